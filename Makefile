@@ -1,0 +1,51 @@
+# `make` alone lists the targets.
+
+PREFIX ?= /usr/local
+PORT ?= 8080
+ROUNDS ?= 3
+FUZZ_SECONDS ?= 300
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+
+# Where rustup puts cargo, for shells that have not been told yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.PHONY: help demo test check build bench fuzz install setup-build setup-demo setup-test setup-bench
+
+help:                  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+demo: setup-demo build ## build, then serve examples/site on http://127.0.0.1:8080/ (PORT=…)
+	$(TARGET_DIR)/release/haulier serve examples/site --listen 127.0.0.1:$(PORT)
+
+test: setup-test check ## install what the tests need, then check
+
+check: setup-build     ## format, clippy, all tests, docs; installs nothing but a compiler
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	python3 -m unittest discover --start-directory bench --pattern '*_test.py'
+	cargo test --workspace --locked --no-fail-fast
+
+build: setup-build     ## the release binary, target/release/haulier
+	cargo build --release --locked -p haulier
+
+bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W="hello 10k" ROUNDS=3)
+	bench/bench.py --haulier $(TARGET_DIR)/release/haulier --rounds $(ROUNDS) $(W)
+
+fuzz: setup-build      ## mutate every parser's input for FUZZ_SECONDS each (300)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --workspace --locked mutat
+
+install: build         ## copy the binary to PREFIX/bin (/usr/local)
+	install -D -m 755 $(TARGET_DIR)/release/haulier $(DESTDIR)$(PREFIX)/bin/haulier
+
+setup-build:
+	@setup/build.sh
+
+setup-demo:
+	@setup/demo.sh
+
+setup-test:
+	@setup/test.sh
+
+setup-bench:
+	@setup/bench.sh

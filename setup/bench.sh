@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# What `make bench` needs beside the build and the tests: the servers to compare with, and load generators.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. setup/packages.sh
+
+find_php
+
+want "PHP, the same for every server" "$php-cgi" "$php-fpm" "$php-opcache" "$php-mbstring"
+want "servers to compare with" nginx lighttpd apache2 "libapache2-mod-$php"
+want_if_known "a server to compare with" h2o caddy
+want "the Symfony page" php-symfony-http-kernel php-symfony-routing php-symfony-twig-bridge php-twig
+want "load generators" apache2-utils wrk
+want "runs the comparison and compiles its own load generator" python3 gcc libc6-dev
+install_wanted

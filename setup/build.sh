@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# What it takes to compile haulier: a C compiler and a Rust as new as `rust-version` in Cargo.toml.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. setup/packages.sh
+
+command -v cc >/dev/null || want "compiles the memory allocator and links the program" gcc libc6-dev
+install_wanted
+
+needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+rust_is_new_enough() {
+    local have
+    have=$(cargo --version 2>/dev/null | sed -n 's/^cargo \([0-9.]*\).*/\1/p')
+    [ -n "$have" ] && [ "$(printf '%s\n%s\n' "$needed" "$have" | sort -V | head -1)" = "$needed" ]
+}
+
+no_rust() {
+    die "Rust $needed or newer is needed and ${1}: install it from https://rustup.rs, then run make again"
+}
+
+rust_is_new_enough && exit
+if ! command -v rustup >/dev/null; then
+    refresh_lists
+    known rustup || no_rust "this release has no rustup package"
+    want "installs Rust $needed or newer for your user" rustup
+    install_wanted
+    hash -r
+fi
+echo "Installing the stable Rust toolchain (rustup default stable)."
+rustup default stable
+rust_is_new_enough || no_rust "'cargo' in PATH is older ($(command -v cargo))"

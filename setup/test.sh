@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# What `make test` needs beside the build: PHP in both kinds, and the real applications the tests serve.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. setup/packages.sh
+
+find_php
+
+want "PHP, supervised and as a pool of its own" "$php-cgi" "$php-fpm" "$php-cli"
+want "extensions the applications ask for" "$php-curl" "$php-gd" "$php-intl" "$php-mbstring" "$php-sqlite3" "$php-xml"
+want "applications the tests serve" dokuwiki mediawiki phpsysinfo
+want "parts of the Symfony page the tests serve" php-symfony-framework-bundle php-symfony-twig-bundle \
+    php-symfony-form php-symfony-runtime php-symfony-validator php-symfony-security-csrf php-symfony-translation \
+    php-symfony-twig-bridge php-symfony-yaml php-symfony-http-kernel php-symfony-routing php-twig
+want "clients beside our own" curl apache2-utils
+install_wanted
