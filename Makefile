@@ -9,6 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 # Where rustup puts cargo, for shells that have not been told yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
+.NOTPARALLEL:
 .PHONY: help demo test check build bench fuzz install setup-build setup-demo setup-test setup-bench
 
 help:                  ## list the targets
@@ -17,7 +18,7 @@ help:                  ## list the targets
 demo: setup-demo build ## build, then serve examples/site on http://127.0.0.1:8080/ (PORT=…)
 	$(TARGET_DIR)/release/haulier serve examples/site --listen 127.0.0.1:$(PORT)
 
-test: setup-test check ## install what the tests need, then check
+test: setup-build setup-test check ## install what the tests need, then check
 
 check: setup-build     ## format, clippy, all tests, docs; installs nothing but a compiler
 	cargo fmt --all --check
