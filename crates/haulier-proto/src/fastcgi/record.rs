@@ -1,0 +1,487 @@
+//! Records: an eight byte header, content, padding (FastCGI specification 1.0, §3.3).
+//!
+//! [`RecordReader`] takes bytes in whatever pieces a socket gives and hands the content on in slices of those very
+//! pieces, so that nothing is kept but a header cut in two and the eight bytes of an END_REQUEST.
+
+use super::REQUEST_ID;
+
+/// The version every record carries.
+pub const VERSION: u8 = 1;
+/// Bytes in front of a record's content.
+pub const HEADER_LEN: usize = 8;
+/// Most content of one record, bytes.
+pub const MAX_CONTENT: usize = 65_535;
+
+/// What a record is (§8). Only those an application sends or a responder receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordType {
+    /// The server opens a request.
+    BeginRequest,
+    /// The server gives up. PHP ignores it, so we close instead.
+    AbortRequest,
+    /// The application is done.
+    EndRequest,
+    /// Name-value pairs; an empty record ends them.
+    Params,
+    /// The request body; an empty record ends it.
+    Stdin,
+    /// The response.
+    Stdout,
+    /// Text for the log.
+    Stderr,
+    /// A number this module gives no name to.
+    Other(u8),
+}
+
+impl RecordType {
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::BeginRequest => 1,
+            Self::AbortRequest => 2,
+            Self::EndRequest => 3,
+            Self::Params => 4,
+            Self::Stdin => 5,
+            Self::Stdout => 6,
+            Self::Stderr => 7,
+            Self::Other(number) => number,
+        }
+    }
+
+    const fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::BeginRequest,
+            2 => Self::AbortRequest,
+            3 => Self::EndRequest,
+            4 => Self::Params,
+            5 => Self::Stdin,
+            6 => Self::Stdout,
+            7 => Self::Stderr,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// The eight bytes in front of a record's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the record is.
+    pub kind: RecordType,
+    /// Which request it belongs to; 0 is for the connection itself.
+    pub request_id: u16,
+    /// Bytes of content.
+    pub content_length: u16,
+    /// Bytes after the content that mean nothing.
+    pub padding_length: u8,
+}
+
+impl Header {
+    /// A header for our one request, without padding.
+    pub const fn new(kind: RecordType, content_length: u16) -> Self {
+        Self {
+            kind,
+            request_id: REQUEST_ID,
+            content_length,
+            padding_length: 0,
+        }
+    }
+
+    /// The header as it stands on the wire.
+    pub const fn encode(self) -> [u8; HEADER_LEN] {
+        let [id_high, id_low] = self.request_id.to_be_bytes();
+        let [length_high, length_low] = self.content_length.to_be_bytes();
+        [
+            VERSION,
+            self.kind.number(),
+            id_high,
+            id_low,
+            length_high,
+            length_low,
+            self.padding_length,
+            0,
+        ]
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// The version is not 1: whoever is at the other end does not speak FastCGI.
+    pub const fn decode(bytes: [u8; HEADER_LEN]) -> Result<Self, RecordError> {
+        if bytes[0] != VERSION {
+            return Err(RecordError::Version { found: bytes[0] });
+        }
+        Ok(Self {
+            kind: RecordType::from_number(bytes[1]),
+            request_id: u16::from_be_bytes([bytes[2], bytes[3]]),
+            content_length: u16::from_be_bytes([bytes[4], bytes[5]]),
+            padding_length: bytes[6],
+        })
+    }
+}
+
+/// BEGIN_REQUEST for a responder that keeps the connection open (§5.1): header and content.
+pub const BEGIN_REQUEST: [u8; 16] = begin_request();
+
+const fn begin_request() -> [u8; 16] {
+    const ROLE_RESPONDER: u8 = 1;
+    const KEEP_CONN: u8 = 1;
+    let header = Header::new(RecordType::BeginRequest, 8).encode();
+    let mut record = [0; 16];
+    let mut at = 0;
+    while at < HEADER_LEN {
+        record[at] = header[at];
+        at += 1;
+    }
+    record[9] = ROLE_RESPONDER;
+    record[10] = KEEP_CONN;
+    record
+}
+
+/// The empty record that ends PARAMS.
+pub const END_PARAMS: [u8; HEADER_LEN] = Header::new(RecordType::Params, 0).encode();
+/// The empty record that ends STDIN. PHP waits for ever if it comes before CONTENT_LENGTH bytes.
+pub const END_STDIN: [u8; HEADER_LEN] = Header::new(RecordType::Stdin, 0).encode();
+
+/// The content of END_REQUEST (§5.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndRequest {
+    /// The exit status of the program; stock PHP always sends 0.
+    pub app_status: u32,
+    /// 0 = complete, 1 = cannot multiplex, 2 = overloaded, 3 = unknown role.
+    pub protocol_status: u8,
+}
+
+/// What [`RecordReader`] found next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Some response bytes; a record may come in several pieces, an empty one does not come at all.
+    Stdout(&'a [u8]),
+    /// Some log bytes.
+    Stderr(&'a [u8]),
+    /// The request is done.
+    End(EndRequest),
+}
+
+/// Why bytes are not records for a responder's client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The version byte is wrong.
+    #[error("FastCGI version {found} instead of 1")]
+    Version {
+        /// What stood there.
+        found: u8,
+    },
+    /// A record for a request that we never opened.
+    #[error("a record for request {found}, which was never opened")]
+    RequestId {
+        /// The id in the record.
+        found: u16,
+    },
+    /// A record type that an application does not send.
+    #[error("an unexpected record of type {number}")]
+    Unexpected {
+        /// The number of the type.
+        number: u8,
+    },
+    /// END_REQUEST without its eight bytes.
+    #[error("an END_REQUEST of {length} bytes instead of 8")]
+    EndLength {
+        /// Bytes of content announced.
+        length: u16,
+    },
+}
+
+/// Where in a record the reader stands.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// `filled` bytes of the next header are in `partial`.
+    Header { filled: u8 },
+    /// Inside content and padding; both count what is still to come.
+    Content { kind: RecordType, left: u16, padding: u8 },
+    /// Inside the padding.
+    Padding { left: u8 },
+}
+
+/// Takes apart what an application sends, whatever pieces it comes in.
+#[derive(Debug, Clone)]
+pub struct RecordReader {
+    place: Place,
+    /// A header or END_REQUEST content of which only the first bytes have come.
+    partial: [u8; 8],
+}
+
+impl Default for RecordReader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RecordReader {
+    /// A reader in front of the first header.
+    pub const fn new() -> Self {
+        Self {
+            place: Place::Header { filled: 0 },
+            partial: [0; 8],
+        }
+    }
+
+    /// The next piece of content in `input`, which is advanced past it; `None` when `input` is used up.
+    ///
+    /// # Errors
+    /// See [`RecordError`]. The connection is of no use afterwards.
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Record<'a>>, RecordError> {
+        loop {
+            match self.place {
+                Place::Header { filled } => {
+                    let Some(header) = self.header(usize::from(filled), input)? else {
+                        return Ok(None);
+                    };
+                    self.place = self.enter(header)?;
+                }
+                Place::Padding { left } => {
+                    let taken = take(input, usize::from(left));
+                    let left = left - taken.len() as u8;
+                    self.place = if left == 0 {
+                        Place::Header { filled: 0 }
+                    } else {
+                        Place::Padding { left }
+                    };
+                    if left > 0 {
+                        return Ok(None);
+                    }
+                }
+                Place::Content {
+                    kind: RecordType::EndRequest,
+                    left,
+                    padding,
+                } => {
+                    let Some(end) = self.end_request(left, padding, input) else {
+                        return Ok(None);
+                    };
+                    return Ok(Some(Record::End(end)));
+                }
+                Place::Content { kind, left, padding } => {
+                    if input.is_empty() {
+                        return Ok(None);
+                    }
+                    let content = take(input, usize::from(left));
+                    self.leave(kind, left - content.len() as u16, padding);
+                    let record = if kind == RecordType::Stderr {
+                        Record::Stderr(content)
+                    } else {
+                        Record::Stdout(content)
+                    };
+                    return Ok(Some(record));
+                }
+            }
+        }
+    }
+
+    fn header(&mut self, filled: usize, input: &mut &[u8]) -> Result<Option<Header>, RecordError> {
+        let taken = take(input, HEADER_LEN - filled);
+        self.partial[filled..filled + taken.len()].copy_from_slice(taken);
+        let filled = filled + taken.len();
+        if filled < HEADER_LEN {
+            self.place = Place::Header { filled: filled as u8 };
+            return Ok(None);
+        }
+        Header::decode(self.partial).map(Some)
+    }
+
+    fn enter(&self, header: Header) -> Result<Place, RecordError> {
+        if header.request_id != REQUEST_ID {
+            return Err(RecordError::RequestId {
+                found: header.request_id,
+            });
+        }
+        match header.kind {
+            RecordType::EndRequest if header.content_length != 8 => Err(RecordError::EndLength {
+                length: header.content_length,
+            }),
+            kind @ (RecordType::EndRequest | RecordType::Stdout | RecordType::Stderr) => {
+                Ok(place_after(kind, header.content_length, header.padding_length))
+            }
+            other => Err(RecordError::Unexpected { number: other.number() }),
+        }
+    }
+
+    fn end_request(&mut self, left: u16, padding: u8, input: &mut &[u8]) -> Option<EndRequest> {
+        let taken = take(input, usize::from(left));
+        let filled = 8 - usize::from(left);
+        self.partial[filled..filled + taken.len()].copy_from_slice(taken);
+        let left = left - taken.len() as u16;
+        self.leave(RecordType::EndRequest, left, padding);
+        let [a, b, c, d, protocol_status, ..] = self.partial;
+        (left == 0).then(|| EndRequest {
+            app_status: u32::from_be_bytes([a, b, c, d]),
+            protocol_status,
+        })
+    }
+
+    fn leave(&mut self, kind: RecordType, left: u16, padding: u8) {
+        self.place = place_after(kind, left, padding);
+    }
+}
+
+/// Where a record with `left` bytes of content and `padding` behind it continues.
+fn place_after(kind: RecordType, left: u16, padding: u8) -> Place {
+    match (left, padding) {
+        (0, 0) => Place::Header { filled: 0 },
+        (0, left) => Place::Padding { left },
+        (left, padding) => Place::Content { kind, left, padding },
+    }
+}
+
+/// The first `most` bytes of `input`, or all there are; `input` is advanced.
+fn take<'a>(input: &mut &'a [u8], most: usize) -> &'a [u8] {
+    let (taken, rest) = input.split_at(most.min(input.len()));
+    *input = rest;
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(kind: RecordType, content: &[u8], padding: u8) -> Vec<u8> {
+        let header = Header {
+            padding_length: padding,
+            ..Header::new(kind, content.len() as u16)
+        };
+        let mut bytes = header.encode().to_vec();
+        bytes.extend_from_slice(content);
+        bytes.resize(bytes.len() + usize::from(padding), 0xff);
+        bytes
+    }
+
+    #[derive(Debug, Default, PartialEq)]
+    struct Seen {
+        stdout: Vec<u8>,
+        stderr: Vec<u8>,
+        end: Option<EndRequest>,
+        error: Option<RecordError>,
+    }
+
+    fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
+        let (mut reader, mut seen) = (RecordReader::new(), Seen::default());
+        for mut piece in pieces {
+            loop {
+                match reader.next(&mut piece) {
+                    Ok(None) => break,
+                    Ok(Some(Record::Stdout(bytes))) => seen.stdout.extend_from_slice(bytes),
+                    Ok(Some(Record::Stderr(bytes))) => seen.stderr.extend_from_slice(bytes),
+                    Ok(Some(Record::End(end))) => seen.end = Some(end),
+                    Err(error) => {
+                        seen.error = Some(error);
+                        return seen;
+                    }
+                }
+            }
+            assert!(
+                piece.is_empty(),
+                "the reader says it needs more and leaves bytes behind"
+            );
+        }
+        seen
+    }
+
+    #[test]
+    fn a_whole_answer_in_one_piece_is_taken_apart() {
+        let mut bytes = record(RecordType::Stdout, b"hello ", 3);
+        bytes.extend(record(RecordType::Stdout, b"", 0));
+        bytes.extend(record(RecordType::Stderr, b"oops", 4));
+        bytes.extend(record(RecordType::Stdout, b"world", 0));
+        bytes.extend(record(RecordType::EndRequest, &[0, 0, 1, 2, 0, 9, 9, 9], 0));
+        let seen = read([&bytes[..]]);
+        assert_eq!(seen.stdout, b"hello world");
+        assert_eq!(seen.stderr, b"oops");
+        assert_eq!(
+            seen.end,
+            Some(EndRequest {
+                app_status: 0x102,
+                protocol_status: 0
+            })
+        );
+    }
+
+    #[test]
+    fn a_record_of_65535_bytes_with_full_padding_is_read() {
+        let content = vec![b'x'; MAX_CONTENT];
+        assert_eq!(read([&record(RecordType::Stdout, &content, 255)[..]]).stdout, content);
+    }
+
+    #[test]
+    fn empty_records_with_padding_are_skipped() {
+        let mut bytes = record(RecordType::Stdout, b"", 200);
+        bytes.extend(record(RecordType::Stdout, b"a", 1));
+        assert_eq!(read([&bytes[..]]).stdout, b"a");
+    }
+
+    #[test]
+    fn what_an_application_may_not_send_is_refused() {
+        let other_id = Header {
+            request_id: 2,
+            ..Header::new(RecordType::Stdout, 0)
+        }
+        .encode();
+        assert_eq!(read([&other_id[..]]).error, Some(RecordError::RequestId { found: 2 }));
+        let params = record(RecordType::Params, b"x", 0);
+        assert_eq!(read([&params[..]]).error, Some(RecordError::Unexpected { number: 4 }));
+        let short_end = record(RecordType::EndRequest, &[0; 7], 0);
+        assert_eq!(read([&short_end[..]]).error, Some(RecordError::EndLength { length: 7 }));
+        assert_eq!(
+            read([&b"HTTP/1.1 200 OK"[..]]).error,
+            Some(RecordError::Version { found: b'H' })
+        );
+    }
+
+    #[test]
+    fn begin_request_asks_for_a_responder_on_a_kept_connection() {
+        assert_eq!(BEGIN_REQUEST, [1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(END_PARAMS, [1, 4, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(END_STDIN, [1, 5, 0, 1, 0, 0, 0, 0]);
+    }
+
+    fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_survives_encoding(kind: u8, request_id: u16, content_length: u16, padding_length: u8) {
+            let header = Header { kind: RecordType::from_number(kind), request_id, content_length, padding_length };
+            prop_assert_eq!(Header::decode(header.encode()), Ok(header));
+            prop_assert_eq!(header.kind.number(), kind);
+        }
+
+        #[test]
+        fn any_split_of_any_records_gives_the_same(
+            records in prop::collection::vec((0..3u8, prop::collection::vec(any::<u8>(), 0..40), any::<u8>()), 0..8),
+            cuts in prop::collection::vec(any::<usize>(), 0..30),
+        ) {
+            let mut bytes = Vec::new();
+            for (kind, content, padding) in &records {
+                match kind {
+                    0 => bytes.extend(record(RecordType::Stdout, content, *padding)),
+                    1 => bytes.extend(record(RecordType::Stderr, content, *padding)),
+                    _ => bytes.extend(record(RecordType::EndRequest, &[*padding; 8], *padding)),
+                }
+            }
+            let whole = read([&bytes[..]]);
+            prop_assert_eq!(&whole.error, &None);
+            prop_assert_eq!(&whole, &read(pieces(&bytes, &cuts)));
+            prop_assert_eq!(&whole, &read(bytes.chunks(1)));
+        }
+
+        #[test]
+        fn any_split_of_garbage_gives_the_same(
+            bytes in prop::collection::vec(0..9u8, 0..300), cuts in prop::collection::vec(any::<usize>(), 0..9),
+        ) {
+            prop_assert_eq!(read([&bytes[..]]), read(pieces(&bytes, &cuts)));
+        }
+    }
+}
