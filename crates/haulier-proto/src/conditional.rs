@@ -354,7 +354,7 @@ mod tests {
         fn any_condition_is_judged_and_writes_never_get_304(
             lines in proptest::collection::vec(
                 (
-                    prop::sample::select(vec!["If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"]),
+                    "If-(Match|None-Match|Modified-Since|Unmodified-Since|Range)",
                     "(\\*|W/|\"a\"|\"|,| |Sun, 06 Nov 1994 08:49:3[678] GMT){0,4}",
                 ),
                 0..5,
@@ -366,10 +366,12 @@ mod tests {
             }
             for validators in [&STRONG, &WEAK, &NONE] {
                 prop_assert_ne!(evaluate(&fields, Method::Post, validators), Precondition::NotModified);
-                let (get, head) = (evaluate(&fields, Method::Get, validators), evaluate(&fields, Method::Head, validators));
-                prop_assert_eq!(get, head);
-                let named = fields.known(Known::IfRange).is_some_and(|value| value.contains(&b'"') || value.ends_with(b"GMT"));
-                prop_assert!(named || fields.known(Known::IfRange).is_none() || !range_applies(&fields, validators));
+                let get = evaluate(&fields, Method::Get, validators);
+                prop_assert_eq!(get, evaluate(&fields, Method::Head, validators));
+                let if_range = fields.known(Known::IfRange);
+                let names_something =
+                    if_range.is_none_or(|value| value.contains(&b'"') || value.windows(3).any(|part| part == b"GMT"));
+                prop_assert!(names_something || !range_applies(&fields, validators));
             }
         }
     }

@@ -308,7 +308,10 @@ mod tests {
         }
 
         #[test]
-        fn resolved_ranges_of_small_representations_lie_inside(value in "bytes=([0-9]{0,2}-[0-9]{0,2},?){0,18}", length in 0u64..60) {
+        fn resolved_ranges_of_small_representations_lie_inside(
+            value in "bytes=([0-9]{0,2}-[0-9]{0,2},?){0,18}",
+            length in 0u64..60,
+        ) {
             check(&resolve(value.as_bytes(), length, 16), length)?;
         }
 
