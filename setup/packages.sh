@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts here: which Debian or Ubuntu packages are wanted, and how they are installed.
 #
 #   want "why" package…          wanted; a missing one is installed, one that this release lacks is an error
@@ -32,16 +33,30 @@ installed() {
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
+# Runs a command; what it said is shown only if it failed.
+quietly() {
+    local log
+    log=$(mktemp)
+    if ! "$@" >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        die "failed: $*"
+    fi
+    rm -f "$log"
+}
+
 apt() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"
 }
 
-# The package lists, fetched once a run and only when something has to be installed or looked up.
+# The package lists, fetched only when something has to be installed or looked up and they are older than an hour.
 refresh_lists() {
     [ -n "$lists_fresh" ] && return
     command -v apt-get >/dev/null || die "no apt-get: this set-up knows Debian and Ubuntu; CONTRIBUTING.md lists what to install"
-    echo "Fetching the package lists (apt-get update)."
-    apt update >/dev/null || die "apt-get update failed"
+    if [ -z "$(find /var/lib/apt/lists -maxdepth 1 -name '*_Packages*' -mmin -60 2>/dev/null)" ]; then
+        echo "Fetching the package lists (apt-get update)."
+        quietly apt update
+    fi
     lists_fresh=yes
 }
 
@@ -122,7 +137,7 @@ leave_disabled() {
     local units
     command -v systemctl >/dev/null || return 0
     units=$(comm -13 <(echo "$1") <(installed_packages) | xargs -r dpkg-query -L 2>/dev/null |
-        sed -n 's|^\(/usr\)\?/lib/systemd/system/\([^/@]*\.\(service\|socket\)\)$|\2|p' | sort -u)
+        sed -nE 's#^(/usr)?/lib/systemd/system/([^/@]*\.(service|socket))$#\2#p' | sort -u)
     for unit in $units; do
         [ "$(systemctl is-enabled "$unit" 2>/dev/null)" = enabled ] || continue
         as_root systemctl disable --quiet "$unit" >/dev/null 2>&1 && echo "Left disabled: $unit"
@@ -137,7 +152,7 @@ install_wanted() {
     printf '  %s\n' "${reasons[@]}"
     before=$(installed_packages)
     deny_starts
-    apt install -y --no-remove --no-install-recommends "${wanted[@]}" >/dev/null || die "apt-get install failed"
+    quietly apt install -y --no-remove --no-install-recommends "${wanted[@]}"
     [ -z "$starts_denied" ] || allow_starts
     leave_disabled "$before"
     wanted=()

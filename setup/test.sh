@@ -14,11 +14,7 @@ want "parts of the Symfony page the tests serve" php-symfony-framework-bundle ph
     php-symfony-twig-bridge php-symfony-yaml php-symfony-http-kernel php-symfony-routing php-twig
 want "clients beside our own" curl apache2-utils
 want "runs the tests of the benchmark's own code" python3
-if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
-    if command -v rustup >/dev/null; then
-        rustup component add rustfmt clippy
-    else
-        want "check the form of the code" rustfmt rust-clippy
-    fi
+if installed cargo; then
+    want "check the form of the code" rustfmt rust-clippy
 fi
 install_wanted
