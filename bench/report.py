@@ -4,7 +4,9 @@ import os
 import platform
 import statistics
 import subprocess
+from typing import NamedTuple
 
+from servers import PEERS
 from workloads import WORKLOADS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -62,20 +64,25 @@ def rate_against_best(rows, top):
     return at_top / max(rates) if rates and at_top is not None else None
 
 
+class Verdict(NamedTuple):
+    met: bool
+    figure: str
+    measured: str
+    wanted: str
+
+
 def verdicts(workload, rows):
-    """One sentence for each goal, with whether it is met."""
-    top, said = max(workload.connections), []
+    """How haulier stands to each goal; none when it took no part."""
     if not any(row["server"] == "haulier" for row in rows):
-        return said
-    for goal in workload.goals:
-        figure, other = FIGURES[goal.figure](rows, top)
-        if figure is None:
-            said.append((False, f"{goal.figure}: nothing to compare with"))
-            continue
-        met = figure >= goal.bound if goal.at_least else figure <= goal.bound
-        name = f"{goal.figure} ({other})" if other and other not in goal.figure else goal.figure
-        said.append((met, f"{name}: {number(figure, 2)}, wanted {'at least' if goal.at_least else 'at most'} {number(goal.bound, 2)}"))
-    return said
+        return []
+    return [verdict(goal, *FIGURES[goal.figure](rows, max(workload.connections))) for goal in workload.goals]
+
+
+def verdict(goal, figure, peer):
+    name = f"{goal.figure} ({peer})" if peer and peer not in goal.figure else goal.figure
+    wanted = f"at {'least' if goal.at_least else 'most'} {number(goal.bound, 2)}"
+    met = figure is not None and (figure >= goal.bound if goal.at_least else figure <= goal.bound)
+    return Verdict(met, name, number(figure, 2), wanted)
 
 
 def number(value, digits=1):
@@ -115,24 +122,25 @@ def table(workload, rows):
 def line(rows, own, server, count):
     client = [1e6 * row["client_cpu"] / max(row["done"], 1) for row in own]
     ratio = None if server == "haulier" else round_ratio(rows, "cpu_us", "haulier", server, count)
-    return [server, number(count), number(median(own, "rps")), number(median(own, "p50"), 2), number(median(own, "p99"), 2),
+    return [server, f"{count:,}", number(median(own, "rps")), number(median(own, "p50"), 2), number(median(own, "p99"), 2),
             number(sum(row["failed"] for row in own), 0), number(median(own, "server_us")), number(median(own, "php_us")),
             number(median(own, "cpu_us")), number(statistics.median(client)), number(megabytes(median(own, "rss"))),
             number(megabytes(median(own, "pss"))), number(ratio, 2), " ".join(f"{row['foreign']:.2f}" for row in own)]
 
 
-def aligned(head, body):
+def aligned(head, body, words=(0,)):
+    """A Markdown table whose columns line up; those in `words` to the left, figures to the right."""
     widths = [max(len(row[column]) for row in [head, *body]) for column in range(len(head))]
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    return "\n".join("| " + " | ".join(text.ljust(width) if column == 0 else text.rjust(width)
+    rule = ["-" * width if column in words else "-" * (width - 1) + ":" for column, width in enumerate(widths)]
+    return "\n".join("| " + " | ".join(text.ljust(width) if column in words else text.rjust(width)
                                        for column, (text, width) in enumerate(zip(row, widths))) + " |"
                      for row in [head, rule, *body])
 
 
 def print_workload(workload, result):
     print(aligned(*table(workload, result["rows"])))
-    for met, sentence in verdicts(workload, result["rows"]):
-        print(f"{'met   ' if met else 'MISSED'}  {sentence}")
+    for met, figure, measured, wanted in verdicts(workload, result["rows"]):
+        print(f"{'met   ' if met else 'MISSED'}  {figure}: {measured}, wanted {wanted}")
     print(flush=True)
 
 
@@ -188,16 +196,12 @@ Servers: {peers}.
 
 
 def summary(known):
-    rows = []
-    for name, workload in WORKLOADS.items():
-        for met, sentence in verdicts(workload, known[name]["rows"]) if name in known else []:
-            rows.append([name, sentence.partition(": ")[0], sentence.partition(": ")[2], "met" if met else "**missed**"])
-    return aligned(["workload", "figure", "measured", "goal"], rows)
+    rows = [[name, figure, measured, wanted, "met" if met else "**missed**"] for name, workload in WORKLOADS.items()
+            if name in known for met, figure, measured, wanted in verdicts(workload, known[name]["rows"])]
+    return aligned(["workload", "figure", "measured", "wanted", "goal"], rows, words=(0, 1, 4))
 
 
 def markdown(known):
-    from servers import PEERS
-
     peers = "; ".join(f"`{name}` {words}" for name, words in PEERS.items())
     parts = [INTRODUCTION.format(foreign=FOREIGN, peers=peers), "## Goals\n", summary(known), ""]
     for name, workload in WORKLOADS.items():

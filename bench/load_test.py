@@ -1,0 +1,92 @@
+"""What the generators print, and what we read in it."""
+import socket
+import threading
+import unittest
+
+import client
+import files
+import load
+
+AB = """
+Time taken for tests:   1.234 seconds
+Complete requests:      3998
+Failed requests:        3
+   (Connect: 0, Receive: 0, Length: 3, Exceptions: 0)
+Non-2xx responses:      2
+Requests per second:    3239.87 [#/sec] (mean)
+"""
+
+WRK = """
+  Latency Distribution
+     50%  375.00us
+     75%    1.02ms
+     90%    2.21ms
+     99%    1.13s
+  480000 requests in 3.00s, 4.50MB read
+  Socket errors: connect 1, read 2, write 3, timeout 4
+  Non-2xx or 3xx responses: 5
+Requests/sec: 160000.00
+"""
+
+
+class Generators(unittest.TestCase):
+    def test_requests_that_ab_never_finished_count_as_failed(self):
+        read = load.parse_ab(AB, asked=4000)
+        self.assertEqual((read["done"], read["failed"], read["rps"], read["wall"]), (3998, 3 + 2 + 2, 3239.87, 1.234))
+
+    def test_what_ab_says_instead_of_figures_is_kept(self):
+        read = load.parse_ab("ab: Could not connect\n", asked=10)
+        self.assertEqual((read["done"], read["failed"], read["note"]), (0, 10, "ab: Could not connect"))
+
+    def test_units_of_wrk_become_milliseconds_and_bytes(self):
+        read = load.parse_wrk(WRK)
+        self.assertEqual((read["p50"], read["p99"], read["bytes"]), (0.375, 1130.0, 4.5 * 1024 * 1024))
+
+    def test_every_kind_of_error_of_wrk_counts(self):
+        self.assertEqual(load.parse_wrk(WRK)["failed"], 1 + 2 + 3 + 4 + 5)
+
+    def test_output_without_json_is_a_failed_run(self):
+        self.assertEqual(load.from_json("connect: refused", 7)["failed"], 7)
+
+
+class Pictures(unittest.TestCase):
+    def test_a_picture_has_exactly_the_size_asked_for(self):
+        for size in files.SIZES["10k.png"], files.SIZES["500k.png"]:
+            self.assertEqual(len(files.png(size)), size)
+
+
+class Answers(unittest.TestCase):
+    """The clients against a server that answers what we tell it."""
+
+    def answer(self, raw):
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(raw)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return listener.getsockname()[1]
+
+    def download(self, raw):
+        return client.download(self.answer(raw), "/", memoryview(bytearray(1 << 16)))
+
+    def test_a_whole_answer_is_measured(self):
+        self.assertEqual(self.download(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), 5)
+
+    def test_an_answer_cut_short_is_no_download(self):
+        self.assertIsNone(self.download(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello"))
+
+    def test_an_error_page_is_no_download(self):
+        self.assertIsNone(self.download(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 5\r\n\r\nhello"))
+
+    def test_a_wrong_body_is_found_out(self):
+        port = self.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        self.assertIn("5 bytes", files.wrong_answer("", port, "/hello.php"))
+
+
+if __name__ == "__main__":
+    unittest.main()
