@@ -23,7 +23,7 @@ rust_is_new_enough && exit
 if ! command -v rustup >/dev/null; then
     refresh_lists
     known rustup || no_rust "this release has no rustup package"
-    ! installed rustc || no_rust "the package rustc, which is older, keeps the rustup package out"
+    apt-get -s install --no-remove rustup >/dev/null 2>&1 || no_rust "packages of an older Rust keep the rustup package out"
     want "installs Rust $needed or newer for your user" rustup
     install_wanted
     hash -r
