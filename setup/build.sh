@@ -24,7 +24,7 @@ if ! command -v rustup >/dev/null; then
     refresh_lists
     known rustup || no_rust "this release has no rustup package"
     apt-get -s install --no-remove rustup >/dev/null 2>&1 || no_rust "packages of an older Rust keep the rustup package out"
-    want "installs Rust $needed or newer for your user" rustup
+    want "installs Rust $needed or newer for your user" rustup ca-certificates
     install_wanted
     hash -r
 fi
