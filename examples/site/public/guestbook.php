@@ -41,7 +41,7 @@ if ($fault !== null) {
   <label>Your words <textarea name="words" required maxlength="500" rows="4"><?= e($words) ?></textarea></label>
   <button>Sign</button>
 </form>
-<h2 id="entries"><?= count($entries) === 1 ? 'One entry' : count($entries) . ' entries' ?></h2>
+<h2 id="entries"><?= match (count($entries)) { 0 => 'No entries yet', 1 => 'One entry', default => count($entries) . ' entries' } ?></h2>
 <?php foreach ($entries as $entry): ?>
 <article class="entry"><p><?= nl2br(e((string) $entry['words'])) ?></p>
   <footer><?= e((string) $entry['name']) ?>, <time datetime="<?= gmdate('c', (int) $entry['at']) ?>"><?= gmdate('j F Y, H:i', (int) $entry['at']) ?> UTC</time></footer></article>
