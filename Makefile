@@ -33,8 +33,8 @@ build: setup-build     ## the release binary, target/release/haulier
 bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W="hello 10k" ROUNDS=3)
 	bench/bench.py --haulier $(TARGET_DIR)/release/haulier --rounds $(ROUNDS) $(W)
 
-fuzz: setup-build      ## mutate every parser's input for FUZZ_SECONDS each (300)
-	FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --workspace --locked mutat
+fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (300)
+	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-proto --test mutation
 
 install: build         ## copy the binary to PREFIX/bin (/usr/local)
 	install -D -m 755 $(TARGET_DIR)/release/haulier $(DESTDIR)$(PREFIX)/bin/haulier
