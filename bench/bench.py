@@ -138,7 +138,9 @@ def those_that_answer(workload, running, place):
 
 def the_only_run():
     """The lock, held until we end."""
-    lock = open(LOCK, "a")
+    if not os.path.exists(LOCK):
+        os.close(os.open(LOCK, os.O_CREAT, 0o644))
+    lock = open(LOCK)  # for reading, so that it may be another user's
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
