@@ -89,7 +89,10 @@ def announce(workload, connections, row):
 def take_turns(workload, running, place, haulier, rounds):
     """All rounds of one workload, interleaved; the rows in the order they were measured."""
     rows, serial = [], int(time.time()) % 60
-    for connections in workload.connections:
+    for wanted in workload.connections:
+        connections = min(wanted, load.descriptors() - 200)
+        if connections < wanted:
+            print(f"  {workload.name}: {connections:,} connections instead of {wanted:,}, the descriptor limit (ulimit -Hn) is too low")
         for number in range(rounds):
             for name in taking_part(workload, running):
                 serial += 1

@@ -20,6 +20,11 @@ def median(rows, key):
     return statistics.median(values) if values else None
 
 
+def at_once(rows):
+    """The numbers of connections that were tried, as tried."""
+    return list(dict.fromkeys(row["connections"] for row in rows))
+
+
 def of(rows, server, connections):
     return [row for row in rows if row["server"] == server and row["connections"] == connections]
 
@@ -58,7 +63,7 @@ FIGURES = {
 
 
 def rate_against_best(rows, top):
-    rates = [median(of(rows, "haulier", count), "rps") for count in {row["connections"] for row in rows}]
+    rates = [median(of(rows, "haulier", count), "rps") for count in at_once(rows)]
     rates = [rate for rate in rates if rate]
     at_top = median(of(rows, "haulier", top), "rps")
     return at_top / max(rates) if rates and at_top is not None else None
@@ -75,7 +80,7 @@ def verdicts(workload, rows):
     """How haulier stands to each goal; none when it took no part."""
     if not any(row["server"] == "haulier" for row in rows):
         return []
-    return [verdict(goal, *FIGURES[goal.figure](rows, max(workload.connections))) for goal in workload.goals]
+    return [verdict(goal, *FIGURES[goal.figure](rows, max(at_once(rows)))) for goal in workload.goals]
 
 
 def verdict(goal, figure, peer):
@@ -95,11 +100,11 @@ def megabytes(value):
     return None if value is None else value / 1e6
 
 
-def idle_table(workload, rows):
+def idle_table(rows):
     head = ["server", "bytes a connection", "lost", "PSS MB"]
     body = []
     for server in dict.fromkeys(row["server"] for row in rows):
-        own = of(rows, server, workload.connections[0])
+        own = [row for row in rows if row["server"] == server]
         body.append([server, number(median(own, "per_connection"), 0), number(sum(row["failed"] for row in own), 0),
                      number(megabytes(median(own, "pss")))])
     return head, body
@@ -107,11 +112,11 @@ def idle_table(workload, rows):
 
 def table(workload, rows):
     if workload.tool == "idle":
-        return idle_table(workload, rows)
+        return idle_table(rows)
     head = ["server", "at once", "req/s", "p50 ms", "p99 ms", "failed", "server µs", "PHP µs", "CPU µs/req", "client µs", "RSS MB",
             "PSS MB", "CPU of haulier against it", "others' CPU"]
     body = []
-    for count in workload.connections:
+    for count in at_once(rows):
         for server in dict.fromkeys(row["server"] for row in rows):
             own = of(rows, server, count)
             if own:
