@@ -2,9 +2,10 @@
 """Measures haulier beside the servers its users have today.
 
 Servers run pinned to one core, the load generator to another; they take turns round by round, after every answer was
-checked byte by byte. The result goes to docs/benchmarks.md and bench/results/latest.json, which keeps the workloads that
-this run left out. Loopback only; one run at a time on a machine (BENCH_LOCK names the lock file); Linux.
+checked byte by byte. The result goes to docs/benchmarks.md and bench/results/latest.json, which keeps the workloads
+that this run left out. Loopback only; one run at a time on a machine (BENCH_LOCK names the lock file); Linux.
 """
+
 import argparse
 import contextlib
 import fcntl
@@ -49,7 +50,12 @@ def one_round(workload, server, connections, serial):
     """One server's turn: what the generator saw, and what the server's process tree spent."""
     measure.pin(server.roots, cores()[0])
     with measure.PeakRss(server.roots) as rss:
-        before, (busy, stolen), own, began = measure.Usage(server.roots), measure.machine_busy(), time.process_time(), time.time()
+        before, (busy, stolen), own, began = (
+            measure.Usage(server.roots),
+            measure.machine_busy(),
+            time.process_time(),
+            time.time(),
+        )
         result = generate(workload, server, connections, serial)
         wall = time.time() - began
         time.sleep(0.05)  # what the last answers still cost
@@ -57,8 +63,16 @@ def one_round(workload, server, connections, serial):
         busy_after, stolen_after = measure.machine_busy()
     foreign = busy_after - busy - spent - php - result["client_cpu"] - (time.process_time() - own)
     done = max(result["done"], 1)
-    return dict(result, server_us=1e6 * spent / done, php_us=1e6 * php / done, cpu_us=1e6 * (spent + php) / done,
-                rss=rss.peak, pss=measure.pss(server.roots), foreign=foreign / wall, steal=(stolen_after - stolen) / wall)
+    return dict(
+        result,
+        server_us=1e6 * spent / done,
+        php_us=1e6 * php / done,
+        cpu_us=1e6 * (spent + php) / done,
+        rss=rss.peak,
+        pss=measure.pss(server.roots),
+        foreign=foreign / wall,
+        steal=(stolen_after - stolen) / wall,
+    )
 
 
 def idle_round(workload, name, place, haulier, connections):
@@ -73,7 +87,12 @@ def idle_round(workload, name, place, haulier, connections):
         with load.IdleConnections(server.port, workload.path, connections, cores()[1]) as idle:
             time.sleep(0.5)
             after = measure.pss(server.roots, with_php=False)
-        return dict(done=idle.kept, failed=connections - idle.kept, per_connection=(after - before) / max(idle.opened, 1), pss=after)
+        return dict(
+            done=idle.kept,
+            failed=connections - idle.kept,
+            per_connection=(after - before) / max(idle.opened, 1),
+            pss=after,
+        )
 
 
 def announce(workload, connections, row):
@@ -82,8 +101,12 @@ def announce(workload, connections, row):
     else:
         said = f"{row['rps']:11,.1f}/s  cpu {row['cpu_us']:9,.1f} us"
     others = "  (others used the machine)" if row.get("foreign", 0) > report.FOREIGN else ""
-    print(f"  {workload.name} c={connections} round {row['round'] + 1}  {row['server']:11}{said}  failed {row['failed']:.0f}"
-          f"{others} {row.get('note', '')}", flush=True)
+    print(
+        f"  {workload.name} c={connections} round {row['round'] + 1}  {row['server']:11}{said}"
+        f"  failed {row['failed']:.0f}"
+        f"{others} {row.get('note', '')}",
+        flush=True,
+    )
 
 
 def take_turns(workload, running, place, haulier, rounds):
@@ -92,7 +115,9 @@ def take_turns(workload, running, place, haulier, rounds):
     for wanted in workload.connections:
         connections = min(wanted, load.descriptors() - 200)
         if connections < wanted:
-            print(f"  {workload.name}: {connections:,} connections instead of {wanted:,}, the descriptor limit (ulimit -Hn) is too low")
+            print(
+                f"  {workload.name}: {connections:,} connections instead of {wanted:,}; the limit is low (ulimit -Hn)"
+            )
         for number in range(rounds):
             for name in taking_part(workload, running):
                 serial += 1
@@ -153,10 +178,15 @@ def the_only_run():
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="workloads:\n" + "\n".join(f"  {w.name:17}{w.what}" for w in WORKLOADS.values()))
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="workloads:\n" + "\n".join(f"  {w.name:17}{w.what}" for w in WORKLOADS.values()),
+    )
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="all when none is named")
-    parser.add_argument("--haulier", default=os.environ.get("HAULIER"), metavar="PATH", help="the binary (or HAULIER=PATH)")
+    parser.add_argument(
+        "--haulier", default=os.environ.get("HAULIER"), metavar="PATH", help="the binary (or HAULIER=PATH)"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers-only", action="store_true", help="measure the peers alone; writes no report")
     parser.add_argument("--results", default=report.RESULTS, metavar="FILE")
@@ -181,8 +211,11 @@ def measure_all(chosen, haulier, place, stack):
     for workload in workloads:
         print(f"{workload.name}: {workload.what}")
         good = those_that_answer(workload, running, place)
-        results[workload.name] = dict(when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), versions=versions,
-                                      rows=take_turns(workload, good, place, haulier, chosen.rounds))
+        results[workload.name] = dict(
+            when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+            versions=versions,
+            rows=take_turns(workload, good, place, haulier, chosen.rounds),
+        )
         report.print_workload(workload, results[workload.name])
     return results
 

@@ -1,9 +1,10 @@
 """Two small clients, run as processes of their own so that their CPU can be pinned and told apart.
 
-  client.py sequence PORT PATH N    N downloads one after the other, a connection each; prints a JSON line
-  client.py idle PORT PATH N        N keep-alive connections with one answer each; prints how many, holds them until
-                                    standard input ends, prints how many were still open
+client.py sequence PORT PATH N    N downloads one after the other, a connection each; prints a JSON line
+client.py idle PORT PATH N        N keep-alive connections with one answer each; prints how many, holds them until
+                                  standard input ends, prints how many were still open
 """
+
 import contextlib
 import json
 import socket
@@ -16,7 +17,7 @@ BIND_WITHOUT_PORT = 24  # IP_BIND_ADDRESS_NO_PORT: the port is chosen at connect
 
 
 def request(port, path, connection):
-    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: bench\r\nConnection: {connection}\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: {connection}\r\n\r\n".encode()
 
 
 def download(port, path, view):
@@ -45,8 +46,19 @@ def sequence(port, path, count):
         failed += body is None
         total += body or 0
     wall = sum(times)
-    print(json.dumps(dict(done=count - failed, failed=failed, rps=(count - failed) / wall, wall=wall, bytes=total,
-                          p50=1e3 * statistics.median(times), p99=1e3 * max(times))))
+    print(
+        json.dumps(
+            dict(
+                done=count - failed,
+                failed=failed,
+                rps=(count - failed) / wall,
+                wall=wall,
+                bytes=total,
+                p50=1e3 * statistics.median(times),
+                p99=1e3 * max(times),
+            )
+        )
+    )
 
 
 def answered(port, path, index):

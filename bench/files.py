@@ -1,4 +1,5 @@
 """The document root that every server serves, and the check that an answer is the right one."""
+
 import hashlib
 import http.client
 import os

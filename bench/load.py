@@ -2,6 +2,7 @@
 
 Each returns a dict: done, failed, rps, p50, p99 (milliseconds, or None), wall and client_cpu (seconds), note.
 """
+
 import csv
 import json
 import os
@@ -34,10 +35,16 @@ def before_exec(cpus):
 
 
 def run(command, cpus, limit):
-    """Runs a generator for `limit` seconds at most: (output, wall, CPU). A late one gets SIGINT, so that ab still prints."""
+    """(output, wall, CPU) of a generator, run for `limit` seconds at most; a late one gets SIGINT: ab still prints then."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
-    generator = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                 text=True, preexec_fn=before_exec(cpus))
+    generator = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=before_exec(cpus),
+    )
     try:
         output, _ = generator.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
@@ -66,8 +73,11 @@ def ab(url, requests, connections, cpus, source, place):
     table = os.path.join(place, "ab.csv")
     if os.path.exists(table):
         os.remove(table)
-    output, wall, cpu = run(["ab", "-q", "-r", "-s", "20", "-e", table, "-B", source, "-c", str(connections),
-                             "-n", str(requests), url], cpus, 30)
+    output, wall, cpu = run(
+        ["ab", "-q", "-r", "-s", "20", "-e", table, "-B", source, "-c", str(connections), "-n", str(requests), url],
+        cpus,
+        30,
+    )
     percentiles = {}
     if os.path.exists(table):
         with open(table) as file:
@@ -78,14 +88,22 @@ def ab(url, requests, connections, cpus, source, place):
 def parse_ab(output, asked, wall=0.0):
     done = number(r"Complete requests:\s+(\d+)", output)
     failed = number(r"Failed requests:\s+(\d+)", output) + number(r"Non-2xx responses:\s+(\d+)", output)
-    return dict(done=done, failed=failed + max(0, asked - done), rps=number(r"Requests per second:\s+([\d.]+)", output),
-                wall=number(r"Time taken for tests:\s+([\d.]+)", output, wall), note="" if done else last_words(output))
+    return dict(
+        done=done,
+        failed=failed + max(0, asked - done),
+        rps=number(r"Requests per second:\s+([\d.]+)", output),
+        wall=number(r"Time taken for tests:\s+([\d.]+)", output, wall),
+        note="" if done else last_words(output),
+    )
 
 
 def wrk(url, connections, seconds, cpus):
     """Keep-alive, as fast as the answers come."""
-    output, wall, cpu = run(["wrk", "--latency", "-t1", "--timeout", "10s", "-c", str(connections), "-d", f"{seconds}s", url],
-                            cpus, seconds + 15)
+    output, wall, cpu = run(
+        ["wrk", "--latency", "-t1", "--timeout", "10s", "-c", str(connections), "-d", f"{seconds}s", url],
+        cpus,
+        seconds + 15,
+    )
     return dict(parse_wrk(output), wall=wall, client_cpu=cpu)
 
 
@@ -97,23 +115,30 @@ def parse_wrk(output):
     total = re.search(r"(\d+) requests in ([\d.]+)(ms|s|m), ([\d.]+)(B|KB|MB|GB)", output)
     errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)
     failed = sum(map(int, errors.groups())) if errors else 0
-    return dict(done=float(total.group(1)) if total else 0.0,
-                failed=failed + number(r"Non-2xx or 3xx responses: (\d+)", output),
-                rps=number(r"Requests/sec:\s+([\d.]+)", output), p50=percentile(50), p99=percentile(99),
-                bytes=float(total.group(4)) * BYTES[total.group(5)] if total else 0,
-                note="" if total else last_words(output))
+    return dict(
+        done=float(total.group(1)) if total else 0.0,
+        failed=failed + number(r"Non-2xx or 3xx responses: (\d+)", output),
+        rps=number(r"Requests/sec:\s+([\d.]+)", output),
+        p50=percentile(50),
+        p99=percentile(99),
+        bytes=float(total.group(4)) * BYTES[total.group(5)] if total else 0,
+        note="" if total else last_words(output),
+    )
 
 
 def burst(port, path, requests, connections, cpus, place):
     """`connections` at once, a connection per request, over sixteen source addresses: what ab cannot do at 19,000."""
-    output, wall, cpu = run([os.path.join(place, "burst"), str(port), path, str(requests), str(connections), "18", "It works!"],
-                            cpus, 25)
+    output, wall, cpu = run(
+        [os.path.join(place, "burst"), str(port), path, str(requests), str(connections), "18", "It works!"], cpus, 25
+    )
     return dict(from_json(output, requests), wall=wall, client_cpu=cpu)
 
 
 def sequence(port, path, requests, cpus):
     """One download after the other, each on its own connection, with reads of 1 MB."""
-    output, wall, cpu = run([sys.executable, os.path.join(HERE, "client.py"), "sequence", str(port), path, str(requests)], cpus, 60)
+    output, wall, cpu = run(
+        [sys.executable, os.path.join(HERE, "client.py"), "sequence", str(port), path, str(requests)], cpus, 60
+    )
     return dict(dict(wall=wall), **from_json(output, requests), client_cpu=cpu)
 
 
@@ -129,8 +154,9 @@ class IdleConnections:
 
     def __init__(self, port, path, count, cpus):
         command = [sys.executable, os.path.join(HERE, "client.py"), "idle", str(port), path, str(count)]
-        self.client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                       preexec_fn=before_exec(cpus))
+        self.client = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=before_exec(cpus)
+        )
         self.opened = int(self.client.stdout.readline() or 0)
 
     def __enter__(self):

@@ -1,4 +1,5 @@
 """What the generators print, and what we read in it."""
+
 import socket
 import threading
 import unittest

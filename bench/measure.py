@@ -1,4 +1,5 @@
 """What a process tree costs: CPU time, memory, and whether somebody else used the machine meanwhile (Linux)."""
+
 import contextlib
 import os
 import resource

@@ -1,4 +1,5 @@
-"""Figures out of rows, and what is made of them: a table on the terminal, bench/results/latest.json, docs/benchmarks.md."""
+"""Figures out of rows, as tables on the terminal, in bench/results/latest.json and in docs/benchmarks.md."""
+
 import json
 import os
 import platform
@@ -39,8 +40,11 @@ def round_ratio(rows, key, one, other, connections):
 def best_peer(rows, key, connections):
     """The peer with the lowest figure among those that failed nothing, or None."""
     peers = {row["server"] for row in rows if row["server"] != "haulier"}
-    figures = {peer: median(of(rows, peer, connections), key) for peer in peers
-               if not any(row["failed"] for row in of(rows, peer, connections))}
+    figures = {
+        peer: median(of(rows, peer, connections), key)
+        for peer in peers
+        if not any(row["failed"] for row in of(rows, peer, connections))
+    }
     figures = {peer: figure for peer, figure in figures.items() if figure is not None}
     return min(figures, key=figures.get) if figures else None
 
@@ -105,16 +109,36 @@ def idle_table(rows):
     body = []
     for server in dict.fromkeys(row["server"] for row in rows):
         own = [row for row in rows if row["server"] == server]
-        body.append([server, number(median(own, "per_connection"), 0), number(sum(row["failed"] for row in own), 0),
-                     number(megabytes(median(own, "pss")))])
+        body.append(
+            [
+                server,
+                number(median(own, "per_connection"), 0),
+                number(sum(row["failed"] for row in own), 0),
+                number(megabytes(median(own, "pss"))),
+            ]
+        )
     return head, body
 
 
 def table(workload, rows):
     if workload.tool == "idle":
         return idle_table(rows)
-    head = ["server", "at once", "req/s", "p50 ms", "p99 ms", "failed", "server µs", "PHP µs", "CPU µs/req", "client µs", "RSS MB",
-            "PSS MB", "CPU of haulier against it", "others' CPU"]
+    head = [
+        "server",
+        "at once",
+        "req/s",
+        "p50 ms",
+        "p99 ms",
+        "failed",
+        "server µs",
+        "PHP µs",
+        "CPU µs/req",
+        "client µs",
+        "RSS MB",
+        "PSS MB",
+        "CPU of haulier against it",
+        "others' CPU",
+    ]
     body = []
     for count in at_once(rows):
         for server in dict.fromkeys(row["server"] for row in rows):
@@ -127,19 +151,37 @@ def table(workload, rows):
 def line(rows, own, server, count):
     client = [1e6 * row["client_cpu"] / max(row["done"], 1) for row in own]
     ratio = None if server == "haulier" else round_ratio(rows, "cpu_us", "haulier", server, count)
-    return [server, f"{count:,}", number(median(own, "rps")), number(median(own, "p50"), 2), number(median(own, "p99"), 2),
-            number(sum(row["failed"] for row in own), 0), number(median(own, "server_us")), number(median(own, "php_us")),
-            number(median(own, "cpu_us")), number(statistics.median(client)), number(megabytes(median(own, "rss"))),
-            number(megabytes(median(own, "pss"))), number(ratio, 2), " ".join(f"{row['foreign']:.2f}" for row in own)]
+    return [
+        server,
+        f"{count:,}",
+        number(median(own, "rps")),
+        number(median(own, "p50"), 2),
+        number(median(own, "p99"), 2),
+        number(sum(row["failed"] for row in own), 0),
+        number(median(own, "server_us")),
+        number(median(own, "php_us")),
+        number(median(own, "cpu_us")),
+        number(statistics.median(client)),
+        number(megabytes(median(own, "rss"))),
+        number(megabytes(median(own, "pss"))),
+        number(ratio, 2),
+        " ".join(f"{row['foreign']:.2f}" for row in own),
+    ]
 
 
 def aligned(head, body, words=(0,)):
     """A Markdown table whose columns line up; those in `words` to the left, figures to the right."""
     widths = [max(len(row[column]) for row in [head, *body]) for column in range(len(head))]
     rule = ["-" * width if column in words else "-" * (width - 1) + ":" for column, width in enumerate(widths)]
-    return "\n".join("| " + " | ".join(text.ljust(width) if column in words else text.rjust(width)
-                                       for column, (text, width) in enumerate(zip(row, widths))) + " |"
-                     for row in [head, rule, *body])
+    return "\n".join(
+        "| "
+        + " | ".join(
+            text.ljust(width) if column in words else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths))
+        )
+        + " |"
+        for row in [head, rule, *body]
+    )
 
 
 def print_workload(workload, result):
@@ -156,7 +198,8 @@ def machine():
         names = [text.split(":", 1)[1].strip() for text in file if text.startswith("model name")]
     with open("/proc/meminfo") as file:
         memory = int(file.readline().split()[1]) / (1 << 20)
-    return f"{names[0] if names else model}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}"
+    kernel = f"{platform.system()} {platform.release()}"
+    return f"{names[0] if names else model}, {os.cpu_count()} cores, {memory:.0f} GiB, {kernel}"
 
 
 def commit():
@@ -185,24 +228,31 @@ def save(results, to, page):
 INTRODUCTION = """\
 # Benchmarks
 
-Written by `make bench`; do not edit. Every figure is the median of the rounds, servers taking turns. Servers are pinned to one
-core and the load generator to another, so a rate is that of one core. All serve the same files and run the same PHP, eight
-processes of it, with the settings in `bench/conf/`; every answer was checked byte by byte first. The raw rows are in
-`bench/results/latest.json`.
+Written by `make bench`; do not edit. Every figure is the median of the rounds, servers taking turns. Servers are pinned
+to one core and the load generator to another, so a rate is that of one core. All serve the same files and run the same
+PHP, eight processes of it, with the settings in `bench/conf/`; every answer was checked byte by byte first. The raw
+rows are in `bench/results/latest.json`.
 
-- **server µs, PHP µs, CPU µs/req**: CPU time of the server's process tree over the requests answered; processes named php* are
-  booked as PHP (mod_php cannot be told apart). **client µs** is the load generator's own.
-- **RSS, PSS**: peak resident size of the tree (shared pages counted once a process), and its proportional size after the run.
-- **CPU of haulier against it**: haulier's CPU per request over that server's in the same round; below 1 haulier needs less.
-- **others' CPU**: processor seconds a second that nobody in the measurement used, by round; above {foreign} distrust the round.
+- **server µs, PHP µs, CPU µs/req**: CPU time of the server's process tree over the requests answered; processes named
+  php* are booked as PHP (mod_php cannot be told apart). **client µs** is the load generator's own.
+- **RSS, PSS**: peak resident size of the tree (shared pages counted once a process), and its proportional size after
+  the run.
+- **CPU of haulier against it**: haulier's CPU per request over that server's in the same round; below 1 haulier needs
+  less.
+- **others' CPU**: processor seconds a second that nobody in the measurement used, by round; above {foreign} distrust
+  the round.
 
 Servers: {peers}.
 """
 
 
 def summary(known):
-    rows = [[name, figure, measured, wanted, "met" if met else "**missed**"] for name, workload in WORKLOADS.items()
-            if name in known for met, figure, measured, wanted in verdicts(workload, known[name]["rows"])]
+    rows = [
+        [name, figure, measured, wanted, "met" if met else "**missed**"]
+        for name, workload in WORKLOADS.items()
+        if name in known
+        for met, figure, measured, wanted in verdicts(workload, known[name]["rows"])
+    ]
     return aligned(["workload", "figure", "measured", "wanted", "goal"], rows, words=(0, 1, 4))
 
 
@@ -213,13 +263,22 @@ def markdown(known):
         if name not in known:
             continue
         result = known[name]
-        parts += [f"## {name}\n", f"{workload.what[0].upper()}{workload.what[1:]}.\n", aligned(*table(workload, result["rows"])), "",
-                  f"{result['when']}, commit {result['commit']}; {result['machine']}; {version_line(result)}.", ""]
+        parts += [
+            f"## {name}\n",
+            f"{workload.what[0].upper()}{workload.what[1:]}.\n",
+            aligned(*table(workload, result["rows"])),
+            "",
+            f"{result['when']}, commit {result['commit']}; {result['machine']}; {version_line(result)}.",
+            "",
+        ]
     return "\n".join(parts)
 
 
 def version_line(result):
     taking_part = {row["server"] for row in result["rows"]}
-    texts = [text if name.split("-")[0] in text.lower() else f"{name} {text}" for name, text in result["versions"].items()
-             if name in taking_part or name == "PHP"]
+    texts = [
+        text if name.split("-")[0] in text.lower() else f"{name} {text}"
+        for name, text in result["versions"].items()
+        if name in taking_part or name == "PHP"
+    ]
     return ", ".join(dict.fromkeys(texts))

@@ -1,4 +1,5 @@
 """Ratios, the best peer, and verdicts."""
+
 import os
 import tempfile
 import unittest
@@ -8,8 +9,24 @@ from workloads import WORKLOADS
 
 
 def row(server, cpu_us, number=0, failed=0, connections=100, **more):
-    return dict(server=server, cpu_us=cpu_us, round=number, failed=failed, connections=connections, done=10, rps=1e6 / cpu_us,
-                p50=1.0, p99=2.0, server_us=cpu_us, php_us=0.0, client_cpu=1e-4, rss=1e6, pss=1e6, foreign=0.0, **more)
+    return dict(
+        server=server,
+        cpu_us=cpu_us,
+        round=number,
+        failed=failed,
+        connections=connections,
+        done=10,
+        rps=1e6 / cpu_us,
+        p50=1.0,
+        p99=2.0,
+        server_us=cpu_us,
+        php_us=0.0,
+        client_cpu=1e-4,
+        rss=1e6,
+        pss=1e6,
+        foreign=0.0,
+        **more,
+    )
 
 
 class Comparison(unittest.TestCase):

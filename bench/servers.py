@@ -1,4 +1,5 @@
 """Starts and ends the servers: each in a directory of its own, on a free port, with a configuration from conf/."""
+
 import contextlib
 import os
 import re
@@ -47,7 +48,7 @@ def php_version():
 
 
 class Place:
-    """The temporary directory that everything lives in: document root, php.ini, compiled helpers, a directory a server."""
+    """The temporary directory of a run: document root, php.ini, the compiled helper, a directory for each server."""
 
     def __init__(self):
         self.path = tempfile.mkdtemp(prefix="haulier-bench-")
@@ -70,12 +71,25 @@ class Place:
 
     def render(self, template, to, **values):
         """Writes conf/TEMPLATE with every @NAME@ filled in; lines marked @ROOT@ stay only when we run as root."""
-        values = dict(values, PLACE=self.path, DOCROOT=self.docroot, USER=USER, CORES=os.cpu_count(), PHP_VERSION=self.php,
-                      PHP_CGI=find("php-cgi"), APACHE_MODULES=APACHE_MODULES, FDS=load.descriptors(),
-                      CONNECTIONS=load.descriptors() - 200)
+        values = dict(
+            values,
+            PLACE=self.path,
+            DOCROOT=self.docroot,
+            USER=USER,
+            CORES=os.cpu_count(),
+            PHP_VERSION=self.php,
+            PHP_CGI=find("php-cgi"),
+            APACHE_MODULES=APACHE_MODULES,
+            FDS=load.descriptors(),
+            CONNECTIONS=load.descriptors() - 200,
+        )
         with open(f"{HERE}/conf/{template}") as file:
             text = file.read()
-        text = re.sub(r"^(\s*)@ROOT@ ", r"\1", text, flags=re.M) if os.geteuid() == 0 else re.sub(r"^\s*@ROOT@ .*\n", "", text, flags=re.M)
+        text = (
+            re.sub(r"^(\s*)@ROOT@ ", r"\1", text, flags=re.M)
+            if os.geteuid() == 0
+            else re.sub(r"^\s*@ROOT@ .*\n", "", text, flags=re.M)
+        )
         for name, value in values.items():
             text = text.replace(f"@{name}@", str(value))
         with open(to, "w") as file:
@@ -97,7 +111,13 @@ def version(name, haulier):
     program = haulier if name == "haulier" else find(PROGRAM.get(name, name))
     flag = {"caddy": "version", "haulier": "--version", "h2o": "--version"}.get(name, "-v")
     done = subprocess.run([program, flag], capture_output=True, text=True)
-    return (done.stdout + done.stderr).strip().splitlines()[0].removeprefix("nginx version: ").removeprefix("Server version: ")
+    return (
+        (done.stdout + done.stderr)
+        .strip()
+        .splitlines()[0]
+        .removeprefix("nginx version: ")
+        .removeprefix("Server version: ")
+    )
 
 
 def free_port():
@@ -139,7 +159,14 @@ class Server:
         return self.place.render(template, f"{self.run}/{template}", RUN=self.run, PORT=self.port, **values)
 
     def fpm(self):
-        return [find(f"php-fpm{self.place.php}"), "-F", "-c", f"{self.place.path}/php.ini", "-y", self.render("php-fpm.conf")]
+        return [
+            find(f"php-fpm{self.place.php}"),
+            "-F",
+            "-c",
+            f"{self.place.path}/php.ini",
+            "-y",
+            self.render("php-fpm.conf"),
+        ]
 
     def command(self, haulier):
         if self.name == "haulier":
@@ -149,10 +176,19 @@ class Server:
             raise CannotStart(f"{self.name} is not installed")
         if self.name.startswith("nginx"):
             kept = self.name == "nginx"
-            return [program, "-c", self.render("nginx.conf", KEEPALIVE=NGINX_KEEPALIVE if kept else "", KEEP_CONN="on" if kept else "off")]
+            return [
+                program,
+                "-c",
+                self.render("nginx.conf", KEEPALIVE=NGINX_KEEPALIVE if kept else "", KEEP_CONN="on" if kept else "off"),
+            ]
         if self.name.startswith("apache"):
             self.render("apache-common.conf")
-            return [program, "-DFOREGROUND", "-f", self.render({"apache": "apache-event.conf"}.get(self.name, "apache-php.conf"))]
+            return [
+                program,
+                "-DFOREGROUND",
+                "-f",
+                self.render({"apache": "apache-event.conf"}.get(self.name, "apache-php.conf")),
+            ]
         if self.name == "lighttpd":
             self.place.make(os.path.basename(self.run) + "/upload", 0o777)
             return [program, "-D", "-f", self.render("lighttpd.conf")]
@@ -161,13 +197,30 @@ class Server:
         return [program, "run", "--adapter", "caddyfile", "--config", self.render("Caddyfile")]
 
     def start(self, command):
-        environment = dict(os.environ, PATH=SEARCH, PHP_INI_SCAN_DIR="", PHPRC=self.place.path, HOME=self.run,
-                           XDG_DATA_HOME=self.run, XDG_CONFIG_HOME=self.run, XDG_RUNTIME_DIR=self.run)
+        environment = dict(
+            os.environ,
+            PATH=SEARCH,
+            PHP_INI_SCAN_DIR="",
+            PHPRC=self.place.path,
+            HOME=self.run,
+            XDG_DATA_HOME=self.run,
+            XDG_CONFIG_HOME=self.run,
+            XDG_RUNTIME_DIR=self.run,
+        )
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         with open(self.log, "ab") as log:
-            self.processes.append(subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=self.run, start_new_session=True,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (load.descriptors(), hard))))
+            self.processes.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    cwd=self.run,
+                    start_new_session=True,
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (load.descriptors(), hard)),
+                )
+            )
 
     def answers(self):
         with contextlib.suppress(OSError):
@@ -180,7 +233,9 @@ class Server:
         while not ready():
             if time.time() > deadline or any(process.poll() is not None for process in self.processes):
                 with open(self.log, errors="replace") as log:
-                    raise CannotStart(f"{self.name} did not start: {' '.join(log.read().split())[-300:] or 'it said nothing'}")
+                    raise CannotStart(
+                        f"{self.name} did not start: {' '.join(log.read().split())[-300:] or 'it said nothing'}"
+                    )
             time.sleep(0.05)
 
     def end(self):
