@@ -1,0 +1,55 @@
+//! Accounts of this machine, looked up by name.
+#![allow(unsafe_code)] // getpwnam_r has no safe wrapper that also asks NSS
+
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use haulier_php::settings::User;
+
+/// The account called `name`, from whatever the machine keeps accounts in.
+pub(crate) fn look_up(name: &str) -> Option<User> {
+    let wanted = CString::new(name).ok()?;
+    let mut entry = MaybeUninit::<libc::passwd>::uninit();
+    let mut strings = vec![0; 16 * 1024];
+    let mut found = ptr::null_mut();
+    // SAFETY: every pointer is valid for the call, `strings` for the length given; `entry` is read only after
+    // `found` says that it was filled in.
+    let status = unsafe {
+        libc::getpwnam_r(
+            wanted.as_ptr(),
+            entry.as_mut_ptr(),
+            strings.as_mut_ptr(),
+            strings.len(),
+            &mut found,
+        )
+    };
+    if status != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: getpwnam_r filled it in.
+    let entry = unsafe { entry.assume_init() };
+    Some(User {
+        name: name.to_owned(),
+        uid: entry.pw_uid,
+        gid: entry.pw_gid,
+    })
+}
+
+/// Whether this process is root.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_found_and_strangers_are_not() {
+        let root = look_up("root").expect("every machine has root");
+        assert_eq!((root.uid, root.gid), (0, 0));
+        assert!(look_up("nobody-is-called-this").is_none());
+        assert!(look_up("with\0nul").is_none());
+    }
+}

@@ -1,0 +1,244 @@
+//! What is said at the start: a few lines on a terminal, one JSON line otherwise.
+
+use std::io::{self, IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::cli::Console;
+use crate::config::settings::{Format, Mode, Pool, Settings, Site};
+use crate::log::json_line;
+
+/// The words for one start; the addresses are filled in when they are bound.
+#[derive(Debug)]
+pub(crate) struct Announcement {
+    mode: Mode,
+    /// `Symfony in ./public (public/index.php) · PHP 8.2.36 php-cgi · 4 workers`
+    what: String,
+    /// Said below, when there is something to be known.
+    remark: Option<String>,
+    /// The same for programs.
+    fields: Vec<(&'static str, Value)>,
+    public: bool,
+    open: bool,
+    format: Format,
+}
+
+impl Announcement {
+    /// For `run`.
+    pub(crate) fn of_run(settings: &Settings, config: &Path) -> Self {
+        let mut fields = fields(settings);
+        fields.push(("config", json!(config)));
+        let users: Vec<String> = settings.pools.iter().filter_map(run_as).collect();
+        let remark = (!users.is_empty()).then(|| users.join("; "));
+        let what = format!("{} from {}", what(settings, None), config.display());
+        Self {
+            mode: Mode::Run,
+            what,
+            remark,
+            fields,
+            public: false,
+            open: false,
+            format: settings.log.format,
+        }
+    }
+
+    /// For `serve`.
+    pub(crate) fn of_serve(settings: &Settings, directory: &Path, public: bool, open: bool) -> Self {
+        let what = what(settings, Some(directory));
+        let remark = remark(settings);
+        Self {
+            mode: Mode::Serve,
+            what,
+            remark,
+            fields: fields(settings),
+            public,
+            open,
+            format: settings.log.format,
+        }
+    }
+
+    /// Prints it on standard output; a reader that has gone away is no failure.
+    pub(crate) fn print(&self, addresses: &[SocketAddr], console: &Console) {
+        if self.open
+            && let Some(address) = addresses.first()
+        {
+            open_browser(&url(*address));
+        }
+        if console.quiet {
+            return;
+        }
+        let text = match self.format {
+            Format::Text => true,
+            Format::Json => false,
+            Format::Auto => io::stdout().is_terminal(),
+        };
+        let answer = if text {
+            self.text(addresses, console.colors_stdout())
+        } else {
+            self.json(addresses)
+        };
+        let mut output = io::stdout().lock();
+        let _ = output.write_all(answer.as_bytes()).and_then(|()| output.flush());
+    }
+
+    fn text(&self, addresses: &[SocketAddr], color: bool) -> String {
+        let mut text = format!("haulier {} · {}\n\n", env!("CARGO_PKG_VERSION"), self.what);
+        let urls: Vec<String> = addresses.iter().map(|address| url(*address)).collect();
+        text.push_str(&format!("  {}", urls.join("  ")));
+        if self.public {
+            let (on, off) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
+            text.push_str(&format!("   {on}open to the whole network{off}"));
+        }
+        text.push_str("\n\n");
+        let remark = self
+            .remark
+            .as_deref()
+            .unwrap_or("files are haulier's, PHP gets the rest.");
+        let end = if self.mode == Mode::Serve {
+            "  Ctrl-C stops."
+        } else {
+            ""
+        };
+        text.push_str(&format!("  {remark}{end}\n"));
+        text
+    }
+
+    fn json(&self, addresses: &[SocketAddr]) -> String {
+        let first = [
+            ("level", json!("info")),
+            ("msg", json!("listening")),
+            ("listen", json!(addresses)),
+        ];
+        json_line(first.into_iter().chain(self.fields.iter().cloned()))
+    }
+}
+
+/// What is served, for people.
+fn what(settings: &Settings, directory: Option<&Path>) -> String {
+    let mut parts = Vec::new();
+    match &settings.sites[..] {
+        [site] => parts.push(describe(site, directory)),
+        sites => parts.push(format!("{} sites", sites.len())),
+    }
+    for pool in &settings.pools {
+        parts.extend(pool.php.as_ref().map(|php| format!("PHP {} php-cgi", php.version)));
+        let what = if pool.php.is_some() { "worker" } else { "connection" };
+        let plural = if pool.workers() == 1 { "" } else { "s" };
+        parts.push(format!("{} {what}{plural}", pool.workers()));
+    }
+    parts.join(" · ")
+}
+
+/// `Symfony in ./public (public/index.php)`
+fn describe(site: &Site, directory: Option<&Path>) -> String {
+    let relative = directory.and_then(|directory| site.app.root.strip_prefix(directory).ok());
+    let Some(relative) = relative else {
+        return format!("{} in {}", site.app.preset.title, site.app.root.display());
+    };
+    let folder = if relative.as_os_str().is_empty() {
+        ".".to_owned()
+    } else {
+        format!("./{}", relative.display())
+    };
+    let front = site.front.as_ref().map_or_else(String::new, |front| {
+        format!(" ({})", relative.join(front.trim_start_matches('/')).display())
+    });
+    format!("{} in {folder}{front}", site.app.preset.title)
+}
+
+fn remark(settings: &Settings) -> Option<String> {
+    let [site] = &settings.sites[..] else { return None };
+    match site.app.preset.name {
+        "plain" if site.front.is_none() => {
+            Some("no front controller: a missing file is a 404 (use --app front to send all to index.php).".to_owned())
+        }
+        "static" => Some("no PHP files, PHP not started.".to_owned()),
+        _ => site.app.preset.remark.map(|remark| format!("{remark}.")),
+    }
+}
+
+/// Root hands PHP to another account; that is said.
+fn run_as(pool: &Pool) -> Option<String> {
+    match &pool.settings.kind {
+        haulier_php::settings::PoolKind::Supervised(supervised) => {
+            let user = supervised.user.as_ref()?;
+            Some(format!("pool {} runs PHP as {}", pool.settings.name, user.name))
+        }
+        haulier_php::settings::PoolKind::External(_) => None,
+    }
+}
+
+fn fields(settings: &Settings) -> Vec<(&'static str, Value)> {
+    let sites = settings
+        .sites
+        .iter()
+        .map(|site| json!({"name": site.name, "app": site.app.preset.name, "root": site.app.root}));
+    let pools = settings.pools.iter().map(|pool| {
+        let php = pool.php.as_ref().map(|php| php.version.as_str());
+        json!({"name": pool.settings.name, "workers": pool.workers(), "php": php, "remark": run_as(pool)})
+    });
+    vec![
+        ("version", json!(env!("CARGO_PKG_VERSION"))),
+        ("pid", json!(std::process::id())),
+        ("sites", sites.collect()),
+        ("pools", pools.collect()),
+        ("threads", json!(settings.threads)),
+        ("connections", json!(settings.limits.connections)),
+    ]
+}
+
+/// The address a browser on this machine, or for the wildcard on the network, would use.
+fn url(address: SocketAddr) -> String {
+    let host = if address.ip().is_unspecified() {
+        own_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    } else {
+        address.ip()
+    };
+    match address.port() {
+        80 if host.is_ipv4() => format!("http://{host}/"),
+        80 => format!("http://[{host}]/"),
+        port => format!("http://{}/", SocketAddr::new(host, port)),
+    }
+}
+
+/// The address this machine would use towards the network. No packet is sent: connecting a datagram socket only
+/// asks the routing table.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+fn open_browser(url: &str) {
+    let quiet = || Stdio::null();
+    let opened = Command::new("xdg-open")
+        .arg(url)
+        .stdin(quiet())
+        .stdout(quiet())
+        .stderr(quiet())
+        .spawn();
+    if let Err(error) = opened {
+        tracing::warn!(%error, "cannot open a browser: xdg-open does not start");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_what_one_types() {
+        let url = |text: &str| super::url(text.parse().expect("a literal address"));
+        assert_eq!(url("127.0.0.1:8080"), "http://127.0.0.1:8080/");
+        assert_eq!(url("127.0.0.1:80"), "http://127.0.0.1/");
+        assert_eq!(url("[::1]:8080"), "http://[::1]:8080/");
+        assert_eq!(url("[::1]:80"), "http://[::1]/");
+        assert!(
+            !url("0.0.0.0:8080").contains("0.0.0.0:"),
+            "nobody can open the wildcard"
+        );
+    }
+}

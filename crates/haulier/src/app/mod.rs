@@ -1,0 +1,9 @@
+//! What a project directory is: which application, where its document root is, what may run.
+//!
+//! `presets` is the table, `detect` reads it. A further application is one entry there.
+
+mod detect;
+mod presets;
+
+pub(crate) use detect::{App, DetectError, detect};
+pub(crate) use presets::{PRESETS, Preset};

@@ -1,0 +1,178 @@
+//! From settings to running parts: the only file that knows every part.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use haulier_php::settings::PoolKind;
+use haulier_php::{Pool, StartError};
+use haulier_server::access_log::AccessLog;
+use haulier_server::settings::{PhpSettings, ServerSettings, SiteSettings};
+use haulier_server::{BindError, Server};
+
+use crate::config::Settings;
+use crate::config::settings::{self, Site};
+
+/// What the server is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Full error pages, nothing cached, folders listed.
+    Development,
+    /// As configured.
+    Production,
+}
+
+/// A server with its sockets bound and its PHP running.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) server: Server,
+    pub(crate) pools: Vec<Arc<Pool>>,
+    /// Removed with the value.
+    pub(crate) sockets: SocketDir,
+}
+
+/// Why no server came of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AssembleError {
+    #[error("cannot make a directory for PHP's sockets")]
+    SocketDir(#[source] io::Error),
+    #[error("pool `{name}` does not start")]
+    Pool { name: String, source: StartError },
+    #[error(transparent)]
+    Bind(#[from] BindError),
+}
+
+/// Starts the pools and binds the server.
+///
+/// # Errors
+/// The first part that does not start; what was started before it ends with it.
+pub(crate) fn assemble(settings: Settings, purpose: Purpose, log: AccessLog) -> Result<Assembled, AssembleError> {
+    let sockets = SocketDir::create().map_err(AssembleError::SocketDir)?;
+    let pools = settings
+        .pools
+        .iter()
+        .map(|pool| start_pool(pool, sockets.path()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let sites = settings
+        .sites
+        .iter()
+        .map(|site| site_settings(site, &settings.pools, &pools, purpose))
+        .collect();
+    let server = ServerSettings {
+        listen: settings.listen,
+        reuse_port: settings.reuse_port,
+        defer_accept: settings.defer_accept,
+        threads: settings.threads,
+        grace: settings.grace,
+        limits: settings.limits,
+        spool_dir: settings.spool_dir,
+        sites,
+    };
+    Ok(Assembled {
+        server: Server::bind(server, log)?,
+        pools,
+        sockets,
+    })
+}
+
+fn start_pool(pool: &settings::Pool, sockets: &Path) -> Result<Arc<Pool>, AssembleError> {
+    let mut settings = pool.settings.clone();
+    if let PoolKind::Supervised(supervised) = &mut settings.kind {
+        supervised.socket_dir = sockets.to_owned();
+    }
+    let name = settings.name.clone();
+    Pool::start(settings).map_err(|source| AssembleError::Pool { name, source })
+}
+
+fn site_settings(site: &Site, pools: &[settings::Pool], running: &[Arc<Pool>], purpose: Purpose) -> SiteSettings {
+    let development = purpose == Purpose::Development;
+    let php = site.pool.map(|index| PhpSettings {
+        pool: Arc::clone(&running[index]),
+        front: site.front.clone(),
+        scripts: site.scripts.clone(),
+        never: site.never.clone(),
+        extensions: vec![".php".to_owned()],
+        params: pools[index].params.clone(),
+        remote_root: pools[index].remote_root.clone(),
+    });
+    SiteSettings {
+        name: site.name.clone(),
+        hosts: site.hosts.clone(),
+        root: site.app.root.clone(),
+        index: site.app.preset.index.iter().map(|&name| name.to_owned()).collect(),
+        php,
+        deny: site.deny.clone(),
+        headers: site.headers.clone(),
+        redirects: site.redirects.clone(),
+        cache: site.cache.clone(),
+        listing: development,
+        development,
+        body_limit: site.body_limit,
+        spool_limit: site.spool_limit,
+    }
+}
+
+/// A private directory for the listening sockets of PHP, one for each process.
+#[derive(Debug)]
+pub(crate) struct SocketDir(PathBuf);
+
+impl SocketDir {
+    /// Names that others took are passed over: in a shared folder somebody may sit on ours.
+    fn create() -> io::Result<Self> {
+        let base = runtime_dir();
+        let mut last_error = io::Error::from(io::ErrorKind::AlreadyExists);
+        for attempt in 0..100 {
+            let path = base.join(format!("haulier-{}-{attempt}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last_error = error,
+                Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            }
+        }
+        Err(last_error)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for SocketDir {
+    fn drop(&mut self) {
+        // What is left of it costs nothing, and the next start takes another name.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What systemd or the session made for us, else the system's folder for temporary files.
+fn runtime_dir() -> PathBuf {
+    let given = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"]
+        .iter()
+        .filter_map(std::env::var_os)
+        .map(PathBuf::from);
+    given
+        .chain([PathBuf::from("/run/haulier")])
+        .find(|path| path.is_dir())
+        .unwrap_or_else(std::env::temp_dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_directory_is_private_and_goes_with_its_owner() {
+        let directory = SocketDir::create().expect("a writable temporary folder");
+        let other = SocketDir::create().expect("a second one beside it");
+        let path = directory.path().to_owned();
+        assert_ne!(path, other.path());
+        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        drop(directory);
+        assert!(!path.exists());
+    }
+}

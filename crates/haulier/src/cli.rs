@@ -1,0 +1,151 @@
+//! The argument grammar, and nothing else.
+
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::listen_address;
+
+/// Version, commit where the build knew it, and features.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    env!("HAULIER_COMMIT"),
+    env!("HAULIER_FEATURES")
+);
+
+/// Delivers a PHP site over HTTP.
+#[derive(Debug, Parser)]
+#[command(name = "haulier", version = VERSION, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) console: Console,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// How much is said, and in which colours.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Console {
+    /// No start lines and no access log
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say more; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// When to use colours; NO_COLOR is honoured
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Everywhere
+    Always,
+    /// Nowhere
+    Never,
+}
+
+/// All commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Try a site here, without configuration (development)
+    Serve(ServeArgs),
+    /// Serve what the configuration says (production, foreground)
+    Run(RunArgs),
+    /// Is the configuration right? Is the machine ready?
+    Check(CheckArgs),
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The project directory
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// Where to listen [default: 127.0.0.1:8080, or the next free port]
+    #[arg(short, long, value_name = "ADDR:PORT", value_parser = parse_listen)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Listen on every address of this machine
+    #[arg(long)]
+    pub(crate) public: bool,
+    /// PHP processes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) workers: Option<u64>,
+    /// The php-cgi program
+    #[arg(long, value_name = "PATH")]
+    pub(crate) php: Option<PathBuf>,
+    /// What the project is, instead of looking
+    #[arg(long, value_name = "NAME")]
+    pub(crate) app: Option<String>,
+    /// The document root
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// Open the page in a browser
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Leave a haulier.toml that says what was found
+    #[arg(long)]
+    pub(crate) write: bool,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The configuration [default: ./haulier.toml, then /etc/haulier/haulier.toml]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The configuration [default: ./haulier.toml, then /etc/haulier/haulier.toml]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Answer for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Console {
+    /// Whether lines on standard output have colours.
+    pub(crate) fn colors_stdout(&self) -> bool {
+        self.colors(io::stdout().is_terminal())
+    }
+
+    /// Whether lines on standard error have colours.
+    pub(crate) fn colors_stderr(&self) -> bool {
+        self.colors(io::stderr().is_terminal())
+    }
+
+    fn colors(&self, terminal: bool) -> bool {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && !refused,
+        }
+    }
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    listen_address::parse(text)
+        .ok_or_else(|| "expected an address and a port, such as 127.0.0.1:8080 or :8080".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,280 @@
+//! `haulier check`: is the configuration right, is the machine ready?
+
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+use haulier_php::settings::{PoolKind, User};
+use rustix::fs::{Mode as Bits, stat};
+
+use super::Outcome;
+use super::configuration::{self, plural};
+use crate::cli::{CheckArgs, Console};
+use crate::config::settings::{self, Mode, Pool, Settings, Site};
+use crate::config::value::show_size;
+use crate::config::{Diagnostic, Report};
+use crate::lifecycle::cannot_listen;
+use crate::machine::Machine;
+use crate::port_holder;
+
+pub(super) fn run(arguments: &CheckArgs, console: &Console) -> Outcome {
+    let mut report = Report::default();
+    let loaded = configuration::find(arguments.config.as_deref())
+        .and_then(|path| configuration::load(&path, &mut report).map(|file| (path, file)));
+    let (path, file) = match loaded {
+        Ok(loaded) => loaded,
+        Err(diagnostic) => {
+            report.push(diagnostic);
+            return answer(Path::new("haulier"), &report, None, arguments, console);
+        }
+    };
+    let machine = Machine::look();
+    let settings = settings::resolve(&file, Mode::Run, &machine, &mut report);
+    if report.errors() > 0 {
+        return answer(&path, &report, None, arguments, console);
+    }
+    check_machine(&settings, &mut report);
+    answer(&path, &report, Some((&settings, &machine)), arguments, console)
+}
+
+/// Prints what was found; findings are what the command was asked for, so they go to standard output.
+fn answer(
+    path: &Path,
+    report: &Report,
+    understood: Option<(&Settings, &Machine)>,
+    arguments: &CheckArgs,
+    console: &Console,
+) -> Outcome {
+    let mut output = std::io::stdout().lock();
+    // A reader that has gone away is no failure.
+    let _ = if arguments.json {
+        writeln!(output, "{}", as_json(path, report, understood))
+    } else {
+        let facts = understood
+            .map(|(settings, machine)| facts(settings, machine))
+            .unwrap_or_default();
+        let verdict = verdict(report, understood.map(|(settings, _)| settings));
+        write!(
+            output,
+            "{}{facts}{}: {verdict}\n",
+            report.render(console.colors_stdout()),
+            path.display()
+        )
+    };
+    if report.errors() > 0 {
+        Outcome::AskedWrong
+    } else {
+        Outcome::Done
+    }
+}
+
+/// `2 errors, 1 warning`, or `ok — 2 sites, 1 pool of 8`
+fn verdict(report: &Report, settings: Option<&Settings>) -> String {
+    let counts = configuration::counts(report);
+    let Some(settings) = settings.filter(|_| report.errors() == 0) else {
+        return counts;
+    };
+    let sites = plural(settings.sites.len(), "site");
+    let workers: Vec<String> = settings.pools.iter().map(|pool| pool.workers().to_string()).collect();
+    let mut text = format!("ok — {sites}");
+    if !workers.is_empty() {
+        text.push_str(&format!(
+            ", {} of {}",
+            plural(workers.len(), "pool"),
+            workers.join(" and ")
+        ));
+    }
+    if !counts.is_empty() {
+        text.push_str(&format!(", {counts}"));
+    }
+    text
+}
+
+/// What was understood, a line each.
+fn facts(settings: &Settings, machine: &Machine) -> String {
+    let mut text = String::new();
+    for site in &settings.sites {
+        text.push_str(&format!(
+            "site {}: {}\n",
+            site.name,
+            describe_site(site, &settings.pools)
+        ));
+    }
+    for pool in &settings.pools {
+        text.push_str(&format!("pool {}: {}\n", pool.settings.name, describe_pool(pool)));
+    }
+    let addresses: Vec<String> = settings.listen.iter().map(SocketAddr::to_string).collect();
+    text.push_str(&format!(
+        "listens on {} with {}\n",
+        addresses.join(", "),
+        plural(settings.threads, "thread")
+    ));
+    text.push_str(&format!(
+        "{} at once: {} descriptors are allowed, the others are kept for open files, PHP and logs\n\n",
+        plural(settings.limits.connections, "connection"),
+        machine.descriptors
+    ));
+    text
+}
+
+fn describe_site(site: &Site, pools: &[Pool]) -> String {
+    let front = site
+        .front
+        .as_ref()
+        .map_or_else(String::new, |front| format!(" ({front})"));
+    let pool = site
+        .pool
+        .map_or_else(String::new, |pool| format!(", pool {}", pools[pool].settings.name));
+    format!(
+        "{} in {}{front} for {}{pool}, request bodies up to {}",
+        site.app.preset.title,
+        site.app.root.display(),
+        site.hosts.join(", "),
+        show_size(site.body_limit)
+    )
+}
+
+fn describe_pool(pool: &Pool) -> String {
+    match (&pool.settings.kind, &pool.php) {
+        (PoolKind::Supervised(supervised), Some(php)) => {
+            let user = supervised
+                .user
+                .as_ref()
+                .map_or_else(String::new, |user| format!(" as {}", user.name));
+            let memory = php.memory_limit.map_or_else(
+                || "no memory_limit".to_owned(),
+                |limit| format!("memory_limit {}", show_size(limit)),
+            );
+            format!(
+                "{} of PHP {} ({}){user}, {memory}",
+                plural(supervised.workers, "worker"),
+                php.version,
+                php.path.display()
+            )
+        }
+        _ => format!(
+            "{} to FastCGI servers that are already running",
+            plural(pool.workers(), "connection")
+        ),
+    }
+}
+
+fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine)>) -> serde_json::Value {
+    let sites = |settings: &Settings| -> Vec<serde_json::Value> {
+        let one = |site: &Site| {
+            serde_json::json!({
+                "name": site.name,
+                "hosts": site.hosts,
+                "app": site.app.preset.name,
+                "root": site.app.root,
+                "front": site.front,
+                "pool": site.pool.map(|pool| settings.pools[pool].settings.name.as_str()),
+                "body": site.body_limit,
+            })
+        };
+        settings.sites.iter().map(one).collect()
+    };
+    let pools = |settings: &Settings| -> Vec<serde_json::Value> {
+        let version = |pool: &Pool| pool.php.as_ref().map(|php| php.version.clone());
+        let one = |pool: &Pool| serde_json::json!({"name": pool.settings.name, "workers": pool.workers(), "php": version(pool)});
+        settings.pools.iter().map(one).collect()
+    };
+    serde_json::json!({
+        "file": path,
+        "errors": report.errors(),
+        "warnings": report.warnings(),
+        "findings": report.to_json(),
+        "sites": understood.map(|(settings, _)| sites(settings)),
+        "pools": understood.map(|(settings, _)| pools(settings)),
+        "listen": understood.map(|(settings, _)| settings.listen.clone()),
+        "connections": understood.map(|(settings, _)| settings.limits.connections),
+        "descriptors": understood.map(|(_, machine)| machine.descriptors),
+    })
+}
+
+fn check_machine(settings: &Settings, report: &mut Report) {
+    for address in &settings.listen {
+        check_listen(*address, settings.reuse_port, report);
+    }
+    for site in &settings.sites {
+        check_readable(site, &settings.pools, report);
+    }
+}
+
+/// A port that haulier itself holds is no mistake: `check` runs beside a running server.
+fn check_listen(address: SocketAddr, reuse_port: bool, report: &mut Report) {
+    let Err(error) = TcpListener::bind(address) else { return };
+    let ours = || port_holder::find(address).is_some_and(|holder| holder.name == "haulier");
+    if error.kind() == ErrorKind::AddrInUse && (reuse_port || ours()) {
+        report.push(Diagnostic::warning(
+            "bind",
+            format!("a running haulier listens on {address}"),
+        ));
+    } else {
+        report.push(cannot_listen(address, &error));
+    }
+}
+
+/// The front controller, or the document root itself, must be readable by the account PHP runs as.
+fn check_readable(site: &Site, pools: &[Pool], report: &mut Report) {
+    let user = site.pool.and_then(|pool| match &pools[pool].settings.kind {
+        PoolKind::Supervised(supervised) => supervised.user.as_ref(),
+        PoolKind::External(_) => None,
+    });
+    let path = match &site.front {
+        Some(front) => site.app.root.join(front.trim_start_matches('/')),
+        None => site.app.root.clone(),
+    };
+    match (stat(&path), user) {
+        (Err(error), _) => {
+            report.push(Diagnostic::error(
+                "site::root",
+                format!("{} cannot be read: {error}", path.display()),
+            ));
+        }
+        (Ok(found), Some(user)) if !may_read(user, found.st_uid, found.st_gid, Bits::from_raw_mode(found.st_mode)) => {
+            let mode = found.st_mode & 0o7777;
+            let title = format!(
+                "{} is not readable by user `{}` (mode {mode:04o})",
+                path.display(),
+                user.name
+            );
+            // Access lists and further groups may allow what the mode does not show.
+            report.push(Diagnostic::warning("site::root", title));
+        }
+        _ => (),
+    }
+}
+
+fn may_read(user: &User, owner: u32, group: u32, bits: Bits) -> bool {
+    if user.uid == 0 {
+        return true;
+    }
+    let wanted = match () {
+        () if user.uid == owner => Bits::RUSR,
+        () if user.gid == group => Bits::RGRP,
+        () => Bits::ROTH,
+    };
+    bits.contains(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_class_that_fits_decides_who_may_read() {
+        let user = User {
+            name: "web".to_owned(),
+            uid: 33,
+            gid: 33,
+        };
+        let may = |owner, group, mode| may_read(&user, owner, group, Bits::from_raw_mode(mode));
+        assert!(may(33, 0, 0o600));
+        assert!(!may(33, 33, 0o044), "the owner has no bit, whatever others have");
+        assert!(may(0, 33, 0o640));
+        assert!(!may(0, 33, 0o604));
+        assert!(may(0, 0, 0o644));
+        assert!(!may(0, 0, 0o640));
+    }
+}

@@ -1,0 +1,79 @@
+//! Finding, reading and judging the configuration: what `serve`, `run` and `check` share.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::cli::Console;
+use crate::config::file::{self, File, UnreadableFile};
+use crate::config::{Diagnostic, Report};
+
+/// Where `run` and `check` look without `-c`.
+const PLACES: [&str; 2] = ["./haulier.toml", "/etc/haulier/haulier.toml"];
+
+/// The file named, or the first one that is there.
+///
+/// # Errors
+/// With what to print when there is none.
+pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Diagnostic> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let found = PLACES.iter().map(Path::new).find(|path| path.exists());
+    // Messages say `haulier.toml`, as people do.
+    found
+        .map(|path| path.strip_prefix("./").unwrap_or(path).to_owned())
+        .ok_or_else(|| {
+            Diagnostic::error("config::missing", "no configuration")
+                .help(format!("looked for {}", PLACES.join(" and ")))
+                .help("name one with -c FILE, or try `haulier serve`, which needs none")
+        })
+}
+
+/// Reads `path` and what it includes; findings go to `report`.
+///
+/// # Errors
+/// With what to print when the file cannot be read.
+pub(super) fn load(path: &Path, report: &mut Report) -> Result<File, Diagnostic> {
+    let variables = |name: &str| std::env::var(name).ok();
+    file::load(path, report, &variables).map_err(|error| unreadable(&error))
+}
+
+fn unreadable(error: &UnreadableFile) -> Diagnostic {
+    let diagnostic = Diagnostic::error("config::unreadable", format!("{error}: {}", error.source));
+    if error.source.kind() == std::io::ErrorKind::InvalidData {
+        return diagnostic.help("a configuration is text in UTF-8");
+    }
+    diagnostic
+}
+
+/// Prints one finding that ends the command.
+pub(super) fn print_one(diagnostic: Diagnostic, console: &Console) {
+    let mut report = Report::default();
+    report.push(diagnostic);
+    print(&report, console);
+}
+
+/// Prints findings on standard error.
+pub(super) fn print(report: &Report, console: &Console) {
+    // Where standard error is gone there is nobody to tell.
+    let _ = write!(std::io::stderr(), "{}", report.render(console.colors_stderr()));
+}
+
+/// `2 errors, 1 warning`
+pub(super) fn counts(report: &Report) -> String {
+    let counted = [(report.errors(), "error"), (report.warnings(), "warning")];
+    let words = counted
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| plural(*count, what));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// `1 site`, `2 sites`
+pub(super) fn plural(count: usize, what: &str) -> String {
+    if count == 1 {
+        format!("{count} {what}")
+    } else {
+        format!("{count} {what}s")
+    }
+}

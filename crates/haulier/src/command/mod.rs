@@ -1,0 +1,69 @@
+//! The commands, one file each.
+
+mod check;
+mod configuration;
+mod run;
+mod serve;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::cli::{Cli, Command};
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Failed,
+    /// Wrong usage, or a wrong configuration.
+    AskedWrong,
+    Interrupted,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(match outcome {
+            Outcome::Done => 0,
+            Outcome::Failed => 1,
+            Outcome::AskedWrong => 2,
+            Outcome::Interrupted => 130,
+        })
+    }
+}
+
+/// Parses the arguments and runs the command.
+pub(crate) fn run() -> Outcome {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return print_answer(&answer),
+    };
+    match cli.command {
+        Some(Command::Serve(arguments)) => serve::run(&arguments, &cli.console),
+        Some(Command::Run(arguments)) => run::run(&arguments, &cli.console),
+        Some(Command::Check(arguments)) => check::run(&arguments, &cli.console),
+        None => print_commands(),
+    }
+}
+
+/// `--help`, `--version`, or what is wrong with the arguments. A reader that has gone away is no failure.
+fn print_answer(answer: &clap::Error) -> Outcome {
+    let _ = answer.print();
+    if answer.use_stderr() {
+        Outcome::AskedWrong
+    } else {
+        Outcome::Done
+    }
+}
+
+/// A person at a terminal asked for the list; a script left something out.
+fn print_commands() -> Outcome {
+    let help = Cli::command().render_help();
+    if io::stdout().is_terminal() {
+        let _ = write!(io::stdout(), "{}", help.ansi());
+        return Outcome::Done;
+    }
+    let _ = write!(io::stderr(), "{help}");
+    Outcome::AskedWrong
+}

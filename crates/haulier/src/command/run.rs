@@ -1,0 +1,31 @@
+//! `haulier run`: serve what the configuration says, in the foreground, day and night.
+
+use super::{Outcome, configuration};
+use crate::announce::Announcement;
+use crate::assemble::Purpose;
+use crate::cli::{Console, RunArgs};
+use crate::config::Report;
+use crate::config::settings::{self, Mode};
+use crate::lifecycle;
+use crate::machine::Machine;
+
+pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
+    let mut report = Report::default();
+    let loaded = configuration::find(arguments.config.as_deref())
+        .and_then(|path| configuration::load(&path, &mut report).map(|file| (path, file)));
+    let (path, file) = match loaded {
+        Ok(loaded) => loaded,
+        Err(diagnostic) => {
+            configuration::print_one(diagnostic, console);
+            return Outcome::AskedWrong;
+        }
+    };
+    let settings = settings::resolve(&file, Mode::Run, &Machine::look(), &mut report);
+    if report.errors() > 0 {
+        configuration::print(&report, console);
+        eprintln!("{}: {}", path.display(), configuration::counts(&report));
+        return Outcome::AskedWrong;
+    }
+    let announcement = Announcement::of_run(&settings, &path);
+    lifecycle::serve(settings, Purpose::Production, announcement, &report, console)
+}

@@ -1,0 +1,214 @@
+//! `haulier serve`: try a site here, without configuration.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use super::{Outcome, configuration};
+use crate::announce::Announcement;
+use crate::assemble::Purpose;
+use crate::cli::{Console, ServeArgs};
+use crate::config::file::{File, PoolTable, SiteTable};
+use crate::config::settings::{self, Mode, Settings};
+use crate::config::{Diagnostic, Placed, Report};
+use crate::lifecycle;
+use crate::machine::Machine;
+
+/// Where we listen when nothing is said.
+const PORT: u16 = 8080;
+/// Ports tried after it.
+const NEXT_PORTS: u16 = 20;
+/// The configuration of a project, in its directory.
+const FILE_NAME: &str = "haulier.toml";
+
+pub(super) fn run(arguments: &ServeArgs, console: &Console) -> Outcome {
+    match start(arguments, console) {
+        Ok(outcome) => outcome,
+        Err(diagnostic) => {
+            configuration::print_one(diagnostic, console);
+            Outcome::AskedWrong
+        }
+    }
+}
+
+fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic> {
+    let directory = project_directory(&arguments.directory)?;
+    let mut report = Report::default();
+    let mut file = read_or_invent(&directory, &mut report)?;
+    apply_arguments(&mut file, arguments, &directory)?;
+    let mut settings = settings::resolve(&file, Mode::Serve, &Machine::look(), &mut report);
+    if report.errors() > 0 {
+        configuration::print(&report, console);
+        return Ok(Outcome::AskedWrong);
+    }
+    settings.listen = vec![choose_address(arguments)];
+    answer_every_host(&mut settings);
+    if arguments.write {
+        write_configuration(&directory, arguments, &settings)?;
+    }
+    let announcement = Announcement::of_serve(&settings, &directory, arguments.public, arguments.open);
+    Ok(lifecycle::serve(
+        settings,
+        Purpose::Development,
+        announcement,
+        &report,
+        console,
+    ))
+}
+
+fn project_directory(written: &Path) -> Result<PathBuf, Diagnostic> {
+    let wrong = |why: &str| Diagnostic::error("serve::directory", format!("{} {why}", written.display()));
+    match written.canonicalize() {
+        Ok(path) if path.is_dir() => Ok(path),
+        Ok(_) => Err(wrong("is a file").help("name the project directory: haulier serve DIR")),
+        Err(error) => {
+            Err(wrong(&format!("cannot be opened: {error}")).help("name the project directory: haulier serve DIR"))
+        }
+    }
+}
+
+/// The project's own configuration if it has one, else one site for the directory.
+fn read_or_invent(directory: &Path, report: &mut Report) -> Result<File, Diagnostic> {
+    let path = directory.join(FILE_NAME);
+    if !path.exists() {
+        return Ok(File {
+            sites: vec![SiteTable::rooted("app", directory)],
+            ..File::default()
+        });
+    }
+    let shown = std::env::current_dir()
+        .ok()
+        .and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
+    configuration::load(&shown.unwrap_or(path), report)
+}
+
+fn apply_arguments(file: &mut File, arguments: &ServeArgs, directory: &Path) -> Result<(), Diagnostic> {
+    if arguments.app.is_some() || arguments.root.is_some() {
+        let [site] = &mut file.sites[..] else {
+            return Err(
+                Diagnostic::error("serve::arguments", "--app and --root are for a single site")
+                    .help(format!("{FILE_NAME} here names several: change it there")),
+            );
+        };
+        if let Some(app) = &arguments.app {
+            site.app = Some(Placed::unplaced(app.clone()));
+        }
+        site.document_root = arguments
+            .root
+            .as_deref()
+            .map(|root| document_root(root, directory))
+            .transpose()?;
+    }
+    if arguments.workers.is_none() && arguments.php.is_none() {
+        return Ok(());
+    }
+    if file.pools.is_empty() {
+        file.pools.push(PoolTable::named("php"));
+    }
+    for pool in file.pools.iter_mut().filter(|pool| pool.servers.is_none()) {
+        pool.workers = arguments.workers.map(Placed::unplaced).or(pool.workers.take());
+        let php = arguments
+            .php
+            .as_ref()
+            .map(|php| Placed::unplaced(php.to_string_lossy().into_owned()));
+        pool.php = php.or(pool.php.take());
+    }
+    Ok(())
+}
+
+fn document_root(root: &Path, directory: &Path) -> Result<PathBuf, Diagnostic> {
+    let path = directory.join(root);
+    path.canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
+        Diagnostic::error(
+            "serve::root",
+            format!("document root {} is no directory", path.display()),
+        )
+        .help("--root starts at the project directory")
+    })
+}
+
+/// The address given, or 127.0.0.1 with the first free port from 8080 on.
+fn choose_address(arguments: &ServeArgs) -> SocketAddr {
+    let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    if let Some(address) = arguments.listen {
+        return if arguments.public {
+            SocketAddr::new(everywhere, address.port())
+        } else {
+            address
+        };
+    }
+    let host = if arguments.public {
+        everywhere
+    } else {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    };
+    let mut addresses = (PORT..=PORT + NEXT_PORTS).map(|port| SocketAddr::new(host, port));
+    // When all are taken the first one is tried again: its error names who holds it.
+    addresses
+        .find(|address| TcpListener::bind(address).is_ok())
+        .unwrap_or(SocketAddr::new(host, PORT))
+}
+
+/// A single site answers whatever the browser calls this machine; of several the first one takes the unknown names.
+fn answer_every_host(settings: &mut Settings) {
+    let taken = settings
+        .sites
+        .iter()
+        .any(|site| site.hosts.iter().any(|host| host == "*"));
+    if let Some(first) = settings.sites.first_mut().filter(|_| !taken) {
+        first.hosts.push("*".to_owned());
+    }
+}
+
+/// Leaves the smallest file that says what was found.
+fn write_configuration(directory: &Path, arguments: &ServeArgs, settings: &Settings) -> Result<(), Diagnostic> {
+    let path = directory.join(FILE_NAME);
+    let text = smallest_configuration(directory, arguments, settings);
+    let written =
+        fs::File::create_new(&path).and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(|error| {
+        Diagnostic::error("serve::write", format!("cannot write {}: {error}", path.display()))
+            .help("haulier never overwrites a configuration")
+    })
+}
+
+fn smallest_configuration(directory: &Path, arguments: &ServeArgs, settings: &Settings) -> String {
+    let site = &settings.sites[0];
+    let root = match arguments.root {
+        Some(_) => site.app.root.strip_prefix(directory).unwrap_or(&site.app.root),
+        None => Path::new("."),
+    };
+    let mut text = String::new();
+    if arguments.workers.is_some() || arguments.php.is_some() {
+        text.push_str("[pool.php]\n");
+        if let Some(workers) = arguments.workers {
+            text.push_str(&format!("workers = {workers}\n"));
+        }
+        if let Some(php) = &arguments.php {
+            text.push_str(&format!("php = {}\n", quoted(&php.to_string_lossy())));
+        }
+        text.push('\n');
+    }
+    text.push_str(&format!(
+        "[site.{}]\nroot = {}\n",
+        site.name,
+        quoted(&root.to_string_lossy())
+    ));
+    text.push_str(&format!("app = \"{}\"\n", site.app.preset.name));
+    text
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_and_backslashes_stay_inside_a_string() {
+        assert_eq!(quoted(r#"a "b" \c"#), r#""a \"b\" \\c""#);
+    }
+}

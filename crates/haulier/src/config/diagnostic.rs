@@ -1,0 +1,239 @@
+//! What is wrong with a configuration or a machine, shown with its place.
+//!
+//! Everything found is collected in a `Report` and printed at once, in the order of the file.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use super::source::{Place, Source};
+
+/// More errors than this help nobody: the rest is counted.
+const SHOWN: usize = 10;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// haulier does not start with it.
+    Error,
+    /// haulier starts and says so.
+    Warning,
+}
+
+/// A place with what is to be said about it.
+#[derive(Debug, Clone)]
+struct Mark {
+    place: Place,
+    label: String,
+}
+
+/// One finding.
+#[derive(Debug, Clone)]
+pub(crate) struct Diagnostic {
+    severity: Severity,
+    code: &'static str,
+    title: String,
+    mark: Option<Mark>,
+    context: Vec<Mark>,
+    help: Vec<String>,
+}
+
+impl Diagnostic {
+    /// An error, by its code (`config::value`) and one line that says what is wrong.
+    pub(crate) fn error(code: &'static str, title: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, title.into())
+    }
+
+    /// A warning, likewise.
+    pub(crate) fn warning(code: &'static str, title: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, title.into())
+    }
+
+    fn new(severity: Severity, code: &'static str, title: String) -> Self {
+        Self {
+            severity,
+            code,
+            title,
+            mark: None,
+            context: Vec::new(),
+            help: Vec::new(),
+        }
+    }
+
+    /// Underlines `place`; nothing happens for a value that stands in no file.
+    pub(crate) fn at(mut self, place: Option<&Place>, label: impl Into<String>) -> Self {
+        self.mark = place.map(|place| Mark {
+            place: place.clone(),
+            label: label.into(),
+        });
+        self
+    }
+
+    /// Underlines a second place that explains the first.
+    pub(crate) fn beside(mut self, place: Option<&Place>, label: impl Into<String>) -> Self {
+        self.context.extend(place.map(|place| Mark {
+            place: place.clone(),
+            label: label.into(),
+        }));
+        self
+    }
+
+    /// A line below that says what to do.
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+
+    /// What is wrong, in one line.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn order(&self) -> (usize, usize) {
+        self.mark
+            .as_ref()
+            .map_or((usize::MAX, 0), |mark| (mark.place.source, mark.place.span.start))
+    }
+
+    fn render(&self, sources: &[Source], renderer: &Renderer) -> String {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut first = Group::with_title(level.primary_title(self.title.as_str()).id(self.code));
+        if let Some(mark) = &self.mark {
+            first = first.elements(self.snippets(mark, sources));
+        }
+        let mut groups = vec![first];
+        groups.extend(
+            self.help
+                .iter()
+                .map(|help| Group::with_title(Level::HELP.secondary_title(help.as_str()))),
+        );
+        renderer.render(&groups)
+    }
+
+    /// The file of the mark, then the other files that explain it.
+    fn snippets<'a>(
+        &'a self,
+        mark: &'a Mark,
+        sources: &'a [Source],
+    ) -> Vec<Snippet<'a, annotate_snippets::Annotation<'a>>> {
+        let mut files = vec![mark.place.source];
+        for other in &self.context {
+            if !files.contains(&other.place.source) {
+                files.push(other.place.source);
+            }
+        }
+        let annotations = |file: usize| {
+            let primary = Some(mark).filter(|mark| mark.place.source == file);
+            let context = self.context.iter().filter(move |mark| mark.place.source == file);
+            primary
+                .map(|mark| {
+                    AnnotationKind::Primary
+                        .span(mark.place.span.clone())
+                        .label(mark.label.as_str())
+                })
+                .into_iter()
+                .chain(context.map(|mark| {
+                    AnnotationKind::Context
+                        .span(mark.place.span.clone())
+                        .label(mark.label.as_str())
+                }))
+        };
+        files
+            .into_iter()
+            .map(|file| {
+                let source = &sources[file];
+                Snippet::source(source.text.as_str())
+                    .path(source.path.to_string_lossy().into_owned())
+                    .annotations(annotations(file))
+            })
+            .collect()
+    }
+
+    /// Line and column of the mark, both from 1.
+    fn line_and_column(&self, sources: &[Source]) -> Option<(usize, usize)> {
+        let place = &self.mark.as_ref()?.place;
+        let before = sources[place.source].text.get(..place.span.start)?;
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Some((
+            before.matches('\n').count() + 1,
+            before[line_start..].chars().count() + 1,
+        ))
+    }
+}
+
+/// Everything found, with the texts it was found in.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// The files read so far, the main one first.
+    pub(crate) sources: Vec<Source>,
+    found: Vec<Diagnostic>,
+}
+
+impl Report {
+    /// Notes one finding.
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        self.found.push(diagnostic);
+    }
+
+    /// How many errors there are.
+    pub(crate) fn errors(&self) -> usize {
+        self.count(Severity::Error)
+    }
+
+    /// How many warnings there are.
+    pub(crate) fn warnings(&self) -> usize {
+        self.count(Severity::Warning)
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        self.found.iter().filter(|found| found.severity == severity).count()
+    }
+
+    /// The warnings as single lines, for the log.
+    pub(crate) fn warning_lines(&self) -> impl Iterator<Item = &str> {
+        self.found
+            .iter()
+            .filter(|found| found.severity == Severity::Warning)
+            .map(Diagnostic::title)
+    }
+
+    /// All findings as text for people, in file order; empty when nothing was found.
+    pub(crate) fn render(&self, color: bool) -> String {
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let sorted = self.sorted();
+        let mut text = String::new();
+        for found in sorted.iter().take(SHOWN) {
+            text.push_str(&found.render(&self.sources, &renderer));
+            text.push_str("\n\n");
+        }
+        if sorted.len() > SHOWN {
+            text.push_str(&format!("… and {} more\n\n", sorted.len() - SHOWN));
+        }
+        text
+    }
+
+    /// All findings for programs.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let one = |found: &Diagnostic| {
+            let position = found.line_and_column(&self.sources);
+            serde_json::json!({
+                "severity": match found.severity { Severity::Error => "error", Severity::Warning => "warning" },
+                "code": found.code,
+                "message": found.title,
+                "file": found.mark.as_ref().map(|mark| self.sources[mark.place.source].path.to_string_lossy().into_owned()),
+                "line": position.map(|(line, _)| line),
+                "column": position.map(|(_, column)| column),
+                "label": found.mark.as_ref().map(|mark| mark.label.as_str()),
+                "help": found.help,
+            })
+        };
+        serde_json::Value::Array(self.sorted().into_iter().map(one).collect())
+    }
+
+    fn sorted(&self) -> Vec<&Diagnostic> {
+        let mut sorted: Vec<&Diagnostic> = self.found.iter().collect();
+        sorted.sort_by_key(|found| found.order());
+        sorted
+    }
+}

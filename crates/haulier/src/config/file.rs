@@ -1,0 +1,482 @@
+//! What the user wrote: every table and value, with its place, and nothing decided yet.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+use super::diagnostic::{Diagnostic, Report};
+use super::reader::{self, Reader, Section, Variables};
+use super::source::{Place, Placed, Source};
+use super::words;
+
+/// Name → text, in the order of the file.
+pub(crate) type Pairs = Vec<(Placed<String>, Placed<String>)>;
+
+/// All tables of a configuration and the files it includes.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    pub(crate) server: ServerTable,
+    pub(crate) log: LogTable,
+    pub(crate) limits: LimitsTable,
+    pub(crate) pools: Vec<PoolTable>,
+    pub(crate) sites: Vec<SiteTable>,
+}
+
+/// `[server]`
+#[derive(Debug, Default)]
+pub(crate) struct ServerTable {
+    place: Option<Place>,
+    pub(crate) http: Option<Vec<Placed<String>>>,
+    pub(crate) reuse_port: Option<Placed<bool>>,
+    pub(crate) defer_accept: Option<Placed<bool>>,
+    pub(crate) threads: Option<Placed<u64>>,
+    pub(crate) grace: Option<Placed<Duration>>,
+    pub(crate) spool_dir: Option<Placed<String>>,
+}
+
+/// `[log]`
+#[derive(Debug, Default)]
+pub(crate) struct LogTable {
+    place: Option<Place>,
+    pub(crate) format: Option<Placed<String>>,
+    pub(crate) access: Option<Placed<String>>,
+    pub(crate) level: Option<Placed<String>>,
+}
+
+/// `[limits]`
+#[derive(Debug, Default)]
+pub(crate) struct LimitsTable {
+    place: Option<Place>,
+    pub(crate) body: Option<Placed<u64>>,
+    pub(crate) header: Option<Placed<u64>>,
+    pub(crate) header_fields: Option<Placed<u64>>,
+    pub(crate) head_timeout: Option<Placed<Duration>>,
+    pub(crate) body_timeout: Option<Placed<Duration>>,
+    pub(crate) idle_timeout: Option<Placed<Duration>>,
+    pub(crate) send_timeout: Option<Placed<Duration>>,
+    pub(crate) keepalive_requests: Option<Placed<u64>>,
+    pub(crate) connections: Option<Placed<u64>>,
+    pub(crate) connections_per_ip: Option<Placed<u64>>,
+}
+
+/// `[pool.NAME]`
+#[derive(Debug)]
+pub(crate) struct PoolTable {
+    pub(crate) name: Placed<String>,
+    /// Relative paths of this table start here.
+    pub(crate) directory: PathBuf,
+    pub(crate) workers: Option<Placed<u64>>,
+    pub(crate) max_requests: Option<Placed<u64>>,
+    pub(crate) php: Option<Placed<String>>,
+    pub(crate) ini: Option<Pairs>,
+    pub(crate) env: Option<Pairs>,
+    pub(crate) env_copy: Option<Vec<Placed<String>>>,
+    pub(crate) user: Option<Placed<String>>,
+    pub(crate) servers: Option<Vec<Placed<String>>>,
+    pub(crate) connections: Option<Placed<u64>>,
+    pub(crate) remote_root: Option<Placed<String>>,
+    pub(crate) connect_timeout: Option<Placed<Duration>>,
+    pub(crate) idle_timeout: Option<Placed<Duration>>,
+    pub(crate) timeout: Option<Placed<Duration>>,
+    pub(crate) queue: Option<Placed<Duration>>,
+    pub(crate) queue_length: Option<Placed<u64>>,
+    /// The names of the settings that are there, for messages about those that exclude each other.
+    pub(crate) written: Vec<Placed<&'static str>>,
+}
+
+/// `[site.NAME]`
+#[derive(Debug)]
+pub(crate) struct SiteTable {
+    pub(crate) name: Placed<String>,
+    /// Relative paths of this table start here.
+    pub(crate) directory: PathBuf,
+    pub(crate) root: Option<Placed<String>>,
+    /// Whether `root` stands there at all, text or not.
+    pub(crate) root_written: bool,
+    /// The document root itself, from the command line; no file can say it.
+    pub(crate) document_root: Option<PathBuf>,
+    pub(crate) hosts: Option<Vec<Placed<String>>>,
+    pub(crate) app: Option<Placed<String>>,
+    pub(crate) pool: Option<Placed<String>>,
+    pub(crate) front: Option<Placed<String>>,
+    pub(crate) headers: Option<Pairs>,
+    pub(crate) redirects: Option<Pairs>,
+    pub(crate) cache: Option<Pairs>,
+    pub(crate) deny: Option<Vec<Placed<String>>>,
+    pub(crate) body: Option<Placed<u64>>,
+}
+
+impl PoolTable {
+    /// A pool that says nothing but its name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: Placed::unplaced(name.to_owned()),
+            directory: PathBuf::from("."),
+            workers: None,
+            max_requests: None,
+            php: None,
+            ini: None,
+            env: None,
+            env_copy: None,
+            user: None,
+            servers: None,
+            connections: None,
+            remote_root: None,
+            connect_timeout: None,
+            idle_timeout: None,
+            timeout: None,
+            queue: None,
+            queue_length: None,
+            written: Vec::new(),
+        }
+    }
+}
+
+impl SiteTable {
+    /// A site that says nothing but its name and root.
+    pub(crate) fn rooted(name: &str, root: &Path) -> Self {
+        Self {
+            name: Placed::unplaced(name.to_owned()),
+            directory: PathBuf::from("."),
+            root: Some(Placed::unplaced(root.to_string_lossy().into_owned())),
+            root_written: true,
+            document_root: None,
+            hosts: None,
+            app: None,
+            pool: None,
+            front: None,
+            headers: None,
+            redirects: None,
+            cache: None,
+            deny: None,
+            body: None,
+        }
+    }
+}
+
+/// Why the main file could not be read at all.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", path.display())]
+pub(crate) struct UnreadableFile {
+    pub(crate) path: PathBuf,
+    pub(crate) source: std::io::Error,
+}
+
+/// Reads a configuration with everything it includes; what is wrong in it goes to `report`.
+///
+/// # Errors
+/// Only when the main file itself cannot be read.
+pub(crate) fn load(path: &Path, report: &mut Report, variables: Variables<'_>) -> Result<File, UnreadableFile> {
+    let text = std::fs::read_to_string(path).map_err(|source| UnreadableFile {
+        path: path.to_owned(),
+        source,
+    })?;
+    let mut file = File::default();
+    read_source(path, text, &mut file, report, variables, true);
+    Ok(file)
+}
+
+fn read_source(path: &Path, text: String, file: &mut File, report: &mut Report, variables: Variables<'_>, main: bool) {
+    let source = report.sources.len();
+    report.sources.push(Source {
+        path: path.to_owned(),
+        text: text.clone(),
+    });
+    let directory = report.sources[source].directory();
+    let table = match reader::parse(&text, source) {
+        Ok(table) => table,
+        Err(diagnostic) => return report.push(diagnostic),
+    };
+    let mut reader = Reader::new(source, report, variables);
+    let includes = read_tables(&mut reader, table.get_ref(), &directory, file);
+    for include in includes {
+        if main {
+            read_include(&include, &directory, file, report, variables);
+        } else {
+            report.push(
+                Diagnostic::error("config::include", "an included file includes another")
+                    .at(include.place.as_ref(), "only the main file may include")
+                    .help("name every file in the main one, where the whole can be seen"),
+            );
+        }
+    }
+}
+
+fn read_include(
+    include: &Placed<String>,
+    directory: &Path,
+    file: &mut File,
+    report: &mut Report,
+    variables: Variables<'_>,
+) {
+    let pattern = directory.join(&include.value);
+    let paths = match matching_files(&pattern) {
+        Ok(paths) => paths,
+        Err(error) => {
+            return report.push(
+                Diagnostic::error(
+                    "config::include",
+                    format!("cannot include {}: {error}", pattern.display()),
+                )
+                .at(include.place.as_ref(), "named here"),
+            );
+        }
+    };
+    for path in paths {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => read_source(&path, text, file, report, variables, false),
+            Err(error) => report.push(
+                Diagnostic::error("config::include", format!("cannot include {}: {error}", path.display()))
+                    .at(include.place.as_ref(), "named here"),
+            ),
+        }
+    }
+}
+
+/// The file itself, or, with `*` in the last part, all files of that shape in the order of their names.
+fn matching_files(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let shape = pattern
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let Some((before, after)) = shape.split_once('*') else {
+        return Ok(vec![pattern.to_owned()]);
+    };
+    let directory = pattern.parent().unwrap_or(Path::new("."));
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let fits = name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after);
+        if fits && !name.starts_with('.') {
+            paths.push(directory.join(name));
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Reads all tables into `file`; gives back what is to be included.
+fn read_tables(reader: &mut Reader<'_>, top: &DeTable<'_>, directory: &Path, file: &mut File) -> Vec<Placed<String>> {
+    let top = reader.section(&words::TOP, "", top);
+    read_once(
+        reader,
+        &top,
+        "server",
+        &mut file.server,
+        |table| &table.place,
+        read_server,
+    );
+    read_once(reader, &top, "log", &mut file.log, |table| &table.place, read_log);
+    read_once(
+        reader,
+        &top,
+        "limits",
+        &mut file.limits,
+        |table| &table.place,
+        read_limits,
+    );
+    for (name, table) in named_tables(reader, &top, "pool") {
+        let known = file.pools.iter().map(|pool| &pool.name);
+        if is_new(reader, "pool", &name, known) {
+            file.pools.push(read_pool(reader, name, table, directory));
+        }
+    }
+    for (name, table) in named_tables(reader, &top, "site") {
+        let known = file.sites.iter().map(|site| &site.name);
+        if is_new(reader, "site", &name, known) {
+            file.sites.push(read_site(reader, name, table, directory));
+        }
+    }
+    reader.texts(&top, "include").unwrap_or_default()
+}
+
+/// Reads a table that a configuration has once, over all its files.
+fn read_once<T>(
+    reader: &mut Reader<'_>,
+    top: &Section<'_>,
+    name: &str,
+    into: &mut T,
+    place_of: impl Fn(&T) -> &Option<Place>,
+    read: impl Fn(&mut Reader<'_>, &DeTable<'_>, Place) -> T,
+) {
+    let Some(table) = reader.table(top, name) else { return };
+    let place = reader.place(top.key_span(name).unwrap_or(0..0));
+    if let Some(first) = place_of(into) {
+        let error = Diagnostic::error("config::repeated", format!("two files have a table `[{name}]`"))
+            .at(Some(&place), "again here")
+            .beside(Some(first), "first here");
+        return reader.report().push(error);
+    }
+    *into = read(reader, table, place);
+}
+
+/// The tables below `[pool]` or `[site]`, in the order of the file.
+fn named_tables<'t>(reader: &mut Reader<'_>, top: &Section<'t>, kind: &str) -> Vec<(Placed<String>, &'t DeTable<'t>)> {
+    let Some(table) = reader.table(top, kind) else {
+        return Vec::new();
+    };
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    let mut tables = Vec::new();
+    for (name, entry) in entries {
+        let place = reader.place(name.span());
+        match entry.get_ref().as_table() {
+            Some(table) => {
+                check_name(reader, kind, name.get_ref(), &place);
+                tables.push((
+                    Placed {
+                        value: name.get_ref().to_string(),
+                        place: Some(place),
+                    },
+                    table,
+                ));
+            }
+            None => reader.report().push(
+                Diagnostic::error("config::type", format!("a {kind} needs a name of its own"))
+                    .at(Some(&place), format!("this belongs in a table `[{kind}.NAME]`"))
+                    .help(format!(
+                        "write `[{kind}.{}]` above it; the name is yours",
+                        example_name(kind)
+                    )),
+            ),
+        }
+    }
+    tables
+}
+
+fn example_name(kind: &str) -> &'static str {
+    if kind == "pool" { "php" } else { "shop" }
+}
+
+/// Names are labels in logs and metrics, and parts of socket names.
+fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, place: &Place) {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if name.is_empty() || name.len() > 32 || !name.bytes().all(fits) {
+        reader.report().push(
+            Diagnostic::error("config::name", format!("not a name for a {kind}: `{name}`"))
+                .at(Some(place), "up to 32 letters, digits, `-` and `_`")
+                .help("host names go into `hosts = [\"…\"]`"),
+        );
+    }
+}
+
+fn is_new<'p>(
+    reader: &mut Reader<'_>,
+    kind: &str,
+    name: &Placed<String>,
+    mut known: impl Iterator<Item = &'p Placed<String>>,
+) -> bool {
+    let Some(first) = known.find(|known| known.value == name.value) else {
+        return true;
+    };
+    let error = Diagnostic::error(
+        "config::repeated",
+        format!("two files have a table `[{kind}.{}]`", name.value),
+    )
+    .at(name.place.as_ref(), "again here")
+    .beside(first.place.as_ref(), "first here");
+    reader.report().push(error);
+    false
+}
+
+fn read_server(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> ServerTable {
+    let section = reader.section(&words::SERVER, "server", table);
+    ServerTable {
+        place: Some(place),
+        http: reader.text_or_texts(&section, "http"),
+        reuse_port: reader.flag(&section, "reuse_port"),
+        defer_accept: reader.flag(&section, "defer_accept"),
+        threads: reader.count(&section, "threads", 1, "somebody has to do the work"),
+        grace: reader.duration(&section, "grace"),
+        spool_dir: reader.text(&section, "spool_dir"),
+    }
+}
+
+fn read_log(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> LogTable {
+    let section = reader.section(&words::LOG, "log", table);
+    LogTable {
+        place: Some(place),
+        format: reader.text(&section, "format"),
+        access: reader.text(&section, "access"),
+        level: reader.text(&section, "level"),
+    }
+}
+
+fn read_limits(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> LimitsTable {
+    let section = reader.section(&words::LIMITS, "limits", table);
+    LimitsTable {
+        place: Some(place),
+        body: reader.size(&section, "body"),
+        header: reader.size(&section, "header"),
+        header_fields: reader.count(&section, "header_fields", 16, "browsers send more than that"),
+        head_timeout: reader.duration(&section, "head_timeout"),
+        body_timeout: reader.duration(&section, "body_timeout"),
+        idle_timeout: reader.duration(&section, "idle_timeout"),
+        send_timeout: reader.duration(&section, "send_timeout"),
+        keepalive_requests: reader.count(
+            &section,
+            "keepalive_requests",
+            1,
+            "a connection carries at least one request",
+        ),
+        connections: reader.count(&section, "connections", 1, "nobody could connect"),
+        connections_per_ip: reader.count(&section, "connections_per_ip", 0, "0 is no limit"),
+    }
+}
+
+fn read_pool(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>, directory: &Path) -> PoolTable {
+    let section = reader.section(&words::POOL, &format!("pool.{}", name.value), table);
+    let written = words::POOL
+        .names()
+        .filter_map(|word| section.key_span(word).map(|span| (word, span)))
+        .map(|(word, span)| Placed {
+            value: word,
+            place: Some(reader.place(span)),
+        })
+        .collect();
+    PoolTable {
+        name,
+        directory: directory.to_owned(),
+        workers: reader.count(&section, "workers", 1, "a pool needs one PHP process"),
+        max_requests: reader.count(&section, "max_requests", 0, "0 is no limit"),
+        php: reader.text(&section, "php"),
+        ini: reader.map(&section, "ini"),
+        env: reader.map(&section, "env"),
+        env_copy: reader.texts(&section, "env_copy"),
+        user: reader.text(&section, "user"),
+        servers: reader.texts(&section, "servers"),
+        connections: reader.count(&section, "connections", 1, "PHP is reached over connections"),
+        remote_root: reader.text(&section, "remote_root"),
+        connect_timeout: reader.duration(&section, "connect_timeout"),
+        idle_timeout: reader.duration(&section, "idle_timeout"),
+        timeout: reader.duration(&section, "timeout"),
+        queue: reader.duration(&section, "queue"),
+        queue_length: reader.count(&section, "queue_length", 0, "0 lets nobody wait"),
+        written,
+    }
+}
+
+fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>, directory: &Path) -> SiteTable {
+    let section = reader.section(&words::SITE, &format!("site.{}", name.value), table);
+    let body = reader.table(&section, "limits").and_then(|limits| {
+        let limits = reader.section(&words::SITE_LIMITS, &format!("site.{}.limits", name.value), limits);
+        reader.size(&limits, "body")
+    });
+    SiteTable {
+        directory: directory.to_owned(),
+        root: reader.text(&section, "root"),
+        root_written: section.key_span("root").is_some(),
+        document_root: None,
+        hosts: reader.texts(&section, "hosts"),
+        app: reader.text(&section, "app"),
+        pool: reader.text(&section, "pool"),
+        front: reader.text(&section, "front"),
+        headers: reader.map(&section, "headers"),
+        redirects: reader.map(&section, "redirects"),
+        cache: reader.map(&section, "cache"),
+        deny: reader.texts(&section, "deny"),
+        body,
+        name,
+    }
+}

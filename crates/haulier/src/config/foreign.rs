@@ -1,0 +1,104 @@
+//! Words of other servers, with what they are called here.
+
+/// Setting of nginx, Apache, Caddy, lighttpd or php-fpm → how haulier says it.
+static WORDS: &[(&str, &str)] = &[
+    ("autoindex", "a listing is shown by `haulier serve` only"),
+    (
+        "client_max_body_size",
+        "in haulier this is `body` in `[limits]` or `[site.NAME.limits]`",
+    ),
+    ("directoryindex", "the index follows from `app`"),
+    (
+        "document_root",
+        "in haulier this is `root`; the folder inside it is found by `app`",
+    ),
+    (
+        "documentroot",
+        "in haulier this is `root`; the folder inside it is found by `app`",
+    ),
+    ("error_log", "haulier logs to standard error; see `[log]`"),
+    ("access_log", "in haulier this is `access` in `[log]`"),
+    ("fastcgi_pass", "in haulier this is `servers` in `[pool.NAME]`"),
+    ("fastcgi_read_timeout", "in haulier this is `timeout` in `[pool.NAME]`"),
+    ("fastcgi_param", "in haulier this is `env` in `[pool.NAME]`"),
+    ("file_server", "files are served by every site; `root` is enough"),
+    ("index", "the index follows from `app`"),
+    ("keepalive_timeout", "in haulier this is `idle_timeout` in `[limits]`"),
+    ("keepalive_requests", "in haulier this stands in `[limits]`"),
+    ("listen", "in haulier this is `http` in `[server]`"),
+    (
+        "port",
+        "in haulier this is part of `http` in `[server]`, such as \":8080\"",
+    ),
+    ("bind", "in haulier this is `http` in `[server]`"),
+    ("location", "rules are `deny`, `cache` and `redirects` of the site"),
+    (
+        "php_fastcgi",
+        "in haulier PHP is run by `[pool.NAME]` and chosen by `app`",
+    ),
+    ("php_server", "a site runs PHP by itself; `root` is enough"),
+    ("pm.max_children", "in haulier this is `workers` in `[pool.NAME]`"),
+    ("max_children", "in haulier this is `workers`"),
+    ("max-procs", "in haulier this is `workers` in `[pool.NAME]`"),
+    ("pm", "in haulier a pool has `workers`; they are all started at once"),
+    ("pm.max_requests", "in haulier this is `max_requests` in `[pool.NAME]`"),
+    (
+        "request_terminate_timeout",
+        "in haulier this is `timeout` in `[pool.NAME]`",
+    ),
+    ("php_admin_value", "in haulier this is `ini` in `[pool.NAME]`"),
+    ("php_value", "in haulier this is `ini` in `[pool.NAME]`"),
+    ("bin-path", "in haulier this is `php` in `[pool.NAME]`"),
+    ("redir", "in haulier this is `redirects` of the site"),
+    (
+        "rewrite",
+        "in haulier this is `redirects` of the site, or `front` for a front controller",
+    ),
+    ("return", "in haulier this is `redirects` of the site"),
+    ("server_name", "in haulier this is `hosts`"),
+    ("servername", "in haulier this is `hosts`"),
+    ("serveralias", "in haulier this is `hosts`"),
+    ("domain", "in haulier this is `hosts`"),
+    ("host", "in haulier this is `hosts`, a list"),
+    (
+        "try_files",
+        "in haulier the front controller follows from `app`, or is named by `front`",
+    ),
+    (
+        "fallbackresource",
+        "in haulier the front controller follows from `app`, or is named by `front`",
+    ),
+    ("worker_connections", "in haulier this is `connections` in `[limits]`"),
+    ("worker_processes", "in haulier this is `threads` in `[server]`"),
+    ("expires", "in haulier this is `cache` of the site"),
+    ("add_header", "in haulier this is `headers` of the site"),
+    ("header", "in haulier this is `headers` of the site"),
+];
+
+/// Tables of other servers' configuration → the table here.
+static TABLES: &[(&str, &str)] = &[
+    ("sites", "in haulier a site is `[site.NAME]`"),
+    ("vhost", "in haulier a site is `[site.NAME]`"),
+    ("virtualhost", "in haulier a site is `[site.NAME]`"),
+    ("pools", "in haulier a pool is `[pool.NAME]`"),
+    ("php", "in haulier PHP is set up by `[pool.NAME]`"),
+    ("http", "listen addresses are `http` in `[server]`"),
+    ("logging", "in haulier this is `[log]`"),
+];
+
+/// What a foreign setting is called here.
+pub(super) fn setting(word: &str) -> Option<&'static str> {
+    look_up(WORDS, word)
+}
+
+/// What a foreign table is called here.
+pub(super) fn table(word: &str) -> Option<&'static str> {
+    look_up(TABLES, word).or_else(|| setting(word))
+}
+
+fn look_up(words: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
+    words
+        .iter()
+        .find(|(foreign, _)| foreign.eq_ignore_ascii_case(word))
+        .map(|(_, here)| *here)
+}

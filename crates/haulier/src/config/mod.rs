@@ -1,0 +1,22 @@
+//! The configuration, from text to settings.
+//!
+//! `source` reads files, `file` is what the user wrote (every value with its place), `settings` is what it means
+//! (with `site`, `pool` and `rules` for its parts).
+//! `words` lists every setting once: the error texts, the reference page and the reader all use that list.
+
+pub(crate) mod diagnostic;
+pub(crate) mod file;
+mod foreign;
+pub(crate) mod listen_address;
+mod pool;
+mod reader;
+mod rules;
+pub(crate) mod settings;
+mod site;
+pub(crate) mod source;
+pub(crate) mod value;
+mod words;
+
+pub(crate) use diagnostic::{Diagnostic, Report};
+pub(crate) use settings::Settings;
+pub(crate) use source::Placed;

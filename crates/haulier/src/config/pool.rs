@@ -1,0 +1,400 @@
+//! What the `[pool.NAME]` tables mean, and which pool each site uses.
+
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use haulier_php::settings::{External, PoolKind, PoolSettings, Server, Supervised, User};
+
+use super::diagnostic::{Diagnostic, Report};
+use super::file::{File, Pairs, PoolTable};
+use super::settings::{Mode, Pool, Site, to_usize, value_or};
+use super::source::{Place, Placed};
+use super::{reader, value};
+use crate::account;
+use crate::machine::Machine;
+use crate::php_discovery::{self, PhpCgi, PhpError};
+
+/// Longest head of a CGI response, bytes.
+const RESPONSE_HEAD: usize = 64 * 1024;
+/// Settings that only a pool of our own has.
+const SUPERVISED: [&str; 6] = ["workers", "max_requests", "php", "ini", "env_copy", "user"];
+/// Settings that only a pool of others has.
+const EXTERNAL: [&str; 5] = [
+    "servers",
+    "connections",
+    "remote_root",
+    "connect_timeout",
+    "idle_timeout",
+];
+/// The account PHP runs as when haulier is root and nothing else is said.
+const WEB_USER: &str = "www-data";
+
+/// Resolves the pools some site uses and tells the sites; without a `[pool.…]` a site with PHP gets one named `php`.
+pub(super) fn resolve_all(
+    file: &File,
+    sites: &mut [Site],
+    mode: Mode,
+    machine: &Machine,
+    report: &mut Report,
+) -> Vec<Pool> {
+    let wanted = sites.iter().any(Site::runs_php);
+    let default = [PoolTable::named("php")];
+    let tables = if file.pools.is_empty() && wanted {
+        &default[..]
+    } else {
+        &file.pools[..]
+    };
+    for table in tables {
+        check_kind(table, report);
+    }
+    choose_pools(file, tables, sites, report);
+    warn_unused(file, sites, report);
+    let used = |index: usize| sites.iter().any(|site| site.pool == Some(index));
+    let mut pools = Vec::new();
+    let mut new_index = vec![None; tables.len()];
+    for (index, table) in tables.iter().enumerate() {
+        // A pool nobody uses is checked like the others, but no PHP is looked for or started.
+        let pool = resolve_pool(table, mode, machine, used(index), report);
+        if used(index) {
+            new_index[index] = Some(pools.len());
+            pools.extend(pool);
+        }
+    }
+    for site in sites {
+        site.pool = site
+            .pool
+            .and_then(|pool| new_index[pool])
+            .filter(|pool| *pool < pools.len());
+    }
+    pools
+}
+
+/// A pool either runs PHP or names those who do.
+fn check_kind(table: &PoolTable, report: &mut Report) {
+    let find = |names: &[&str]| table.written.iter().find(|written| names.contains(&written.value));
+    let name = &table.name.value;
+    match (find(&["servers"]), find(&SUPERVISED), find(&EXTERNAL)) {
+        (Some(servers), Some(own), _) => report.push(
+            Diagnostic::error("config::pool", format!("pool `{name}` is both supervised and external"))
+                .at(
+                    own.place.as_ref(),
+                    format!("`{}` is for PHP that haulier runs", own.value),
+                )
+                .beside(servers.place.as_ref(), "but these are already running elsewhere")
+                .help(format!(
+                    "keep `{}` to let haulier run PHP, or `servers` to use running FastCGI servers",
+                    own.value
+                )),
+        ),
+        (None, _, Some(external)) => report.push(
+            Diagnostic::error(
+                "config::pool",
+                format!("`{}` is for a pool with `servers`", external.value),
+            )
+            .at(external.place.as_ref(), "this pool is run by haulier")
+            .help("remove the line, or name the running FastCGI servers: `servers = [\"unix:/run/php/php-fpm.sock\"]`"),
+        ),
+        _ => (),
+    }
+}
+
+fn choose_pools(file: &File, tables: &[PoolTable], sites: &mut [Site], report: &mut Report) {
+    for (site, table) in sites.iter_mut().zip(&file.sites) {
+        site.pool = match &table.pool {
+            Some(written) => by_name(written, tables, report),
+            None if !site.runs_php() => None,
+            None if tables.len() > 1 => {
+                report.push(ambiguous(site, table.name.place.as_ref(), tables));
+                None
+            }
+            None => Some(0),
+        }
+        .filter(|_| site.runs_php());
+    }
+}
+
+fn by_name(written: &Placed<String>, tables: &[PoolTable], report: &mut Report) -> Option<usize> {
+    let found = tables.iter().position(|table| table.name.value == written.value);
+    if found.is_none() {
+        report.push(no_such_pool(written, tables));
+    }
+    found
+}
+
+fn no_such_pool(written: &Placed<String>, tables: &[PoolTable]) -> Diagnostic {
+    let names: Vec<String> = tables.iter().map(|table| format!("`{}`", table.name.value)).collect();
+    let mut error = Diagnostic::error("config::pool", format!("no pool named `{}`", written.value))
+        .at(written.place.as_ref(), "named here");
+    if let Some(first) = tables.first() {
+        error = error.beside(
+            first.name.place.as_ref(),
+            format!("the pools of this file: {}", names.join(", ")),
+        );
+    }
+    let near = reader::nearest(&written.value, tables.iter().map(|table| table.name.value.as_str()));
+    match (near, tables) {
+        (Some(near), [_]) => error.help(format!(
+            "did you mean `{near}`? With a single pool this line can go: it is the default"
+        )),
+        (Some(near), _) => error.help(format!("did you mean `{near}`?")),
+        (None, _) => error.help(format!("add `[pool.{}]`, or name one that is there", written.value)),
+    }
+}
+
+fn ambiguous(site: &Site, place: Option<&Place>, tables: &[PoolTable]) -> Diagnostic {
+    let names: Vec<String> = tables.iter().map(|table| format!("`{}`", table.name.value)).collect();
+    Diagnostic::error(
+        "config::pool",
+        format!("site `{}` does not say which pool runs its PHP", site.name),
+    )
+    .at(place, format!("add `pool = \"{}\"`", tables[0].name.value))
+    .help(format!("the pools of this configuration: {}", names.join(", ")))
+}
+
+/// Nothing is silent: a pool that no site uses is not started.
+fn warn_unused(file: &File, sites: &[Site], report: &mut Report) {
+    for (index, table) in file.pools.iter().enumerate() {
+        if !sites.iter().any(|site| site.pool == Some(index)) {
+            report.push(
+                Diagnostic::warning(
+                    "config::pool",
+                    format!("pool `{}` is used by no site", table.name.value),
+                )
+                .at(table.name.place.as_ref(), "not started"),
+            );
+        }
+    }
+}
+
+/// `None` after an error that leaves nothing to build.
+fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, report: &mut Report) -> Option<Pool> {
+    let env = pairs(table.env.as_ref());
+    let (kind, php) = match &table.servers {
+        Some(servers) => (PoolKind::External(external(table, servers, report)), None),
+        None => {
+            let (supervised, php) = supervised(table, env.clone(), mode, machine, used, report)?;
+            (PoolKind::Supervised(supervised), Some(php))
+        }
+    };
+    Some(Pool {
+        params: if php.is_some() { Vec::new() } else { env },
+        remote_root: table.remote_root.as_ref().map(|root| PathBuf::from(&root.value)),
+        php,
+        settings: PoolSettings {
+            name: table.name.value.clone(),
+            kind,
+            timeout: value_or(table.timeout.as_ref(), Duration::from_secs(60)),
+            queue_timeout: value_or(table.queue.as_ref(), Duration::from_secs(10)),
+            queue_length: table.queue_length.as_ref().map_or(512, |length| to_usize(length.value)),
+            response_head: RESPONSE_HEAD,
+        },
+    })
+}
+
+fn pairs(written: Option<&Pairs>) -> Vec<(String, String)> {
+    let pairs = written.into_iter().flatten();
+    pairs
+        .map(|(name, value)| (name.value.clone(), value.value.clone()))
+        .collect()
+}
+
+fn supervised(
+    table: &PoolTable,
+    env: Vec<(String, String)>,
+    mode: Mode,
+    machine: &Machine,
+    used: bool,
+    report: &mut Report,
+) -> Option<(Supervised, PhpCgi)> {
+    check_lines(table, report);
+    let user = resolve_user(table, mode, report);
+    if !used {
+        return None;
+    }
+    let ini = pairs(table.ini.as_ref());
+    let php = find_php(table, &ini, report)?;
+    let workers = table
+        .workers
+        .as_ref()
+        .map_or_else(|| machine.workers(php.memory_limit), |workers| to_usize(workers.value));
+    warn_memory(table, workers, &php, machine, report);
+    warn_opcache(&php, report);
+    let env_copy = table
+        .env_copy
+        .as_ref()
+        .map(|names| names.iter().map(|name| name.value.clone()).collect());
+    let supervised = Supervised {
+        php: php.path.clone(),
+        workers,
+        max_requests: value_or(table.max_requests.as_ref(), 1000),
+        ini,
+        env,
+        env_copy: env_copy.unwrap_or_else(|| ["PATH", "TZ", "LANG"].map(str::to_owned).to_vec()),
+        user,
+        // One for all pools, made when they start.
+        socket_dir: PathBuf::new(),
+    };
+    Some((supervised, php))
+}
+
+/// A NUL or a line break in what goes to a command line or an environment is a mistake at best.
+fn check_lines(table: &PoolTable, report: &mut Report) {
+    for (key, written) in [("ini", &table.ini), ("env", &table.env)] {
+        for (name, value) in written.iter().flatten() {
+            let bad_name = name.value.is_empty() || name.value.contains(['=', '\0', '\n', '\r']);
+            let bad_value = value.value.contains(['\0', '\n', '\r']);
+            if bad_name || bad_value {
+                let place = if bad_name { &name.place } else { &value.place };
+                report.push(
+                    Diagnostic::error("config::value", format!("`{key}` holds what cannot be passed to PHP"))
+                        .at(place.as_ref(), "one line, and no `=` in a name"),
+                );
+            }
+        }
+    }
+}
+
+fn find_php(table: &PoolTable, ini: &[(String, String)], report: &mut Report) -> Option<PhpCgi> {
+    let written = table.php.as_ref().filter(|php| php.value != "auto");
+    let path = written.map(|php| program(&php.value, &table.directory));
+    match php_discovery::find(path.as_deref(), ini) {
+        Ok(php) => Some(php),
+        Err(error) => {
+            let mut diagnostic = Diagnostic::error("php::missing", missing_title(&error));
+            diagnostic = diagnostic.at(written.and_then(|php| php.place.as_ref()), "named here");
+            for line in error.advice() {
+                diagnostic = diagnostic.help(line);
+            }
+            report.push(diagnostic);
+            None
+        }
+    }
+}
+
+fn missing_title(error: &PhpError) -> String {
+    match error {
+        PhpError::Missing => "this site has PHP files, but there is no php-cgi on this machine".to_owned(),
+        PhpError::Unusable { .. } => error.to_string(),
+    }
+}
+
+/// A bare name is looked up in PATH by the system; anything with a slash starts at the file that says it.
+fn program(written: &str, directory: &Path) -> PathBuf {
+    if written.contains('/') {
+        directory.join(written)
+    } else {
+        PathBuf::from(written)
+    }
+}
+
+fn warn_memory(table: &PoolTable, workers: usize, php: &PhpCgi, machine: &Machine, report: &mut Report) {
+    let Some(limit) = php.memory_limit else { return };
+    let all = limit.saturating_mul(workers as u64);
+    if all > machine.memory {
+        let show = value::show_size;
+        let title = format!(
+            "{workers} workers × memory_limit {} could need {}; this machine has {}",
+            show(limit),
+            show(all),
+            show(machine.memory)
+        );
+        let place = table.workers.as_ref().and_then(|workers| workers.place.as_ref());
+        report.push(Diagnostic::warning("php::memory", title).at(place, "fewer workers, or a lower memory_limit"));
+    }
+}
+
+fn warn_opcache(php: &PhpCgi, report: &mut Report) {
+    if !php.opcache {
+        let ini = php
+            .ini_file
+            .as_ref()
+            .map_or_else(String::new, |file| format!(" ({})", file.display()));
+        let title = format!(
+            "opcache is off for php-cgi {}{ini}: pages will be 2-5 times slower",
+            php.version
+        );
+        report.push(Diagnostic::warning("php::opcache", title));
+    }
+}
+
+/// The account of PHP: the one named; as root without a word www-data, except in `serve`, which keeps the caller.
+fn resolve_user(table: &PoolTable, mode: Mode, report: &mut Report) -> Option<User> {
+    let Some(written) = &table.user else {
+        return (mode == Mode::Run && account::is_root())
+            .then(|| account::look_up(WEB_USER))
+            .flatten();
+    };
+    let Some(user) = account::look_up(&written.value) else {
+        let title = format!("no account named `{}` on this machine", written.value);
+        report.push(Diagnostic::error("config::user", title).at(written.place.as_ref(), "named here"));
+        return None;
+    };
+    if account::is_root() {
+        return Some(user);
+    }
+    if user.uid != rustix::process::geteuid().as_raw() {
+        report.push(
+            Diagnostic::error("config::user", format!("only root can run PHP as `{}`", written.value))
+                .at(written.place.as_ref(), "haulier was not started as root")
+                .help("remove the line: PHP then runs as the user who starts haulier"),
+        );
+    }
+    None
+}
+
+fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) -> External {
+    if servers.is_empty() {
+        let place = table
+            .written
+            .iter()
+            .find(|written| written.value == "servers")
+            .and_then(|key| key.place.as_ref());
+        report.push(
+            Diagnostic::error("config::pool", format!("pool `{}` names no server", table.name.value))
+                .at(place, "needs at least one, such as \"unix:/run/php/php-fpm.sock\""),
+        );
+    }
+    External {
+        servers: servers
+            .iter()
+            .filter_map(|server| resolve_server(server, report))
+            .collect(),
+        connections: table
+            .connections
+            .as_ref()
+            .map_or(32, |connections| to_usize(connections.value)),
+        connect_timeout: value_or(table.connect_timeout.as_ref(), Duration::from_secs(1)),
+        idle_timeout: value_or(table.idle_timeout.as_ref(), Duration::from_secs(5)),
+    }
+}
+
+fn resolve_server(written: &Placed<String>, report: &mut Report) -> Option<Server> {
+    if let Some(path) = written.value.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
+        return Some(Server::Unix(PathBuf::from(path)));
+    }
+    let named = !written.value.starts_with("unix:") && !written.value.contains('/');
+    match written.value.to_socket_addrs() {
+        Ok(mut addresses) if named => addresses.next().map(Server::Tcp),
+        Err(error) if named && has_port(&written.value) => {
+            let title = format!("cannot look up {}: {error}", written.value);
+            report.push(Diagnostic::error("config::pool", title).at(written.place.as_ref(), "named here"));
+            None
+        }
+        _ => {
+            report.push(
+                Diagnostic::error("config::pool", format!("not a FastCGI server: \"{}\"", written.value)).at(
+                    written.place.as_ref(),
+                    "expected \"host:port\" or \"unix:/path/of.sock\"",
+                ),
+            );
+            None
+        }
+    }
+}
+
+fn has_port(server: &str) -> bool {
+    server
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}

@@ -1,0 +1,434 @@
+//! Takes typed values out of TOML tables and notes what is wrong with them, place by place.
+//!
+//! It knows nothing of single settings: `words` says which names a table has, `file` which type each one is.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::diagnostic::{Diagnostic, Report};
+use super::foreign;
+use super::source::{Place, Placed};
+use super::value::{self, ExpandError};
+use super::words::{self, Table};
+
+/// Looks up an environment variable.
+pub(super) type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+
+/// One table of the file, with the words that may stand in it.
+#[derive(Debug)]
+pub(super) struct Section<'t> {
+    words: &'static Table,
+    /// As the user would write it: `site.shop`.
+    name: String,
+    table: &'t DeTable<'t>,
+}
+
+/// Reads one source.
+pub(super) struct Reader<'r> {
+    source: usize,
+    report: &'r mut Report,
+    variables: Variables<'r>,
+}
+
+type Entry<'t> = &'t Spanned<DeValue<'t>>;
+
+impl<'r> Reader<'r> {
+    pub(super) fn new(source: usize, report: &'r mut Report, variables: Variables<'r>) -> Self {
+        Self {
+            source,
+            report,
+            variables,
+        }
+    }
+
+    pub(super) fn report(&mut self) -> &mut Report {
+        self.report
+    }
+
+    pub(super) fn place(&self, span: Range<usize>) -> Place {
+        Place {
+            source: self.source,
+            span,
+        }
+    }
+
+    /// The table itself as a section; unknown names in it are noted at once.
+    pub(super) fn section<'t>(&mut self, words: &'static Table, name: &str, table: &'t DeTable<'t>) -> Section<'t> {
+        for (key, value) in table {
+            if !words.knows(key.get_ref()) {
+                let diagnostic = self.unknown(words, name, key.get_ref(), key.span(), value.get_ref());
+                self.report.push(diagnostic);
+            }
+        }
+        Section {
+            words,
+            name: name.to_owned(),
+            table,
+        }
+    }
+
+    /// The sub-table `key` of a table, if it is there and is one.
+    pub(super) fn table<'t>(&mut self, section: &Section<'t>, key: &str) -> Option<&'t DeTable<'t>> {
+        let entry = section.entry(key)?;
+        let table = entry.get_ref().as_table();
+        if table.is_none() {
+            let header = if section.name.is_empty() {
+                key.to_owned()
+            } else {
+                format!("{}.{key}", section.name)
+            };
+            self.wrong_type(
+                key,
+                entry,
+                "a table",
+                &format!("write `[{header}]` on a line of its own"),
+            );
+        }
+        table
+    }
+
+    /// Text with its variables put in.
+    pub(super) fn text(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<String>> {
+        let entry = section.entry(key)?;
+        self.text_of(key, entry)
+    }
+
+    fn text_of(&mut self, key: &str, entry: Entry<'_>) -> Option<Placed<String>> {
+        let Some(written) = entry.get_ref().as_str() else {
+            self.wrong_type(key, entry, "text", "put it in quotes");
+            return None;
+        };
+        let place = self.place(entry.span());
+        match value::expand(written, self.variables) {
+            Ok(value) => Some(Placed {
+                value,
+                place: Some(place),
+            }),
+            Err(error) => {
+                let help = match &error {
+                    ExpandError::Unset(name) => format!("set it, or give a default: `${{{name}:-value}}`"),
+                    ExpandError::Open => "a plain `${` is written `$${`".to_owned(),
+                    ExpandError::File { .. } => "the file must be readable when haulier starts".to_owned(),
+                };
+                self.report.push(
+                    Diagnostic::error("config::variable", error.to_string())
+                        .at(Some(&place), "needed here")
+                        .help(help),
+                );
+                None
+            }
+        }
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<bool>> {
+        let entry = section.entry(key)?;
+        let flag = entry.get_ref().as_bool();
+        if flag.is_none() {
+            self.wrong_type(key, entry, "`true` or `false`", "without quotes");
+        }
+        Some(Placed {
+            value: flag?,
+            place: Some(self.place(entry.span())),
+        })
+    }
+
+    /// A whole number that is at least `least`; `why` says what a smaller one would mean.
+    pub(super) fn count(&mut self, section: &Section<'_>, key: &str, least: u64, why: &str) -> Option<Placed<u64>> {
+        let entry = section.entry(key)?;
+        let Some(integer) = entry.get_ref().as_integer() else {
+            self.wrong_type(key, entry, "a whole number", "without quotes and without a unit");
+            return None;
+        };
+        let digits = integer.as_str().replace('_', "");
+        let number = i64::from_str_radix(&digits, integer.radix())
+            .ok()
+            .and_then(|number| u64::try_from(number).ok());
+        let place = self.place(entry.span());
+        if let Some(number) = number.filter(|number| *number >= least) {
+            return Some(Placed {
+                value: number,
+                place: Some(place),
+            });
+        }
+        let mut error =
+            Diagnostic::error("config::value", format!("`{key}` must be at least {least}")).at(Some(&place), why);
+        if let Some(default) = section.default(key) {
+            error = error.help(format!("leave the line out for the default, {default}"));
+        }
+        self.report.push(error);
+        None
+    }
+
+    /// A time with its unit.
+    pub(super) fn duration(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
+        let text = self.with_unit(section, key, "30s")?;
+        let duration = value::duration(&text.value);
+        if duration.is_none() {
+            self.report.push(
+                Diagnostic::error("config::value", format!("not a time: \"{}\"", text.value))
+                    .at(
+                        text.place.as_ref(),
+                        "expected a number and a unit, such as \"500ms\", \"30s\" or \"5m\"",
+                    )
+                    .help("units: ms, s, m, h, d, w, y"),
+            );
+        }
+        Some(text.with(duration?))
+    }
+
+    /// A size with its unit, in bytes.
+    pub(super) fn size(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<u64>> {
+        let text = self.with_unit(section, key, "8MiB")?;
+        let size = value::size(&text.value);
+        if size.is_none() {
+            self.report.push(
+                Diagnostic::error("config::value", format!("not a size: \"{}\"", text.value))
+                    .at(
+                        text.place.as_ref(),
+                        "expected a number and a unit, such as \"128KiB\", \"20MB\" or \"1GiB\"",
+                    )
+                    .help("units: B, KB, MB, GB (thousands) and KiB, MiB, GiB (1024s)"),
+            );
+        }
+        Some(text.with(size?))
+    }
+
+    /// Text; a bare number gets an error that names its unit as what is missing.
+    fn with_unit(&mut self, section: &Section<'_>, key: &str, example: &str) -> Option<Placed<String>> {
+        let entry = section.entry(key)?;
+        if let DeValue::Integer(_) | DeValue::Float(_) = entry.get_ref() {
+            let place = self.place(entry.span());
+            self.report
+                .push(Diagnostic::error("config::unit", format!("`{key}` needs a unit")).at(
+                    Some(&place),
+                    format!("write it in quotes with its unit, such as \"{example}\""),
+                ));
+            return None;
+        }
+        self.text_of(key, entry)
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
+        let entry = section.entry(key)?;
+        let Some(list) = entry.get_ref().as_array() else {
+            let example = entry
+                .get_ref()
+                .as_str()
+                .map_or("[\"…\"]".to_owned(), |text| format!("[\"{text}\"]"));
+            self.wrong_type(key, entry, "a list", &format!("write `{example}`"));
+            return None;
+        };
+        Some(list.iter().filter_map(|one| self.text_of(key, one)).collect())
+    }
+
+    /// One text, or a list of them.
+    pub(super) fn text_or_texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
+        match section.entry(key)?.get_ref() {
+            DeValue::String(_) => self.text(section, key).map(|one| vec![one]),
+            _ => self.texts(section, key),
+        }
+    }
+
+    /// A table of names the user chooses, each with a text; numbers, `true` and `false` count as PHP's texts for them.
+    /// In the order of the file.
+    pub(super) fn map(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<(Placed<String>, Placed<String>)>> {
+        let table = self.table(section, key)?;
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(name, _)| name.span().start);
+        let mut pairs = Vec::with_capacity(entries.len());
+        for (name, entry) in entries {
+            if let Some(value) = self.scalar(name.get_ref(), entry) {
+                let place = self.place(name.span());
+                pairs.push((
+                    Placed {
+                        value: name.get_ref().to_string(),
+                        place: Some(place),
+                    },
+                    value,
+                ));
+            }
+        }
+        Some(pairs)
+    }
+
+    fn scalar(&mut self, name: &str, entry: Entry<'_>) -> Option<Placed<String>> {
+        let value = match entry.get_ref() {
+            DeValue::Integer(integer) => integer.as_str().replace('_', ""),
+            DeValue::Float(float) => float.as_str().replace('_', ""),
+            DeValue::Boolean(flag) => if *flag { "1" } else { "0" }.to_owned(),
+            DeValue::Table(inner) => {
+                self.dotted_name(name, entry, inner);
+                return None;
+            }
+            _ => return self.text_of(name, entry),
+        };
+        Some(Placed {
+            value,
+            place: Some(self.place(entry.span())),
+        })
+    }
+
+    /// `opcache.enable = 1` is a table to TOML, a name to PHP.
+    fn dotted_name(&mut self, name: &str, entry: Entry<'_>, inner: &DeTable<'_>) {
+        let first = inner.keys().next().map_or("…".into(), |key| key.get_ref().clone());
+        self.wrong_type(
+            name,
+            entry,
+            "text",
+            &format!("a name with a dot stands in quotes: `\"{name}.{first}\"`"),
+        );
+    }
+
+    fn wrong_type(&mut self, key: &str, entry: Entry<'_>, wanted: &str, label: &str) {
+        let got = match entry.get_ref() {
+            DeValue::String(_) => "text",
+            DeValue::Integer(_) | DeValue::Float(_) => "a number",
+            DeValue::Boolean(_) => "`true` or `false`",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        let place = self.place(entry.span());
+        self.report.push(
+            Diagnostic::error("config::type", format!("`{key}` takes {wanted}, not {got}")).at(Some(&place), label),
+        );
+    }
+
+    fn unknown(
+        &self,
+        words: &'static Table,
+        name: &str,
+        key: &str,
+        span: Range<usize>,
+        value: &DeValue<'_>,
+    ) -> Diagnostic {
+        let what = match (words.name.is_empty(), value) {
+            (true, DeValue::Table(_)) => format!("unknown table `[{key}]`"),
+            _ => format!("unknown setting `{key}`"),
+        };
+        let place = self.place(span);
+        let error = Diagnostic::error("config::unknown", what).at(Some(&place), self.hint(words, key));
+        let known = nearest_first(key, words.names()).join(", ");
+        match words.name {
+            "" => error.help(format!("tables of a configuration: {known}")),
+            _ => error.help(format!("settings known in `[{name}]`: {known}")),
+        }
+    }
+
+    /// The most useful thing to say under an unknown name.
+    fn hint(&self, words: &'static Table, key: &str) -> String {
+        let foreign = if words.name.is_empty() {
+            foreign::table(key)
+        } else {
+            foreign::setting(key)
+        };
+        let home = words::home_of(key, words);
+        match (foreign, home, nearest(key, words.names())) {
+            (_, Some(home), _) => format!("this belongs in `[{}]`", home.name),
+            (Some(foreign), None, _) => foreign.to_owned(),
+            (None, None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None, None) => match nearest_anywhere(key) {
+                Some((table, near)) => format!("did you mean `{near}` in `[{}]`?", table.name),
+                None => "no such name here".to_owned(),
+            },
+        }
+    }
+}
+
+/// The table and setting that a typing mistake would turn into `written`.
+fn nearest_anywhere(written: &str) -> Option<(&'static Table, &'static str)> {
+    let near = nearest(written, words::all().map(|(_, name)| name))?;
+    words::all().find(|(_, name)| *name == near)
+}
+
+impl<'t> Section<'t> {
+    fn entry(&self, key: &str) -> Option<Entry<'t>> {
+        debug_assert!(
+            self.words.knows(key),
+            "`{key}` must be in words.rs for `{}`",
+            self.words.name
+        );
+        self.table
+            .iter()
+            .find(|(name, _)| name.get_ref() == key)
+            .map(|(_, entry)| entry)
+    }
+
+    /// Where the name of a setting stands.
+    pub(super) fn key_span(&self, key: &str) -> Option<Range<usize>> {
+        self.table.keys().find(|name| name.get_ref() == key).map(Spanned::span)
+    }
+
+    fn default(&self, key: &str) -> Option<&'static str> {
+        self.words
+            .words
+            .iter()
+            .find(|word| word.name == key)
+            .map(|word| word.default)
+    }
+}
+
+/// The one of `known` that a typing mistake would turn into `written`.
+pub(super) fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let written = written.to_ascii_lowercase();
+    known
+        .map(|name| (strsim::damerau_levenshtein(&written, name), name))
+        .filter(|(distance, name)| *distance <= (name.len().max(written.len()) / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// `known` with the nearest name in front.
+fn nearest_first<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
+    let mut names: Vec<&str> = known.collect();
+    if let Some(near) = nearest(written, names.iter().copied()) {
+        names.retain(|name| *name != near);
+        names.insert(0, near);
+    }
+    names
+}
+
+/// The tables of one source, or the first thing that makes it no TOML.
+pub(super) fn parse(text: &str, source: usize) -> Result<Spanned<DeTable<'_>>, Diagnostic> {
+    let (table, mut errors) = DeTable::parse_recoverable(text);
+    // For an unclosed quote the recovered errors begin with a comma "missing" on the next line: the earliest place is
+    // the true fault.
+    errors.sort_by_key(|error| error.span().map_or(usize::MAX, |span| span.start));
+    let Some(error) = errors.first() else { return Ok(table) };
+    let span = error.span().unwrap_or(0..0);
+    let (title, label, help) = reword(error.message());
+    let place = Place { source, span };
+    let diagnostic = Diagnostic::error("config::syntax", title).at(Some(&place), label);
+    Err(match help {
+        Some(help) => diagnostic.help(help),
+        None => diagnostic,
+    })
+}
+
+/// The parser's words → title, label and help for people.
+fn reword(message: &str) -> (String, String, Option<&'static str>) {
+    let first = message.lines().next().unwrap_or(message);
+    let (title, label, help) = match first {
+        "duplicate key" => ("the same name twice in one table", "again here", None),
+        _ if first.contains("string") && first.contains("quote")
+            || first.contains("unclosed") && first.contains("string") =>
+        {
+            ("text without its closing quote", "begins here", None)
+        }
+        _ if first.contains("unquoted") || first.contains("string values must be quoted") => (
+            "text needs quotes",
+            "put this in quotes",
+            Some("numbers, `true` and `false` stand without quotes"),
+        ),
+        _ if first.contains("table") && first.contains("missing") => {
+            ("a table header without its bracket", first, None)
+        }
+        _ => ("this is not TOML", first, None),
+    };
+    (title.to_owned(), label.to_owned(), help)
+}

@@ -1,0 +1,327 @@
+//! What a configuration means: defaults applied, names resolved, everything checked.
+//!
+//! Nothing behind this file meets a raw string. The machine is asked here too (PHP, accounts, folders), because
+//! defaults follow from it; sockets and processes are left to `assemble`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haulier_php::settings::{PoolKind, PoolSettings};
+use haulier_server::route::glob::Glob;
+use haulier_server::settings::{Limits, Redirect};
+
+use super::diagnostic::{Diagnostic, Report};
+use super::file::{File, LimitsTable, LogTable};
+use super::source::Placed;
+use super::{listen_address, pool, reader, site};
+use crate::app::App;
+use crate::machine::Machine;
+use crate::php_discovery::PhpCgi;
+
+/// Request body where PHP does not say: haulier's own limit.
+pub(super) const BODY: u64 = 8 << 20;
+
+/// A whole configuration as meant.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// Addresses to listen on.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Let another haulier bind the same port.
+    pub(crate) reuse_port: bool,
+    /// TCP_DEFER_ACCEPT.
+    pub(crate) defer_accept: bool,
+    /// Event loops.
+    pub(crate) threads: usize,
+    /// How long running requests may go on after a stop.
+    pub(crate) grace: Duration,
+    /// Directory of nameless body files.
+    pub(crate) spool_dir: PathBuf,
+    /// Limits of connections and requests.
+    pub(crate) limits: Limits,
+    /// What is logged.
+    pub(crate) log: LogSettings,
+    /// All pools some site uses.
+    pub(crate) pools: Vec<Pool>,
+    /// All sites.
+    pub(crate) sites: Vec<Site>,
+}
+
+/// What is logged, and how it looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogSettings {
+    pub(crate) format: Format,
+    pub(crate) access: Access,
+    pub(crate) level: tracing::Level,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self {
+            format: Format::Auto,
+            access: Access::On,
+            level: tracing::Level::INFO,
+        }
+    }
+}
+
+/// The shape of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Text on a terminal, JSON otherwise.
+    Auto,
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Which requests are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// All.
+    On,
+    /// None.
+    Off,
+    /// Those answered with 5xx.
+    Errors,
+}
+
+/// A pool, and what is known of its PHP.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    /// For the pool itself; the socket directory is filled in by `assemble`.
+    pub(crate) settings: PoolSettings,
+    /// The php-cgi of a supervised pool.
+    pub(crate) php: Option<PhpCgi>,
+    /// FastCGI parameters an external pool gets with each request.
+    pub(crate) params: Vec<(String, String)>,
+    /// The document root as an external pool sees it.
+    pub(crate) remote_root: Option<PathBuf>,
+}
+
+impl Pool {
+    /// PHP processes, or connections to those of others.
+    pub(crate) fn workers(&self) -> usize {
+        match &self.settings.kind {
+            PoolKind::Supervised(supervised) => supervised.workers,
+            PoolKind::External(external) => external.connections * external.servers.len(),
+        }
+    }
+}
+
+/// A site as meant.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    pub(crate) name: String,
+    pub(crate) hosts: Vec<String>,
+    /// What was recognised there; its root is absolute.
+    pub(crate) app: App,
+    /// Index into the pools; `None` serves files only.
+    pub(crate) pool: Option<usize>,
+    pub(crate) front: Option<String>,
+    pub(crate) scripts: Vec<Glob>,
+    pub(crate) never: Vec<Glob>,
+    pub(crate) deny: Vec<Glob>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) redirects: Vec<Redirect>,
+    pub(crate) cache: Vec<(Glob, String)>,
+    pub(crate) body_limit: u64,
+    pub(crate) spool_limit: u64,
+}
+
+impl Site {
+    /// Whether PHP answers for a part of it. Naming a front controller says that there is PHP to run.
+    pub(crate) fn runs_php(&self) -> bool {
+        self.app.preset.php || self.front.is_some()
+    }
+}
+
+/// Who asks: `serve` keeps the caller as PHP's user, `run` leaves root behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Serve,
+    Run,
+}
+
+/// Works out what `file` means on this machine; whatever is wrong goes to `report`. The result is to be used only if
+/// no errors were noted.
+pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut Report) -> Settings {
+    let threads = file
+        .server
+        .threads
+        .as_ref()
+        .map_or(machine.cores, |threads| to_usize(threads.value));
+    let mut sites = site::resolve_all(file, report);
+    let pools = pool::resolve_all(file, &mut sites, mode, machine, report);
+    let limits = resolve_limits(&file.limits, &pools, threads, machine, report);
+    for (site, table) in sites.iter_mut().zip(&file.sites) {
+        let of_php = site.pool.and_then(|pool| pools[pool].php.as_ref()?.post_max_size);
+        let general = file.limits.body.as_ref().map(|body| body.value);
+        site.body_limit = table
+            .body
+            .as_ref()
+            .map(|body| body.value)
+            .or(general)
+            .or(of_php)
+            .unwrap_or(BODY);
+    }
+    Settings {
+        listen: resolve_listen(file, report),
+        reuse_port: value_or(file.server.reuse_port.as_ref(), false),
+        defer_accept: value_or(file.server.defer_accept.as_ref(), true),
+        threads,
+        grace: value_or(file.server.grace.as_ref(), Duration::from_secs(30)),
+        spool_dir: resolve_spool_dir(file.server.spool_dir.as_ref(), report),
+        limits,
+        log: resolve_log(&file.log, report),
+        pools,
+        sites,
+    }
+}
+
+pub(super) fn value_or<T: Copy>(written: Option<&Placed<T>>, default: T) -> T {
+    written.map_or(default, |written| written.value)
+}
+
+pub(super) fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn resolve_listen(file: &File, report: &mut Report) -> Vec<SocketAddr> {
+    let default = [Placed::unplaced(":80".to_owned())];
+    let written = file.server.http.as_deref().unwrap_or(&default);
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for one in written {
+        match listen_address::parse(&one.value) {
+            Some(address) if address.port() != 0 && addresses.contains(&address) => report.push(
+                Diagnostic::error("config::listen", format!("{} stands twice in `http`", one.value))
+                    .at(one.place.as_ref(), "again here"),
+            ),
+            Some(address) => addresses.push(address),
+            None => report.push(
+                Diagnostic::error(
+                    "config::listen",
+                    format!("not an address to listen on: \"{}\"", one.value),
+                )
+                .at(
+                    one.place.as_ref(),
+                    "expected an address and a port, such as \":80\" or \"127.0.0.1:8080\"",
+                )
+                .help("an IPv6 address stands in brackets: \"[::1]:8080\"; host names are not looked up"),
+            ),
+        }
+    }
+    addresses
+}
+
+/// What systemd gave us as a cache, else the place for temporary files that outlive a boot: it lies on a disk.
+fn resolve_spool_dir(written: Option<&Placed<String>>, report: &mut Report) -> PathBuf {
+    let Some(written) = written else {
+        return std::env::var_os("CACHE_DIRECTORY").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
+    };
+    let path = PathBuf::from(&written.value);
+    if !path.is_absolute() {
+        report.push(Diagnostic::error("config::value", "`spool_dir` must be absolute").at(
+            written.place.as_ref(),
+            "write the whole path, such as \"/var/cache/haulier\"",
+        ));
+    } else if !path.is_dir() {
+        let title = format!("spool directory {} does not exist", path.display());
+        report.push(Diagnostic::error("config::value", title).at(written.place.as_ref(), "named here"));
+    }
+    path
+}
+
+fn resolve_log(table: &LogTable, report: &mut Report) -> LogSettings {
+    let formats = [("auto", Format::Auto), ("text", Format::Text), ("json", Format::Json)];
+    let accesses = [("on", Access::On), ("off", Access::Off), ("errors", Access::Errors)];
+    let levels = [
+        ("error", tracing::Level::ERROR),
+        ("warn", tracing::Level::WARN),
+        ("info", tracing::Level::INFO),
+        ("debug", tracing::Level::DEBUG),
+        ("trace", tracing::Level::TRACE),
+    ];
+    let default = LogSettings::default();
+    LogSettings {
+        format: choice("format", table.format.as_ref(), &formats, report).unwrap_or(default.format),
+        access: choice("access", table.access.as_ref(), &accesses, report).unwrap_or(default.access),
+        level: choice("level", table.level.as_ref(), &levels, report).unwrap_or(default.level),
+    }
+}
+
+/// One of a closed set of words.
+fn choice<T: Copy>(key: &str, written: Option<&Placed<String>>, known: &[(&str, T)], report: &mut Report) -> Option<T> {
+    let written = written?;
+    if let Some((_, value)) = known.iter().find(|(word, _)| *word == written.value) {
+        return Some(*value);
+    }
+    let words: Vec<String> = known.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+    let label = match reader::nearest(&written.value, known.iter().map(|(word, _)| *word)) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => "no such word here".to_owned(),
+    };
+    report.push(
+        Diagnostic::error("config::value", format!("`{key}` knows no \"{}\"", written.value))
+            .at(written.place.as_ref(), label)
+            .help(format!("one of {}", words.join(", "))),
+    );
+    None
+}
+
+fn resolve_limits(
+    table: &LimitsTable,
+    pools: &[Pool],
+    threads: usize,
+    machine: &Machine,
+    report: &mut Report,
+) -> Limits {
+    let default = Limits::default();
+    let workers = pools.iter().map(Pool::workers).sum();
+    let allowed = machine.connections(workers, threads);
+    let duration = |written: &Option<Placed<Duration>>, default| value_or(written.as_ref(), default);
+    let u32_of = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    Limits {
+        head_timeout: duration(&table.head_timeout, default.head_timeout),
+        body_timeout: duration(&table.body_timeout, default.body_timeout),
+        idle_timeout: duration(&table.idle_timeout, default.idle_timeout),
+        send_timeout: duration(&table.send_timeout, default.send_timeout),
+        header: table
+            .header
+            .as_ref()
+            .map_or(default.header, |size| to_usize(size.value)),
+        header_fields: table
+            .header_fields
+            .as_ref()
+            .map_or(default.header_fields, |count| to_usize(count.value)),
+        body: value_or(table.body.as_ref(), BODY),
+        keepalive_requests: table
+            .keepalive_requests
+            .as_ref()
+            .map_or(default.keepalive_requests, |count| u32_of(count.value)),
+        connections: resolve_connections(table.connections.as_ref(), allowed, machine, report),
+        connections_per_ip: table
+            .connections_per_ip
+            .as_ref()
+            .map_or(default.connections_per_ip, |count| u32_of(count.value)),
+        ..default
+    }
+}
+
+fn resolve_connections(written: Option<&Placed<u64>>, allowed: usize, machine: &Machine, report: &mut Report) -> usize {
+    let Some(written) = written else { return allowed };
+    let wanted = to_usize(written.value);
+    if wanted > allowed {
+        let title = format!(
+            "{wanted} connections need more than the {} descriptors allowed",
+            machine.descriptors
+        );
+        report.push(
+            Diagnostic::warning("limits::connections", title)
+                .at(written.place.as_ref(), format!("{allowed} are used"))
+                .help("raise it with `ulimit -Hn`, or LimitNOFILE= in the unit"),
+        );
+    }
+    wanted.min(allowed)
+}

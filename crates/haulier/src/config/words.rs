@@ -1,0 +1,334 @@
+//! Every setting, once: its table, name, default and what it is for.
+//!
+//! A new setting is one entry here, one field in `file.rs` and its meaning in `settings.rs`. The lists in error
+//! messages and the reference in docs/config.md come from this table.
+
+/// A setting.
+#[derive(Debug)]
+pub(super) struct Word {
+    pub(super) name: &'static str,
+    /// The default as it would be written, or in words.
+    pub(super) default: &'static str,
+    /// One sentence for the reference page.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the reference page is checked against it"))]
+    pub(super) about: &'static str,
+}
+
+/// A table with its settings. `NAME` stands for a name the user chooses.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) words: &'static [Word],
+}
+
+impl Table {
+    /// The names of its settings, in the order of the reference.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.words.iter().map(|word| word.name)
+    }
+
+    /// Whether `name` is one of its settings.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.names().any(|known| known == name)
+    }
+}
+
+const fn word(name: &'static str, default: &'static str, about: &'static str) -> Word {
+    Word { name, default, about }
+}
+
+/// The tables at the top of a file.
+pub(super) static TOP: Table = Table {
+    name: "",
+    words: &[
+        word(
+            "include",
+            "[]",
+            "Further files, as patterns relative to this file; each adds tables.",
+        ),
+        word("server", "", "Where to listen, and how to stop."),
+        word("log", "", "What is logged, and how it looks."),
+        word("limits", "", "Limits and deadlines of connections and requests."),
+        word("pool", "", "`[pool.NAME]`: PHP processes."),
+        word("site", "", "`[site.NAME]`: a document root with its rules."),
+    ],
+};
+
+pub(super) static SERVER: Table = Table {
+    name: "server",
+    words: &[
+        word(
+            "http",
+            "\":80\"",
+            "Address to listen on, or a list of them. `:80` is every address; port 0 takes a free one.",
+        ),
+        word(
+            "reuse_port",
+            "false",
+            "Let a second haulier serve the same port, for more connections than one process may hold.",
+        ),
+        word(
+            "defer_accept",
+            "true",
+            "Take a connection when its first bytes are there; silent ones wait in the kernel.",
+        ),
+        word(
+            "threads",
+            "the processors we may use",
+            "Threads, each with its own event loop.",
+        ),
+        word("grace", "\"30s\"", "How long running requests may go on after a stop."),
+        word(
+            "spool_dir",
+            "\"/var/tmp\"",
+            "Directory of the nameless files that hold bodies; not a tmpfs.",
+        ),
+    ],
+};
+
+pub(super) static LOG: Table = Table {
+    name: "log",
+    words: &[
+        word(
+            "format",
+            "\"auto\"",
+            "`text`, `json`, or `auto`: text on a terminal, JSON otherwise.",
+        ),
+        word(
+            "access",
+            "\"on\"",
+            "The access log: `on`, `off`, or `errors` (5xx only).",
+        ),
+        word("level", "\"info\"", "`error`, `warn`, `info`, `debug` or `trace`."),
+    ],
+};
+
+pub(super) static LIMITS: Table = Table {
+    name: "limits",
+    words: &[
+        word(
+            "body",
+            "PHP's post_max_size, else \"8MiB\"",
+            "Longest request body; 413 beyond.",
+        ),
+        word("header", "\"32KiB\"", "Longest request head; 431 beyond."),
+        word("header_fields", "100", "Most field lines of a request; 431 beyond."),
+        word(
+            "head_timeout",
+            "\"10s\"",
+            "From the first byte of a request head to its last.",
+        ),
+        word(
+            "body_timeout",
+            "\"15s\"",
+            "Longest time without a byte of the request body.",
+        ),
+        word("idle_timeout", "\"15s\"", "How long an idle connection is kept."),
+        word(
+            "send_timeout",
+            "\"30s\"",
+            "Longest time without progress while sending.",
+        ),
+        word(
+            "keepalive_requests",
+            "1000",
+            "Requests a connection may carry; 1 turns keep-alive off.",
+        ),
+        word(
+            "connections",
+            "what the descriptor limit allows",
+            "Most open connections; the rest waits in the kernel.",
+        ),
+        word(
+            "connections_per_ip",
+            "0",
+            "Most open connections of one client address; 0 is no limit.",
+        ),
+    ],
+};
+
+pub(super) static POOL: Table = Table {
+    name: "pool.NAME",
+    words: &[
+        word(
+            "workers",
+            "max(4, 2 × cores), less on a small machine",
+            "PHP processes of the whole pool.",
+        ),
+        word(
+            "max_requests",
+            "1000",
+            "Requests after which a worker is replaced; 0 is never.",
+        ),
+        word(
+            "php",
+            "\"auto\"",
+            "The php-cgi program; `auto` takes the newest one found.",
+        ),
+        word("ini", "{}", "php.ini settings of this pool."),
+        word("env", "{}", "Environment variables PHP sees."),
+        word(
+            "env_copy",
+            "[\"PATH\", \"TZ\", \"LANG\"]",
+            "Variables copied from haulier's own environment.",
+        ),
+        word("user", "\"www-data\" when started as root", "The account PHP runs as."),
+        word(
+            "servers",
+            "none: haulier runs PHP",
+            "Running FastCGI servers instead: `host:port` or `unix:/path`.",
+        ),
+        word(
+            "connections",
+            "32",
+            "Connections to each server; stay below its pm.max_children.",
+        ),
+        word(
+            "remote_root",
+            "the site's document root",
+            "The document root as those servers see it.",
+        ),
+        word("connect_timeout", "\"1s\"", "Longest time to connect to a server."),
+        word(
+            "idle_timeout",
+            "\"5s\"",
+            "An idle connection to a server is closed after this long.",
+        ),
+        word("timeout", "\"60s\"", "Longest time to the response head; then 504."),
+        word(
+            "queue",
+            "\"10s\"",
+            "Longest wait for a free worker; then 503 with Retry-After.",
+        ),
+        word(
+            "queue_length",
+            "512",
+            "Most waiting requests; one more gets 503 at once.",
+        ),
+    ],
+};
+
+pub(super) static SITE: Table = Table {
+    name: "site.NAME",
+    words: &[
+        word(
+            "root",
+            "required",
+            "The project directory; the document root in it is found by `app`.",
+        ),
+        word(
+            "hosts",
+            "[\"*\"]",
+            "Host names it answers to: `example.com`, `*.example.com`, or `*`.",
+        ),
+        word(
+            "app",
+            "\"auto\"",
+            "What the project is: `auto` looks, a name decides, `plain` turns presets off.",
+        ),
+        word("pool", "the only one", "The pool that runs its PHP."),
+        word(
+            "front",
+            "as `app` says",
+            "The script that gets every path that is no file, such as `/index.php`.",
+        ),
+        word("headers", "{}", "Field lines set on every response."),
+        word(
+            "redirects",
+            "{}",
+            "Path → path or URL, such as `\"/old/*\" = \"/new/*\"`, or `\"302 /new\"`.",
+        ),
+        word(
+            "cache",
+            "{}",
+            "Pattern → how long clients keep it: `\"1y immutable\"`, `\"10m\"`, `\"no-store\"`.",
+        ),
+        word("deny", "[]", "Patterns of paths nobody gets; 404."),
+        word("limits", "{}", "`[site.NAME.limits]`: limits of this site."),
+    ],
+};
+
+pub(super) static SITE_LIMITS: Table = Table {
+    name: "site.NAME.limits",
+    words: &[word(
+        "body",
+        "as in `[limits]`",
+        "Longest request body of this site; 413 beyond.",
+    )],
+};
+
+/// All tables, in the order of the reference.
+pub(super) static TABLES: &[&Table] = &[&TOP, &SERVER, &LOG, &LIMITS, &POOL, &SITE, &SITE_LIMITS];
+
+/// The other table that has a setting of this name, if exactly one has.
+pub(super) fn home_of(name: &str, not: &Table) -> Option<&'static Table> {
+    let mut homes = TABLES
+        .iter()
+        .filter(|table| !table.name.is_empty() && table.name != not.name && table.knows(name));
+    let home = homes.next()?;
+    homes.next().is_none().then_some(*home)
+}
+
+/// Every setting with its table.
+pub(super) fn all() -> impl Iterator<Item = (&'static Table, &'static str)> {
+    TABLES
+        .iter()
+        .filter(|table| !table.name.is_empty())
+        .flat_map(|table| table.names().map(|name| (*table, name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference() -> String {
+        let mut page = String::new();
+        for table in &TABLES[1..] {
+            page.push_str(&format!(
+                "### `[{}]`\n\n| Setting | Default | Meaning |\n|---|---|---|\n",
+                table.name
+            ));
+            for word in table.words {
+                page.push_str(&format!(
+                    "| `{}` | {} | {} |\n",
+                    word.name,
+                    code(word.default),
+                    word.about
+                ));
+            }
+            page.push('\n');
+        }
+        page
+    }
+
+    /// Defaults that can be written as such are set as code.
+    fn code(default: &str) -> String {
+        let literal = default.starts_with(['"', '[', '{']) || default.parse::<u64>().is_ok() || default == "true";
+        if (literal || default == "false") && !default.contains(" when ") {
+            format!("`{default}`")
+        } else {
+            default.to_owned()
+        }
+    }
+
+    #[test]
+    fn the_reference_page_lists_exactly_these_settings() {
+        let page = include_str!("../../../../docs/config.md");
+        let (_, rest) = page
+            .split_once("<!-- reference -->\n\n")
+            .expect("docs/config.md marks where its reference begins");
+        let (reference_of_page, _) = rest.split_once("<!-- end -->").expect("and where it ends");
+        assert_eq!(
+            reference_of_page,
+            reference(),
+            "docs/config.md and words.rs differ; the page should hold the text above"
+        );
+    }
+
+    #[test]
+    fn a_setting_that_lives_in_one_other_table_has_a_home() {
+        assert_eq!(home_of("grace", &SITE).map(|table| table.name), Some("server"));
+        assert_eq!(home_of("limits", &SERVER).map(|table| table.name), Some("site.NAME"));
+        assert!(home_of("connections", &SITE).is_none(), "two tables have it");
+    }
+}

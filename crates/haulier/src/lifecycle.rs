@@ -1,0 +1,234 @@
+//! The life of a serving process: logs, descriptors, parts, signals, the end.
+
+use std::error::Error;
+use std::io::{self, ErrorKind, IsTerminal};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haulier_php::Pool;
+use haulier_server::access_log::{AccessLog, LogFormat, Which};
+use haulier_server::{BindError, RunningServer};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep};
+use tracing::{Level, error, info, warn};
+
+use crate::announce::Announcement;
+use crate::assemble::{AssembleError, Assembled, Purpose, assemble};
+use crate::cli::Console;
+use crate::command::Outcome;
+use crate::config::settings::{Access, Format, LogSettings};
+use crate::config::{Diagnostic, Report, Settings};
+use crate::log::{self, Shape};
+use crate::{machine, port_holder};
+
+/// How often a draining server is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// PHP's time to end after the last request.
+const PHP_END: Duration = Duration::from_secs(2);
+
+/// Serves until a signal says stop.
+pub(crate) fn serve(
+    settings: Settings,
+    purpose: Purpose,
+    announcement: Announcement,
+    report: &Report,
+    console: &Console,
+) -> Outcome {
+    machine::raise_descriptor_limit();
+    let shape = shape(settings.log.format, console);
+    let writer = log::start(shape, level(settings.log, console));
+    for line in report.warning_lines() {
+        warn!("{line}");
+    }
+    let outcome = match start(settings, purpose, shape, announcement, console) {
+        Ok(outcome) => outcome,
+        Err(StartFailure::Assemble(failure)) => {
+            eprint!("{}", describe(&failure).render(console.colors_stderr()));
+            Outcome::Failed
+        }
+        Err(StartFailure::System(failure)) => {
+            error!(error = %failure, "cannot start");
+            Outcome::Failed
+        }
+    };
+    writer.close();
+    outcome
+}
+
+enum StartFailure {
+    Assemble(AssembleError),
+    System(io::Error),
+}
+
+impl From<io::Error> for StartFailure {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+fn start(
+    settings: Settings,
+    purpose: Purpose,
+    shape: Shape,
+    announcement: Announcement,
+    console: &Console,
+) -> Result<Outcome, StartFailure> {
+    let grace = settings.grace;
+    let access_log = access_log(settings.log.access, shape, console)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _entered = runtime.enter();
+    // Before PHP starts: a signal during the start must end what was started.
+    let mut signals = Signals::listen()?;
+    let Assembled { server, pools, sockets } =
+        assemble(settings, purpose, access_log).map_err(StartFailure::Assemble)?;
+    let addresses = server.addresses();
+    let running = server.run()?;
+    announcement.print(&addresses, console);
+    let outcome = runtime.block_on(until_stopped(running, &mut signals, grace));
+    runtime.block_on(stop_pools(&pools));
+    drop(sockets);
+    Ok(outcome)
+}
+
+/// The signals a server obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Terminate,
+    Interrupt,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next signal that means stop. SIGHUP, which many servers take as "read your configuration again", must not
+    /// end us; it says so and changes nothing.
+    async fn stop(&mut self) -> Stop {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return Stop::Terminate,
+                _ = self.interrupt.recv() => return Stop::Interrupt,
+                _ = self.hang_up.recv() => warn!("SIGHUP changes nothing: restart haulier to read its configuration again"),
+            }
+        }
+    }
+}
+
+/// Drains at the first signal; the second one, or the end of the grace, cuts what is left.
+async fn until_stopped(running: RunningServer, signals: &mut Signals, grace: Duration) -> Outcome {
+    signals.stop().await;
+    running.drain();
+    info!(connections = running.active(), grace_s = grace.as_secs(), "stopping");
+    let end = Instant::now() + grace;
+    while !running.is_finished() && Instant::now() < end {
+        tokio::select! {
+            second = signals.stop() => {
+                warn!(connections = running.active(), "stopped at once");
+                running.abort();
+                return if second == Stop::Interrupt { Outcome::Interrupted } else { Outcome::Done };
+            }
+            () = sleep(LOOK) => (),
+        }
+    }
+    let left = running.active();
+    if !running.is_finished() {
+        warn!(connections = left, "connections cut: the grace is over");
+    }
+    running.abort();
+    info!("stopped");
+    Outcome::Done
+}
+
+async fn stop_pools(pools: &[Arc<Pool>]) {
+    for pool in pools {
+        pool.stop(PHP_END).await;
+    }
+}
+
+fn shape(format: Format, console: &Console) -> Shape {
+    let text = match format {
+        Format::Text => true,
+        Format::Json => false,
+        Format::Auto => io::stderr().is_terminal(),
+    };
+    if text {
+        Shape::Text {
+            color: console.colors_stderr(),
+        }
+    } else {
+        Shape::Json
+    }
+}
+
+fn level(settings: LogSettings, console: &Console) -> Level {
+    match console.verbose {
+        0 => settings.level,
+        1 => settings.level.max(Level::DEBUG),
+        _ => Level::TRACE,
+    }
+}
+
+fn access_log(access: Access, shape: Shape, console: &Console) -> io::Result<AccessLog> {
+    let which = match access {
+        Access::On => Which::All,
+        Access::Errors => Which::Errors,
+        Access::Off => return Ok(AccessLog::off()),
+    };
+    if console.quiet {
+        return Ok(AccessLog::off());
+    }
+    let format = match shape {
+        Shape::Text { color } => LogFormat::Text { color },
+        Shape::Json => LogFormat::Json,
+    };
+    AccessLog::new(format, which, Box::new(io::stderr()))
+}
+
+fn describe(failure: &AssembleError) -> Report {
+    let mut report = Report::default();
+    report.push(match failure {
+        AssembleError::Bind(BindError::Address { address, source }) => cannot_listen(*address, source),
+        other => Diagnostic::error("start", with_sources(other)),
+    });
+    report
+}
+
+/// An error and its causes in one line.
+fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+/// Why an address cannot be listened on, and what to do about it.
+pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error) -> Diagnostic {
+    let failed = |why: &str| Diagnostic::error("bind", format!("cannot listen on {address}: {why}"));
+    match error.kind() {
+        ErrorKind::AddrInUse => match port_holder::find(address) {
+            Some(holder) => failed(&format!("{holder} listens there")).help("stop it, or choose another port"),
+            None => failed("another program listens there").help("stop it, or choose another port"),
+        },
+        ErrorKind::PermissionDenied => failed("permission denied")
+            .help("ports below 1024 need root, or: setcap cap_net_bind_service=+ep /usr/bin/haulier"),
+        ErrorKind::AddrNotAvailable => {
+            failed("this machine has no such address").help("`ip address` lists those it has")
+        }
+        _ => failed(&error.to_string()),
+    }
+}

@@ -1,0 +1,28 @@
+//! Our own events on standard error: text for people, JSON for programs.
+//!
+//! `line` makes the lines, `writer` puts them out on a thread of its own: a stalled pipe costs lines, never a request.
+
+mod json_line;
+mod line;
+mod writer;
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+pub(crate) use json_line::json_line;
+pub(crate) use line::Shape;
+pub(crate) use writer::LogWriter;
+
+/// Sends every event of `level` and above to standard error. The writer given back is closed before the process ends.
+///
+/// A second call in one process changes nothing; its lines go nowhere.
+pub(crate) fn start(shape: Shape, level: tracing::Level) -> LogWriter {
+    let writer = LogWriter::start(Box::new(std::io::stderr()));
+    let layer = line::LineLayer::new(shape, writer.sender());
+    let subscriber = tracing_subscriber::registry()
+        .with(LevelFilter::from_level(level))
+        .with(layer);
+    let _ = subscriber.try_init();
+    writer
+}

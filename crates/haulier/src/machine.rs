@@ -1,0 +1,128 @@
+//! What this machine allows: processors, memory, descriptors.
+
+use std::fs;
+use std::thread;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors the server's open-file cache may hold.
+const OPEN_FILES: u64 = 512;
+/// Listeners, logs, spools of the moment, libraries.
+const MISCELLANEOUS: u64 = 64;
+
+/// The machine as far as defaults depend on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine {
+    /// Processors this process may use.
+    pub(crate) cores: usize,
+    /// Memory in bytes: the machine's, or the limit of our control group when that is less.
+    pub(crate) memory: u64,
+    /// Most descriptors this process may have.
+    pub(crate) descriptors: u64,
+}
+
+impl Machine {
+    /// Looks at the machine we run on.
+    pub(crate) fn look() -> Self {
+        let memory = [total_memory(), group_memory()].into_iter().flatten().min();
+        Self {
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            memory: memory.unwrap_or(u64::MAX),
+            descriptors: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Connections the descriptor limit allows.
+    ///
+    /// A reserve is kept for the open-file cache (512), two a PHP worker, four a thread and 64 others; never more
+    /// than half of the limit.
+    pub(crate) fn connections(&self, workers: usize, threads: usize) -> usize {
+        let wanted = OPEN_FILES + MISCELLANEOUS + 2 * workers as u64 + 4 * threads as u64;
+        let reserve = wanted.min(self.descriptors / 2);
+        usize::try_from(self.descriptors - reserve).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// PHP processes without a word about it: max(4, 2 × cores), less where that many at `memory_limit` bytes each
+    /// would take more than 60 % of the memory.
+    pub(crate) fn workers(&self, memory_limit: Option<u64>) -> usize {
+        let wanted = (2 * self.cores).max(4);
+        let Some(memory_limit) = memory_limit else {
+            return wanted;
+        };
+        let room = self.memory / 10 * 6 / memory_limit.max(1);
+        wanted.min(usize::try_from(room).unwrap_or(usize::MAX)).max(1)
+    }
+}
+
+/// Raises the soft limit on descriptors to the hard one; what the shell gives is meant for `select`.
+pub(crate) fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // A refusal leaves the limit as it was; `Machine::connections` has the last word on what is used of it.
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+}
+
+fn total_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// The limit of our control group (version 2).
+fn group_memory() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.max"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn workers_follow_cores_and_memory() {
+        let machine = |cores, memory| Machine {
+            cores,
+            memory,
+            descriptors: 1024,
+        };
+        assert_eq!(machine(2, 8 * GIB).workers(Some(128 << 20)), 4);
+        assert_eq!(machine(16, 64 * GIB).workers(Some(128 << 20)), 32);
+        assert_eq!(machine(16, 4 * GIB).workers(Some(256 << 20)), 9);
+        assert_eq!(machine(2, GIB / 4).workers(Some(512 << 20)), 1);
+        assert_eq!(machine(2, GIB).workers(None), 4);
+    }
+
+    #[test]
+    fn connections_leave_a_reserve_but_never_more_than_half() {
+        let machine = |descriptors| Machine {
+            cores: 2,
+            memory: GIB,
+            descriptors,
+        };
+        assert_eq!(machine(20_000).connections(8, 2), 20_000 - 512 - 64 - 16 - 8);
+        assert_eq!(machine(1024).connections(8, 2), 512);
+        assert_eq!(machine(64).connections(8, 2), 32);
+    }
+
+    #[test]
+    fn this_machine_has_a_processor_and_memory() {
+        let machine = Machine::look();
+        assert!(
+            machine.cores >= 1 && machine.memory > 1 << 20 && machine.descriptors > 0,
+            "{machine:?}"
+        );
+    }
+}

@@ -1,0 +1,24 @@
+//! haulier: parse, run, exit code.
+
+mod account;
+mod announce;
+mod app;
+mod assemble;
+mod cli;
+mod command;
+mod config;
+mod lifecycle;
+mod log;
+mod machine;
+mod php_discovery;
+mod port_holder;
+
+use std::process::ExitCode;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    command::run().into()
+}

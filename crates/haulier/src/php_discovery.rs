@@ -1,0 +1,190 @@
+//! Finds a php-cgi on this machine and asks it what it is.
+
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::config::value::php_size;
+
+/// Newest first: without a word in the configuration the newest one runs.
+const VERSIONS: [&str; 7] = ["8.5", "8.4", "8.3", "8.2", "8.1", "8.0", "7.4"];
+
+/// Prints what we want to know, one value a line.
+const QUESTION: &[u8] =
+    b"<?php echo implode(\"\\n\", [PHP_SAPI, PHP_VERSION, ini_get('memory_limit'), ini_get('post_max_size'), \
+    extension_loaded('Zend OPcache') && ini_get('opcache.enable') ? 'on' : 'off', (string) php_ini_loaded_file()]);";
+
+/// A php-cgi that answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PhpCgi {
+    /// The program.
+    pub(crate) path: PathBuf,
+    /// Such as `8.2.36`.
+    pub(crate) version: String,
+    /// `memory_limit` in bytes; `None` is no limit.
+    pub(crate) memory_limit: Option<u64>,
+    /// `post_max_size` in bytes; `None` is no limit.
+    pub(crate) post_max_size: Option<u64>,
+    /// Whether opcache is loaded and on.
+    pub(crate) opcache: bool,
+    /// The php.ini it read.
+    pub(crate) ini_file: Option<PathBuf>,
+}
+
+/// Why there is no php-cgi to run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PhpError {
+    /// None was found.
+    #[error("there is no php-cgi on this machine")]
+    Missing,
+    /// The program could not be started, or said nothing we understand.
+    #[error("{} is no php-cgi: {why}", path.display())]
+    Unusable { path: PathBuf, why: String },
+}
+
+impl PhpError {
+    /// What to do about it, line by line.
+    pub(crate) fn advice(&self) -> Vec<String> {
+        if let Self::Unusable { .. } = self {
+            return vec!["`php = \"…\"` and --php name a php-cgi program; `php` and `php-fpm` are others".to_owned()];
+        }
+        let mut lines = vec![
+            "looked for: php-cgi, php-cgi8.5 … php-cgi7.4 in PATH, /usr/bin and /usr/sbin".to_owned(),
+            "Debian, Ubuntu:  apt install php-cgi        Fedora:  dnf install php-cli".to_owned(),
+        ];
+        if let Some(version) = cli_version() {
+            lines.push(format!(
+                "(`php` is here, {version}, but that build cannot speak FastCGI)"
+            ));
+        }
+        lines
+    }
+}
+
+/// Finds php-cgi: `wanted` itself, or the best one in PATH; `ini` is applied before it is asked.
+///
+/// # Errors
+/// When there is none, or it does not answer as php-cgi does.
+pub(crate) fn find(wanted: Option<&Path>, ini: &[(String, String)]) -> Result<PhpCgi, PhpError> {
+    if let Some(path) = wanted {
+        return ask(path, ini);
+    }
+    let mut candidates = candidates().peekable();
+    if candidates.peek().is_none() {
+        return Err(PhpError::Missing);
+    }
+    let mut first_error = None;
+    for path in candidates {
+        match ask(&path, ini) {
+            Ok(php) => return Ok(php),
+            Err(error) => first_error.get_or_insert(error),
+        };
+    }
+    Err(first_error.unwrap_or(PhpError::Missing))
+}
+
+/// `php-cgi` first: on Debian it is the version the administrator chose.
+fn candidates() -> impl Iterator<Item = PathBuf> {
+    let names = ["php-cgi".to_owned()]
+        .into_iter()
+        .chain(VERSIONS.iter().map(|version| format!("php-cgi{version}")));
+    names.filter_map(|name| in_path(&name))
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/bin", "/usr/sbin"].map(PathBuf::from);
+    env::split_paths(&path)
+        .chain(usual)
+        .map(|folder| folder.join(name))
+        .find(|program| program.is_file())
+}
+
+fn ask(path: &Path, ini: &[(String, String)]) -> Result<PhpCgi, PhpError> {
+    let unusable = |why: String| PhpError::Unusable {
+        path: path.to_owned(),
+        why,
+    };
+    let output = run(path, ini).map_err(|error| unusable(error.to_string()))?;
+    let text = String::from_utf8_lossy(&output);
+    let mut lines = text.lines();
+    let sapi = lines.next().unwrap_or_default();
+    if sapi != "cgi-fcgi" {
+        let what = if sapi.is_empty() {
+            "it prints nothing".to_owned()
+        } else {
+            format!("it calls itself \"{sapi}\"")
+        };
+        return Err(unusable(what));
+    }
+    let mut next = || lines.next().unwrap_or_default();
+    Ok(PhpCgi {
+        path: path.to_owned(),
+        version: next().to_owned(),
+        memory_limit: php_size(next()),
+        post_max_size: php_size(next()),
+        opcache: next() == "on",
+        ini_file: Some(next()).filter(|file| !file.is_empty()).map(PathBuf::from),
+    })
+}
+
+/// Runs the question. The environment is empty: a variable of CGI would make php-cgi answer a request instead.
+fn run(path: &Path, ini: &[(String, String)]) -> std::io::Result<Vec<u8>> {
+    let mut command = Command::new(path);
+    command
+        .arg("-q")
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    for (name, value) in ini {
+        command.arg("-d").arg(format!("{name}={value}"));
+    }
+    // An error in the user's own prepended file must not spoil the answer.
+    command.args([
+        "-d",
+        "auto_prepend_file=",
+        "-d",
+        "display_errors=0",
+        "-d",
+        "display_startup_errors=0",
+    ]);
+    let mut child = command.spawn()?;
+    let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(QUESTION));
+    let output = child.wait_with_output()?;
+    written?;
+    Ok(output.stdout)
+}
+
+/// The version of the `php` command line, if there is one.
+fn cli_version() -> Option<String> {
+    let output = Command::new(in_path("php")?)
+        .arg("-v")
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.strip_prefix("PHP ")?.split_whitespace().next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn php_cgi_says_what_it_is_and_obeys_ini() {
+        let php =
+            find(None, &[("memory_limit".to_owned(), "77M".to_owned())]).expect("php-cgi is installed for the tests");
+        assert!(php.version.split('.').count() >= 3, "{php:?}");
+        assert_eq!(php.memory_limit, Some(77 << 20));
+    }
+
+    #[test]
+    fn a_program_that_is_no_php_cgi_is_named() {
+        let error = find(Some(Path::new("/bin/true")), &[]).expect_err("true is no php-cgi");
+        assert!(error.to_string().contains("/bin/true is no php-cgi"), "{error}");
+        let error = find(Some(Path::new("/no/such/program")), &[]).expect_err("nothing is there");
+        assert!(error.to_string().contains("No such file"), "{error}");
+    }
+}

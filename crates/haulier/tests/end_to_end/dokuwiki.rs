@@ -1,0 +1,176 @@
+//! DokuWiki, as Debian packages it: sessions, forms with tokens, media with ranges, style sheets with validators.
+
+use std::fs;
+use std::path::Path;
+
+use super::support::browser::{Browser, input_value};
+use super::support::client::Request;
+use super::support::php_fpm::Socket;
+use super::support::site::{Php, Site};
+use super::support::{copy_directory, require};
+
+/// MD5, the oldest kind of hash DokuWiki reads, of "horse battery".
+const USER: &str = "anna:1180894762e4cc92dad5a90ed6f8ca9a:Anna Example:anna@wiki.example:admin,user\n";
+
+/// A wiki of this test's own: program, configuration and pages are copies, so that /etc and /var stay as they are.
+fn wiki(php: Php) -> Site {
+    require("dokuwiki", "/usr/share/dokuwiki/doku.php");
+    let site = Site::new();
+    let beside = site.root().parent().expect("a directory of the test").to_owned();
+    let (root, conf, data) = (beside.join("wiki"), beside.join("conf"), beside.join("data"));
+    copy_directory("/usr/share/dokuwiki", &root);
+    copy_directory("/etc/dokuwiki", &conf);
+    copy_directory("/var/lib/dokuwiki/data", &data);
+    configure(&root, &conf, &data);
+    let deny = "deny = [\"/bin/*\", \"/inc/*\", \"/vendor/*\", \"/conf/*\", \"/data/*\"]";
+    site.at(root).run_by(php).setting(deny)
+}
+
+fn configure(root: &Path, conf: &Path, data: &Path) {
+    let preload = format!(
+        "<?php\nif (!defined('DOKU_CONF')) define('DOKU_CONF', '{}/');\n",
+        conf.display()
+    );
+    fs::write(root.join("inc/preload.php"), preload).expect("a copy of ours");
+    let local = format!(
+        "<?php\n$conf['savedir'] = '{}';\n$conf['title'] = 'Test Wiki';\n$conf['useacl'] = 1;\n\
+         $conf['superuser'] = '@admin';\n$conf['updatecheck'] = 0;\n",
+        data.display()
+    );
+    fs::write(conf.join("local.php"), local).expect("a copy of ours");
+    fs::write(conf.join("users.auth.php"), format!("# <?php exit()?>\n{USER}")).expect("a copy of ours");
+    fs::write(conf.join("acl.auth.php"), "# <?php exit()?>\n*\t@ALL\t1\n*\t@user\t8\n").expect("a copy of ours");
+}
+
+fn visit(php: Php) {
+    let server = wiki(php).start();
+    let mut browser = Browser::new(server.address());
+
+    let front = browser.get("/doku.php").expect(200);
+    assert!(front.text().contains("Test Wiki"), "{}", front.text());
+    assert!(
+        !browser
+            .get("/doku.php?id=harbour&do=edit")
+            .text()
+            .contains("name=\"wikitext\""),
+        "strangers do not edit"
+    );
+
+    log_in(&mut browser);
+    edit(
+        &mut browser,
+        "====== Harbour ======\nThe tide is //high// & the boats are in.",
+    );
+    edit(&mut browser, "====== Harbour ======\nThe tide is //low//.");
+    let history = browser.get("/doku.php?id=harbour&do=revisions").expect(200);
+    assert!(
+        history.text().matches("name=\"rev2[]\"").count() >= 2,
+        "{}",
+        history.text()
+    );
+
+    media(&mut browser);
+    style_sheet(&mut browser);
+    for path in [
+        "/inc/init.php",
+        "/conf/users.auth.php",
+        "/data/pages/harbour.txt",
+        "/bin/wantedpages.php",
+        "/.htaccess",
+    ] {
+        browser.get(path).expect(404);
+    }
+}
+
+fn log_in(browser: &mut Browser) {
+    let form = browser.get("/doku.php?id=start&do=login").expect(200).text();
+    let token = input_value(&form, "sectok");
+    let wrong = [
+        ("id", "start"),
+        ("do", "login"),
+        ("sectok", &token),
+        ("u", "anna"),
+        ("p", "wrong"),
+    ];
+    assert!(
+        !browser
+            .submit("/doku.php?id=start", &wrong)
+            .text()
+            .contains("Anna Example")
+    );
+    let right = [
+        ("id", "start"),
+        ("do", "login"),
+        ("sectok", &token),
+        ("u", "anna"),
+        ("p", "horse battery"),
+    ];
+    let page = browser.submit("/doku.php?id=start", &right).expect(200).text();
+    assert!(page.contains("Anna Example"), "{page}");
+}
+
+fn edit(browser: &mut Browser, text: &str) {
+    let form = browser.get("/doku.php?id=harbour&do=edit").expect(200).text();
+    let values = [
+        ("id", "harbour"),
+        ("sectok", &input_value(&form, "sectok")),
+        ("changecheck", &input_value(&form, "changecheck")),
+        ("date", &input_value(&form, "date")),
+        ("prefix", "."),
+        ("suffix", ""),
+        ("target", "section"),
+        ("summary", "by the test"),
+        ("wikitext", text),
+        ("do[save]", "1"),
+    ];
+    let page = browser.submit("/doku.php?id=harbour", &values).expect(200).text();
+    let word = if text.contains("high") {
+        "<em>high</em> &amp; the boats"
+    } else {
+        "<em>low</em>"
+    };
+    assert!(page.contains(word), "{page}");
+    let raw = browser.get("/doku.php?id=harbour&do=export_raw").expect(200).text();
+    assert_eq!(raw.trim(), text);
+}
+
+fn media(browser: &mut Browser) {
+    let target = "/lib/exe/fetch.php?media=wiki:dokuwiki-128.png";
+    let whole = browser.get(target).expect(200);
+    assert_eq!(whole.field("Content-Type"), Some("image/png"));
+    assert!(whole.body.starts_with(b"\x89PNG"));
+    let part = browser
+        .ask(Request::get(target).with("Range", "bytes=100-299"))
+        .expect(206);
+    assert_eq!(part.body, whole.body[100..300]);
+    assert_eq!(
+        part.field("Content-Range"),
+        Some(format!("bytes 100-299/{}", whole.body.len()).as_str())
+    );
+}
+
+fn style_sheet(browser: &mut Browser) {
+    let sheet = browser.get("/lib/exe/css.php?t=dokuwiki").expect(200);
+    assert!(
+        sheet
+            .field("Content-Type")
+            .is_some_and(|kind| kind.starts_with("text/css"))
+    );
+    assert!(sheet.body.len() > 50_000, "{} bytes of CSS", sheet.body.len());
+    let etag = sheet.field("ETag").expect("DokuWiki sends one").to_owned();
+    browser
+        .ask(Request::get("/lib/exe/css.php?t=dokuwiki").with("If-None-Match", &etag))
+        .expect(304);
+    let logo = browser.get("/lib/tpl/dokuwiki/images/logo.png").expect(200);
+    assert_eq!(logo.field("Content-Type"), Some("image/png"));
+}
+
+#[test]
+fn dokuwiki_works_with_php_cgi() {
+    visit(Php::Cgi);
+}
+
+#[test]
+fn dokuwiki_works_with_php_fpm() {
+    visit(Php::Fpm(Socket::Unix));
+}

@@ -1,0 +1,338 @@
+//! Start, logs and end of the program (ux §4, §5, §8.3, §9).
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::support::client::{Connection, Request};
+use super::support::haulier::{Haulier, children_of, start_line_address};
+use super::support::php_fpm::Socket;
+use super::support::site::{Php, Site};
+use super::support::wait_until;
+
+const WAIT_FOR_GATE: &str =
+    "for ($i = 0; $i < 6000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); } echo 'done';";
+
+/// A server with one request inside PHP, held until the gate file is written.
+struct Held {
+    server: Haulier,
+    gate: PathBuf,
+    connection: Connection,
+}
+
+impl Held {
+    fn start(site: Site) -> Self {
+        let site = site.php("wait.php", WAIT_FOR_GATE).file("a.txt", "page");
+        let directory = site.writable("gate");
+        let (gate, began) = (directory.join("open"), directory.join("began"));
+        let server = site
+            .php("began.php", &format!("touch({began:?}); include 'wait.php';"))
+            .start();
+        let mut connection = server.connect();
+        connection.send(Request::get(&format!("/began.php?gate={}", gate.display())).to_bytes());
+        wait_until("the script to run", || began.exists());
+        Self {
+            server,
+            gate,
+            connection,
+        }
+    }
+
+    fn open_gate(&self) {
+        fs::write(&self.gate, "").expect("the directory is ours");
+    }
+}
+
+#[test]
+fn the_start_is_one_json_line_with_the_chosen_port() {
+    let server = Site::new().file("a.txt", "a").php("x.php", "echo 1;").start();
+    assert_ne!(server.address().port(), 0);
+    server.get("/a.txt").expect(200);
+    server.access_line_for("/a.txt");
+    let lines = server.lines();
+    assert!(
+        start_line_address(&lines[0]).is_some(),
+        "the first line is the start line: {lines:#?}"
+    );
+    let starts = lines.iter().take_while(|line| !line.contains("/a.txt")).count();
+    assert_eq!(starts, 1, "{lines:#?}");
+}
+
+#[test]
+fn the_access_log_tells_where_the_time_went() {
+    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+        let site = Site::new()
+            .php("hello.php", "usleep(20000); echo 'hello';")
+            .file("a.txt", "page")
+            .run_by(php);
+        let server = site.start();
+        let request = Request::get("/hello.php?x=1")
+            .with("User-Agent", "test/1")
+            .with("Referer", "http://r.example/");
+        server.ask(&request).expect(200);
+        let line = server.access_line_for("/hello.php");
+        for (name, value) in [
+            ("method", "GET"),
+            ("query", "x=1"),
+            ("site", "test"),
+            ("handler", "php"),
+            ("pool", "php"),
+        ] {
+            assert_eq!(line[name], value, "{name} in {line}");
+        }
+        assert_eq!(line["status"], 200);
+        assert_eq!(line["ip"], "127.0.0.1");
+        assert_eq!(line["ua"], "test/1");
+        assert_eq!(line["referer"], "http://r.example/");
+        assert_eq!(line["bytes_out"], 5);
+        assert!(line["req_id"].as_str().is_some_and(|id| !id.is_empty()), "{line}");
+        assert!(line["php_ms"].as_f64().is_some_and(|time| time >= 20.0), "{line}");
+        assert!(line["dur_ms"].as_f64() >= line["php_ms"].as_f64(), "{line}");
+        assert!(line["queue_ms"].as_f64().is_some_and(|time| time < 5000.0), "{line}");
+        server.get("/a.txt").expect(200);
+        let line = server.access_line_for("/a.txt");
+        assert_eq!(line["handler"], "static");
+        assert!(line["php_ms"].is_null(), "{line}");
+    }
+}
+
+#[test]
+fn a_log_line_cannot_be_forged() {
+    let server = Site::new().file("a.txt", "a").start();
+    server.get("/a.txt%0a%7b%22status%22:500%7d").status();
+    server
+        .ask(&Request::get("/a.txt").with("User-Agent", "\"},{\"status\":599,\"x\":\"\u{1b}[31m"))
+        .expect(200);
+    let line = server.access_line_for("/a.txt");
+    assert_eq!(line["status"], 200);
+    let lines = server.lines();
+    assert!(lines.iter().all(|line| !line.contains('\u{1b}')), "{lines:#?}");
+    assert!(
+        lines.iter().all(|line| serde_json::from_str::<Value>(line).is_ok()),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn the_access_log_may_be_off_or_for_errors_only() {
+    let server = Site::new().file("a.txt", "a").config("[log]\naccess = \"off\"").start();
+    server.get("/a.txt").expect(200);
+    let server = Site::new()
+        .file("a.txt", "a")
+        .config("[log]\naccess = \"errors\"")
+        .start();
+    server.get("/a.txt").expect(200);
+    server.get("/missing").expect(404);
+    server.access_line_for("/missing");
+    assert!(server.access_log().iter().all(|line| line["path"] != "/a.txt"));
+}
+
+#[test]
+fn what_php_says_on_stderr_is_logged_with_the_request() {
+    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+        let site = Site::new()
+            .php("warn.php", "error_log('the milk is sour'); echo 'ok';")
+            .run_by(php);
+        let server = site.ini("log_errors", "1").start();
+        server.get("/warn.php").expect(200);
+        server.wait_for_line("the milk is sour");
+        let id = server.access_line_for("/warn.php")["req_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        let lines = server.lines();
+        let said = lines
+            .iter()
+            .find(|line| line.contains("the milk is sour"))
+            .expect("just seen");
+        assert!(said.contains(&id), "no {id} in {said}");
+    }
+}
+
+#[test]
+fn sigterm_lets_running_requests_finish() {
+    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+        let mut held = Held::start(Site::new().run_by(php));
+        let mut idle = held.server.connect();
+        idle.ask(&Request::get("/a.txt")).expect(200);
+        held.server.signal(Signal::TERM);
+        assert!(idle.is_closed_by_server(), "an idle connection is closed at once");
+        wait_until("no more accepting", || {
+            TcpStream::connect(held.server.address()).is_err()
+        });
+        assert!(
+            held.server.wait_within(Duration::from_millis(300)).is_none(),
+            "a request is still running"
+        );
+        held.open_gate();
+        let response = held.connection.read_response("GET").expect("the answer").expect(200);
+        assert_eq!(response.text(), "done");
+        let status = held
+            .server
+            .wait_within(Duration::from_secs(20))
+            .expect("it ends after its last request");
+        assert_eq!(status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_second_sigterm_stops_at_once() {
+    let mut held = Held::start(Site::new());
+    held.server.signal(Signal::TERM);
+    assert!(
+        held.server.wait_within(Duration::from_millis(500)).is_none(),
+        "it drains first"
+    );
+    held.server.signal(Signal::TERM);
+    let began = Instant::now();
+    held.server
+        .wait_within(Duration::from_secs(10))
+        .expect("it ends at once");
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn grace_ends_what_does_not_finish() {
+    let mut held = Held::start(Site::new().server("grace = \"1s\""));
+    held.server.signal(Signal::TERM);
+    let status = held
+        .server
+        .wait_within(Duration::from_secs(15))
+        .expect("grace is one second");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn php_ends_when_the_server_ends() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut server = Site::new().php("hello.php", "echo 'hello';").start();
+        server.get("/hello.php").expect(200);
+        let masters = children_of(server.pid());
+        let family: Vec<u32> = masters.iter().copied().chain(server.php_workers()).collect();
+        assert!(family.len() >= 5, "a master and four workers: {family:?}");
+        server.signal(signal);
+        server.wait_within(Duration::from_secs(20)).expect("it ends");
+        let runs = |pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.contains("(php-cgi") && !stat.contains(") Z ")
+        };
+        wait_until("PHP to be gone", || !family.iter().any(runs));
+    }
+}
+
+#[test]
+fn two_servers_share_a_port_only_if_told_to() {
+    let first = Site::new().file("a.txt", "first").server("reuse_port = true").start();
+    let port = first.address().port();
+    let site = Site::new().file("a.txt", "second");
+    let (config, _) = site.prepare();
+    let text = fs::read_to_string(&config)
+        .expect("just written")
+        .replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
+    fs::write(&config, &text).expect("the directory is ours");
+    let refused = finish(Haulier::command().arg("run").arg("-c").arg(&config));
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned() + &String::from_utf8_lossy(&refused.stdout);
+    assert!(said.contains(&port.to_string()), "the error names the port: {said}");
+
+    fs::write(&config, text.replace("[server]", "[server]\nreuse_port = true")).expect("the directory is ours");
+    let mut command = Haulier::command();
+    command.arg("run").arg("-c").arg(&config);
+    let second = Haulier::start(command, vec![Box::new(site)]);
+    assert_eq!(second.address().port(), port);
+    let mut seen = Vec::new();
+    wait_until("an answer of both", || {
+        seen.push(first.get("/a.txt").expect(200).text());
+        seen.contains(&"first".into()) && seen.contains(&"second".into())
+    });
+}
+
+#[test]
+fn serve_needs_no_configuration() {
+    let site = Site::new().php("index.php", "echo 'home';").file("docs/a.txt", "a");
+    let mut command = Haulier::command();
+    command
+        .arg("serve")
+        .arg(site.root())
+        .args(["--listen", "127.0.0.1:0", "--workers", "2"]);
+    let server = Haulier::start(command, vec![Box::new(site)]);
+    assert_eq!(server.get("/").expect(200).text(), "home");
+    assert!(
+        server.get("/docs/").expect(200).text().contains("a.txt"),
+        "serve shows a simple listing"
+    );
+    server.get("/missing").expect(404);
+}
+
+#[test]
+fn a_broken_configuration_is_exit_code_2_with_its_place() {
+    let site = Site::new().file("a.txt", "a").setting("rooot = \"x\"");
+    let (config, _) = site.prepare();
+    let refused = finish(Haulier::command().arg("run").arg("-c").arg(&config));
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("rooot") && said.contains("did you mean `root`?"),
+        "{said}"
+    );
+}
+
+/// Runs a command that must end by itself within half a minute.
+fn finish(command: &mut Command) -> Output {
+    let output = Command::new("timeout")
+        .arg("30")
+        .arg(command.get_program())
+        .args(command.get_args())
+        .output();
+    let output = output.expect("timeout(1) is part of coreutils");
+    assert_ne!(output.status.code(), Some(124), "still running after 30 s: {output:?}");
+    output
+}
+
+/// A child that is ended with the test, however the test ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_log_nobody_reads_holds_nobody_up() {
+    let site = Site::new().file("a.txt", "page");
+    let (config, _) = site.prepare();
+    // Both streams into one pipe, of which we read the start line only.
+    let script = format!(
+        "exec {} run -c {} 2>&1",
+        env!("CARGO_BIN_EXE_haulier"),
+        config.display()
+    );
+    let mut child = Ended(
+        Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell"),
+    );
+    let output = BufReader::with_capacity(1, child.0.stdout.as_mut().expect("piped"));
+    let address = output
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| start_line_address(&line));
+    // The pipe takes 64 KiB; this is ten times that.
+    let mut connection = Connection::open(address.expect("a start line"));
+    for _ in 0..900 {
+        connection
+            .ask(&Request::get(&format!("/a.txt?{}", "x".repeat(700))))
+            .expect(200);
+    }
+}

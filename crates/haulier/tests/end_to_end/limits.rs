@@ -1,0 +1,263 @@
+//! Limits and deadlines of a connection and a request (reliability §2): what is too long, too slow or too much.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::support::client::{Connection, Request};
+use super::support::haulier::Haulier;
+use super::support::site::Site;
+use super::support::wait_until;
+
+fn page() -> Site {
+    Site::new().file("a.txt", "page")
+}
+
+#[test]
+fn a_request_line_beyond_the_limit_is_414() {
+    let server = page().start();
+    server.get(&format!("/a.txt?{}", "x".repeat(7000))).expect(200);
+    server.get(&format!("/a.txt?{}", "x".repeat(20_000))).expect(414);
+}
+
+#[test]
+fn a_head_beyond_the_limits_is_431() {
+    let server = page().start();
+    server
+        .ask(&Request::get("/a.txt").with("X-Long", &"x".repeat(30_000)))
+        .expect(200);
+    server
+        .ask(&Request::get("/a.txt").with("X-Long", &"x".repeat(40_000)))
+        .expect(431);
+    let fields = |count| {
+        (0..count).fold(Request::get("/a.txt"), |request, number| {
+            request.with(&format!("X{number}"), "1")
+        })
+    };
+    server.ask(&fields(90)).expect(200);
+    server.ask(&fields(120)).expect(431);
+    server.ask(&fields(2500)).expect(431);
+}
+
+#[test]
+fn limits_are_those_of_the_configuration() {
+    let server = page().limit("header = \"2KiB\"\nheader_fields = 10").start();
+    server
+        .ask(&Request::get("/a.txt").with("X-Long", &"x".repeat(1500)))
+        .expect(200);
+    server
+        .ask(&Request::get("/a.txt").with("X-Long", &"x".repeat(3000)))
+        .expect(431);
+    let many = (0..12).fold(Request::get("/a.txt"), |request, number| {
+        request.with(&format!("X{number}"), "1")
+    });
+    server.ask(&many).expect(431);
+}
+
+#[test]
+fn a_body_beyond_the_limit_is_413_before_it_is_asked_for() {
+    let server = Site::new()
+        .php("up.php", "echo strlen(file_get_contents('php://input'));")
+        .limit("body = \"1MiB\"")
+        .start();
+    let mut connection = server.connect();
+    connection.send("POST /up.php HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2000000\r\n\r\n");
+    let response = connection.read_response("POST").expect("an answer").expect(413);
+    assert!(
+        response.interim.is_empty(),
+        "no 100 Continue for a body that is refused"
+    );
+    assert!(
+        connection.is_closed_by_server(),
+        "the body may still come: the connection must not be used again"
+    );
+    server.ask(&Request::post("/up.php", vec![b'x'; 2_000_000])).expect(413);
+    assert_eq!(
+        server
+            .ask(&Request::post("/up.php", vec![b'x'; 1_000_000]))
+            .expect(200)
+            .text(),
+        "1000000"
+    );
+}
+
+#[test]
+fn a_chunked_body_beyond_the_limit_is_413() {
+    let server = Site::new()
+        .php("up.php", "echo 'ran';")
+        .limit("body = \"64KiB\"")
+        .start();
+    let mut connection = server.connect();
+    connection.send("POST /up.php HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for _ in 0..20 {
+        // The answer may come and the connection end while we are still sending.
+        let _ = connection.try_send(format!("{:x}\r\n{}\r\n", 8192, "x".repeat(8192)));
+    }
+    connection.read_response("POST").expect("an answer").expect(413);
+}
+
+#[test]
+fn expect_continue_is_answered_before_the_body() {
+    let server = Site::new().php("up.php", "readfile('php://input');").start();
+    let mut connection = server.connect();
+    connection.send("POST /up.php HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+    assert_eq!(connection.read_head().expect("an interim answer").status, 100);
+    connection.send("body");
+    assert_eq!(
+        connection.read_response("POST").expect("an answer").expect(200).text(),
+        "body"
+    );
+}
+
+#[test]
+fn a_head_that_trickles_in_is_cut_off() {
+    let server = page().limit("head_timeout = \"1s\"").start();
+    let mut connection = server.connect();
+    let began = Instant::now();
+    connection.send("GET /a.txt HTTP/1.1\r\n");
+    // A byte now and then is no progress: the deadline is for the whole head.
+    while began.elapsed() < Duration::from_secs(20) {
+        thread::sleep(Duration::from_millis(100));
+        if connection.try_send("X").is_err() || connection.hears_something_within(Duration::from_millis(1)) {
+            break;
+        }
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "cut off after {:?} only",
+        began.elapsed()
+    );
+    if let Ok(response) = connection.read_response("GET") {
+        assert_eq!(response.status(), 408);
+    }
+}
+
+#[test]
+fn a_body_that_stalls_is_408() {
+    let server = Site::new()
+        .php("up.php", "echo 'ran';")
+        .limit("body_timeout = \"1s\"")
+        .start();
+    let mut connection = server.connect();
+    connection.send("POST /up.php HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf");
+    let response = connection.read_response("POST").expect("an answer").expect(408);
+    assert!(!response.text().contains("ran"));
+    assert!(connection.is_closed_by_server());
+}
+
+#[test]
+fn an_idle_connection_is_closed() {
+    let server = page().limit("idle_timeout = \"1s\"").start();
+    let mut connection = server.connect();
+    connection.ask(&Request::get("/a.txt")).expect(200);
+    assert!(connection.is_closed_by_server());
+}
+
+#[test]
+fn a_connection_carries_as_many_requests_as_it_may() {
+    let server = page().limit("keepalive_requests = 3").start();
+    let mut connection = server.connect();
+    for number in 1..=3 {
+        let response = connection.ask(&Request::get("/a.txt")).expect(200);
+        assert_eq!(
+            response.field("Connection") == Some("close"),
+            number == 3,
+            "answer {number}"
+        );
+    }
+    assert!(connection.is_closed_by_server());
+}
+
+#[test]
+fn a_reader_that_stalls_is_cut_off() {
+    let server = Site::new()
+        .file("big.bin", vec![7; 30_000_000])
+        .limit("send_timeout = \"1s\"")
+        .start();
+    let mut connection = server.connect();
+    connection.send(Request::get("/big.bin").to_bytes());
+    connection.read_head().expect("a head");
+    // The line is written when the exchange is over, and we have read nothing but the head.
+    server.access_line_for("/big.bin");
+    let rest = connection.read_to_end().map_or(0, |rest| rest.len());
+    assert!(rest < 30_000_000, "the whole file came");
+}
+
+#[test]
+fn stalled_clients_leave_others_alone() {
+    let site = page().php("up.php", "echo 'ran';").php("hello.php", "echo 'hello';");
+    let server = site.file("big.bin", vec![7; 20_000_000]).start();
+    let address = server.address();
+    let starts = [
+        "GET /a.txt HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+        "POST /up.php HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nslow",
+        "GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n",
+        "G",
+        "POST /up.php HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5",
+    ];
+    let stall = |number: usize| {
+        let mut connection = Connection::open(address);
+        connection.send(starts[number % starts.len()]);
+        connection
+    };
+    let stalled: Vec<Connection> = (0..500).map(stall).collect();
+    for _ in 0..5 {
+        let began = Instant::now();
+        assert_eq!(server.get("/a.txt").expect(200).text(), "page");
+        assert!(
+            began.elapsed() < Duration::from_millis(1500),
+            "a static file took {:?}",
+            began.elapsed()
+        );
+    }
+    assert_eq!(server.get("/hello.php").expect(200).text(), "hello");
+    drop(stalled);
+}
+
+/// Starts the server for this site with no more than this many descriptors.
+fn start_with_descriptors(site: Site, count: u32) -> Haulier {
+    let (config, _) = site.prepare();
+    let mut command = std::process::Command::new("prlimit");
+    command
+        .arg(format!("--nofile={count}:{count}"))
+        .arg(env!("CARGO_BIN_EXE_haulier"));
+    command.arg("run").arg("-c").arg(config);
+    Haulier::start(command, vec![Box::new(site)])
+}
+
+#[test]
+fn running_out_of_descriptors_pauses_and_never_spins() {
+    let server = start_with_descriptors(page().limit("head_timeout = \"60s\""), 64);
+    let mut crowd: Vec<Connection> = (0..100).map(|_| server.connect()).collect();
+    for connection in &mut crowd {
+        connection.send("GET /a.txt HTTP/1.1\r\n");
+    }
+    thread::sleep(Duration::from_millis(500));
+    let before = server.cpu_time();
+    thread::sleep(Duration::from_secs(2));
+    let spent = server.cpu_time() - before;
+    assert!(
+        spent < Duration::from_millis(300),
+        "{spent:?} of processor time in 2 s of nothing to do"
+    );
+    drop(crowd);
+    wait_until("room for a new connection", || server.get("/a.txt").status() == 200);
+}
+
+#[test]
+fn connections_of_one_address_may_be_limited() {
+    let server = page().limit("connections_per_ip = 5").start();
+    let mut held: Vec<Connection> = (0..5).map(|_| server.connect()).collect();
+    for connection in &mut held {
+        connection.ask(&Request::get("/a.txt")).expect(200);
+    }
+    let mut sixth = server.connect();
+    let answer = sixth.try_ask(&Request::get("/a.txt"));
+    assert!(answer.is_err() || answer.is_ok_and(|answer| matches!(answer.status(), 429 | 503)));
+    drop(held);
+    wait_until("a free place", || {
+        server
+            .connect()
+            .try_ask(&Request::get("/a.txt"))
+            .is_ok_and(|it| it.status() == 200)
+    });
+}

@@ -1,0 +1,19 @@
+//! End-to-end tests: the real binary, real sockets, real PHP, real applications.
+//!
+//! One test program, so that the support code is built once. Each module is one subject; run one with
+//! `cargo test -p haulier --test end_to_end php_failures::`.
+
+mod support;
+
+mod dokuwiki;
+mod example_site;
+mod lifecycle;
+mod limits;
+mod mediawiki;
+mod php_failures;
+mod php_requests;
+mod php_responses;
+mod phpsysinfo;
+mod static_files;
+mod static_paths;
+mod symfony;

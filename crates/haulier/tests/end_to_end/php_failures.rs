@@ -1,0 +1,379 @@
+//! PHP that is busy, slow, dead or gone: always the right status, always back (design §2, reliability row 20).
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::support::client::{Connection, Request, Response};
+use super::support::haulier::{Haulier, children_of};
+use super::support::php_fpm::Socket;
+use super::support::site::{Php, Site};
+use super::support::wait_until;
+
+const HELLO: &str = "echo 'hello';";
+const WAIT_FOR_GATE: &str =
+    "for ($i = 0; $i < 6000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); }";
+
+/// Asks on a thread of its own.
+fn ask_beside(address: SocketAddr, request: Request) -> JoinHandle<Response> {
+    thread::spawn(move || Connection::open(address).ask(&request))
+}
+
+fn kill(pid: u32) {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("not zero");
+    // It may have ended by itself since we looked.
+    let _ = kill_process(pid, Signal::KILL);
+}
+
+/// Visitors that ask for one page again and again until told to stop.
+struct Load {
+    stop: Arc<AtomicBool>,
+    visitors: Vec<JoinHandle<Vec<u16>>>,
+}
+
+impl Load {
+    fn start(address: SocketAddr, visitors: usize, target: &'static str) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let visit = |_| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                let mut statuses = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    statuses.push(Connection::open(address).ask(&Request::get(target)).status());
+                }
+                statuses
+            })
+        };
+        Self {
+            visitors: (0..visitors).map(visit).collect(),
+            stop: Arc::clone(&stop),
+        }
+    }
+
+    /// Ends the load; gives the status of every answer.
+    fn statuses(self) -> Vec<u16> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.visitors
+            .into_iter()
+            .flat_map(|visitor| visitor.join().expect("every request is answered"))
+            .collect()
+    }
+}
+
+#[track_caller]
+fn assert_only(statuses: &[u16], allowed: &[u16]) {
+    let others: Vec<_> = statuses.iter().filter(|status| !allowed.contains(status)).collect();
+    assert!(
+        others.is_empty(),
+        "{} of {} answers are {others:?}",
+        others.len(),
+        statuses.len()
+    );
+    assert!(statuses.contains(&200), "no answer of {} was 200", statuses.len());
+}
+
+#[track_caller]
+fn assert_recovered(server: &Haulier) {
+    wait_until("the pool to be back", || server.get("/hello.php").status() == 200);
+    for _ in 0..20 {
+        assert_eq!(server.get("/hello.php").expect(200).text(), "hello");
+    }
+}
+
+#[test]
+fn an_exhausted_pool_queues_then_answers_503_with_retry_after() {
+    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+        let site = Site::new()
+            .php("wait.php", &format!("{WAIT_FOR_GATE} echo 'waited';"))
+            .php("hello.php", HELLO);
+        let gate = site.writable("gate").join("open");
+        let target = format!("/wait.php?gate={}", gate.display());
+        let site = site.file("static.txt", "static").workers(2).run_by(php);
+        let server = site.pool("queue = \"2s\"\nqueue_length = 4").start();
+        let asked: Vec<_> = (0..20)
+            .map(|_| ask_beside(server.address(), Request::get(&target)))
+            .collect();
+        // 2 run, 4 wait at most, the others are refused at once, the waiting ones after two seconds.
+        wait_until("18 refusals", || {
+            server.access_log().iter().filter(|line| line["status"] == 503).count() == 18
+        });
+        assert_eq!(server.get("/static.txt").expect(200).text(), "static");
+        let refused = server.get("/hello.php").expect(503);
+        let after = refused.field("Retry-After").and_then(|after| after.parse::<u32>().ok());
+        assert!(after.is_some_and(|seconds| (1..=60).contains(&seconds)), "{after:?}");
+        fs::write(&gate, "").expect("the directory is ours");
+        let statuses: Vec<u16> = asked
+            .into_iter()
+            .map(|asked| asked.join().expect("an answer").status())
+            .collect();
+        assert_only(&statuses, &[200, 503]);
+        assert_eq!(
+            statuses.iter().filter(|status| **status == 200).count(),
+            2,
+            "{statuses:?} by {php:?}"
+        );
+        assert_recovered(&server);
+    }
+}
+
+#[test]
+fn waiting_requests_are_served_in_the_order_they_came() {
+    let site = Site::new().php("wait.php", WAIT_FOR_GATE).workers(1);
+    let directory = site.writable("gate");
+    let (gate, order) = (directory.join("open"), directory.join("order"));
+    let code = format!("file_put_contents({order:?}, $_GET['n'] . ' ', FILE_APPEND); echo 'noted';");
+    let server = site.php("note.php", &code).start();
+    let first = ask_beside(
+        server.address(),
+        Request::get(&format!("/wait.php?gate={}", gate.display())),
+    );
+    thread::sleep(Duration::from_millis(500));
+    let waiting: Vec<_> = (0..8)
+        .map(|number| {
+            let asked = ask_beside(server.address(), Request::get(&format!("/note.php?n={number}")));
+            thread::sleep(Duration::from_millis(150));
+            asked
+        })
+        .collect();
+    fs::write(&gate, "").expect("the directory is ours");
+    first.join().expect("an answer").expect(200);
+    for asked in waiting {
+        asked.join().expect("an answer").expect(200);
+    }
+    assert_eq!(fs::read_to_string(order).expect("notes"), "0 1 2 3 4 5 6 7 ");
+}
+
+#[test]
+fn a_request_that_takes_too_long_is_504_and_its_worker_is_replaced() {
+    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+        let site = Site::new()
+            .php("slow.php", "sleep(30); echo 'late';")
+            .php("hello.php", HELLO)
+            .file("s.txt", "static");
+        let server = site.workers(2).run_by(php).pool("timeout = \"1s\"").start();
+        let began = Instant::now();
+        let asked: Vec<_> = (0..2)
+            .map(|_| ask_beside(server.address(), Request::get("/slow.php")))
+            .collect();
+        assert_eq!(server.get("/s.txt").expect(200).text(), "static");
+        for asked in asked {
+            asked.join().expect("an answer").expect(504);
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(15),
+            "504 came after {:?}",
+            began.elapsed()
+        );
+        let line = server.access_line_for("/slow.php");
+        assert_eq!(line["reason"], "php_timeout", "{line}");
+        if php == Php::Cgi {
+            assert_recovered(&server);
+        }
+    }
+}
+
+#[test]
+fn the_timeout_ends_with_the_response_head() {
+    let code = "while (ob_get_level()) ob_end_flush(); header('X-Accel-Buffering: no');
+        for ($i = 0; $i < 6; $i++) { echo \"$i\\n\"; flush(); usleep(400000); }";
+    let server = Site::new().php("long.php", code).pool("timeout = \"1s\"").start();
+    assert_eq!(server.get("/long.php").expect(200).text(), "0\n1\n2\n3\n4\n5\n");
+}
+
+#[test]
+fn workers_killed_under_load_cost_their_request_only() {
+    let server = Site::new()
+        .php("hello.php", "usleep(2000); echo 'hello';")
+        .workers(4)
+        .start();
+    assert_recovered(&server);
+    let load = Load::start(server.address(), 4, "/hello.php");
+    let mut killed = 0;
+    for _ in 0..12 {
+        thread::sleep(Duration::from_millis(150));
+        if let Some(pid) = server.php_workers().first() {
+            kill(*pid);
+            killed += 1;
+        }
+    }
+    let statuses = load.statuses();
+    assert!(killed >= 6, "only {killed} workers were there to be killed");
+    assert_only(&statuses, &[200, 502]);
+    let failed = statuses.iter().filter(|status| **status == 502).count();
+    assert!(failed <= killed, "{failed} requests failed for {killed} killed workers");
+    assert_recovered(&server);
+}
+
+#[test]
+fn a_killed_php_master_is_replaced() {
+    let server = Site::new().php("hello.php", HELLO).workers(2).start();
+    assert_recovered(&server);
+    for master in children_of(server.pid()) {
+        kill(master);
+    }
+    assert_recovered(&server);
+    wait_until("two workers", || server.php_workers().len() == 2);
+}
+
+#[test]
+fn children_of_php_fpm_killed_under_load_cost_their_request_only() {
+    let site = Site::new()
+        .php("hello.php", "usleep(2000); echo 'hello';")
+        .workers(4)
+        .run_by(Php::Fpm(Socket::Unix));
+    let (server, fpm) = site.start_beside_fpm();
+    assert_recovered(&server);
+    let load = Load::start(server.address(), 4, "/hello.php");
+    for _ in 0..8 {
+        thread::sleep(Duration::from_millis(150));
+        if let Some(child) = fpm.children().first() {
+            kill(*child);
+        }
+    }
+    assert_only(&load.statuses(), &[200, 502]);
+    assert_recovered(&server);
+}
+
+#[test]
+fn php_fpm_may_stop_and_start_under_load() {
+    for socket in [Socket::Unix, Socket::Tcp] {
+        let site = Site::new()
+            .php("hello.php", "usleep(2000); echo 'hello';")
+            .workers(3)
+            .run_by(Php::Fpm(socket));
+        let (server, mut fpm) = site.start_beside_fpm();
+        assert_recovered(&server);
+        let load = Load::start(server.address(), 3, "/hello.php");
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(300));
+            fpm.stop();
+            thread::sleep(Duration::from_millis(300));
+            fpm.start_again();
+        }
+        thread::sleep(Duration::from_millis(300));
+        assert_only(&load.statuses(), &[200, 502, 503]);
+        assert_recovered(&server);
+    }
+}
+
+#[test]
+fn an_idle_connection_that_went_stale_is_not_the_clients_matter() {
+    let (server, mut fpm) = Site::new()
+        .php("hello.php", HELLO)
+        .run_by(Php::Fpm(Socket::Unix))
+        .start_beside_fpm();
+    assert_recovered(&server);
+    fpm.stop();
+    fpm.start_again();
+    for _ in 0..10 {
+        assert_eq!(server.get("/hello.php").expect(200).text(), "hello");
+    }
+}
+
+#[test]
+fn php_that_is_not_there_is_a_502_with_its_reason() {
+    let (server, mut fpm) = Site::new()
+        .php("hello.php", HELLO)
+        .run_by(Php::Fpm(Socket::Unix))
+        .start_beside_fpm();
+    fpm.stop();
+    let status = server.get("/hello.php").status();
+    assert!(matches!(status, 502 | 503), "{status}");
+    let line = server.access_line_for("/hello.php");
+    assert_eq!(line["reason"], "connect_refused", "{line}");
+    fpm.start_again();
+    assert_recovered(&server);
+}
+
+#[test]
+fn a_crash_is_a_502_and_a_log_line_that_names_the_signal() {
+    let site = Site::new()
+        .php("crash.php", "posix_kill(getmypid(), 11); sleep(5);")
+        .php("hello.php", HELLO);
+    let server = site.workers(2).start();
+    for _ in 0..5 {
+        server.get("/crash.php").expect(502);
+        assert_eq!(server.get("/hello.php").expect(200).text(), "hello");
+    }
+    assert_eq!(server.access_line_for("/crash.php")["reason"], "php_crashed");
+    server.wait_for_line("SIGSEGV");
+}
+
+#[test]
+fn a_worker_that_dies_inside_its_answer_cuts_the_connection() {
+    let code = "while (ob_get_level()) ob_end_flush(); header('X-Accel-Buffering: no');
+        echo 'half'; flush(); usleep(200000); posix_kill(getmypid(), 9); sleep(5);";
+    let server = Site::new().php("half.php", code).php("hello.php", HELLO).start();
+    let mut connection = server.connect();
+    connection.send(Request::get("/half.php").to_bytes());
+    let answer = connection.read_response("GET");
+    assert!(answer.is_err(), "a client must see that this was not all: {answer:?}");
+    assert_recovered(&server);
+}
+
+#[test]
+fn a_fatal_error_is_a_500_with_the_message_in_the_log_only() {
+    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+        let site = Site::new()
+            .php("fatal.php", "no_such_function();")
+            .php("hello.php", HELLO);
+        let server = site
+            .ini("display_errors", "0")
+            .ini("log_errors", "1")
+            .run_by(php)
+            .start();
+        let response = server.get("/fatal.php").expect(500);
+        assert!(!response.text().contains("no_such_function"));
+        server.wait_for_line("no_such_function");
+        assert_recovered(&server);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_during_its_upload_costs_no_worker() {
+    let site = Site::new().php("hello.php", HELLO).workers(1);
+    let ran = site.writable("ran").join("it");
+    let server = site.php("up.php", &format!("touch({ran:?}); echo 'got it';")).start();
+    for chunked in [false, true].repeat(10) {
+        let mut connection = server.connect();
+        if chunked {
+            connection.send("POST /up.php HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n400\r\nhalf");
+        } else {
+            connection.send("POST /up.php HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nhalf");
+        }
+    }
+    assert_recovered(&server);
+    assert!(!ran.exists(), "the script ran for half a body");
+}
+
+#[test]
+fn clients_that_leave_while_waiting_are_not_served() {
+    let site = Site::new()
+        .php("wait.php", WAIT_FOR_GATE)
+        .php("hello.php", HELLO)
+        .workers(1);
+    let directory = site.writable("gate");
+    let (gate, count) = (directory.join("open"), directory.join("count"));
+    let server = site
+        .php("count.php", &format!("file_put_contents({count:?}, 'x', FILE_APPEND);"))
+        .start();
+    let first = ask_beside(
+        server.address(),
+        Request::get(&format!("/wait.php?gate={}", gate.display())),
+    );
+    thread::sleep(Duration::from_millis(500));
+    for _ in 0..20 {
+        server.connect().send(Request::get("/count.php").to_bytes());
+    }
+    thread::sleep(Duration::from_millis(500));
+    fs::write(&gate, "").expect("the directory is ours");
+    first.join().expect("an answer").expect(200);
+    assert_recovered(&server);
+    let served = fs::read(&count).map_or(0, |notes| notes.len());
+    assert!(served <= 2, "{served} of 20 requests without a client ran");
+}

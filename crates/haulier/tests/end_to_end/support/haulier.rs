@@ -1,0 +1,298 @@
+//! The real binary as a child process: started, watched, read and ended by its pid.
+//!
+//! Every test ends with the same questions, asked when `Haulier` is dropped: has anything panicked, is any client
+//! connection or spool file still open, does each 5xx name its reason, does SIGTERM end it with code 0.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::client::{Connection, Request, Response};
+use super::wait_until;
+
+/// Lines written so far, to standard output and standard error alike.
+type Lines = Arc<Mutex<Vec<String>>>;
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Haulier {
+    child: Child,
+    address: SocketAddr,
+    lines: Lines,
+    /// What the server works on; lives as long as the server.
+    _holds: Vec<Box<dyn std::fmt::Debug>>,
+}
+
+impl Haulier {
+    /// The binary under test.
+    pub(crate) fn command() -> Command {
+        Command::new(env!("CARGO_BIN_EXE_haulier"))
+    }
+
+    /// Starts the server and waits for its start line.
+    #[track_caller]
+    pub(crate) fn start(mut command: Command, holds: Vec<Box<dyn std::fmt::Debug>>) -> Self {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let lines = Lines::default();
+        collect(child.stdout.take().expect("piped"), &lines);
+        collect(child.stderr.take().expect("piped"), &lines);
+        let address = wait_for_address(&mut child, &lines);
+        Self {
+            child,
+            address,
+            lines,
+            _holds: holds,
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// GETs on a connection of its own.
+    #[track_caller]
+    pub(crate) fn get(&self, target: &str) -> Response {
+        self.ask(&Request::get(target))
+    }
+
+    /// Sends one request on a connection of its own.
+    #[track_caller]
+    pub(crate) fn ask(&self, request: &Request) -> Response {
+        self.connect().ask(request)
+    }
+
+    /// Sends raw bytes on a connection of its own and reads one response to a GET.
+    #[track_caller]
+    pub(crate) fn ask_raw(&self, bytes: impl AsRef<[u8]>) -> Response {
+        let mut connection = self.connect();
+        connection.send(bytes);
+        connection.read_response("GET").expect("a response")
+    }
+
+    /// All lines written so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The access log so far.
+    pub(crate) fn access_log(&self) -> Vec<Value> {
+        self.lines().iter().filter_map(|line| access_line(line)).collect()
+    }
+
+    /// Waits for the access log line of this path and gives it back.
+    #[track_caller]
+    pub(crate) fn access_line_for(&self, path: &str) -> Value {
+        let find = || self.access_log().into_iter().find(|line| line["path"] == path);
+        wait_until(&format!("an access log line for {path}"), || find().is_some());
+        find().expect("just seen")
+    }
+
+    /// Waits for a line that holds this text.
+    #[track_caller]
+    pub(crate) fn wait_for_line(&self, text: &str) {
+        let what = format!("a log line with {text:?} in {:#?}", self.lines());
+        wait_until(&what, || self.lines().iter().any(|line| line.contains(text)));
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the server can be signalled");
+    }
+
+    /// Waits for the server to end by itself or by an earlier signal.
+    pub(crate) fn wait_within(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + limit;
+        while Instant::now() < end {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                return Some(status);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+
+    /// Pids of the php-cgi workers: children of our child's children.
+    pub(crate) fn php_workers(&self) -> Vec<u32> {
+        children_of(self.pid()).into_iter().flat_map(children_of).collect()
+    }
+
+    /// Processor time used so far by the server itself, user and system.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("the server runs");
+        let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
+        let ticks = after_name
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|tick| tick.parse::<u64>().expect("ticks"));
+        // The kernel shows user space a hundred ticks a second on every architecture (USER_HZ).
+        Duration::from_millis(ticks.sum::<u64>() * 10)
+    }
+
+    /// Descriptors that a finished test must not leave behind: client connections and nameless files.
+    fn left_open(&self) -> Vec<String> {
+        let port = self.address.port();
+        let connected = connected_inodes(port);
+        let links = descriptors(self.pid());
+        let is_left = |link: &String| link.ends_with("(deleted)") || connected.iter().any(|inode| link.contains(inode));
+        links.into_iter().filter(is_left).collect()
+    }
+
+    fn check_end(&mut self) -> String {
+        let mut faults = String::new();
+        let end = Instant::now() + Duration::from_secs(10);
+        while !self.left_open().is_empty() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(20));
+        }
+        for link in self.left_open() {
+            let _ = writeln!(faults, "still open after the test: {link}");
+        }
+        self.signal(Signal::TERM);
+        match self.wait_within(Duration::from_secs(40)) {
+            Some(status) if status.success() => {}
+            Some(status) => _ = writeln!(faults, "SIGTERM ended it with {status}"),
+            None => _ = writeln!(faults, "SIGTERM did not end it within 40 s"),
+        }
+        faults
+    }
+
+    fn check_log(&self) -> String {
+        let mut faults = String::new();
+        for line in self.lines().iter().filter(|line| line.contains("panicked")) {
+            let _ = writeln!(faults, "panic: {line}");
+        }
+        let failed = |line: &Value| line["status"].as_u64().is_some_and(|status| status >= 500);
+        let unexplained = |line: &Value| line["reason"].as_str().is_none_or(str::is_empty);
+        for line in self
+            .access_log()
+            .iter()
+            .filter(|line| failed(line) && unexplained(line))
+        {
+            let _ = writeln!(faults, "a 5xx without reason: {line}");
+        }
+        faults
+    }
+}
+
+impl Drop for Haulier {
+    fn drop(&mut self) {
+        let running = self.child.try_wait().is_ok_and(|status| status.is_none());
+        let mut faults = String::new();
+        if running && !thread::panicking() {
+            faults = self.check_end();
+        } else if running {
+            self.signal(Signal::TERM);
+            self.signal(Signal::TERM);
+            self.wait_within(Duration::from_secs(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // The pipes are at their end now, but the reading threads may need a moment to get there.
+        thread::sleep(Duration::from_millis(20));
+        faults += &self.check_log();
+        if thread::panicking() {
+            eprintln!("log of the server:\n{}", self.lines().join("\n"));
+        } else {
+            assert!(
+                faults.is_empty(),
+                "{faults}log of the server:\n{}",
+                self.lines().join("\n")
+            );
+        }
+    }
+}
+
+fn collect(stream: impl Read + Send + 'static, lines: &Lines) {
+    let lines = Arc::clone(lines);
+    thread::spawn(move || {
+        for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+    });
+}
+
+#[track_caller]
+fn wait_for_address(child: &mut Child, lines: &Lines) -> SocketAddr {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let seen = lines.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(address) = seen.iter().find_map(|line| start_line_address(line)) {
+            return address;
+        }
+        let ended = child.try_wait().expect("our child");
+        if ended.is_some() || Instant::now() > end {
+            let _ = child.kill();
+            panic!("no start line with an address (ended: {ended:?}):\n{}", seen.join("\n"));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The first address in the start line: `{"msg":"listening","listen":["127.0.0.1:40123"],…}`.
+pub(crate) fn start_line_address(line: &str) -> Option<SocketAddr> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    line["listen"].as_array()?.first()?.as_str()?.parse().ok()
+}
+
+fn access_line(line: &str) -> Option<Value> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    line["status"].is_u64().then_some(line)
+}
+
+/// What the descriptors of a process point to.
+pub(crate) fn descriptors(pid: u32) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return Vec::new();
+    };
+    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.map(|link| link.to_string_lossy().into_owned()).collect()
+}
+
+/// `socket:[inode]` of every TCP socket bound to this port that is not listening.
+fn connected_inodes(port: u16) -> Vec<String> {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let rows = table
+        .lines()
+        .skip(1)
+        .map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let local = format!(":{port:04X}");
+    let connected = rows.filter(|row| row.len() > 9 && row[1].ends_with(&local) && row[3] != "0A" && row[9] != "0");
+    connected.map(|row| format!("socket:[{}]", row[9])).collect()
+}
+
+/// Pids of the processes whose parent is `pid`.
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|child| parent_of(*child) == Some(pid)).collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace();
+    // A zombie is no child any more.
+    (fields.next()? != "Z").then_some(())?;
+    fields.next()?.parse().ok()
+}

@@ -1,0 +1,73 @@
+//! What the end-to-end tests stand on: the real binary, a strict client, sites in temporary directories, php-fpm.
+
+pub(crate) mod browser;
+pub(crate) mod client;
+pub(crate) mod haulier;
+pub(crate) mod php_fpm;
+pub(crate) mod site;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Waits up to half a minute for something to become true.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_true() {
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends the test with the name of the Debian package that is missing.
+#[track_caller]
+pub(crate) fn require(package: &str, path: impl AsRef<Path>) {
+    let path = path.as_ref();
+    let hint = "apt-get install --no-install-recommends";
+    assert!(
+        path.exists(),
+        "{} is missing: this test needs `{hint} {package}` (or `make test`)",
+        path.display()
+    );
+}
+
+/// A temporary directory that the user PHP runs as may enter.
+pub(crate) fn readable_directory() -> TempDir {
+    let directory = tempfile::Builder::new()
+        .prefix("haulier-test-")
+        .tempdir()
+        .expect("a temporary directory");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("the directory is ours");
+    directory
+}
+
+/// Copies a directory with what its symbolic links point to; everyone may write to the copy.
+pub(crate) fn copy_directory(from: &str, to: &Path) {
+    run(Command::new("cp").arg("-rL").arg(from).arg(to));
+    run(Command::new("chmod").arg("-R").arg("a+rwX").arg(to));
+}
+
+/// Runs a program to its end; its failure is the test's.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{command:?} ended with {}:\n{out}{err}",
+        output.status
+    );
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
