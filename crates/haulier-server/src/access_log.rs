@@ -1,0 +1,358 @@
+//! One line a request, written by one thread of its own.
+//!
+//! A request never waits for the log: lines go into a bounded buffer, and what does not fit is counted and said so
+//! once there is room again.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use haulier_proto::field::Known;
+
+use crate::request::{Peer, Request};
+use crate::response::Trace;
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people: time, status, method, path, handler, duration, size.
+    Text { color: bool },
+    /// For programs: one object a line.
+    Json,
+}
+
+/// Which requests are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    All,
+    /// Status 400 and above.
+    Errors,
+}
+
+/// A handle on the log; clones write to the same place.
+#[derive(Debug, Clone)]
+pub struct AccessLog {
+    sink: Option<Arc<Sink>>,
+    format: LogFormat,
+    which: Which,
+}
+
+#[derive(Debug, Default)]
+struct Sink {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: Vec<u8>,
+    dropped: u64,
+    /// Being written right now.
+    writing: bool,
+}
+
+/// Bytes that may wait to be written.
+const MOST_WAITING: usize = 1024 * 1024;
+
+impl Sink {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writer's loop: takes what has gathered, writes it, and begins again.
+    fn write_all(&self, mut writer: Box<dyn Write + Send>) {
+        let mut state = self.lock();
+        loop {
+            if state.lines.is_empty() {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let lines = std::mem::take(&mut state.lines);
+            let dropped = std::mem::take(&mut state.dropped);
+            state.writing = true;
+            drop(state);
+            // A log that cannot be written (a closed pipe) must not end the server.
+            let _ = writer.write_all(&lines).and_then(|()| writer.flush());
+            if dropped > 0 {
+                tracing::warn!(dropped, "access log lines were dropped: its reader is too slow");
+            }
+            state = self.lock();
+            state.writing = false;
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl AccessLog {
+    /// No log.
+    #[must_use]
+    pub fn off() -> Self {
+        Self { sink: None, format: LogFormat::Json, which: Which::All }
+    }
+
+    /// A log with its own writing thread.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub fn new(format: LogFormat, which: Which, writer: Box<dyn Write + Send>) -> std::io::Result<Self> {
+        let sink = Arc::new(Sink::default());
+        let written = Arc::clone(&sink);
+        std::thread::Builder::new().name("access-log".into()).spawn(move || written.write_all(writer))?;
+        Ok(Self { sink: Some(sink), format, which })
+    }
+
+    /// Whether a response of this status is logged at all.
+    #[must_use]
+    pub(crate) fn wants(&self, status: u16) -> bool {
+        self.sink.is_some() && (self.which == Which::All || status >= 400)
+    }
+
+    pub(crate) fn write(&self, record: &Record<'_>) {
+        let Some(sink) = &self.sink else { return };
+        let mut line = String::with_capacity(256);
+        match self.format {
+            LogFormat::Text { color } => record.write_text(&mut line, color),
+            LogFormat::Json => record.write_json(&mut line),
+        }
+        line.push('\n');
+        let mut state = sink.lock();
+        if state.lines.len() + line.len() > MOST_WAITING {
+            state.dropped += 1;
+            return;
+        }
+        let was_empty = state.lines.is_empty();
+        state.lines.extend_from_slice(line.as_bytes());
+        drop(state);
+        if was_empty {
+            sink.changed.notify_all();
+        }
+    }
+
+    /// Waits until everything is written, at most a second.
+    pub fn flush(&self) {
+        let Some(sink) = &self.sink else { return };
+        let state = sink.lock();
+        let busy = |state: &mut State| state.writing || !state.lines.is_empty();
+        let _ = sink.changed.wait_timeout_while(state, Duration::from_secs(1), busy);
+    }
+}
+
+/// What is known of an exchange once it is over.
+#[derive(Debug)]
+pub(crate) struct Record<'a> {
+    /// `None` for what was no request.
+    pub(crate) request: Option<&'a Request>,
+    pub(crate) site: Option<&'a str>,
+    pub(crate) peer: Peer,
+    pub(crate) status: u16,
+    pub(crate) trace: &'a Trace,
+    /// Bytes sent, head included.
+    pub(crate) sent: u64,
+    /// Whether the client took all of it.
+    pub(crate) complete: bool,
+    /// From the end of the request head to the last byte given to the kernel.
+    pub(crate) took: Option<Duration>,
+}
+
+impl Record<'_> {
+    fn reason(&self) -> Option<&'static str> {
+        self.trace.reason.or(if self.complete { None } else { Some("client_gone") })
+    }
+
+    fn method(&self) -> String {
+        self.request.map_or_else(|| "-".into(), |request| lossy(request.head.method_name()))
+    }
+
+    fn target(&self) -> String {
+        self.request.map_or_else(|| "-".into(), |request| lossy(request.head.target()))
+    }
+
+    fn write_text(&self, out: &mut String, color: bool) {
+        let (on, off) = match (color, self.status) {
+            (false, _) => ("", ""),
+            (true, 200..=299) => ("\x1b[32m", "\x1b[0m"),
+            (true, 300..=399) => ("\x1b[36m", "\x1b[0m"),
+            (true, 400..=499) => ("\x1b[33m", "\x1b[0m"),
+            (true, _) => ("\x1b[31m", "\x1b[0m"),
+        };
+        let second = since_epoch().as_secs() % 86_400;
+        let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);
+        let _ = write!(
+            out,
+            "{hours:02}:{minutes:02}:{seconds:02}  {on}{}{off}  {:<4} {:<32} {:<8} {:>8}  {:>9}",
+            self.status,
+            printable(&self.method()),
+            printable(&self.target()),
+            self.trace.handler.as_str(),
+            duration_text(self.took.unwrap_or_default()),
+            size_text(self.sent),
+        );
+        if let Some(php) = &self.trace.php {
+            let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
+            let _ = write!(out, "   php busy {}", duration_text(busy));
+            if php.queued >= Duration::from_millis(1) {
+                let _ = write!(out, ", waited {}", duration_text(php.queued));
+            }
+        }
+        if let Some(reason) = self.reason() {
+            let _ = write!(out, "   {reason}");
+        }
+        if let Some(message) = self.trace.php.as_ref().and_then(|php| php.message.as_ref()) {
+            let _ = write!(out, "   {}", printable(message));
+        }
+    }
+
+    fn write_json(&self, out: &mut String) {
+        let now = since_epoch();
+        let _ = write!(out, "{{\"ts\":{}.{:03},\"level\":\"info\",\"msg\":\"request\"", now.as_secs(), now.subsec_millis());
+        if let Some(site) = self.site {
+            json_field(out, "site", site);
+        }
+        let _ = write!(out, ",\"ip\":\"{}\"", self.peer.remote.ip());
+        if let Some(request) = self.request {
+            self.write_request(out, request);
+        }
+        let _ = write!(out, ",\"status\":{},\"handler\":\"{}\"", self.status, self.trace.handler.as_str());
+        let _ = write!(out, ",\"bytes_out\":{}", self.sent);
+        if let Some(took) = self.took {
+            let _ = write!(out, ",\"dur_ms\":{:.3}", milliseconds(took));
+        }
+        if let Some(php) = &self.trace.php {
+            let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
+            let _ = write!(out, ",\"php_ms\":{:.3},\"queue_ms\":{:.3}", milliseconds(busy), milliseconds(php.queued));
+            if let Some(pid) = php.pid {
+                let _ = write!(out, ",\"php_pid\":{pid}");
+            }
+            if let Some(message) = &php.message {
+                json_field(out, "php_message", message);
+            }
+        }
+        if let Some(reason) = self.reason() {
+            json_field(out, "reason", reason);
+        }
+        out.push('}');
+    }
+
+    fn write_request(&self, out: &mut String, request: &Request) {
+        let head = &request.head;
+        let _ = write!(out, ",\"req_id\":\"{}\"", request.id);
+        json_field(out, "method", &lossy(head.method_name()));
+        json_field(out, "host", &lossy(head.authority().unwrap_or_default()));
+        json_field(out, "path", &lossy(head.path()));
+        if let Some(query) = head.query() {
+            json_field(out, "query", &lossy(query));
+        }
+        json_field(out, "http", head.version().as_str().trim_start_matches("HTTP/"));
+        for (name, known) in [("ua", Known::UserAgent), ("referer", Known::Referer)] {
+            if let Some(value) = head.fields().known(known) {
+                json_field(out, name, &lossy(value));
+            }
+        }
+        if let Some(length) = request.body_length.filter(|&length| length > 0) {
+            let _ = write!(out, ",\"bytes_in\":{length}");
+        }
+    }
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Nothing a terminal would act on.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+fn duration_text(duration: Duration) -> String {
+    match duration.as_secs_f64() {
+        seconds if seconds < 0.01 => format!("{:.1} ms", seconds * 1000.0),
+        seconds if seconds < 1.0 => format!("{:.0} ms", seconds * 1000.0),
+        seconds => format!("{seconds:.1} s"),
+    }
+}
+
+fn size_text(bytes: u64) -> String {
+    match bytes as f64 {
+        bytes if bytes < 1000.0 => format!("{bytes} B"),
+        bytes if bytes < 1e6 => format!("{:.1} KB", bytes / 1e3),
+        bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
+        bytes => format!("{:.2} GB", bytes / 1e9),
+    }
+}
+
+fn json_field(out: &mut String, name: &str, value: &str) {
+    let _ = write!(out, ",\"{name}\":\"");
+    for c in value.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_strings_are_escaped() {
+        let mut out = String::new();
+        json_field(&mut out, "path", "/a\"b\\c\n\u{7f}é");
+        assert_eq!(out, ",\"path\":\"/a\\\"b\\\\c\\u000a\\u007fé\"");
+    }
+
+    #[test]
+    fn sizes_and_durations_read_well() {
+        assert_eq!(size_text(999), "999 B");
+        assert_eq!(size_text(12_100), "12.1 KB");
+        assert_eq!(size_text(8_200_000), "8.2 MB");
+        assert_eq!(duration_text(Duration::from_micros(310)), "0.3 ms");
+        assert_eq!(duration_text(Duration::from_millis(38)), "38 ms");
+        assert_eq!(duration_text(Duration::from_millis(1900)), "1.9 s");
+    }
+
+    #[test]
+    fn a_reader_that_stalls_costs_lines_and_no_time() {
+        struct Stalled(std::sync::mpsc::Receiver<()>);
+        impl Write for Stalled {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                let _ = self.0.recv();
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let (release, stalled) = std::sync::mpsc::channel();
+        let log = AccessLog::new(LogFormat::Json, Which::All, Box::new(Stalled(stalled))).expect("a thread");
+        let peer = Peer {
+            remote: std::net::SocketAddr::from(([127, 0, 0, 1], 1)),
+            local: std::net::SocketAddr::from(([127, 0, 0, 1], 2)),
+            tls: false,
+        };
+        let trace = Trace::of(crate::response::Handler::Error);
+        let record = Record { request: None, site: None, peer, status: 400, trace: &trace, sent: 1, complete: true, took: None };
+        for _ in 0..50_000 {
+            log.write(&record);
+        }
+        let sink = log.sink.as_ref().expect("not off");
+        assert!(sink.lock().dropped > 0);
+        assert!(sink.lock().lines.len() <= MOST_WAITING);
+        drop(release);
+    }
+}

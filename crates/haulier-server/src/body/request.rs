@@ -1,0 +1,94 @@
+//! The request body, collected: PHP must know its length, and no worker waits for a slow sender.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::request::{BodyError, Request};
+
+/// A complete request body.
+#[derive(Debug)]
+pub(crate) enum Collected {
+    Empty,
+    Memory(Vec<u8>),
+    /// A file without a name, from its beginning.
+    File { file: File, length: u64 },
+}
+
+impl Collected {
+    /// Bytes.
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File { length, .. } => *length,
+        }
+    }
+}
+
+/// Bodies up to this length stay in memory.
+const IN_MEMORY: usize = 64 * 1024;
+
+/// Reads the request body to its end.
+///
+/// # Errors
+/// [`BodyError`]; a body whose announced length is above `most` fails before a byte of it is asked for.
+pub(crate) async fn collect(request: &Request, most: u64, spool_dir: &Path) -> Result<Collected, BodyError> {
+    match request.body_length {
+        Some(0) => return Ok(Collected::Empty),
+        Some(length) if length > most => return Err(BodyError::TooLarge),
+        _ => {}
+    }
+    let mut memory = Vec::new();
+    let mut spooled: Option<(File, u64)> = None;
+    loop {
+        let read = std::future::poll_fn(|context| request.exchange.poll_body(context, &mut memory)).await?;
+        let spooled_length = spooled.as_ref().map_or(0, |(_, length)| *length);
+        if spooled_length + memory.len() as u64 > most {
+            return Err(BodyError::TooLarge);
+        }
+        if memory.len() > IN_MEMORY || (read == 0 && spooled.is_some()) {
+            let (file, length) = match &mut spooled {
+                Some(spooled) => spooled,
+                None => spooled.insert((nameless(spool_dir).map_err(|error| cannot_spool(&error))?, 0)),
+            };
+            file.write_all(&memory).map_err(|error| cannot_spool(&error))?;
+            *length += memory.len() as u64;
+            memory.clear();
+        }
+        if read == 0 {
+            return Ok(match spooled {
+                Some((file, length)) => Collected::File { file, length },
+                None if memory.is_empty() => Collected::Empty,
+                None => Collected::Memory(memory),
+            });
+        }
+    }
+}
+
+fn cannot_spool(error: &std::io::Error) -> BodyError {
+    tracing::error!(%error, "cannot spool a request body");
+    BodyError::Spool
+}
+
+/// A file that has no name and is gone once nobody holds it, whatever happens to us.
+pub(crate) fn nameless(directory: &Path) -> std::io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => Ok(file.into()),
+        // Some file systems cannot (overlayfs before Linux 6.3, NFS): make one and take its name away.
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => named_for_a_moment(directory),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn named_for_a_moment(directory: &Path) -> std::io::Result<File> {
+    static COUNTER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let number = COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let path = directory.join(format!(".haulier-{}-{number}", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}

@@ -1,0 +1,295 @@
+//! A response between a fast script and a slow client.
+//!
+//! A task takes the body from PHP as fast as PHP makes it, into memory first and then into a file without a name, and
+//! the worker is free. The client gets it at its own pace, the file part by sendfile(2). Only when both budgets are
+//! used up does PHP wait for the client.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use haulier_php::Response as PhpResponse;
+use tokio::task::AbortHandle;
+
+use super::request::nameless;
+use super::{Body, BodyStream, BrokenBody, Chunk, FileSlice, OpenFile};
+use crate::route::Site;
+use crate::thread::Thread;
+
+/// Memory one response may take before it goes to disk.
+const MEMORY_OF_ONE: u64 = 256 * 1024;
+/// Memory all spooled responses of a site may take.
+const MEMORY_OF_ALL: u64 = 32 * 1024 * 1024;
+
+/// What the spooled responses of a site take now, bytes.
+#[derive(Debug)]
+pub(crate) struct SpoolBudget {
+    memory: AtomicU64,
+    disk: AtomicU64,
+    most_disk: u64,
+}
+
+impl SpoolBudget {
+    pub(crate) fn new(most_disk: u64) -> Self {
+        Self { memory: AtomicU64::new(0), disk: AtomicU64::new(0), most_disk }
+    }
+
+    /// Takes `bytes` of a budget if they are left.
+    fn take(used: &AtomicU64, bytes: u64, most: u64) -> bool {
+        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+}
+
+/// What the task and the client share. Both live on the same thread.
+#[derive(Debug)]
+struct Queue {
+    site: Arc<Site>,
+    spool_dir: PathBuf,
+    chunks: VecDeque<Chunk>,
+    /// Bytes of `chunks` in memory that are charged to the site.
+    memory: u64,
+    file: Option<Arc<OpenFile>>,
+    /// Bytes in `file`, charged to the site until it is gone.
+    file_length: u64,
+    end: Option<Result<(), BrokenBody>>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Queue {
+    /// Lays a piece into memory, else into the file; gives it back if there is no room.
+    fn push(&mut self, piece: Bytes) -> Result<(), Bytes> {
+        let length = piece.len() as u64;
+        let fits = self.memory + length <= MEMORY_OF_ONE;
+        if fits && SpoolBudget::take(&self.site.spool.memory, length, MEMORY_OF_ALL) {
+            self.memory += length;
+            self.chunks.push_back(Chunk::Bytes(piece));
+        } else if SpoolBudget::take(&self.site.spool.disk, length, self.site.spool.most_disk) {
+            match self.write(&piece) {
+                Ok(slice) => self.append_slice(slice),
+                Err(error) => {
+                    self.site.spool.disk.fetch_sub(length, Ordering::Relaxed);
+                    tracing::warn!(site = self.site.settings.name, %error, "cannot spool a response: PHP waits for the client");
+                    return Err(piece);
+                }
+            }
+        } else {
+            return Err(piece);
+        }
+        self.wake_reader();
+        Ok(())
+    }
+
+    /// Lays a piece into memory whatever the budget says: the client has nothing else left to read.
+    fn push_over_budget(&mut self, piece: Bytes) {
+        let length = piece.len() as u64;
+        self.site.spool.memory.fetch_add(length, Ordering::Relaxed);
+        self.memory += length;
+        self.chunks.push_back(Chunk::Bytes(piece));
+        self.wake_reader();
+    }
+
+    fn write(&mut self, piece: &[u8]) -> io::Result<FileSlice> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(Arc::new(OpenFile::new(nameless(&self.spool_dir)?, 0))),
+        };
+        file.file().write_all_at(piece, self.file_length)?;
+        let start = self.file_length;
+        self.file_length += piece.len() as u64;
+        Ok(FileSlice { file: Arc::clone(file), range: start..self.file_length })
+    }
+
+    fn append_slice(&mut self, slice: FileSlice) {
+        match self.chunks.back_mut() {
+            Some(Chunk::File(last)) if last.range.end == slice.range.start => last.range.end = slice.range.end,
+            _ => self.chunks.push_back(Chunk::File(slice)),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Chunk> {
+        let chunk = self.chunks.pop_front()?;
+        if let Chunk::Bytes(bytes) = &chunk {
+            self.memory -= bytes.len() as u64;
+            self.site.spool.memory.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+        }
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
+        }
+        Some(chunk)
+    }
+
+    fn finish(&mut self, end: Result<(), BrokenBody>) {
+        self.end.get_or_insert(end);
+        self.wake_reader();
+    }
+
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.site.spool.memory.fetch_sub(self.memory, Ordering::Relaxed);
+        self.site.spool.disk.fetch_sub(self.file_length, Ordering::Relaxed);
+    }
+}
+
+/// The client's end of a spooled response.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    queue: Rc<RefCell<Queue>>,
+    /// Bytes of the whole body, if PHP said so.
+    length: Option<u64>,
+    is_endless: bool,
+    task: AbortHandle,
+}
+
+impl Spool {
+    /// A body that is drained from PHP while the client reads; `pieces` came already.
+    pub(crate) fn drain(
+        site: &Arc<Site>,
+        thread: &Thread,
+        answer: PhpResponse,
+        pieces: Vec<Chunk>,
+        length: Option<u64>,
+        busy: Arc<AtomicU64>,
+    ) -> Body {
+        Self::start(site, thread, answer, pieces, length, busy, false)
+    }
+
+    /// A body that goes out as it comes; the script runs for as long as the client listens.
+    pub(crate) fn live(
+        site: &Arc<Site>,
+        thread: &Thread,
+        answer: PhpResponse,
+        length: Option<u64>,
+        busy: Arc<AtomicU64>,
+    ) -> Body {
+        Self::start(site, thread, answer, Vec::new(), length, busy, true)
+    }
+
+    fn start(
+        site: &Arc<Site>,
+        thread: &Thread,
+        answer: PhpResponse,
+        pieces: Vec<Chunk>,
+        length: Option<u64>,
+        busy: Arc<AtomicU64>,
+        is_endless: bool,
+    ) -> Body {
+        let memory = pieces.iter().map(Chunk::len).sum();
+        site.spool.memory.fetch_add(memory, Ordering::Relaxed);
+        let queue = Rc::new(RefCell::new(Queue {
+            site: Arc::clone(site),
+            spool_dir: thread.settings.spool_dir.clone(),
+            chunks: pieces.into(),
+            memory,
+            file: None,
+            file_length: 0,
+            end: None,
+            reader: None,
+            writer: None,
+        }));
+        let draining = Draining { answer, busy };
+        let task = tokio::task::spawn_local(draining.run(Rc::clone(&queue))).abort_handle();
+        Body::Stream(Box::new(Self { queue, length, is_endless, task }))
+    }
+}
+
+impl BodyStream for Spool {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Chunk>, BrokenBody>> {
+        let mut queue = self.queue.borrow_mut();
+        if let Some(chunk) = queue.pop() {
+            return Poll::Ready(Ok(Some(chunk)));
+        }
+        match queue.end {
+            Some(Ok(())) => Poll::Ready(Ok(None)),
+            Some(Err(broken)) => Poll::Ready(Err(broken)),
+            None => {
+                queue.reader = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn is_endless(&self) -> bool {
+        self.is_endless
+    }
+}
+
+impl Drop for Spool {
+    /// Nobody reads any more: PHP is told by its connection, and its script ends at the next output.
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// PHP's end of a spooled response.
+struct Draining {
+    answer: PhpResponse,
+    busy: Arc<AtomicU64>,
+}
+
+impl Draining {
+    async fn run(mut self, queue: Rc<RefCell<Queue>>) {
+        let mut warned = false;
+        loop {
+            match self.answer.body().await {
+                Ok(Some(piece)) => push(&queue, piece, &mut warned).await,
+                Ok(None) => return queue.borrow_mut().finish(Ok(())),
+                Err(error) => {
+                    tracing::error!(reason = error.reason(), %error, "php broke off in the middle of a response");
+                    return queue.borrow_mut().finish(Err(BrokenBody { reason: error.reason() }));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        self.busy.store(self.answer.worker_time().as_micros() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Lays a piece into the queue; waits for the client if the budgets are used up.
+async fn push(queue: &RefCell<Queue>, piece: Bytes, warned: &mut bool) {
+    let mut waiting = Some(piece);
+    poll_fn(|context| {
+        let mut queue = queue.borrow_mut();
+        let Some(piece) = waiting.take() else { return Poll::Ready(()) };
+        match queue.push(piece) {
+            Ok(()) => Poll::Ready(()),
+            Err(piece) if queue.chunks.is_empty() => {
+                queue.push_over_budget(piece);
+                Poll::Ready(())
+            }
+            Err(piece) => {
+                if !std::mem::replace(warned, true) {
+                    tracing::warn!(site = queue.site.settings.name, "spool_full: PHP waits for a slow client");
+                }
+                waiting = Some(piece);
+                queue.writer = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+    .await;
+}

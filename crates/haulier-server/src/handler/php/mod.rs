@@ -1,0 +1,250 @@
+//! PHP makes the response.
+//!
+//! The request body is complete before a worker is asked for, and the response is taken at PHP's own speed: neither a
+//! slow sender nor a slow reader ever holds a worker.
+
+mod params;
+mod translate;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use haulier_php::{Body as PhpBody, PoolError, Response as PhpResponse, TryBody};
+use haulier_proto::fastcgi::params::ParamsWriter;
+use haulier_proto::fastcgi::response::{CgiHead, Redirect};
+
+use super::error_page;
+use super::static_files::Script;
+use crate::body::request::{self, Collected};
+use crate::body::spool::Spool;
+use crate::body::{Body, Chunk};
+use haulier_proto::head::Method;
+use crate::request::{BodyError, Request};
+use crate::response::{Handler, PhpTrace, Response};
+use crate::route::Site;
+use crate::settings::PhpSettings;
+use crate::thread::Thread;
+
+pub(crate) use params::constant_params;
+
+/// One script to run for a request.
+#[derive(Debug)]
+pub(crate) struct Call {
+    script: Script,
+    /// Path and query of a local redirect: the script runs as for a GET of that.
+    target: Option<Vec<u8>>,
+}
+
+impl Call {
+    pub(crate) fn new(script: Script) -> Self {
+        Self { script, target: None }
+    }
+
+    pub(crate) fn redirected(script: Script, target: Vec<u8>) -> Self {
+        Self { script, target: Some(target) }
+    }
+}
+
+/// What running a script came to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Response(Response),
+    /// Answer with this path and query instead (RFC 3875 §6.2.2).
+    Local(Vec<u8>),
+}
+
+/// A response that pauses this long without being complete goes out in pieces.
+const HOLD: Duration = Duration::from_millis(50);
+/// A response larger than this goes out while the rest is still coming.
+const WHOLE: usize = 64 * 1024;
+
+/// Runs the script and makes a response of what it says.
+pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request, call: &Call) -> Outcome {
+    let Some(php) = &site.settings.php else {
+        return failed(site, request, 500, "no_php", None);
+    };
+    match attempt(thread, site, php, request, call).await {
+        Ok(outcome) => outcome,
+        Err(Failure::Body(error)) => body_failed(site, request, error),
+        Err(Failure::ParamsTooLong) => failed(site, request, 431, "params_too_long", None),
+        Err(Failure::Pool(error)) => {
+            tracing::debug!(%error, "php did not answer");
+            pool_failed(site, request, &error)
+        }
+    }
+}
+
+/// Why there is no response from PHP.
+enum Failure {
+    Body(BodyError),
+    ParamsTooLong,
+    Pool(PoolError),
+}
+
+async fn attempt(
+    thread: &Thread,
+    site: &Arc<Site>,
+    php: &PhpSettings,
+    request: &Request,
+    call: &Call,
+) -> Result<Outcome, Failure> {
+    let body = match call.target {
+        Some(_) => Collected::Empty,
+        None => request::collect(request, site.settings.body_limit, &thread.settings.spool_dir)
+            .await
+            .map_err(Failure::Body)?,
+    };
+    let mut params = thread.buffers.take();
+    let mut writer = ParamsWriter::new(&mut params);
+    params::write(&mut writer, site, php, request, call, body.length()).map_err(|_| Failure::ParamsTooLong)?;
+    writer.finish();
+    let sent = haulier_php::Request {
+        params: &params,
+        body: match &body {
+            Collected::Empty => PhpBody::Empty,
+            Collected::Memory(bytes) => PhpBody::Bytes(bytes),
+            Collected::File { file, length } => PhpBody::File { file, length: *length },
+        },
+        idempotent: request.head.method().is_safe() || call.target.is_some(),
+        label: &|| label(request),
+    };
+    let mut interim = |head: &CgiHead| request.exchange.send_interim(head.status(), &translate::interim_fields(head));
+    let answer = php.pool.send(&sent, &mut interim).await.map_err(Failure::Pool)?;
+    thread.buffers.give(params);
+    take_answer(thread, site, request, answer).await.map_err(Failure::Pool)
+}
+
+fn label(request: &Request) -> String {
+    format!(
+        "{} {} (req {})",
+        String::from_utf8_lossy(request.head.method_name()),
+        String::from_utf8_lossy(request.head.path()),
+        request.id
+    )
+}
+
+/// Makes a response of PHP's head, and of its body as far as it came.
+async fn take_answer(
+    thread: &Thread,
+    site: &Arc<Site>,
+    request: &Request,
+    mut answer: PhpResponse,
+) -> Result<Outcome, PoolError> {
+    if let Redirect::Local(target) = answer.head.redirect() {
+        let target = target.to_vec();
+        while answer.body().await?.is_some() {}
+        return Ok(Outcome::Local(target));
+    }
+    let translated = translate::head(&answer.head)?;
+    let mut response = Response::new(translated.status, Handler::Php);
+    *response.head.fields_mut() = translated.fields;
+    let trace = PhpTrace { queued: answer.queued(), pid: answer.pid(), ..PhpTrace::default() };
+    let busy = Arc::clone(&trace.busy);
+    response.trace.php = Some(trace);
+    if translated.is_live {
+        response.body = Spool::live(site, thread, answer, translated.length, busy);
+        return Ok(Outcome::Response(response));
+    }
+    match gather(&mut answer).await? {
+        Gathered::Whole(body) => {
+            busy.store(answer.worker_time().as_micros() as u64, Ordering::Relaxed);
+            note_stderr(&mut response, &mut answer);
+            if request.head.method() == Method::Head {
+                response.body = Body::Unsent(translated.length);
+            } else {
+                response.body = exact(body, translated.length)?.into();
+            }
+        }
+        Gathered::Part(pieces) => {
+            response.body = Spool::drain(site, thread, answer, pieces, translated.length, busy);
+        }
+    }
+    Ok(Outcome::Response(response))
+}
+
+/// A body shorter than PHP announced is broken; what is longer was never part of it.
+fn exact(mut body: Bytes, announced: Option<u64>) -> Result<Bytes, PoolError> {
+    if let Some(announced) = announced {
+        if (body.len() as u64) < announced {
+            return Err(PoolError::BadResponse { why: "body shorter than its Content-Length" });
+        }
+        body.truncate(usize::try_from(announced).unwrap_or(usize::MAX));
+    }
+    Ok(body)
+}
+
+/// The first line PHP wrote to its error log belongs into the access log.
+fn note_stderr(response: &mut Response, answer: &mut PhpResponse) {
+    let text = answer.take_stderr();
+    if text.is_empty() {
+        return;
+    }
+    let text = String::from_utf8_lossy(&text);
+    if let (Some(php), Some(line)) = (&mut response.trace.php, text.lines().find(|line| !line.trim().is_empty())) {
+        php.message = Some(line.trim().to_owned());
+    }
+}
+
+/// A body, as far as it came without keeping the client waiting.
+enum Gathered {
+    Whole(Bytes),
+    Part(Vec<Chunk>),
+}
+
+/// Collects a short answer whole, so that it gets a length; gives up at [`WHOLE`] bytes or a pause of [`HOLD`].
+async fn gather(answer: &mut PhpResponse) -> Result<Gathered, PoolError> {
+    let mut pieces: Vec<Bytes> = Vec::new();
+    let mut total = 0;
+    loop {
+        let piece = match answer.try_body()? {
+            TryBody::Chunk(piece) => Some(piece),
+            TryBody::Complete => None,
+            TryBody::Pending => match tokio::time::timeout(HOLD, answer.body()).await {
+                Ok(piece) => piece?,
+                Err(_) => break,
+            },
+        };
+        let Some(piece) = piece else { return Ok(Gathered::Whole(joined(pieces, total))) };
+        total += piece.len();
+        pieces.push(piece);
+        if total > WHOLE {
+            break;
+        }
+    }
+    Ok(Gathered::Part(pieces.into_iter().map(Chunk::Bytes).collect()))
+}
+
+fn joined(mut pieces: Vec<Bytes>, total: usize) -> Bytes {
+    if pieces.len() < 2 {
+        return pieces.pop().unwrap_or_default();
+    }
+    let mut whole = BytesMut::with_capacity(total);
+    pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+    whole.freeze()
+}
+
+fn pool_failed(site: &Arc<Site>, request: &Request, error: &PoolError) -> Outcome {
+    let status = match error {
+        PoolError::Exhausted { .. } | PoolError::Stopped => 503,
+        PoolError::Timeout { .. } => 504,
+        _ => 502,
+    };
+    failed(site, request, status, error.reason(), Some(&error.to_string()))
+}
+
+fn body_failed(site: &Arc<Site>, request: &Request, error: BodyError) -> Outcome {
+    let (status, reason) = match error {
+        BodyError::Gone => (400, "client_gone"),
+        BodyError::TooSlow => (408, "body_timeout"),
+        BodyError::TooLarge => (413, "body_too_large"),
+        BodyError::Malformed => (400, "bad_body"),
+        BodyError::Spool => (507, "spool_failed"),
+    };
+    failed(site, request, status, reason, None)
+}
+
+fn failed(site: &Arc<Site>, request: &Request, status: u16, reason: &'static str, detail: Option<&str>) -> Outcome {
+    Outcome::Response(error_page::respond(status, Some(reason), Some(site), request.id, detail))
+}

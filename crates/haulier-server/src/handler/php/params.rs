@@ -1,0 +1,223 @@
+//! The CGI variables of a request (RFC 3875 §4.1, with what php-fpm and nginx add).
+//!
+//! SCRIPT_FILENAME always names a file we have opened; PATH_INFO is split here and never guessed by PHP. Only field
+//! lines become `HTTP_*`; a name with an underscore is dropped, since it would pass for another, and so is Proxy
+//! (httpoxy, CVE-2016-5385).
+
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use haulier_proto::fastcgi::params::{EncodedPairs, PairTooLong, ParamsWriter};
+use haulier_proto::field::Known;
+use haulier_proto::head::split_port;
+
+use super::Call;
+use crate::request::Request;
+use crate::route::Site;
+use crate::settings::{PhpSettings, SiteSettings};
+
+/// What is the same for every request of a site.
+///
+/// # Errors
+/// The configured parameters do not fit into one record (64 KiB).
+pub(crate) fn constant_params(settings: &SiteSettings, root: &Path) -> std::io::Result<EncodedPairs> {
+    let mut pairs = EncodedPairs::default();
+    let Some(php) = &settings.php else { return Ok(pairs) };
+    let root = php.remote_root.as_deref().unwrap_or(root);
+    let fixed = [
+        ("GATEWAY_INTERFACE", &b"CGI/1.1"[..]),
+        ("SERVER_SOFTWARE", b"haulier"),
+        ("DOCUMENT_ROOT", root.as_os_str().as_bytes()),
+        ("CONTEXT_DOCUMENT_ROOT", root.as_os_str().as_bytes()),
+        // php-cgi built with force-cgi-redirect answers nothing without it.
+        ("REDIRECT_STATUS", b"200"),
+    ];
+    let configured = php.params.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    for (name, value) in fixed.into_iter().chain(configured) {
+        pairs.push(name.as_bytes(), value).map_err(std::io::Error::other)?;
+    }
+    Ok(pairs)
+}
+
+/// Writes all parameters of one request.
+pub(super) fn write(
+    out: &mut ParamsWriter<'_>,
+    site: &Site,
+    php: &PhpSettings,
+    request: &Request,
+    call: &Call,
+    body_length: u64,
+) -> Result<(), PairTooLong> {
+    out.push_encoded(&site.php_params);
+    write_script(out, site, php, call)?;
+    write_request_line(out, request, call)?;
+    write_addresses(out, request)?;
+    let mut number = Number::default();
+    if body_length > 0 || request.body_length != Some(0) {
+        out.push(b"CONTENT_LENGTH", number.of(body_length))?;
+    } else {
+        out.push(b"CONTENT_LENGTH", b"")?;
+    }
+    out.push(b"CONTENT_TYPE", request.head.fields().known(Known::ContentType).unwrap_or_default())?;
+    write_fields(out, request)
+}
+
+fn write_script(
+    out: &mut ParamsWriter<'_>,
+    site: &Site,
+    php: &PhpSettings,
+    call: &Call,
+) -> Result<(), PairTooLong> {
+    let script = &call.script;
+    let document_root = php.remote_root.as_deref().unwrap_or(&site.root);
+    match php.remote_root.as_deref().zip(script.filename.strip_prefix(&site.root).ok()) {
+        Some((remote, relative)) => out.push(b"SCRIPT_FILENAME", remote.join(relative).as_os_str().as_bytes())?,
+        None => out.push(b"SCRIPT_FILENAME", script.filename.as_os_str().as_bytes())?,
+    }
+    out.push(b"SCRIPT_NAME", &script.name)?;
+    if !script.path_info.is_empty() {
+        out.push(b"PATH_INFO", &script.path_info)?;
+        let mut translated = document_root.as_os_str().as_bytes().to_vec();
+        translated.extend_from_slice(&script.path_info);
+        out.push(b"PATH_TRANSLATED", &translated)?;
+    }
+    let mut document_uri = script.name.clone();
+    document_uri.extend_from_slice(&script.path_info);
+    out.push(b"DOCUMENT_URI", &document_uri)
+}
+
+fn write_request_line(out: &mut ParamsWriter<'_>, request: &Request, call: &Call) -> Result<(), PairTooLong> {
+    let head = &request.head;
+    if let Some(target) = &call.target {
+        let query = target.iter().position(|&byte| byte == b'?').map_or(&b""[..], |at| &target[at + 1..]);
+        out.push(b"REQUEST_METHOD", b"GET")?;
+        out.push(b"REQUEST_URI", target)?;
+        out.push(b"QUERY_STRING", query)?;
+    } else {
+        out.push(b"REQUEST_METHOD", head.method_name())?;
+        out.push(b"QUERY_STRING", head.query().unwrap_or_default())?;
+        // Path and query, also where the client sent a whole URL (RFC 9112 §3.2.2).
+        let mut uri = head.path().to_vec();
+        if let Some(query) = head.query() {
+            uri.push(b'?');
+            uri.extend_from_slice(query);
+        }
+        out.push(b"REQUEST_URI", &uri)?;
+    }
+    out.push(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?;
+    let scheme: &[u8] = if request.peer.tls { b"https" } else { b"http" };
+    out.push(b"REQUEST_SCHEME", scheme)?;
+    if request.peer.tls {
+        out.push(b"HTTPS", b"on")?;
+    }
+    Ok(())
+}
+
+fn write_addresses(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), PairTooLong> {
+    let mut number = Number::default();
+    out.push(b"REMOTE_ADDR", number.text(request.peer.remote.ip()))?;
+    out.push(b"REMOTE_PORT", number.of(request.peer.remote.port().into()))?;
+    out.push(b"SERVER_ADDR", number.text(request.peer.local.ip()))?;
+    let (host, port) = split_port(request.head.authority().unwrap_or_default());
+    if host.is_empty() {
+        out.push(b"SERVER_NAME", number.text(request.peer.local.ip()))?;
+    } else {
+        out.push(b"SERVER_NAME", host)?;
+    }
+    // The port the client means: applications build their own addresses from it.
+    if port.is_empty() {
+        out.push(b"SERVER_PORT", number.of(request.peer.local.port().into()))
+    } else {
+        out.push(b"SERVER_PORT", port)
+    }
+}
+
+/// Field lines as `HTTP_*`. Lines of the same name are joined (RFC 9110 §5.3), Cookie with `; `.
+fn write_fields(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), PairTooLong> {
+    let fields = request.head.fields();
+    let mut name_buffer = [0_u8; 256];
+    let mut joined = Vec::new();
+    for (number, (name, value)) in fields.iter().enumerate() {
+        let Some(variable) = variable_name(name, &mut name_buffer) else { continue };
+        let same_name = |other: &[u8]| other.eq_ignore_ascii_case(name);
+        if fields.iter().take(number).any(|(earlier, _)| same_name(earlier)) {
+            continue;
+        }
+        let mut rest = fields.iter().skip(number + 1).filter(|(later, _)| same_name(later)).peekable();
+        if rest.peek().is_none() {
+            out.push(variable, value)?;
+            continue;
+        }
+        let separator: &[u8] = if variable == b"HTTP_COOKIE" { b"; " } else { b", " };
+        joined.clear();
+        joined.extend_from_slice(value);
+        for (_, more) in rest {
+            joined.extend_from_slice(separator);
+            joined.extend_from_slice(more);
+        }
+        out.push(variable, &joined)?;
+    }
+    Ok(())
+}
+
+/// `Accept-Language` → `HTTP_ACCEPT_LANGUAGE`; `None` for what PHP must not see as a field.
+fn variable_name<'b>(name: &[u8], buffer: &'b mut [u8; 256]) -> Option<&'b [u8]> {
+    const PREFIX: &[u8] = b"HTTP_";
+    let is_dropped = name.contains(&b'_')
+        || name.len() > buffer.len() - PREFIX.len()
+        || [&b"proxy"[..], b"content-length", b"content-type", b"transfer-encoding", b"connection", b"expect"]
+            .iter()
+            .any(|dropped| name.eq_ignore_ascii_case(dropped));
+    if is_dropped {
+        return None;
+    }
+    let length = PREFIX.len() + name.len();
+    buffer[..PREFIX.len()].copy_from_slice(PREFIX);
+    for (to, &from) in buffer[PREFIX.len()..length].iter_mut().zip(name) {
+        *to = if from == b'-' { b'_' } else { from.to_ascii_uppercase() };
+    }
+    Some(&buffer[..length])
+}
+
+/// Room for a number or an address as text.
+#[derive(Default)]
+struct Number {
+    text: Vec<u8>,
+}
+
+impl Number {
+    fn of(&mut self, number: u64) -> &[u8] {
+        self.text.clear();
+        haulier_proto::encode::number(&mut self.text, number);
+        &self.text
+    }
+
+    fn text(&mut self, value: impl std::fmt::Display) -> &[u8] {
+        self.text.clear();
+        let _ = write!(self.text, "{value}");
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn field_names_become_variables() {
+        let mut buffer = [0; 256];
+        assert_eq!(variable_name(b"Accept-Language", &mut buffer), Some(&b"HTTP_ACCEPT_LANGUAGE"[..]));
+        assert_eq!(variable_name(b"x-a.b", &mut buffer), Some(&b"HTTP_X_A.B"[..]));
+        assert_eq!(variable_name(&[b'a'; 251], &mut buffer).map(<[u8]>::len), Some(256));
+    }
+
+    #[test]
+    fn what_could_pass_for_something_else_is_dropped() {
+        let mut buffer = [0; 256];
+        for name in ["Proxy", "PROXY", "X_Auth", "Content-Length", "content-type", "Transfer-Encoding"] {
+            assert_eq!(variable_name(name.as_bytes(), &mut buffer), None, "{name}");
+        }
+        assert_eq!(variable_name(&[b'a'; 252], &mut buffer), None);
+    }
+}

@@ -1,0 +1,23 @@
+//! The life of a request, module by module in the order a request meets them.
+//!
+//! One process, one thread and one event loop per core. A connection lives and dies on its thread, so its state needs
+//! no locks; shared between threads are the settings, the sites, the PHP pools and the access log.
+
+pub mod settings;
+
+mod runtime; // one thread and one current_thread runtime per core
+mod listen; // accept
+mod protocol; // bytes ⇄ requests and responses
+mod pipeline; // the page that tells the story
+pub mod route; // host → site
+mod filter; // answers early, or adjusts a response
+mod handler; // makes a response
+mod body; // what is sent
+pub mod access_log;
+
+mod request;
+mod response;
+mod thread; // what all parts of one thread share
+
+pub use listen::BindError;
+pub use runtime::{RunningServer, Server};

@@ -1,0 +1,93 @@
+//! Accepting: in batches, and not at all while there is no room.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+
+use crate::protocol::Http1;
+use crate::protocol::socket::{self, Socket};
+use crate::request::Peer;
+use crate::thread::Thread;
+
+/// Connections accepted before others get a turn.
+const BATCH: usize = 64;
+
+/// Why a batch ended.
+enum Batch {
+    /// The queue is empty.
+    Empty,
+    /// More may be waiting.
+    More,
+    /// No descriptor, no memory: pause.
+    Exhausted,
+}
+
+/// Accepts connections until the thread drains. What the kernel had queued by then is still served.
+pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, local: SocketAddr) {
+    let listener = match socket::watch(Rc::new(socket)) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%local, %error, "cannot watch the listening socket");
+            return;
+        }
+    };
+    while !thread.draining.get() {
+        if thread.gate.is_full() {
+            thread.gate.wait_for_room().await;
+            continue;
+        }
+        let mut ready = tokio::select! {
+            ready = listener.readable() => match ready {
+                Ok(ready) => ready,
+                Err(_) => return,
+            },
+            () = thread.drained.notified() => break,
+        };
+        match accept_batch(&thread, listener.get_ref(), local) {
+            Batch::Empty => ready.clear_ready(),
+            Batch::More => tokio::task::yield_now().await,
+            Batch::Exhausted => {
+                thread.files.shed();
+                thread.gate.wait_for_room().await;
+            }
+        }
+    }
+    // Closing the socket resets what is left in its queue.
+    while matches!(accept_batch(&thread, listener.get_ref(), local), Batch::More) {}
+}
+
+fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Batch {
+    for _ in 0..BATCH {
+        if thread.gate.is_full() {
+            return Batch::Exhausted;
+        }
+        match rustix::net::acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            Ok((accepted, address)) => {
+                let remote = address.and_then(|address| SocketAddr::try_from(address).ok());
+                serve(thread, accepted, remote.unwrap_or(local), local);
+            }
+            Err(Errno::AGAIN) => return Batch::Empty,
+            // The peer gave up in the queue, or a signal came.
+            Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
+            Err(error) => {
+                tracing::warn!(%local, %error, open = thread.gate.open(), "accepting pauses until a connection closes");
+                return Batch::Exhausted;
+            }
+        }
+    }
+    Batch::More
+}
+
+fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: SocketAddr) {
+    let socket = Socket::new(accepted);
+    let Some(permit) = thread.gate.enter(remote.ip()) else {
+        let _ = socket.send(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false);
+        return;
+    };
+    // Only a wildcard listener has to ask which of our addresses was reached.
+    let local = if listening.ip().is_unspecified() { socket.local_address().unwrap_or(listening) } else { listening };
+    Http1::start(thread, socket, Peer { remote, local, tls: false }, permit);
+}

@@ -1,0 +1,124 @@
+//! Deadlines of connections, looked at ten times a second.
+//!
+//! A timer for every request would cost more than the request. Instead each connection that waits says what it waits
+//! for and since when; one scan a tick finds those that waited too long and ends their wait by shutting the socket
+//! down, which wakes the connection's own task.
+
+use std::cell::RefCell;
+use std::rc::Weak;
+use std::time::{Duration, Instant};
+
+use crate::settings::Limits;
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The first byte of a request.
+    Idle,
+    /// The rest of a request head.
+    Head,
+    /// The request body; so many bytes of it have come.
+    Body { started: Instant, received: u64 },
+    /// Room in the socket's send buffer.
+    Send,
+    /// The client to close, after a last response.
+    Linger,
+    /// Ourselves: a handler is at work and has its own time limits.
+    Handler,
+}
+
+/// How long a connection may linger after its last response (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(2);
+/// The least rate of a body holds after this long.
+const BODY_RATE_AFTER: Duration = Duration::from_secs(10);
+
+impl Phase {
+    /// Whether a wait in this phase that began at `since` is over.
+    fn is_over(self, since: Instant, now: Instant, limits: &Limits) -> bool {
+        let waited = now.saturating_duration_since(since);
+        match self {
+            Self::Idle => waited > limits.idle_timeout,
+            Self::Head => waited > limits.head_timeout,
+            Self::Body { started, received } => {
+                let running = now.saturating_duration_since(started);
+                let too_slow = running > BODY_RATE_AFTER && received < limits.body_min_rate * running.as_secs();
+                waited > limits.body_timeout || too_slow
+            }
+            Self::Send => waited > limits.send_timeout,
+            Self::Linger => waited > LINGER,
+            Self::Handler => false,
+        }
+    }
+}
+
+/// A connection that can be woken because it waited too long.
+pub(crate) trait Watched: std::fmt::Debug {
+    /// What it waits for, and since when.
+    fn waiting(&self) -> (Phase, Instant);
+    /// Ends the wait: the connection's task wakes and sees why.
+    fn expire(&self, phase: Phase);
+}
+
+/// All connections of a thread that have a task.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    watched: RefCell<Vec<Weak<dyn Watched>>>,
+}
+
+impl Deadlines {
+    /// Watches a connection until it is gone.
+    pub(crate) fn watch(&self, connection: Weak<dyn Watched>) {
+        self.watched.borrow_mut().push(connection);
+    }
+
+    /// Whether no connection has a task.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.watched.borrow().is_empty()
+    }
+
+    /// Ends the waits that took too long and forgets the connections that are gone.
+    pub(crate) fn scan(&self, now: Instant, limits: &Limits) {
+        self.sweep(|phase, since| phase.is_over(since, now, limits));
+    }
+
+    /// Ends the wait of every idle connection: nothing further will be served.
+    pub(crate) fn close_idle(&self) {
+        self.sweep(|phase, _| phase == Phase::Idle);
+    }
+
+    fn sweep(&self, is_over: impl Fn(Phase, Instant) -> bool) {
+        self.watched.borrow_mut().retain(|weak| {
+            let Some(connection) = weak.upgrade() else { return false };
+            let (phase, since) = connection.waiting();
+            if is_over(phase, since) {
+                connection.expire(phase);
+            }
+            true
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_phase_has_its_own_limit() {
+        let limits = Limits::default();
+        let now = crate::thread::now();
+        let ago = |seconds| now.checked_sub(Duration::from_secs(seconds)).expect("the machine is up longer than that");
+        assert!(!Phase::Idle.is_over(ago(15), now, &limits) && Phase::Idle.is_over(ago(16), now, &limits));
+        assert!(!Phase::Head.is_over(ago(10), now, &limits) && Phase::Head.is_over(ago(11), now, &limits));
+        assert!(!Phase::Send.is_over(ago(30), now, &limits) && Phase::Send.is_over(ago(31), now, &limits));
+        assert!(!Phase::Handler.is_over(ago(60), now, &limits));
+    }
+
+    #[test]
+    fn a_body_that_trickles_is_over_although_it_never_stalls() {
+        let limits = Limits::default();
+        let now = crate::thread::now();
+        let started = now.checked_sub(Duration::from_secs(20)).expect("the machine is up longer than that");
+        assert!(Phase::Body { started, received: 9_999 }.is_over(now, now, &limits));
+        assert!(!Phase::Body { started, received: 10_000 }.is_over(now, now, &limits));
+    }
+}

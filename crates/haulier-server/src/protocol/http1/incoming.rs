@@ -1,0 +1,97 @@
+//! The request body on its way in: how much is left, and whether the client waits for `100 Continue`.
+
+use haulier_proto::chunked;
+use haulier_proto::framing::BodyLength;
+
+use crate::request::BodyError;
+
+/// Where the request body stands.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    framing: Framing,
+    /// RFC 9110 §10.1.1: the client sends the body after `100 Continue`.
+    pub(super) awaits_continue: bool,
+}
+
+#[derive(Debug)]
+enum Framing {
+    /// So many bytes are still to come.
+    Length(u64),
+    Chunked(chunked::Decoder),
+}
+
+/// A body we have no use for is read to its end if that is so near; beyond it, closing is cheaper.
+const DRAINABLE: u64 = 64 * 1024;
+/// Most bytes taken out of the input at once.
+const PIECE: usize = 64 * 1024;
+
+impl Incoming {
+    pub(super) fn none() -> Self {
+        Self { framing: Framing::Length(0), awaits_continue: false }
+    }
+
+    pub(super) fn new(length: BodyLength, awaits_continue: bool) -> Self {
+        match length {
+            BodyLength::Known(0) => Self::none(),
+            BodyLength::Known(length) => Self { framing: Framing::Length(length), awaits_continue },
+            BodyLength::Chunked => Self { framing: Framing::Chunked(chunked::Decoder::new()), awaits_continue },
+        }
+    }
+
+    /// Whether all of the body has been taken.
+    pub(super) fn is_done(&self) -> bool {
+        match &self.framing {
+            Framing::Length(left) => *left == 0,
+            Framing::Chunked(decoder) => decoder.is_done(),
+        }
+    }
+
+    /// Whether the rest may be read away so that the connection can go on (RFC 9112 §9.3).
+    pub(super) fn is_drainable(&self) -> bool {
+        !self.awaits_continue
+            && match self.framing {
+                Framing::Length(left) => left <= DRAINABLE,
+                Framing::Chunked(_) => true,
+            }
+    }
+
+    /// Takes body bytes out of `input`, leaving what is beyond the body; says how many body bytes there were.
+    pub(super) fn take(&mut self, input: &mut Vec<u8>, into: &mut Vec<u8>) -> Result<usize, BodyError> {
+        let before = into.len();
+        let taken = match &mut self.framing {
+            Framing::Length(left) => {
+                let taken = input.len().min(PIECE).min(usize::try_from(*left).unwrap_or(usize::MAX));
+                into.extend_from_slice(&input[..taken]);
+                *left -= taken as u64;
+                taken
+            }
+            Framing::Chunked(decoder) => {
+                decoder.decode(input, into, PIECE).map_err(|_| BodyError::Malformed)?
+            }
+        };
+        input.drain(..taken);
+        Ok(into.len() - before)
+    }
+
+    /// Reads away what is already in `input`; `false` if that cannot end well.
+    pub(super) fn discard(&mut self, input: &mut Vec<u8>, budget: &mut u64) -> bool {
+        let mut scratch = Vec::new();
+        while !self.is_done() && !input.is_empty() {
+            scratch.clear();
+            let Ok(taken) = self.take(input, &mut scratch) else { return false };
+            *budget = budget.saturating_sub(taken as u64);
+            if *budget == 0 {
+                return false;
+            }
+            if taken == 0 && !self.is_done() {
+                break;
+            }
+        }
+        true
+    }
+
+    /// How many bytes [`Incoming::discard`] may take in all.
+    pub(super) fn discard_budget() -> u64 {
+        DRAINABLE * 2
+    }
+}

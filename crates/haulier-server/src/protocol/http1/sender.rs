@@ -1,0 +1,269 @@
+//! A response on its way out, one system call after the other.
+//!
+//! Head and a small body leave in one send. A file follows its head by sendfile(2), a bounded piece a turn: a loop
+//! until the buffer is full would let one fast reader hold the thread, and costs twice as much per byte.
+
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use haulier_proto::head::{Method, Version};
+use haulier_proto::{chunked, encode, status};
+
+use super::super::socket::Socket;
+use crate::body::{Body, BodyStream, Chunk, FileSlice};
+use crate::request::Request;
+use crate::response::{Head, Response};
+use crate::thread::Thread;
+
+/// What the request and the connection mean for the shape of the response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    /// HEAD: the head of a GET, no body.
+    pub(super) head_only: bool,
+    pub(super) version: Version,
+    /// Whether another request may follow.
+    pub(super) keep_alive: bool,
+}
+
+impl Plan {
+    pub(super) fn of(request: &Request, keep_alive: bool) -> Self {
+        Self { head_only: request.head.method() == Method::Head, version: request.head.version(), keep_alive }
+    }
+
+    /// For what was no request.
+    pub(super) fn refusal() -> Self {
+        Self { head_only: false, version: Version::Http11, keep_alive: false }
+    }
+}
+
+/// What a [`Sender::step`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Everything is with the kernel.
+    Done,
+    /// The kernel takes no more now.
+    Blocked,
+    /// It is somebody else's turn.
+    Yield,
+    /// The next piece of the body must be asked for: [`Sender::poll_source`].
+    Source,
+}
+
+/// The rest of a response.
+#[derive(Debug)]
+pub(super) struct Sender {
+    /// Bytes that go first, from `at` on: the head, and a chunk's head.
+    lead: Vec<u8>,
+    at: usize,
+    /// Then these, without a copy.
+    piece: Bytes,
+    /// Then these: what ends a chunk, or the body.
+    tail: &'static [u8],
+    file: Option<FileSlice>,
+    source: Option<Box<dyn BodyStream>>,
+    chunked: bool,
+    /// Bytes of the body still to come, if their number was promised.
+    promised: Option<u64>,
+    /// Bytes given to the kernel, head included.
+    pub(super) sent: u64,
+    /// Whether another request may follow on the connection.
+    pub(super) keep_alive: bool,
+}
+
+/// Bodies up to this length are copied behind the head: one send instead of two calls.
+const COPIED: usize = 16 * 1024;
+/// Bytes of a file sent in one turn.
+const TURN: usize = 128 * 1024;
+
+impl Sender {
+    /// Encodes the head and lays the body behind it.
+    pub(super) fn new(thread: &Thread, plan: Plan, status: u16, head: &Head, body: Body) -> Self {
+        let bodiless = status::is_bodiless(status);
+        let length = body.length();
+        let chunked = length.is_none() && plan.version == Version::Http11 && !bodiless && !plan.head_only;
+        // Without a length and without chunks the end of the connection is the end of the body (RFC 9112 §6.3).
+        let keep_alive = plan.keep_alive && (length.is_some() || chunked || bodiless || plan.head_only);
+        let mut lead = thread.buffers.take();
+        encode_head(&mut lead, thread, plan.version, status, head, keep_alive);
+        match length {
+            _ if bodiless => {}
+            Some(length) => encode::number_field(&mut lead, "Content-Length", length),
+            None if chunked => lead.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            None => {}
+        }
+        lead.extend_from_slice(b"\r\n");
+        let mut sender = Self {
+            lead,
+            at: 0,
+            piece: Bytes::new(),
+            tail: b"",
+            file: None,
+            source: None,
+            chunked,
+            promised: length,
+            sent: 0,
+            keep_alive,
+        };
+        if !plan.head_only && !bodiless {
+            sender.lay(body);
+        }
+        sender
+    }
+
+    fn lay(&mut self, body: Body) {
+        match body {
+            Body::Empty | Body::Unsent(_) => {}
+            Body::Bytes(bytes) if bytes.len() <= COPIED => self.lead.extend_from_slice(&bytes),
+            Body::Bytes(bytes) => self.piece = bytes,
+            Body::File(slice) => match slice.in_memory() {
+                Some(content) => self.lead.extend_from_slice(content),
+                None => self.file = Some(slice),
+            },
+            Body::Stream(stream) => self.source = Some(stream),
+        }
+    }
+
+    /// Sends what it can without waiting, at most one piece of a file.
+    pub(super) fn step(&mut self, socket: &Socket) -> io::Result<Step> {
+        loop {
+            if self.at < self.lead.len() || !self.piece.is_empty() || !self.tail.is_empty() {
+                let Some(sent) = self.send_bytes(socket)? else { return Ok(Step::Blocked) };
+                self.advance(sent);
+            } else if let Some(mut slice) = self.file.take() {
+                let most = if slice.len() > TURN as u64 { turn(socket) } else { TURN };
+                let sent = socket.send_file(&mut slice, most)?;
+                self.sent += sent.unwrap_or(0) as u64;
+                if slice.is_empty() {
+                    self.tail = if self.chunked { b"\r\n" } else { b"" };
+                } else {
+                    self.file = Some(slice);
+                    return Ok(if sent.is_some() { Step::Yield } else { Step::Blocked });
+                }
+            } else if self.source.is_some() {
+                return Ok(Step::Source);
+            } else {
+                return Ok(Step::Done);
+            }
+        }
+    }
+
+    fn send_bytes(&self, socket: &Socket) -> io::Result<Option<usize>> {
+        let lead = &self.lead[self.at..];
+        let more = self.file.is_some();
+        if self.piece.is_empty() && self.tail.is_empty() {
+            socket.send(lead, more)
+        } else {
+            socket.send_vectored(&[IoSlice::new(lead), IoSlice::new(&self.piece), IoSlice::new(self.tail)], more)
+        }
+    }
+
+    fn advance(&mut self, mut sent: usize) {
+        self.sent += sent as u64;
+        let from_lead = sent.min(self.lead.len() - self.at);
+        self.at += from_lead;
+        sent -= from_lead;
+        if self.at == self.lead.len() {
+            self.lead.clear();
+            self.at = 0;
+        }
+        let from_piece = sent.min(self.piece.len());
+        self.piece.advance(from_piece);
+        self.tail = &self.tail[sent - from_piece..];
+    }
+
+    /// Asks the source for its next piece and lays it out. An error means the connection must be cut.
+    pub(super) fn poll_source(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(source) = &mut self.source else { return Poll::Ready(Ok(())) };
+        match ready!(source.poll_next(context)) {
+            Ok(Some(chunk)) => self.lay_chunk(chunk),
+            Ok(None) if self.promised.is_some_and(|left| left > 0) => {
+                return Poll::Ready(Err(io::Error::other("body shorter than announced")));
+            }
+            Ok(None) => {
+                self.source = None;
+                if self.chunked {
+                    self.tail = chunked::LAST_CHUNK;
+                }
+            }
+            Err(broken) => return Poll::Ready(Err(io::Error::other(broken))),
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn lay_chunk(&mut self, mut chunk: Chunk) {
+        if let Some(left) = &mut self.promised {
+            chunk.truncate(*left);
+            *left -= chunk.len();
+        }
+        if chunk.is_empty() {
+            return;
+        }
+        if self.chunked {
+            chunked::write_chunk_head(&mut self.lead, chunk.len());
+            self.tail = b"\r\n";
+        }
+        match chunk {
+            Chunk::Bytes(bytes) => self.piece = bytes,
+            Chunk::File(slice) => {
+                // Its tail is due after the file, not before.
+                self.tail = b"";
+                self.file = Some(slice);
+            }
+        }
+    }
+
+    /// Whether the body goes on for as long as somebody listens.
+    pub(super) fn is_endless(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.is_endless())
+    }
+
+    /// The memory, for the next response.
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        self.lead
+    }
+}
+
+/// Two segments a piece where segments are huge (loopback): a piece that ends inside one costs twice as much.
+fn turn(socket: &Socket) -> usize {
+    match socket.segment() {
+        Some(segment) if segment > TURN / 4 => (TURN / segment).max(1) * segment,
+        _ => TURN,
+    }
+}
+
+fn encode_head(out: &mut Vec<u8>, thread: &Thread, version: Version, status: u16, head: &Head, keep_alive: bool) {
+    encode::status_line(out, status);
+    let (mut has_date, mut has_server) = (false, false);
+    match head {
+        Head::Prepared(prepared) => out.extend_from_slice(prepared.http1()),
+        Head::Fields(fields) => {
+            for (name, value) in fields.iter() {
+                has_date |= name.eq_ignore_ascii_case(b"date");
+                has_server |= name.eq_ignore_ascii_case(b"server");
+                encode::field(out, name, value);
+            }
+        }
+    }
+    if !has_server {
+        out.extend_from_slice(b"Server: haulier\r\n");
+    }
+    if !has_date {
+        out.extend_from_slice(b"Date: ");
+        thread.clock.append_date(out);
+        out.extend_from_slice(b"\r\n");
+    }
+    if !keep_alive {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if version == Version::Http10 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+}
+
+impl Sender {
+    /// The sender of a handler's response.
+    pub(super) fn of(thread: &Thread, plan: Plan, response: &mut Response) -> Self {
+        let body = std::mem::take(&mut response.body);
+        Self::new(thread, plan, response.status, &response.head, body)
+    }
+}

@@ -1,0 +1,334 @@
+//! Patterns of the configuration, matched against decoded paths: `deny`, `cache`, `redirects`, scripts.
+//!
+//! `*` stands for any run of bytes, slashes too, `?` for one byte, `{a,b}` for either. A pattern that begins with `/`
+//! names the whole path, any other its last segments: `*.bak` and `.git/*` match at every depth. Matching takes at
+//! most pattern × path steps, whatever either says: it goes back to the last `*` only.
+
+use std::fmt;
+
+/// More alternatives than anybody writes by hand; each of them is a pattern of its own.
+const MOST_ALTERNATIVES: usize = 256;
+
+/// A pattern, ready to match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glob {
+    text: String,
+    /// One for each way through the braces.
+    alternatives: Vec<Alternative>,
+}
+
+/// Why a pattern is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum GlobError {
+    #[error("the pattern is empty")]
+    Empty,
+    #[error("`{{` without `}}`")]
+    Unclosed,
+    #[error("`}}` without `{{`")]
+    Unopened,
+    #[error("`{{` inside `{{…}}`")]
+    Nested,
+    #[error("more than {MOST_ALTERNATIVES} alternatives")]
+    TooMany,
+}
+
+/// A pattern without braces.
+#[derive(Clone, PartialEq, Eq)]
+struct Alternative {
+    tokens: Vec<Token>,
+    /// Place of the first `*` that was written, rather than put in front of a pattern for the last segments.
+    star: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Byte(u8),
+    /// `?`
+    One,
+    /// `*`; a row of them is one.
+    Any,
+}
+
+impl Glob {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// [`GlobError`]: nothing written, braces that do not fit, too many alternatives.
+    pub fn new(text: &str) -> Result<Self, GlobError> {
+        if text.is_empty() {
+            return Err(GlobError::Empty);
+        }
+        let alternatives = expand(text)?.iter().map(|plain| Alternative::new(plain)).collect();
+        Ok(Self { text: text.to_owned(), alternatives })
+    }
+
+    /// Whether it names this path, decoded and beginning with `/`.
+    #[must_use]
+    pub fn matches(&self, path: &[u8]) -> bool {
+        self.alternatives.iter().any(|alternative| alternative.matches(path).is_some())
+    }
+
+    /// If it names this path: what the first `*` stands for, and nothing if there is no `*`.
+    #[must_use]
+    pub fn first_star<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        self.alternatives.iter().find_map(|alternative| alternative.matches(path))
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::str::FromStr for Glob {
+    type Err = GlobError;
+
+    fn from_str(text: &str) -> Result<Self, GlobError> {
+        Self::new(text)
+    }
+}
+
+/// `a{b,c}` → `ab`, `ac`.
+fn expand(text: &str) -> Result<Vec<String>, GlobError> {
+    let mut all = vec![String::new()];
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        if rest.as_bytes()[at] == b'}' {
+            return Err(GlobError::Unopened);
+        }
+        let (before, braces) = (&rest[..at], &rest[at + 1..]);
+        let end = braces.find(['{', '}']).ok_or(GlobError::Unclosed)?;
+        if braces.as_bytes()[end] == b'{' {
+            return Err(GlobError::Nested);
+        }
+        let choices: Vec<&str> = braces[..end].split(',').collect();
+        if all.len() * choices.len() > MOST_ALTERNATIVES {
+            return Err(GlobError::TooMany);
+        }
+        all = all.iter().flat_map(|start| choices.iter().map(move |choice| format!("{start}{before}{choice}"))).collect();
+        rest = &braces[end + 1..];
+    }
+    for start in &mut all {
+        start.push_str(rest);
+    }
+    Ok(all)
+}
+
+impl Alternative {
+    fn new(plain: &str) -> Self {
+        let mut tokens = Vec::with_capacity(plain.len() + 2);
+        if !plain.starts_with('/') {
+            // The last segments: whatever stands before a slash, and what was written.
+            tokens.extend([Token::Any, Token::Byte(b'/')]);
+        }
+        let written = tokens.len();
+        for byte in plain.bytes() {
+            match byte {
+                b'*' if tokens.last() == Some(&Token::Any) => {}
+                b'*' => tokens.push(Token::Any),
+                b'?' => tokens.push(Token::One),
+                byte => tokens.push(Token::Byte(byte)),
+            }
+        }
+        let star = tokens[written..].iter().position(|&token| token == Token::Any).map(|at| at + written);
+        Self { tokens, star }
+    }
+
+    /// The part of the path the first `*` stands for, if the pattern names the path.
+    ///
+    /// Each `*` takes as little as it can. When something later does not fit, only the last `*` takes one byte more:
+    /// an earlier one could not do better, since what lies between the two fitted at the earliest place already.
+    fn matches<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let (mut token, mut byte) = (0, 0);
+        // The last `*` met, and where the path goes on behind what it took.
+        let mut last: Option<(usize, usize)> = None;
+        let mut captured = 0..0;
+        while byte < path.len() || token < self.tokens.len() {
+            match self.tokens.get(token) {
+                Some(Token::Any) => {
+                    last = Some((token, byte));
+                    if self.star == Some(token) {
+                        captured = byte..byte;
+                    }
+                    token += 1;
+                }
+                Some(Token::One) if byte < path.len() => (token, byte) = (token + 1, byte + 1),
+                Some(&Token::Byte(wanted)) if path.get(byte) == Some(&wanted) => (token, byte) = (token + 1, byte + 1),
+                _ => {
+                    let (star, taken) = last.filter(|&(_, taken)| taken < path.len())?;
+                    last = Some((star, taken + 1));
+                    if self.star == Some(star) {
+                        captured.end = taken + 1;
+                    }
+                    (token, byte) = (star + 1, taken + 1);
+                }
+            }
+        }
+        Some(&path[captured])
+    }
+}
+
+impl fmt::Debug for Alternative {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text: Vec<u8> = self.tokens.iter().map(|token| token.written()).collect();
+        write!(f, "{:?}", String::from_utf8_lossy(&text))
+    }
+}
+
+impl Token {
+    fn written(self) -> u8 {
+        match self {
+            Self::Byte(byte) => byte,
+            Self::One => b'?',
+            Self::Any => b'*',
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn glob(text: &str) -> Glob {
+        Glob::new(text).expect("a pattern")
+    }
+
+    #[test]
+    fn a_leading_slash_names_the_whole_path() {
+        let rows = [
+            ("/secret/*", "/secret/a.txt", true),
+            ("/secret/*", "/secret/", true),
+            ("/secret/*", "/secret", false),
+            ("/secret/*", "/x/secret/a", false),
+            ("/a", "/a", true),
+            ("/a", "/a/", false),
+            ("/a", "/ab", false),
+            ("/*", "/anything/at/all", true),
+            ("/a/*/b", "/a/x/y/b", true),
+            ("/a/*/b", "/a/b", false),
+            ("/a?c", "/abc", true),
+            ("/a?c", "/ac", false),
+            ("/a?c", "/a", false),
+            ("/static/version*/", "/static/version12/", true),
+            ("/", "/", true),
+        ];
+        for (pattern, path, expected) in rows {
+            assert_eq!(glob(pattern).matches(path.as_bytes()), expected, "{pattern} on {path}");
+        }
+    }
+
+    #[test]
+    fn any_other_pattern_names_the_last_segments() {
+        let rows = [
+            ("*.bak", "/x.bak", true),
+            ("*.bak", "/a/b/x.bak", true),
+            ("*.bak", "/x.bak/y", false),
+            (".git/*", "/.git/config", true),
+            (".git/*", "/deep/down/.git/config", true),
+            (".git/*", "/x.git/config", false),
+            ("debug.log", "/wp-content/debug.log", true),
+            ("debug.log", "/wp-content/mydebug.log", false),
+            ("wp-content/uploads/**.php", "/wp-content/uploads/2026/evil.php", true),
+            ("wp-content/uploads/**.php", "/blog/wp-content/uploads/evil.php", true),
+            ("sites/*/files/**.php", "/sites/default/files/a/b.php", true),
+            ("sites/*/files/**.php", "/sites/default/modules/b.php", false),
+            ("*", "/", true),
+            ("*", "/a/b", true),
+        ];
+        for (pattern, path, expected) in rows {
+            assert_eq!(glob(pattern).matches(path.as_bytes()), expected, "{pattern} on {path}");
+        }
+    }
+
+    #[test]
+    fn braces_give_alternatives() {
+        let several = glob("*.{inc,module,theme}");
+        for (path, expected) in [("/a.inc", true), ("/x/b.theme", true), ("/c.php", false), ("/c.in", false)] {
+            assert_eq!(several.matches(path.as_bytes()), expected, "{path}");
+        }
+        let twice = glob("/{a,b}/{c,}");
+        for (path, expected) in [("/a/c", true), ("/b/", true), ("/a/", true), ("/c/c", false)] {
+            assert_eq!(twice.matches(path.as_bytes()), expected, "{path}");
+        }
+        let mixed = glob("{/a,b}");
+        for (path, expected) in [("/a", true), ("/x/a", false), ("/x/b", true)] {
+            assert_eq!(mixed.matches(path.as_bytes()), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_first_star_is_captured() {
+        let rows = [
+            ("/blog/*", "/blog/2026/x", Some("2026/x")),
+            ("/blog/*", "/blog/", Some("")),
+            ("/blog/*", "/news/", None),
+            ("/a/*/c/*", "/a/b/c/d/e", Some("b")),
+            ("/a/*/c", "/a/c/c/c", Some("c/c")),
+            ("/old", "/old", Some("")),
+            ("*.html", "/docs/a.html", Some("docs/a")),
+            ("old/*", "/x/old/y", Some("y")),
+            ("/*.{htm,html}", "/a.html", Some("a")),
+        ];
+        for (pattern, path, expected) in rows {
+            let found = glob(pattern).first_star(path.as_bytes());
+            assert_eq!(found, expected.map(str::as_bytes), "{pattern} on {path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_says_why() {
+        let many = "{a,b}".repeat(9);
+        let rows = [
+            ("", GlobError::Empty),
+            ("/a{b", GlobError::Unclosed),
+            ("/a}b", GlobError::Unopened),
+            ("/{a,{b,c}}", GlobError::Nested),
+            (many.as_str(), GlobError::TooMany),
+        ];
+        for (pattern, expected) in rows {
+            assert_eq!(Glob::new(pattern), Err(expected), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_path_costs_pattern_times_path_steps() {
+        let pattern = glob(&format!("/{}b", "*a".repeat(30)));
+        let path = [b"/".as_slice(), &[b'a'; 16 * 1024]].concat();
+        // With backtracking into every star this would not end in the life of the universe.
+        assert!(!pattern.matches(&path));
+    }
+
+    /// The definition, slow and obviously right.
+    fn slow(pattern: &[u8], path: &[u8]) -> bool {
+        match (pattern, path) {
+            ([], []) => true,
+            ([b'*', rest @ ..], _) => (0..=path.len()).any(|taken| slow(rest, &path[taken..])),
+            ([b'?', rest @ ..], [_, after @ ..]) => slow(rest, after),
+            ([wanted, rest @ ..], [byte, after @ ..]) if wanted == byte => slow(rest, after),
+            _ => false,
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_matches_what_the_definition_matches(pattern in "/[ab*?/]{0,8}", path in "/[ab/]{0,12}") {
+            let found = glob(&pattern).matches(path.as_bytes());
+            proptest::prop_assert_eq!(found, slow(pattern.as_bytes(), path.as_bytes()));
+        }
+
+        #[test]
+        fn putting_the_capture_back_gives_the_path(prefix in "/[ab/]{0,5}", path in "/[ab/]{0,12}") {
+            let pattern = glob(&format!("{prefix}*"));
+            if let Some(captured) = pattern.first_star(path.as_bytes()) {
+                proptest::prop_assert_eq!([prefix.as_bytes(), captured].concat(), path.as_bytes());
+            }
+        }
+    }
+}

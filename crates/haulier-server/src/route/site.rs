@@ -1,0 +1,42 @@
+//! A site made ready to serve: its settings, and its document root held open.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::fs::{Mode, OFlags};
+
+use haulier_proto::fastcgi::params::EncodedPairs;
+
+use crate::body::spool::SpoolBudget;
+use crate::handler::php::constant_params;
+use crate::settings::SiteSettings;
+
+/// One site. Shared by all threads.
+#[derive(Debug)]
+pub struct Site {
+    pub settings: SiteSettings,
+    /// A number for cache keys: two sites with the same path are two files.
+    pub number: u32,
+    /// The document root, without symbolic links. PHP gets this name.
+    pub root: PathBuf,
+    /// The document root as a directory descriptor; every file is opened beneath it.
+    pub root_fd: OwnedFd,
+    /// FastCGI parameters that are the same for every request.
+    pub(crate) php_params: EncodedPairs,
+    /// What spooled responses may take.
+    pub(crate) spool: SpoolBudget,
+}
+
+impl Site {
+    /// Opens the document root.
+    ///
+    /// # Errors
+    /// The root does not exist, is no directory, or may not be read; the configured parameters are too long.
+    pub fn open(settings: SiteSettings, number: u32) -> std::io::Result<Self> {
+        let root = settings.root.canonicalize()?;
+        let root_fd = rustix::fs::open(&root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let php_params = constant_params(&settings, &root)?;
+        let spool = SpoolBudget::new(settings.spool_limit);
+        Ok(Self { settings, number, root, root_fd, php_params, spool })
+    }
+}

@@ -1,0 +1,141 @@
+//! What the server needs to know, as plain values with their defaults. Nothing here knows of files or flags.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haulier_php::Pool;
+
+use crate::route::glob::Glob;
+
+/// A whole server: where it listens and what it serves.
+#[derive(Debug)]
+pub struct ServerSettings {
+    /// Addresses to listen on; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Let a second haulier bind the same port.
+    pub reuse_port: bool,
+    /// TCP_DEFER_ACCEPT: the kernel hands a connection over when its first bytes are there.
+    pub defer_accept: bool,
+    /// Threads, each with its own event loop; the number of processors we may use.
+    pub threads: usize,
+    /// How long running requests may go on after a stop.
+    pub grace: Duration,
+    /// Limits that hold before a site is known.
+    pub limits: Limits,
+    /// Directory of the nameless files that hold request and response bodies; should not be a tmpfs.
+    pub spool_dir: PathBuf,
+    /// The sites, in the order of the configuration.
+    pub sites: Vec<SiteSettings>,
+}
+
+/// Every limit and deadline of a connection and a request (`reliability.md` gives the reasons in docs/limits.md).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// From the first byte of a request head to its last; then 408.
+    pub head_timeout: Duration,
+    /// Longest time without a byte of the request body; then 408.
+    pub body_timeout: Duration,
+    /// Least rate of a request body after its first ten seconds, bytes a second.
+    pub body_min_rate: u64,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
+    /// Longest time without progress while sending.
+    pub send_timeout: Duration,
+    /// Request line, bytes; longer is 414.
+    pub request_line: usize,
+    /// Request head without its request line, bytes; longer is 431.
+    pub header: usize,
+    /// Field lines of a request; more is 431.
+    pub header_fields: usize,
+    /// Request body, bytes; longer is 413. A site may say otherwise.
+    pub body: u64,
+    /// Requests a connection may carry; 1 = no keep-alive.
+    pub keepalive_requests: u32,
+    /// Open connections; the rest waits in the kernel's queue.
+    pub connections: usize,
+    /// Open connections of one client address; 0 = no limit.
+    pub connections_per_ip: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(15),
+            body_min_rate: 500,
+            idle_timeout: Duration::from_secs(15),
+            send_timeout: Duration::from_secs(30),
+            request_line: 16 * 1024,
+            header: 32 * 1024,
+            header_fields: 100,
+            body: 8 * 1024 * 1024,
+            keepalive_requests: 1000,
+            connections: usize::MAX,
+            connections_per_ip: 0,
+        }
+    }
+}
+
+/// One site: a document root with its rules.
+#[derive(Debug, Clone)]
+pub struct SiteSettings {
+    /// The name used in the configuration, logs and metrics.
+    pub name: String,
+    /// Host names it answers to, lower case, without port: `example.com`, `*.example.com`, or `*` for every host.
+    pub hosts: Vec<String>,
+    /// The document root, absolute.
+    pub root: PathBuf,
+    /// Names tried, in order, when a directory is asked for.
+    pub index: Vec<String>,
+    /// How PHP is run; `None` serves files only.
+    pub php: Option<PhpSettings>,
+    /// Paths nobody gets, judged after decoding; answered 404. Beside them, dotfiles and backups never leave.
+    pub deny: Vec<Glob>,
+    /// Field lines set on every response.
+    pub headers: Vec<(String, String)>,
+    /// Path → where to send the client instead.
+    pub redirects: Vec<Redirect>,
+    /// Path → Cache-Control; the first match wins.
+    pub cache: Vec<(Glob, String)>,
+    /// Show the contents of a directory without index (development only).
+    pub listing: bool,
+    /// Full error pages, `Cache-Control: no-cache`, `Server-Timing`.
+    pub development: bool,
+    /// Longest request body, bytes; 413 beyond.
+    pub body_limit: u64,
+    /// Most bytes all spooled responses of this site may take on disk.
+    pub spool_limit: u64,
+}
+
+/// How a site runs PHP.
+#[derive(Debug, Clone)]
+pub struct PhpSettings {
+    /// The workers.
+    pub pool: Arc<Pool>,
+    /// The front controller as a path in the document root (`/index.php`): what is asked for and is no file goes
+    /// there. `None` answers 404 instead.
+    pub front: Option<String>,
+    /// Scripts that may run, as paths in the document root; empty = all.
+    pub scripts: Vec<Glob>,
+    /// Scripts that never run, whatever `scripts` says (upload directories); answered 404.
+    pub never: Vec<Glob>,
+    /// Extensions of scripts, with their dot.
+    pub extensions: Vec<String>,
+    /// FastCGI parameters added to every request.
+    pub params: Vec<(String, String)>,
+    /// The document root as PHP sees it, where it runs on another machine.
+    pub remote_root: Option<PathBuf>,
+}
+
+/// One line of `redirects`.
+#[derive(Debug, Clone)]
+pub struct Redirect {
+    /// What is asked for: an exact path, or a prefix that ends in `*`.
+    pub from: Glob,
+    /// Path or URL; a `*` in it takes what the `*` of `from` matched.
+    pub to: String,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
