@@ -35,7 +35,7 @@ def before_exec(cpus):
 
 
 def run(command, cpus, limit):
-    """(output, wall, CPU) of a generator, run for `limit` seconds at most; a late one gets SIGINT: ab still prints then."""
+    """(output, wall, CPU) of a generator, given `limit` seconds; a late one gets SIGINT, on which ab still prints."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
     generator = subprocess.Popen(
         command,
