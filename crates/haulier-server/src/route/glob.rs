@@ -59,19 +59,26 @@ impl Glob {
             return Err(GlobError::Empty);
         }
         let alternatives = expand(text)?.iter().map(|plain| Alternative::new(plain)).collect();
-        Ok(Self { text: text.to_owned(), alternatives })
+        Ok(Self {
+            text: text.to_owned(),
+            alternatives,
+        })
     }
 
     /// Whether it names this path, decoded and beginning with `/`.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
-        self.alternatives.iter().any(|alternative| alternative.matches(path).is_some())
+        self.alternatives
+            .iter()
+            .any(|alternative| alternative.matches(path).is_some())
     }
 
     /// If it names this path: what the first `*` stands for, and nothing if there is no `*`.
     #[must_use]
     pub fn first_star<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
-        self.alternatives.iter().find_map(|alternative| alternative.matches(path))
+        self.alternatives
+            .iter()
+            .find_map(|alternative| alternative.matches(path))
     }
 
     /// As it was written.
@@ -112,7 +119,10 @@ fn expand(text: &str) -> Result<Vec<String>, GlobError> {
         if all.len() * choices.len() > MOST_ALTERNATIVES {
             return Err(GlobError::TooMany);
         }
-        all = all.iter().flat_map(|start| choices.iter().map(move |choice| format!("{start}{before}{choice}"))).collect();
+        all = all
+            .iter()
+            .flat_map(|start| choices.iter().map(move |choice| format!("{start}{before}{choice}")))
+            .collect();
         rest = &braces[end + 1..];
     }
     for start in &mut all {
@@ -137,7 +147,10 @@ impl Alternative {
                 byte => tokens.push(Token::Byte(byte)),
             }
         }
-        let star = tokens[written..].iter().position(|&token| token == Token::Any).map(|at| at + written);
+        let star = tokens[written..]
+            .iter()
+            .position(|&token| token == Token::Any)
+            .map(|at| at + written);
         Self { tokens, star }
     }
 
@@ -250,7 +263,12 @@ mod tests {
     #[test]
     fn braces_give_alternatives() {
         let several = glob("*.{inc,module,theme}");
-        for (path, expected) in [("/a.inc", true), ("/x/b.theme", true), ("/c.php", false), ("/c.in", false)] {
+        for (path, expected) in [
+            ("/a.inc", true),
+            ("/x/b.theme", true),
+            ("/c.php", false),
+            ("/c.in", false),
+        ] {
             assert_eq!(several.matches(path.as_bytes()), expected, "{path}");
         }
         let twice = glob("/{a,b}/{c,}");

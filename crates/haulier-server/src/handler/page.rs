@@ -1,0 +1,68 @@
+//! The look of pages haulier makes itself: one small document, nothing from elsewhere, light and dark.
+
+use std::fmt::Write;
+
+/// Begins a document. What is appended next stands in its `main` element.
+pub(super) fn begin(title: &str) -> String {
+    let mut page = String::with_capacity(1024);
+    page.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    page.push_str(
+        "<meta name=\"viewport\" content=\"width=device-width\"><meta name=\"robots\" content=\"noindex\"><title>",
+    );
+    escape(&mut page, title);
+    page.push_str("</title><style>");
+    page.push_str(STYLE);
+    page.push_str("</style></head><body><main>\n");
+    page
+}
+
+/// Ends a document.
+pub(super) fn end(page: &mut String) {
+    page.push_str("</main></body></html>\n");
+}
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}\
+body{font:16px/1.5 system-ui,sans-serif;margin:0}\
+main{max-width:50em;margin:12vh auto 4em;padding:0 1.5em}\
+h1{font-size:1.6em;font-weight:600;margin:0 0 .5em}\
+table{border-collapse:collapse;width:100%}\
+td{padding:.15em 1em .15em 0}\
+td+td{text-align:right;white-space:nowrap;opacity:.75;font-variant-numeric:tabular-nums}\
+pre{overflow:auto;padding:1em;border:1px solid;border-radius:.3em;white-space:pre-wrap}\
+small{opacity:.7}";
+
+/// Appends text so that it is only text, in elements and in quoted attributes.
+pub(super) fn escape(page: &mut String, text: &str) {
+    for letter in text.chars() {
+        match letter {
+            '&' => page.push_str("&amp;"),
+            '<' => page.push_str("&lt;"),
+            '>' => page.push_str("&gt;"),
+            '"' => page.push_str("&quot;"),
+            '\'' => page.push_str("&#39;"),
+            // Control characters are not text in HTML; line ends and tabs are.
+            letter if letter.is_control() && !matches!(letter, '\n' | '\t') => page.push('\u{fffd}'),
+            letter => page.push(letter),
+        }
+    }
+}
+
+/// Appends an element with this text.
+pub(super) fn element(page: &mut String, name: &str, text: &str) {
+    let _ = write!(page, "<{name}>");
+    escape(page, text);
+    let _ = writeln!(page, "</{name}>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        let mut page = String::new();
+        escape(&mut page, "<a href=\"x\" id='y'>&\u{1b}\n");
+        assert_eq!(page, "&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;\u{fffd}\n");
+    }
+}

@@ -1,0 +1,163 @@
+//! An open file with everything of an answer that does not change from request to request.
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use haulier_proto::conditional::Validators;
+use haulier_proto::date;
+use haulier_proto::field::Fields;
+
+use super::mime;
+use super::open::{Regular, Version};
+use crate::body::OpenFile;
+use crate::response::PreparedHead;
+use crate::route::Site;
+
+/// Files up to this many bytes keep their content in memory: copying it is as cheap as sendfile (engine trials, 10 KB).
+const SMALL: u64 = 16 * 1024;
+
+/// A regular file, ready to send.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) file: Arc<OpenFile>,
+    /// The field lines of a 200 but those the protocol writes.
+    pub(crate) head: Arc<PreparedHead>,
+    /// The field lines of a 304.
+    pub(crate) not_modified: Arc<PreparedHead>,
+    /// Strong, with its quotes.
+    pub(crate) etag: Vec<u8>,
+    /// Seconds since 1970; never later than the moment the file was opened.
+    pub(crate) last_modified: u64,
+    pub(crate) content_type: &'static str,
+}
+
+impl Entry {
+    /// Makes a file ready. `path` is what was asked for, `name` the path of the file: they differ for an index.
+    pub(super) fn new(site: &Site, path: &[u8], name: &[u8], regular: Regular) -> Self {
+        let version = regular.version;
+        let etag = entity_tag(&version);
+        let last_modified = last_modified(&version, SystemTime::now());
+        let content_type = mime::of(name);
+        let mut fields = Fields::new();
+        fields.append("Content-Type", content_type);
+        fields.append("Last-Modified", date::format(last_modified));
+        fields.append("ETag", &etag);
+        fields.append("Accept-Ranges", "bytes");
+        if let Some(cache_control) = cache_control(site, path, name) {
+            fields.append("Cache-Control", cache_control);
+        }
+        for (name, value) in &site.settings.headers {
+            fields.set(name, value);
+        }
+        let not_modified = without_metadata(&fields);
+        Self {
+            file: Arc::new(open_file(regular)),
+            head: Arc::new(PreparedHead::new(fields)),
+            not_modified: Arc::new(PreparedHead::new(not_modified)),
+            etag,
+            last_modified,
+            content_type,
+        }
+    }
+
+    /// For conditional requests.
+    pub(crate) fn validators(&self) -> Validators<'_> {
+        Validators {
+            etag: Some(&self.etag),
+            last_modified: Some(self.last_modified),
+        }
+    }
+
+    /// Bytes of content kept in memory.
+    pub(super) fn in_memory(&self) -> usize {
+        self.file.content().map_or(0, Bytes::len)
+    }
+}
+
+/// Inode, size and time of modification: a file that is replaced or written has another one of them.
+fn entity_tag(version: &Version) -> Vec<u8> {
+    let (seconds, nanoseconds) = version.modified;
+    let modified = (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds);
+    format!("\"{:x}-{:x}-{modified:x}\"", version.inode, version.size).into_bytes()
+}
+
+/// RFC 9110 §8.8.2.1: a date in the future is replaced by the present.
+fn last_modified(version: &Version, now: SystemTime) -> u64 {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    u64::try_from(version.modified.0).unwrap_or(0).min(now)
+}
+
+/// How long ago it was modified; `None` if that lies in the future.
+pub(super) fn age(version: &Version, now: SystemTime) -> Option<Duration> {
+    let (seconds, nanoseconds) = version.modified;
+    let Ok(seconds) = u64::try_from(seconds) else {
+        return Some(Duration::MAX);
+    };
+    let modified = Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds);
+    now.duration_since(UNIX_EPOCH).unwrap_or_default().checked_sub(modified)
+}
+
+/// The first rule that names what was asked for or what is sent. While a site is being worked on, browsers ask again
+/// for whatever no rule names.
+fn cache_control<'a>(site: &'a Site, path: &[u8], name: &[u8]) -> Option<&'a str> {
+    let settings = &site.settings;
+    let rule = settings
+        .cache
+        .iter()
+        .find(|(glob, _)| glob.matches(path) || glob.matches(name));
+    rule.map(|(_, value)| value.as_str())
+        .or(settings.development.then_some("no-cache"))
+}
+
+/// RFC 9110 §15.4.5: a 304 says what a cache needs, and describes no content.
+fn without_metadata(fields: &Fields) -> Fields {
+    let mut fields = fields.clone();
+    fields
+        .retain(|name, _| !name.eq_ignore_ascii_case(b"Content-Type") && !name.eq_ignore_ascii_case(b"Accept-Ranges"));
+    fields
+}
+
+fn open_file(regular: Regular) -> OpenFile {
+    let length = regular.version.size;
+    let content = read_small(&regular);
+    let file = OpenFile::new(regular.file, length);
+    match content {
+        Some(content) => file.with_content(content),
+        None => file,
+    }
+}
+
+/// The whole content of a small file; `None` if it is larger, shrank meanwhile, or cannot be read.
+fn read_small(regular: &Regular) -> Option<Bytes> {
+    if regular.version.size > SMALL {
+        return None;
+    }
+    let mut content = vec![0; regular.version.size as usize];
+    regular.file.read_exact_at(&mut content, 0).ok()?;
+    Some(content.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_from_the_future_was_modified_now() {
+        let version = Version::sample((4_000_000_000, 0));
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        assert_eq!(last_modified(&version, now), 1_800_000_000);
+        assert_eq!(age(&version, now), None);
+        let old = Version::sample((-5, 0));
+        assert_eq!(last_modified(&old, now), 0);
+        assert_eq!(age(&old, now), Some(Duration::MAX));
+    }
+
+    #[test]
+    fn the_entity_tag_tells_writes_within_one_second_apart() {
+        let tag = |modified| entity_tag(&Version::sample(modified));
+        assert_ne!(tag((1_700_000_000, 1)), tag((1_700_000_000, 2)));
+        assert_eq!(tag((1_700_000_000, 1)), tag((1_700_000_000, 1)));
+    }
+}

@@ -1,0 +1,136 @@
+//! A site in a temporary directory, for the tests of handlers.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use haulier_php::{Pool, PoolKind, PoolSettings};
+use haulier_proto::field::Fields;
+use haulier_proto::head::{HeadLimits, RequestHead};
+use tempfile::TempDir;
+
+use crate::route::Site;
+use crate::route::glob::Glob;
+use crate::settings::{PhpSettings, SiteSettings};
+
+/// A document root that is removed when the test ends, and what the site shall be.
+pub(crate) struct Root {
+    directory: TempDir,
+    settings: SiteSettings,
+}
+
+impl Root {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let root = directory.path().join("root");
+        std::fs::create_dir(&root).expect("a document root");
+        Self {
+            directory,
+            settings: settings(root),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.settings.root
+    }
+
+    /// Beside the document root.
+    pub(crate) fn outside(&self) -> PathBuf {
+        self.directory.path().to_path_buf()
+    }
+
+    /// With this file in the document root, modified an hour ago.
+    pub(crate) fn file(self, name: &str, content: &str) -> Self {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("directories");
+        std::fs::write(&path, content).expect("a file");
+        age(&path, Duration::from_secs(3600));
+        self
+    }
+
+    pub(crate) fn link(self, name: &str, to: impl AsRef<Path>) -> Self {
+        symlink(to, self.path().join(name)).expect("a symbolic link");
+        self
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut SiteSettings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
+    /// With PHP: scripts that may run and those that never do.
+    pub(crate) fn php(self, scripts: &[&str], never: &[&str]) -> Self {
+        let globs = |texts: &[&str]| texts.iter().map(|text| Glob::new(text).expect("a pattern")).collect();
+        let php = PhpSettings {
+            pool: pool(),
+            front: None,
+            scripts: globs(scripts),
+            never: globs(never),
+            extensions: vec![".php".into()],
+            params: Vec::new(),
+            remote_root: None,
+        };
+        self.with(|settings| settings.php = Some(php))
+    }
+
+    pub(crate) fn site(&self) -> Site {
+        Site::open(self.settings.clone(), 1).expect("a document root")
+    }
+}
+
+/// Makes a file look modified so long ago.
+pub(crate) fn age(path: &Path, age: Duration) {
+    let file = std::fs::File::options().write(true).open(path).expect("a file to age");
+    file.set_modified(std::time::SystemTime::now() - age).expect("a time");
+}
+
+fn settings(root: PathBuf) -> SiteSettings {
+    SiteSettings {
+        name: "test".into(),
+        hosts: vec!["*".into()],
+        root,
+        index: vec!["index.html".into(), "index.php".into()],
+        php: None,
+        deny: Vec::new(),
+        headers: Vec::new(),
+        redirects: Vec::new(),
+        cache: Vec::new(),
+        listing: false,
+        development: false,
+        body_limit: 1 << 20,
+        spool_limit: 1 << 20,
+    }
+}
+
+/// A pool that nothing is ever asked of: no server, so nothing is started.
+fn pool() -> Arc<Pool> {
+    let external = haulier_php::External {
+        servers: Vec::new(),
+        connections: 1,
+        connect_timeout: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(1),
+    };
+    let settings = PoolSettings {
+        name: "test".into(),
+        kind: PoolKind::External(external),
+        timeout: Duration::from_secs(1),
+        queue_timeout: Duration::from_secs(1),
+        queue_length: 1,
+        response_head: 1024,
+    };
+    Pool::start(settings).expect("a pool")
+}
+
+/// A request head; `lines` are field lines with their line ends.
+pub(crate) fn head(method: &str, target: &str, lines: &str) -> RequestHead {
+    let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n").into_bytes();
+    let limits = HeadLimits {
+        request_line: 4096,
+        header: 65536,
+        fields: 100,
+    };
+    RequestHead::parse(&mut bytes, &limits, &mut Fields::new())
+        .expect("a valid head")
+        .expect("a whole head")
+}

@@ -1,0 +1,291 @@
+//! Opening a name beneath the document root, without ever leaving it.
+//!
+//! The kernel resolves the name beneath the root's descriptor and follows no symbolic link. Only a name with a link in
+//! it is resolved by us, and opened by the name it really has; so whoever swaps directories meanwhile gains nothing.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use crate::route::Site;
+
+/// What a name stands for.
+#[derive(Debug)]
+pub(super) enum Opened {
+    File(Regular),
+    Directory,
+    /// Nothing, or nothing that can be sent: a FIFO, a socket, a device.
+    Missing,
+    /// A symbolic link that leads out of the root or in a circle.
+    Outside,
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub(super) struct Regular {
+    pub(super) file: File,
+    pub(super) version: Version,
+    /// Its path in the root without symbolic links, if that is another than was asked for.
+    pub(super) real: Option<Vec<u8>>,
+}
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    /// Bytes.
+    pub(super) size: u64,
+    /// Time of modification: seconds since 1970 and nanoseconds.
+    pub(super) modified: (i64, u64),
+    /// Time of the last change of content, owner or mode.
+    changed: (i64, u64),
+}
+
+impl Version {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn sample(modified: (i64, u64)) -> Self {
+        Self {
+            device: 1,
+            inode: 2,
+            size: 3,
+            modified,
+            changed: modified,
+        }
+    }
+
+    /// What this path in the root has now; links are followed, for only the very file that was opened compares equal.
+    pub(super) fn now(site: &Site, path: &[u8]) -> Option<Self> {
+        let stat = rustix::fs::statat(&site.root_fd, relative(path), rustix::fs::AtFlags::empty()).ok()?;
+        Some(Self::of(&stat))
+    }
+}
+
+/// Opens this path, which begins with `/`.
+///
+/// # Errors
+/// What the system says when the name may exist but cannot be opened: no descriptors left, no permission, EIO.
+pub(super) fn open(site: &Site, path: &[u8]) -> io::Result<Opened> {
+    // O_NONBLOCK: a FIFO without writer must not hold the thread.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    match beneath(site.root_fd.as_fd(), relative(path), flags) {
+        Err(Errno::LOOP) => through_links(site, path, flags),
+        // A directory may be passed through without being read.
+        Err(Errno::ACCESS) if is_directory(site, path)? => Ok(Opened::Directory),
+        opened => classify(opened, None),
+    }
+}
+
+/// Whether this path is a directory.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn is_directory(site: &Site, path: &[u8]) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let opened = match beneath(site.root_fd.as_fd(), relative(path), flags) {
+        Err(Errno::LOOP) => through_links(site, path, flags)?,
+        opened => classify(opened, None)?,
+    };
+    Ok(matches!(opened, Opened::Directory))
+}
+
+/// Opens this directory to read its names; `None` if it is none.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_directory(site: &Site, path: &[u8]) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let opened = match beneath(site.root_fd.as_fd(), relative(path), flags) {
+        Err(Errno::LOOP) => match real_path(site, path)? {
+            Real::Inside(real) => beneath(site.root_fd.as_fd(), relative(&real), flags),
+            Real::Missing | Real::Outside => return Ok(None),
+        },
+        opened => opened,
+    };
+    match opened {
+        Ok(directory) => Ok(Some(directory)),
+        Err(error) if is_missing(error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Resolves a name with a symbolic link in it, and opens what it leads to.
+fn through_links(site: &Site, path: &[u8], flags: OFlags) -> io::Result<Opened> {
+    match real_path(site, path)? {
+        Real::Inside(real) => match beneath(site.root_fd.as_fd(), relative(&real), flags) {
+            // Another link by now: somebody is changing it under our hands.
+            Err(Errno::LOOP) => Ok(Opened::Missing),
+            opened => classify(opened, Some(real)),
+        },
+        Real::Missing => Ok(Opened::Missing),
+        Real::Outside => Ok(Opened::Outside),
+    }
+}
+
+/// Where a path with symbolic links in it leads.
+enum Real {
+    /// A path in the root.
+    Inside(Vec<u8>),
+    Missing,
+    Outside,
+}
+
+fn real_path(site: &Site, path: &[u8]) -> io::Result<Real> {
+    let real = match site.root.join(OsStr::from_bytes(relative(path))).canonicalize() {
+        Ok(real) => real,
+        Err(error) => {
+            return match Errno::from_io_error(&error) {
+                Some(Errno::LOOP) => Ok(Real::Outside),
+                Some(errno) if is_missing(errno) => Ok(Real::Missing),
+                _ => Err(error),
+            };
+        }
+    };
+    let Ok(inside) = real.strip_prefix(&site.root) else {
+        return Ok(Real::Outside);
+    };
+    let mut real = b"/".to_vec();
+    real.extend(inside.to_path_buf().into_os_string().into_vec());
+    if path.ends_with(b"/") && !real.ends_with(b"/") {
+        real.push(b'/');
+    }
+    Ok(Real::Inside(real))
+}
+
+fn classify(opened: Result<OwnedFd, Errno>, real: Option<Vec<u8>>) -> io::Result<Opened> {
+    let descriptor = match opened {
+        Ok(descriptor) => descriptor,
+        Err(error) if is_missing(error) => return Ok(Opened::Missing),
+        Err(Errno::LOOP | Errno::XDEV) => return Ok(Opened::Outside),
+        Err(error) => return Err(error.into()),
+    };
+    let stat = rustix::fs::fstat(&descriptor)?;
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Opened::File(Regular {
+            file: File::from(descriptor),
+            version: Version::of(&stat),
+            real,
+        }),
+        FileType::Directory => Opened::Directory,
+        _ => Opened::Missing,
+    })
+}
+
+/// The client may name anything; only what is there can fail. ENXIO: a socket, or a device nobody is behind.
+fn is_missing(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO | Errno::NODEV | Errno::INVAL | Errno::ILSEQ
+    )
+}
+
+/// The path as the system wants it under a directory descriptor.
+fn relative(path: &[u8]) -> &[u8] {
+    match path {
+        [b'/', rest @ ..] if !rest.is_empty() => rest,
+        _ => b".",
+    }
+}
+
+/// Set once the kernel, or what filters our system calls, turned out not to know openat2.
+static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
+
+/// Opens a relative name beneath a directory; a symbolic link anywhere in it is ELOOP.
+fn beneath(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    if NO_OPENAT2.load(Ordering::Relaxed) {
+        return walk(root, name, flags);
+    }
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    // EAGAIN: a rename ran beside the resolution (openat2(2)).
+    for _ in 0..8 {
+        match rustix::fs::openat2(root, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // EPERM is what container runtimes answer for calls they do not know.
+            Err(Errno::NOSYS | Errno::PERM) => {
+                NO_OPENAT2.store(true, Ordering::Relaxed);
+                return walk(root, name, flags);
+            }
+            opened => return opened,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// The same without openat2: one directory after the other, following no link.
+fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut directory: Option<OwnedFd> = None;
+    let wants_directory = name.ends_with(b"/");
+    let mut segments = name
+        .split(|&byte| byte == b'/')
+        .filter(|segment| !segment.is_empty())
+        .peekable();
+    while let Some(segment) = segments.next() {
+        if segment == b".." {
+            return Err(Errno::XDEV);
+        }
+        let parent = directory.as_ref().map_or(root, AsFd::as_fd);
+        let is_last = segments.peek().is_none();
+        let wanted = match (is_last, wants_directory) {
+            (false, _) => OFlags::PATH,
+            (true, false) => flags,
+            (true, true) => flags | OFlags::DIRECTORY,
+        };
+        // O_PATH with O_NOFOLLOW opens a link itself instead of refusing it, so what was opened is looked at.
+        let opened = rustix::fs::openat(
+            parent,
+            segment,
+            wanted | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let opened = opened.map_err(|error| link_or(parent, segment, error))?;
+        if wanted.contains(OFlags::PATH) && is_link(&opened)? {
+            return Err(Errno::LOOP);
+        }
+        if is_last {
+            return Ok(opened);
+        }
+        directory = Some(opened);
+    }
+    Err(Errno::NOENT)
+}
+
+fn is_link(descriptor: &OwnedFd) -> Result<bool, Errno> {
+    Ok(FileType::from_raw_mode(rustix::fs::fstat(descriptor)?.st_mode) == FileType::Symlink)
+}
+
+/// O_DIRECTORY says ENOTDIR of a link before O_NOFOLLOW can say ELOOP.
+fn link_or(parent: BorrowedFd<'_>, segment: &[u8], error: Errno) -> Errno {
+    let is_link = || {
+        rustix::fs::statat(parent, segment, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+    };
+    if error == Errno::NOTDIR && is_link() {
+        Errno::LOOP
+    } else {
+        error
+    }
+}
+
+/// What openat2 and the walk say of the same name: the kind of what was opened, or the error.
+#[cfg(test)]
+pub(super) fn both_ways(site: &Site, name: &[u8], flags: OFlags) -> [Result<FileType, Errno>; 2] {
+    let kind = |opened: Result<OwnedFd, Errno>| Ok(FileType::from_raw_mode(rustix::fs::fstat(opened?)?.st_mode));
+    let root = site.root_fd.as_fd();
+    [kind(beneath(root, name, flags)), kind(walk(root, name, flags))]
+}

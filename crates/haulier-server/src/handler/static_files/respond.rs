@@ -1,0 +1,139 @@
+//! The answer from a file: conditions, ranges, and methods a file knows (RFC 9110 §9, §13, §14).
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use haulier_proto::conditional::{self, Precondition, Validators};
+use haulier_proto::field::Known;
+use haulier_proto::head::{Method, RequestHead};
+use haulier_proto::range::{self, ByteRange, Ranges};
+
+use super::Entry;
+use crate::body::{Body, Chunk, FileSlice, Parts};
+use crate::response::{Handler, Head, Response};
+
+/// RFC 9110 §14.2 allows to ignore greedy requests; nobody's player asks for more.
+const MOST_RANGES: usize = 16;
+
+/// What may be done with a file.
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// Answers a request for this file. The body is there for HEAD too: the protocol tells its length and keeps it.
+pub(crate) fn respond(head: &RequestHead, entry: &Entry) -> Response {
+    match head.method() {
+        Method::Get | Method::Head => read(head, entry),
+        Method::Options => Response::new(204, Handler::Static).with("Allow", ALLOW),
+        _ => Response::new(405, Handler::Static).with("Allow", ALLOW),
+    }
+}
+
+fn read(head: &RequestHead, entry: &Entry) -> Response {
+    match conditional::evaluate(head.fields(), head.method(), &entry.validators()) {
+        Precondition::Failed => Response::new(412, Handler::Static),
+        Precondition::NotModified => prepared(304, Head::Prepared(entry.not_modified.clone()), Body::Empty),
+        Precondition::Proceed => match ranges(head, entry) {
+            Ranges::Whole => whole(entry),
+            Ranges::Unsatisfiable => unsatisfiable(entry),
+            Ranges::One(range) => part(entry, range),
+            Ranges::Many(ranges) => parts(entry, &ranges),
+        },
+    }
+}
+
+/// RFC 9110 §14.2: Range is for GET, and only if If-Range agrees.
+fn ranges(head: &RequestHead, entry: &Entry) -> Ranges {
+    let fields = head.fields();
+    match fields.known(Known::Range) {
+        Some(value) if head.method() == Method::Get && !fields.is_repeated(Known::Range) => {
+            if conditional::range_applies(fields, &strong_validators(entry)) {
+                range::resolve(value, entry.file.length(), MOST_RANGES)
+            } else {
+                Ranges::Whole
+            }
+        }
+        _ => Ranges::Whole,
+    }
+}
+
+/// RFC 9110 §8.8.2.2: a date is a strong validator once the file cannot change any more within its second.
+fn strong_validators(entry: &Entry) -> Validators<'_> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    let settled = now >= entry.last_modified.saturating_add(2);
+    Validators {
+        last_modified: settled.then_some(entry.last_modified),
+        ..entry.validators()
+    }
+}
+
+fn whole(entry: &Entry) -> Response {
+    let body = FileSlice::whole(entry.file.clone()).into();
+    prepared(200, Head::Prepared(entry.head.clone()), body)
+}
+
+fn part(entry: &Entry, range: ByteRange) -> Response {
+    let mut head = Head::Fields(entry.head.fields().clone());
+    head.fields_mut()
+        .append("Content-Range", content_range(range, entry.file.length()));
+    prepared(206, head, slice(entry, range).into())
+}
+
+/// RFC 9110 §14.6: each part says what it is and where it lies.
+fn parts(entry: &Entry, ranges: &[ByteRange]) -> Response {
+    let boundary = boundary();
+    let length = entry.file.length();
+    let mut body = Parts::default();
+    let mut line_end = "";
+    for &range in ranges {
+        let place = content_range(range, length);
+        let kind = entry.content_type;
+        let head = format!("{line_end}--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {place}\r\n\r\n");
+        body.push(Chunk::Bytes(Bytes::from(head)));
+        body.push(Chunk::File(slice(entry, range)));
+        line_end = "\r\n";
+    }
+    body.push(Chunk::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
+    let mut head = Head::Fields(entry.head.fields().clone());
+    head.fields_mut()
+        .set("Content-Type", format!("multipart/byteranges; boundary={boundary}"));
+    prepared(206, head, Body::Stream(Box::new(body)))
+}
+
+fn unsatisfiable(entry: &Entry) -> Response {
+    let length = entry.file.length();
+    Response::new(416, Handler::Static)
+        .with("Content-Range", format!("bytes */{length}"))
+        .with("Accept-Ranges", "bytes")
+}
+
+fn prepared(status: u16, head: Head, body: Body) -> Response {
+    let mut response = Response::new(status, Handler::Static);
+    response.head = head;
+    response.body = body;
+    response
+}
+
+fn content_range(range: ByteRange, length: u64) -> String {
+    format!("bytes {}-{}/{length}", range.start, range.end)
+}
+
+fn slice(entry: &Entry, range: ByteRange) -> FileSlice {
+    FileSlice {
+        file: entry.file.clone(),
+        range: range.start..range.end + 1,
+    }
+}
+
+/// A line no file holds: random for the process, so that no file can be written to hold it, and counted on.
+fn boundary() -> String {
+    static RANDOM: OnceLock<u64> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let random = RANDOM.get_or_init(|| RandomState::new().build_hasher().finish());
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{random:016x}{count:08x}")
+}
