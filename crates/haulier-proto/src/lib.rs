@@ -1,0 +1,17 @@
+//! HTTP and FastCGI as bytes and messages.
+//!
+//! Nothing here opens a socket, reads a clock or starts a task: bytes go in, values come out, and the other way
+//! round. That is what lets the server, the download client, the load generator and the fuzzers share it.
+
+pub mod chunked;
+pub mod conditional;
+pub mod date;
+pub mod encode;
+pub mod etag;
+pub mod fastcgi;
+pub mod field;
+pub mod framing;
+pub mod head;
+pub mod path;
+pub mod range;
+pub mod status;
