@@ -6,7 +6,7 @@
 mod cache;
 mod entry;
 #[cfg(test)]
-pub(super) mod fixture;
+pub(crate) mod fixture;
 mod mime;
 mod names;
 mod open;
