@@ -90,7 +90,7 @@ fn the_access_log_tells_where_the_time_went() {
         assert_eq!(line["ip"], "127.0.0.1");
         assert_eq!(line["ua"], "test/1");
         assert_eq!(line["referer"], "http://r.example/");
-        assert_eq!(line["bytes_out"], 5);
+        assert!(line["bytes_out"].as_u64().is_some_and(|bytes| bytes >= 5), "{line}");
         assert!(line["req_id"].as_str().is_some_and(|id| !id.is_empty()), "{line}");
         assert!(line["php_ms"].as_f64().is_some_and(|time| time >= 20.0), "{line}");
         assert!(line["dur_ms"].as_f64() >= line["php_ms"].as_f64(), "{line}");
@@ -123,13 +123,14 @@ fn a_log_line_cannot_be_forged() {
 fn the_access_log_may_be_off_or_for_errors_only() {
     let server = Site::new().file("a.txt", "a").config("[log]\naccess = \"off\"").start();
     server.get("/a.txt").expect(200);
-    let server = Site::new()
-        .file("a.txt", "a")
-        .config("[log]\naccess = \"errors\"")
-        .start();
+    assert!(server.access_log().is_empty());
+    drop(server);
+    let code = "for ($i = 0; $i < 99; $i++) header(\"X-$i: \" . str_repeat('a', 999));";
+    let site = Site::new().file("a.txt", "a").php("long.php", code);
+    let server = site.config("[log]\naccess = \"errors\"").start();
     server.get("/a.txt").expect(200);
-    server.get("/missing").expect(404);
-    server.access_line_for("/missing");
+    server.get("/long.php").expect(502);
+    server.access_line_for("/long.php");
     assert!(server.access_log().iter().all(|line| line["path"] != "/a.txt"));
 }
 

@@ -367,9 +367,15 @@ fn clients_that_leave_while_waiting_are_not_served() {
         Request::get(&format!("/wait.php?gate={}", gate.display())),
     );
     thread::sleep(Duration::from_millis(500));
+    let mut left = Vec::new();
     for _ in 0..20 {
-        server.connect().send(Request::get("/count.php").to_bytes());
+        let mut connection = server.connect();
+        connection.send(Request::get("/count.php").to_bytes());
+        left.push(connection);
     }
+    thread::sleep(Duration::from_millis(500));
+    // A reset: after a mere end of sending a client may still be listening.
+    left.into_iter().for_each(Connection::reset);
     thread::sleep(Duration::from_millis(500));
     fs::write(&gate, "").expect("the directory is ours");
     first.join().expect("an answer").expect(200);

@@ -7,6 +7,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_linger;
+
 /// How long a read or a write may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -210,6 +212,11 @@ impl Connection {
         self.stream
             .shutdown(Shutdown::Write)
             .expect("the connection is still open");
+    }
+
+    /// Leaves with a reset, as a program does that was killed.
+    pub(crate) fn reset(self) {
+        set_socket_linger(&self.stream, Some(Duration::ZERO)).expect("the socket is ours");
     }
 
     /// Sends a request and reads its response.
