@@ -10,7 +10,7 @@ use haulier_proto::head::RequestHead;
 
 /// What is known of the client and of us before the first byte.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// The client's address.
     pub remote: SocketAddr,
     /// The address it reached.
@@ -21,7 +21,7 @@ pub struct Peer {
 
 /// A request whose answer needs waiting: head, peer, and the way to its body.
 #[derive(Debug)]
-pub struct Request {
+pub(crate) struct Request {
     pub head: RequestHead,
     pub peer: Peer,
     /// Unique within a process; in the log, in `X-Request-Id`, and told to PHP.
@@ -35,7 +35,7 @@ pub struct Request {
 }
 
 /// What a handler may ask of the protocol while an exchange runs. One implementation a protocol.
-pub trait Exchange: std::fmt::Debug {
+pub(crate) trait Exchange: std::fmt::Debug {
     /// Appends some bytes of the request body to `into`; 0 bytes mean its end. The first call sends
     /// `100 Continue` if the client waits for it.
     fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>>;
@@ -49,7 +49,7 @@ pub trait Exchange: std::fmt::Debug {
 
 /// Why the request body could not be read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BodyError {
+pub(crate) enum BodyError {
     /// The client closed or reset the connection.
     #[error("client went away during the request body")]
     Gone,
@@ -69,7 +69,7 @@ pub enum BodyError {
 
 /// A number for one request: process start in the upper bits, a counter below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RequestId(pub u64);
+pub(crate) struct RequestId(pub u64);
 
 impl std::fmt::Display for RequestId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -12,7 +12,7 @@ use crate::body::Body;
 ///
 /// `Date`, `Server`, `Connection`, `Content-Length` and `Transfer-Encoding` are the protocol's: it writes them.
 #[derive(Debug)]
-pub struct Response {
+pub(crate) struct Response {
     pub status: u16,
     pub head: Head,
     pub body: Body,
@@ -22,35 +22,28 @@ pub struct Response {
 impl Response {
     /// A response without field lines and body.
     #[must_use]
-    pub fn new(status: u16, handler: Handler) -> Self {
+    pub(crate) fn new(status: u16, handler: Handler) -> Self {
         Self { status, head: Head::Fields(Fields::new()), body: Body::Empty, trace: Trace::of(handler) }
     }
 
     /// With one more field line.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.head.fields_mut().append(name, value);
         self
     }
 
     /// With this body.
     #[must_use]
-    pub fn body(mut self, body: impl Into<Body>) -> Self {
+    pub(crate) fn body(mut self, body: impl Into<Body>) -> Self {
         self.body = body.into();
-        self
-    }
-
-    /// With the reason a 5xx must have.
-    #[must_use]
-    pub fn because(mut self, reason: &'static str) -> Self {
-        self.trace.reason = Some(reason);
         self
     }
 }
 
 /// The field lines of a response, loose or already made into bytes.
 #[derive(Debug)]
-pub enum Head {
+pub(crate) enum Head {
     Fields(Fields),
     /// The same for every answer from one file, made once.
     Prepared(Arc<PreparedHead>),
@@ -58,7 +51,7 @@ pub enum Head {
 
 impl Head {
     /// The field lines, to be changed. A prepared head becomes a loose copy.
-    pub fn fields_mut(&mut self) -> &mut Fields {
+    pub(crate) fn fields_mut(&mut self) -> &mut Fields {
         if let Self::Prepared(prepared) = self {
             *self = Self::Fields(prepared.fields.clone());
         }
@@ -70,7 +63,7 @@ impl Head {
 
     /// The field lines.
     #[must_use]
-    pub fn fields(&self) -> &Fields {
+    pub(crate) fn fields(&self) -> &Fields {
         match self {
             Self::Fields(fields) => fields,
             Self::Prepared(prepared) => &prepared.fields,
@@ -80,7 +73,7 @@ impl Head {
 
 /// Field lines with their HTTP/1.1 bytes beside them.
 #[derive(Debug)]
-pub struct PreparedHead {
+pub(crate) struct PreparedHead {
     fields: Fields,
     /// `Name: value\r\n` of every line, without status line and closing empty line.
     http1: Vec<u8>,
@@ -89,27 +82,27 @@ pub struct PreparedHead {
 impl PreparedHead {
     /// Encodes once what every answer will need.
     #[must_use]
-    pub fn new(fields: Fields) -> Self {
+    pub(crate) fn new(fields: Fields) -> Self {
         let mut http1 = Vec::with_capacity(256);
         encode::fields(&mut http1, &fields);
         Self { fields, http1 }
     }
 
     #[must_use]
-    pub fn fields(&self) -> &Fields {
+    pub(crate) fn fields(&self) -> &Fields {
         &self.fields
     }
 
     /// The lines as HTTP/1.1 sends them.
     #[must_use]
-    pub fn http1(&self) -> &[u8] {
+    pub(crate) fn http1(&self) -> &[u8] {
         &self.http1
     }
 }
 
 /// Who made the response; a label in logs and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handler {
+pub(crate) enum Handler {
     Static,
     Php,
     Redirect,
@@ -119,7 +112,7 @@ pub enum Handler {
 
 impl Handler {
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Static => "static",
             Self::Php => "php",
@@ -132,7 +125,7 @@ impl Handler {
 
 /// What the access log tells beside status and size.
 #[derive(Debug, Clone)]
-pub struct Trace {
+pub(crate) struct Trace {
     pub handler: Handler,
     /// Out of a fixed list; every 5xx has one.
     pub reason: Option<&'static str>,
@@ -141,14 +134,14 @@ pub struct Trace {
 
 impl Trace {
     #[must_use]
-    pub fn of(handler: Handler) -> Self {
+    pub(crate) fn of(handler: Handler) -> Self {
         Self { handler, reason: None, php: None }
     }
 }
 
 /// How PHP took part.
 #[derive(Debug, Clone, Default)]
-pub struct PhpTrace {
+pub(crate) struct PhpTrace {
     /// Time the request waited for a worker.
     pub queued: Duration,
     /// Time a worker was busy with it; set when the worker is free again.

@@ -3,13 +3,15 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustix::io::{Errno, ReadWriteFlags};
 
 /// A file held open, with its content beside it if that is small.
 #[derive(Debug)]
-pub struct OpenFile {
+pub(crate) struct OpenFile {
     file: File,
     /// Bytes at the moment it was opened.
     length: u64,
@@ -20,13 +22,13 @@ pub struct OpenFile {
 impl OpenFile {
     /// Takes an open regular file of this length.
     #[must_use]
-    pub fn new(file: File, length: u64) -> Self {
+    pub(crate) fn new(file: File, length: u64) -> Self {
         Self { file, length, content: None }
     }
 
     /// With its content in memory; `content` is as long as the file.
     #[must_use]
-    pub fn with_content(mut self, content: Bytes) -> Self {
+    pub(crate) fn with_content(mut self, content: Bytes) -> Self {
         debug_assert_eq!(self.length, content.len() as u64);
         self.content = Some(content);
         self
@@ -34,19 +36,19 @@ impl OpenFile {
 
     /// Its length in bytes when it was opened.
     #[must_use]
-    pub fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
     /// Its content, if it is kept in memory.
     #[must_use]
-    pub fn content(&self) -> Option<&Bytes> {
+    pub(crate) fn content(&self) -> Option<&Bytes> {
         self.content.as_ref()
     }
 
     /// The file itself.
     #[must_use]
-    pub fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 }
@@ -59,7 +61,7 @@ impl AsFd for OpenFile {
 
 /// A part of an open file.
 #[derive(Debug, Clone)]
-pub struct FileSlice {
+pub(crate) struct FileSlice {
     pub file: Arc<OpenFile>,
     /// Offsets in bytes; never beyond the file's length when it was opened.
     pub range: Range<u64>,
@@ -68,27 +70,56 @@ pub struct FileSlice {
 impl FileSlice {
     /// All of it.
     #[must_use]
-    pub fn whole(file: Arc<OpenFile>) -> Self {
+    pub(crate) fn whole(file: Arc<OpenFile>) -> Self {
         let range = 0..file.length;
         Self { file, range }
     }
 
     /// Bytes left.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.range.end - self.range.start
     }
 
     /// Whether nothing is left.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
     /// These bytes, if the file's content is in memory.
     #[must_use]
-    pub fn in_memory(&self) -> Option<&[u8]> {
+    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
         let content = self.file.content.as_ref()?;
         content.get(self.range.start as usize..self.range.end as usize)
+    }
+
+    /// Whether the kernel has the end of the next `most` bytes in memory, so that sending them does not wait for the
+    /// disk. One byte is asked for: what lies before it was read ahead with it.
+    #[must_use]
+    pub(crate) fn is_cached(&self, most: u64) -> bool {
+        let last = (self.range.start + most).min(self.range.end).saturating_sub(1);
+        let mut byte = [0];
+        let read = rustix::io::preadv2(
+            self.file.as_fd(),
+            &mut [std::io::IoSliceMut::new(&mut byte)],
+            last,
+            ReadWriteFlags::NOWAIT,
+        );
+        // File systems without the flag (tmpfs) have nothing to wait for.
+        !matches!(read, Err(Errno::AGAIN))
+    }
+
+    /// Brings the next `most` bytes into memory. Blocks: for threads that may.
+    pub(crate) fn read_ahead(&self, most: u64) {
+        let end = (self.range.start + most).min(self.range.end);
+        let mut buffer = vec![0; 64 * 1024];
+        let mut at = self.range.start;
+        while at < end {
+            match self.file.file().read_at(&mut buffer, at) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => at += count as u64,
+            }
+        }
     }
 }

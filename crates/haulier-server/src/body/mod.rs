@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-pub use file::{FileSlice, OpenFile};
+pub(crate) use file::{FileSlice, OpenFile};
 
 /// The body of a response.
 #[derive(Debug, Default)]
-pub enum Body {
+pub(crate) enum Body {
     #[default]
     Empty,
     /// The body a GET would have got, where PHP itself leaves it out for HEAD; its length, if PHP said so.
@@ -28,7 +28,7 @@ pub enum Body {
 impl Body {
     /// Its length, if it is known before the last byte is there.
     #[must_use]
-    pub fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Self::Empty => Some(0),
             Self::Unsent(length) => *length,
@@ -65,7 +65,7 @@ impl From<FileSlice> for Body {
 
 /// One piece of a streamed body.
 #[derive(Debug)]
-pub enum Chunk {
+pub(crate) enum Chunk {
     Bytes(Bytes),
     File(FileSlice),
 }
@@ -73,7 +73,7 @@ pub enum Chunk {
 impl Chunk {
     /// Its length in bytes.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(slice) => slice.len(),
@@ -82,12 +82,12 @@ impl Chunk {
 
     /// Whether nothing is in it.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Drops what is beyond the first `most` bytes.
-    pub fn truncate(&mut self, most: u64) {
+    pub(crate) fn truncate(&mut self, most: u64) {
         match self {
             Self::Bytes(bytes) => bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX)),
             Self::File(slice) => slice.range.end = slice.range.end.min(slice.range.start.saturating_add(most)),
@@ -96,7 +96,7 @@ impl Chunk {
 }
 
 /// A body that comes in pieces. Dropping it tells the source that nobody reads any more.
-pub trait BodyStream: std::fmt::Debug {
+pub(crate) trait BodyStream: std::fmt::Debug {
     /// The next piece; `Ok(None)` is the end.
     ///
     /// # Errors
@@ -115,21 +115,21 @@ pub trait BodyStream: std::fmt::Debug {
 /// The source of a body failed before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("body broke off: {reason}")]
-pub struct BrokenBody {
+pub(crate) struct BrokenBody {
     /// Out of the list of reasons a 5xx may have.
     pub reason: &'static str,
 }
 
 /// Pieces that are all there: the parts of a multipart/byteranges answer.
 #[derive(Debug, Default)]
-pub struct Parts {
+pub(crate) struct Parts {
     pieces: VecDeque<Chunk>,
     length: u64,
 }
 
 impl Parts {
     /// Adds a piece at the end.
-    pub fn push(&mut self, piece: Chunk) {
+    pub(crate) fn push(&mut self, piece: Chunk) {
         self.length += piece.len();
         self.pieces.push_back(piece);
     }

@@ -1,8 +1,8 @@
 //! Who makes the response.
 
-pub mod error_page;
-pub mod listing;
+pub(crate) mod error_page;
+pub(crate) mod listing;
 mod page;
-pub mod php;
-pub mod redirect;
-pub mod static_files;
+pub(crate) mod php;
+pub(crate) mod redirect;
+pub(crate) mod static_files;

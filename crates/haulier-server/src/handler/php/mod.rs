@@ -69,9 +69,10 @@ pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request
         Ok(outcome) => outcome,
         Err(Failure::Body(error)) => body_failed(site, request, error),
         Err(Failure::ParamsTooLong) => failed(site, request, 431, "params_too_long", None),
-        Err(Failure::Pool(error)) => {
-            tracing::debug!(%error, "php did not answer");
-            pool_failed(site, request, &error)
+        Err(Failure::Pool(error)) => pool_failed(site, request, &error),
+        Err(Failure::Answer(why)) => {
+            tracing::error!(site = site.settings.name, why, request = label(request), "bad_response");
+            failed(site, request, 502, "bad_response", Some(why))
         }
     }
 }
@@ -81,6 +82,14 @@ enum Failure {
     Body(BodyError),
     ParamsTooLong,
     Pool(PoolError),
+    /// PHP answered, but not with a response that may be sent on.
+    Answer(&'static str),
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        Self::Pool(error)
+    }
 }
 
 async fn attempt(
@@ -111,9 +120,9 @@ async fn attempt(
         label: &|| label(request),
     };
     let mut interim = |head: &CgiHead| request.exchange.send_interim(head.status(), &translate::interim_fields(head));
-    let answer = php.pool.send(&sent, &mut interim).await.map_err(Failure::Pool)?;
+    let answer = php.pool.send(&sent, &mut interim).await?;
     thread.buffers.give(params);
-    take_answer(thread, site, request, answer).await.map_err(Failure::Pool)
+    take_answer(thread, site, request, answer).await
 }
 
 fn label(request: &Request) -> String {
@@ -131,13 +140,13 @@ async fn take_answer(
     site: &Arc<Site>,
     request: &Request,
     mut answer: PhpResponse,
-) -> Result<Outcome, PoolError> {
+) -> Result<Outcome, Failure> {
     if let Redirect::Local(target) = answer.head.redirect() {
         let target = target.to_vec();
         while answer.body().await?.is_some() {}
         return Ok(Outcome::Local(target));
     }
-    let translated = translate::head(&answer.head)?;
+    let translated = translate::head(&answer.head).map_err(Failure::Answer)?;
     let mut response = Response::new(translated.status, Handler::Php);
     *response.head.fields_mut() = translated.fields;
     let trace = PhpTrace { queued: answer.queued(), pid: answer.pid(), ..PhpTrace::default() };
@@ -165,10 +174,10 @@ async fn take_answer(
 }
 
 /// A body shorter than PHP announced is broken; what is longer was never part of it.
-fn exact(mut body: Bytes, announced: Option<u64>) -> Result<Bytes, PoolError> {
+fn exact(mut body: Bytes, announced: Option<u64>) -> Result<Bytes, Failure> {
     if let Some(announced) = announced {
         if (body.len() as u64) < announced {
-            return Err(PoolError::BadResponse { why: "body shorter than its Content-Length" });
+            return Err(Failure::Answer("body shorter than its Content-Length"));
         }
         body.truncate(usize::try_from(announced).unwrap_or(usize::MAX));
     }
@@ -229,6 +238,7 @@ fn pool_failed(site: &Arc<Site>, request: &Request, error: &PoolError) -> Outcom
     let status = match error {
         PoolError::Exhausted { .. } | PoolError::Stopped => 503,
         PoolError::Timeout { .. } => 504,
+        PoolError::RequestBody(_) => 500,
         _ => 502,
     };
     failed(site, request, status, error.reason(), Some(&error.to_string()))

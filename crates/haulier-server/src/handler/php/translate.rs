@@ -1,6 +1,5 @@
 //! PHP's response head as ours.
 
-use haulier_php::PoolError;
 use haulier_proto::fastcgi::response::CgiHead;
 use haulier_proto::field::{Fields, is_name, is_value};
 
@@ -34,7 +33,7 @@ const DROPPED: [&str; 11] = [
 ///
 /// # Errors
 /// A Content-Length that is no number: the body cannot be trusted.
-pub(super) fn head(head: &CgiHead) -> Result<Translated, PoolError> {
+pub(super) fn head(head: &CgiHead) -> Result<Translated, &'static str> {
     let mut fields = Fields::new();
     for (name, value) in head.fields() {
         if !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes())) && is_name(name) && is_value(value)
@@ -44,7 +43,7 @@ pub(super) fn head(head: &CgiHead) -> Result<Translated, PoolError> {
     }
     let length = match head.field("content-length") {
         None => None,
-        Some(value) => Some(number(value).ok_or(PoolError::BadResponse { why: "Content-Length is no number" })?),
+        Some(value) => Some(number(value).ok_or("Content-Length is no number")?),
     };
     Ok(Translated { status: head.status(), length, is_live: is_live(head), fields })
 }

@@ -239,7 +239,7 @@ impl Connection {
     fn send_now(self: &Rc<Self>, mut sending: Sending) -> Next {
         match sending.sender.step(&self.socket) {
             Ok(Step::Done) => self.finish(sending),
-            Ok(Step::Blocked | Step::Yield | Step::Source) => Next::Wait(Box::new(Waiting::Send(sending))),
+            Ok(Step::Blocked | Step::Yield | Step::Source | Step::Cold) => Next::Wait(Box::new(Waiting::Send(sending))),
             Err(_) => self.broken(sending),
         }
     }
@@ -348,6 +348,11 @@ impl Connection {
             match sender.step(&self.socket)? {
                 Step::Done => return Ok(()),
                 Step::Yield => tokio::task::yield_now().await,
+                Step::Cold => {
+                    if let Some((slice, most)) = sender.cold() {
+                        let _ = tokio::task::spawn_blocking(move || slice.read_ahead(most)).await;
+                    }
+                }
                 Step::Source => {
                     self.wait_for(Phase::Handler);
                     std::future::poll_fn(|context| self.poll_source(sender, context)).await?;

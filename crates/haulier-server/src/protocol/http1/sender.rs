@@ -48,6 +48,8 @@ pub(super) enum Step {
     Yield,
     /// The next piece of the body must be asked for: [`Sender::poll_source`].
     Source,
+    /// The file is not in memory: [`Sender::cold`] says what to read ahead.
+    Cold,
 }
 
 /// The rest of a response.
@@ -61,6 +63,8 @@ pub(super) struct Sender {
     /// Then these: what ends a chunk, or the body.
     tail: &'static [u8],
     file: Option<FileSlice>,
+    /// The next piece of `file` was just read ahead: it is not asked about again.
+    read_ahead: bool,
     source: Option<Box<dyn BodyStream>>,
     chunked: bool,
     /// Bytes of the body still to come, if their number was promised.
@@ -99,6 +103,7 @@ impl Sender {
             piece: Bytes::new(),
             tail: b"",
             file: None,
+            read_ahead: false,
             source: None,
             chunked,
             promised: length,
@@ -132,6 +137,10 @@ impl Sender {
                 self.advance(sent);
             } else if let Some(mut slice) = self.file.take() {
                 let most = if slice.len() > TURN as u64 { turn(socket) } else { TURN };
+                if !std::mem::take(&mut self.read_ahead) && !slice.is_cached(most as u64) {
+                    self.file = Some(slice);
+                    return Ok(Step::Cold);
+                }
                 let sent = socket.send_file(&mut slice, most)?;
                 self.sent += sent.unwrap_or(0) as u64;
                 if slice.is_empty() {
@@ -146,6 +155,13 @@ impl Sender {
                 return Ok(Step::Done);
             }
         }
+    }
+
+    /// The part of a file that must be read from disk before it can be sent without blocking the thread, with the
+    /// number of bytes that are wanted next. After it is read, the next step sends whatever the kernel has.
+    pub(super) fn cold(&mut self) -> Option<(FileSlice, u64)> {
+        self.read_ahead = true;
+        self.file.clone().map(|slice| (slice, 2 * TURN as u64))
     }
 
     fn send_bytes(&self, socket: &Socket) -> io::Result<Option<usize>> {
