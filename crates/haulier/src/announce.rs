@@ -227,8 +227,6 @@ fn open_browser(url: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn urls_are_what_one_types() {
         let url = |text: &str| super::url(text.parse().expect("a literal address"));

@@ -92,7 +92,7 @@ pub(crate) struct SiteTable {
     /// Relative paths of this table start here.
     pub(crate) directory: PathBuf,
     pub(crate) root: Option<Placed<String>>,
-    /// Whether `root` stands there at all, text or not.
+    /// Whether `root` stands there at all, be it no text or misspelt: that error is enough.
     pub(crate) root_written: bool,
     /// The document root itself, from the command line; no file can say it.
     pub(crate) document_root: Option<PathBuf>,
@@ -243,9 +243,9 @@ fn matching_files(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
     let Some((before, after)) = shape.split_once('*') else {
         return Ok(vec![pattern.to_owned()]);
     };
-    let directory = pattern.parent().unwrap_or(Path::new("."));
+    let directory = pattern.parent().unwrap_or(Path::new(""));
     let mut paths = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
+    for entry in std::fs::read_dir(Path::new(".").join(directory))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let fits = name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after);
         if fits && !name.starts_with('.') {
@@ -466,7 +466,7 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
     SiteTable {
         directory: directory.to_owned(),
         root: reader.text(&section, "root"),
-        root_written: section.key_span("root").is_some(),
+        root_written: section.key_span("root").is_some() || section.misspells("root"),
         document_root: None,
         hosts: reader.texts(&section, "hosts"),
         app: reader.text(&section, "app"),

@@ -154,7 +154,9 @@ fn ambiguous(site: &Site, place: Option<&Place>, tables: &[PoolTable]) -> Diagno
 
 /// Nothing is silent: a pool that no site uses is not started.
 fn warn_unused(file: &File, sites: &[Site], report: &mut Report) {
-    for (index, table) in file.pools.iter().enumerate() {
+    // A site with an error may well have meant one of them.
+    let pools = if report.errors() == 0 { &file.pools[..] } else { &[] };
+    for (index, table) in pools.iter().enumerate() {
         if !sites.iter().any(|site| site.pool == Some(index)) {
             report.push(
                 Diagnostic::warning(

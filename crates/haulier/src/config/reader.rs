@@ -307,12 +307,14 @@ impl<'r> Reader<'r> {
         span: Range<usize>,
         value: &DeValue<'_>,
     ) -> Diagnostic {
-        let what = match (words.name.is_empty(), value) {
-            (true, DeValue::Table(_)) => format!("unknown table `[{key}]`"),
-            _ => format!("unknown setting `{key}`"),
+        let is_table = words.name.is_empty() && value.is_table();
+        let what = if is_table {
+            format!("unknown table `[{key}]`")
+        } else {
+            format!("unknown setting `{key}`")
         };
         let place = self.place(span);
-        let error = Diagnostic::error("config::unknown", what).at(Some(&place), self.hint(words, key));
+        let error = Diagnostic::error("config::unknown", what).at(Some(&place), self.hint(words, key, is_table));
         let known = nearest_first(key, words.names()).join(", ");
         match words.name {
             "" => error.help(format!("tables of a configuration: {known}")),
@@ -321,21 +323,31 @@ impl<'r> Reader<'r> {
     }
 
     /// The most useful thing to say under an unknown name.
-    fn hint(&self, words: &'static Table, key: &str) -> String {
-        let foreign = if words.name.is_empty() {
+    fn hint(&self, words: &'static Table, key: &str, is_table: bool) -> String {
+        let foreign = if is_table {
             foreign::table(key)
         } else {
             foreign::setting(key)
         };
-        let home = words::home_of(key, words);
-        match (foreign, home, nearest(key, words.names())) {
-            (_, Some(home), _) => format!("this belongs in `[{}]`", home.name),
-            (Some(foreign), None, _) => foreign.to_owned(),
-            (None, None, Some(near)) => format!("did you mean `{near}`?"),
-            (None, None, None) => match nearest_anywhere(key) {
-                Some((table, near)) => format!("did you mean `{near}` in `[{}]`?", table.name),
-                None => "no such name here".to_owned(),
-            },
+        // What is written as a table was not meant as the setting of another one.
+        let homes = if is_table {
+            Vec::new()
+        } else {
+            words::homes_of(key, words)
+        };
+        if !homes.is_empty() {
+            let homes: Vec<String> = homes.iter().map(|home| format!("`[{home}]`")).collect();
+            return format!("this belongs in {}", homes.join(" or "));
+        }
+        if let Some(foreign) = foreign {
+            return foreign.to_owned();
+        }
+        if let Some(near) = nearest(key, words.names()) {
+            return format!("did you mean `{near}`?");
+        }
+        match nearest_anywhere(key).filter(|_| !is_table) {
+            Some((table, near)) => format!("did you mean `{near}` in `[{}]`?", table.name),
+            None => "no such name here".to_owned(),
         }
     }
 }
@@ -362,6 +374,18 @@ impl<'t> Section<'t> {
     /// Where the name of a setting stands.
     pub(super) fn key_span(&self, key: &str) -> Option<Range<usize>> {
         self.table.keys().find(|name| name.get_ref() == key).map(Spanned::span)
+    }
+
+    /// Whether an unknown name in the table was meant as `word`.
+    pub(super) fn misspells(&self, word: &str) -> bool {
+        let mut unknown = self
+            .table
+            .keys()
+            .map(|key| key.get_ref().as_ref())
+            .filter(|key| !self.words.knows(key));
+        let meant = |key: &str| nearest(key, self.words.names()) == Some(word);
+        let foreign = |key: &str| foreign::setting(key).is_some_and(|here| here.contains(&format!("this is `{word}`")));
+        unknown.any(|key| meant(key) || foreign(key))
     }
 
     fn default(&self, key: &str) -> Option<&'static str> {
@@ -415,18 +439,13 @@ fn reword(message: &str) -> (String, String, Option<&'static str>) {
     let first = message.lines().next().unwrap_or(message);
     let (title, label, help) = match first {
         "duplicate key" => ("the same name twice in one table", "again here", None),
-        _ if first.contains("string") && first.contains("quote")
-            || first.contains("unclosed") && first.contains("string") =>
-        {
-            ("text without its closing quote", "begins here", None)
-        }
-        _ if first.contains("unquoted") || first.contains("string values must be quoted") => (
+        _ if first.contains("must be quoted") => (
             "text needs quotes",
             "put this in quotes",
             Some("numbers, `true` and `false` stand without quotes"),
         ),
-        _ if first.contains("table") && first.contains("missing") => {
-            ("a table header without its bracket", first, None)
+        _ if first.starts_with("invalid basic string") || first.starts_with("invalid literal string") => {
+            ("text without its closing quote", "a quote is missing before this", None)
         }
         _ => ("this is not TOML", first, None),
     };

@@ -48,11 +48,6 @@ pub(crate) struct Source {
 impl Source {
     /// The directory relative paths of this file start from.
     pub(crate) fn directory(&self) -> PathBuf {
-        let parent = self.path.parent().unwrap_or(Path::new(""));
-        if parent.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            parent.to_owned()
-        }
+        self.path.parent().unwrap_or(Path::new("")).to_owned()
     }
 }

@@ -260,13 +260,15 @@ pub(super) static SITE_LIMITS: Table = Table {
 /// All tables, in the order of the reference.
 pub(super) static TABLES: &[&Table] = &[&TOP, &SERVER, &LOG, &LIMITS, &POOL, &SITE, &SITE_LIMITS];
 
-/// The other table that has a setting of this name, if exactly one has.
-pub(super) fn home_of(name: &str, not: &Table) -> Option<&'static Table> {
-    let mut homes = TABLES
+/// The other tables that have a setting of this name.
+pub(super) fn homes_of(name: &str, not: &Table) -> Vec<&'static str> {
+    let others = TABLES
         .iter()
-        .filter(|table| !table.name.is_empty() && table.name != not.name && table.knows(name));
-    let home = homes.next()?;
-    homes.next().is_none().then_some(*home)
+        .filter(|table| !table.name.is_empty() && table.name != not.name);
+    others
+        .filter(|table| table.knows(name))
+        .map(|table| table.name)
+        .collect()
 }
 
 /// Every setting with its table.
@@ -326,9 +328,9 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_lives_in_one_other_table_has_a_home() {
-        assert_eq!(home_of("grace", &SITE).map(|table| table.name), Some("server"));
-        assert_eq!(home_of("limits", &SERVER).map(|table| table.name), Some("site.NAME"));
-        assert!(home_of("connections", &SITE).is_none(), "two tables have it");
+    fn a_setting_in_the_wrong_table_has_its_homes_elsewhere() {
+        assert_eq!(homes_of("grace", &SITE), ["server"]);
+        assert_eq!(homes_of("connections", &SITE), ["limits", "pool.NAME"]);
+        assert!(homes_of("grace", &SERVER).is_empty());
     }
 }

@@ -1,0 +1,57 @@
+//! What the documentation shows is true.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::program::{folder, haulier};
+
+/// The ```toml blocks of a page.
+fn blocks(page: &str) -> Vec<String> {
+    page.split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("```"))
+        .map(|(block, _)| block.to_owned())
+        .collect()
+}
+
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = fs::read_dir(root.join("docs")).expect("docs are there");
+    let mut pages: Vec<PathBuf> = docs.map(|entry| entry.expect("an entry").path()).collect();
+    pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
+    pages.push(root.join("README.md"));
+    pages
+}
+
+#[test]
+fn every_toml_block_of_the_documentation_is_a_configuration() {
+    let mut seen = 0;
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(&page).expect("a page")) {
+            seen += 1;
+            let without_site = !block.contains("[site.");
+            let block = if without_site {
+                format!("{block}\n[site.shown]\nroot = \".\"\n")
+            } else {
+                block
+            };
+            let place = folder(&[("haulier.toml", &block), ("index.html", "")]);
+            let answer = haulier(place.path(), &["check", "--json"]);
+            let said: serde_json::Value = serde_json::from_str(&answer.stdout).expect("check --json is JSON");
+            let findings = said["findings"].as_array().expect("a list");
+            // The projects of an example are not on this machine; everything else about it holds.
+            let wrong: Vec<_> = findings
+                .iter()
+                .filter(|finding| {
+                    finding["severity"] == "error"
+                        && finding["code"]
+                            .as_str()
+                            .is_some_and(|code| code.starts_with("config::"))
+                })
+                .filter(|finding| finding["code"] != "config::user")
+                .collect();
+            assert!(wrong.is_empty(), "{}: {wrong:#?}\n{block}", page.display());
+        }
+    }
+    assert!(seen >= 3, "only {seen} blocks were found");
+}

@@ -1,0 +1,7 @@
+//! Configurations, right and wrong, and the command line, through the real program.
+
+mod broken;
+mod command_line;
+mod docs;
+mod program;
+mod understood;

@@ -1,0 +1,102 @@
+//! Configurations that are right mean what they say.
+
+use serde_json::{Value, json};
+
+use crate::program::{folder, haulier};
+
+fn check(files: &[(&str, &str)]) -> Value {
+    let place = folder(files);
+    let answer = haulier(place.path(), &["check", "--json"]);
+    let mut said: Value = serde_json::from_str(&answer.stdout).expect("check --json is JSON");
+    assert_eq!(said["errors"], 0, "{said:#}");
+    assert_eq!(answer.code, Some(0));
+    let here = place
+        .path()
+        .canonicalize()
+        .expect("it is there")
+        .to_string_lossy()
+        .into_owned();
+    for site in said["sites"].as_array_mut().into_iter().flatten() {
+        let root = site["root"].as_str().expect("a path").replace(&here, "$HERE");
+        site["root"] = json!(root);
+    }
+    said
+}
+
+const FREE_PORT: &str = "[server]\nhttp = \"127.0.0.1:0\"\n";
+
+#[test]
+fn a_root_is_enough() {
+    let text = format!("{FREE_PORT}[site.a]\nroot = \".\"\n");
+    let said = check(&[("haulier.toml", &text), ("index.html", "")]);
+    assert_eq!(said["sites"][0]["app"], "static");
+    assert_eq!(said["sites"][0]["hosts"], json!(["*"]));
+    assert_eq!(said["sites"][0]["root"], "$HERE");
+    assert_eq!(said["pools"], json!([]), "no PHP is started for files");
+}
+
+#[test]
+fn a_site_with_php_gets_a_pool_of_its_own_accord() {
+    let text = format!("{FREE_PORT}[site.a]\nroot = \".\"\n");
+    let said = check(&[
+        ("haulier.toml", &text),
+        ("public/index.php", ""),
+        ("src/Kernel.php", ""),
+    ]);
+    assert_eq!(said["sites"][0]["app"], "symfony");
+    assert_eq!(said["sites"][0]["root"], "$HERE/public");
+    assert_eq!(said["sites"][0]["front"], "/index.php");
+    assert_eq!(said["sites"][0]["pool"], "php");
+    assert!(said["pools"][0]["workers"].as_u64().is_some_and(|workers| workers >= 1));
+}
+
+#[test]
+fn the_body_limit_is_phps_unless_something_nearer_is_said() {
+    let text = format!(
+        "{FREE_PORT}[pool.php.ini]\npost_max_size = \"3M\"\n[site.a]\nroot = \".\"\nhosts = [\"a.example\"]\n\
+         [site.b]\nroot = \".\"\nhosts = [\"b.example\"]\n[site.b.limits]\nbody = \"1GiB\"\n"
+    );
+    let said = check(&[("haulier.toml", &text), ("index.php", "")]);
+    assert_eq!(said["sites"][0]["body"], 3 << 20);
+    assert_eq!(said["sites"][1]["body"], 1 << 30);
+}
+
+#[test]
+fn sites_may_live_in_files_of_their_own() {
+    let text = format!("include = [\"sites/*.toml\"]\n{FREE_PORT}");
+    let said = check(&[
+        ("haulier.toml", &text),
+        ("sites/b.toml", "[site.b]\nroot = \"../b\"\nhosts = [\"b.example\"]\n"),
+        ("sites/a.toml", "[site.a]\nroot = \"../a\"\nhosts = [\"a.example\"]\n"),
+        ("sites/.hidden.toml", "not toml"),
+        ("a/index.html", ""),
+        ("b/index.html", ""),
+    ]);
+    let roots: Vec<&Value> = said["sites"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|site| &site["root"])
+        .collect();
+    assert_eq!(roots, ["$HERE/a", "$HERE/b"], "relative to the file that says it");
+}
+
+#[test]
+fn an_external_pool_needs_no_php_here() {
+    let text = format!(
+        "{FREE_PORT}[pool.web]\nservers = [\"unix:/run/nowhere.sock\", \"127.0.0.1:9000\"]\nconnections = 10\n\
+         remote_root = \"/var/www\"\nenv = {{ APP_ENV = \"prod\" }}\n[site.a]\nroot = \".\"\napp = \"front\"\n"
+    );
+    let said = check(&[("haulier.toml", &text), ("index.php", "")]);
+    assert_eq!(said["pools"], json!([{"name": "web", "workers": 20, "php": null}]));
+    assert_eq!(said["sites"][0]["front"], "/index.php");
+}
+
+#[test]
+fn a_pool_nobody_uses_is_a_warning() {
+    let text = format!("{FREE_PORT}[pool.lonely]\n[site.a]\nroot = \".\"\n");
+    let said = check(&[("haulier.toml", &text), ("index.html", "")]);
+    assert_eq!(said["warnings"], 1);
+    assert_eq!(said["findings"][0]["message"], "pool `lonely` is used by no site");
+    assert_eq!(said["findings"][0]["line"], 3);
+}
