@@ -277,6 +277,11 @@ impl RecordReader {
         }
     }
 
+    /// True where nothing of a record is outstanding, not even padding.
+    pub const fn is_between_records(&self) -> bool {
+        matches!(self.place, Place::Header { filled: 0 })
+    }
+
     fn header(&mut self, filled: usize, input: &mut &[u8]) -> Result<Option<Header>, RecordError> {
         let taken = take(input, HEADER_LEN - filled);
         self.partial[filled..filled + taken.len()].copy_from_slice(taken);

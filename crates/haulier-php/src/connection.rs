@@ -1,0 +1,226 @@
+//! A connection to a FastCGI server: a socket, the runtime that watches it, and what is known about the process behind.
+//!
+//! It stays registered with the runtime that used it last and is moved only when another one leases it, so that a lease
+//! on the same thread costs no epoll_ctl. Watched for reading only: a unix socket reports every drained byte as writable.
+
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::{Handle, Id};
+
+use crate::peer::Peer;
+use crate::settings::Server;
+use crate::watch::watch;
+
+/// Bytes taken by one read. A whole small response fits, and so does the largest record.
+const READ_SIZE: usize = 64 * 1024 + 16;
+/// Pause before another try when a unix socket's queue of connections is full: the kernel tells nobody when it is not.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
+
+thread_local! {
+    /// What a read brings is used up at once, so one buffer serves every connection of a thread.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into_boxed_slice());
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: AsyncFd<OwnedFd>,
+    /// The runtime whose reactor watches `socket`.
+    runtime: Id,
+    /// Watched for writing too, because a write did not fit.
+    writes_watched: bool,
+    /// Which start of that server it belongs to.
+    pub(crate) generation: u64,
+    /// The process that answers here; looked for once.
+    pub(crate) peer: Peer,
+    /// Requests that process has answered, as far as we know.
+    pub(crate) served: u64,
+    /// When it became idle.
+    pub(crate) idle_since: Instant,
+}
+
+impl Connection {
+    /// Connects to `address`, for start number `generation` of the server there.
+    ///
+    /// # Errors
+    /// What the system says; `TimedOut` after `timeout`.
+    pub(crate) async fn open(address: &Server, generation: u64, timeout: Duration) -> io::Result<Self> {
+        let socket = match tokio::time::timeout(timeout, connect(address)).await {
+            Ok(connected) => connected?,
+            Err(_) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
+        };
+        Ok(Self {
+            socket,
+            runtime: Handle::current().id(),
+            writes_watched: false,
+            generation,
+            peer: Peer::Unknown,
+            served: 0,
+            idle_since: Instant::now(),
+        })
+    }
+
+    /// Makes the current runtime the one that watches the socket.
+    ///
+    /// # Errors
+    /// The reactor does not take it; the connection is closed then.
+    pub(crate) fn move_here(self) -> io::Result<Self> {
+        let runtime = Handle::current().id();
+        if runtime == self.runtime && !self.writes_watched {
+            return Ok(self);
+        }
+        Ok(Self {
+            socket: watch(self.socket.into_inner(), Interest::READABLE)?,
+            runtime,
+            writes_watched: false,
+            ..self
+        })
+    }
+
+    /// Whether a lease by this runtime would leave the registration as it is.
+    pub(crate) fn lives_on(&self, runtime: Id) -> bool {
+        self.runtime == runtime
+    }
+
+    /// True if the other end has closed an idle connection, or has sent something nobody asked for.
+    pub(crate) fn is_stale(&self) -> bool {
+        !matches!(
+            rustix::net::recv(&self.socket, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT),
+            Err(Errno::AGAIN)
+        )
+    }
+
+    /// The same from what the reactor has seen so far, without a system call when it has seen nothing.
+    pub(crate) fn seems_stale(&self) -> bool {
+        match self.socket.poll_read_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => false,
+            Poll::Ready(Err(_)) => true,
+            Poll::Ready(Ok(mut guard)) => {
+                let stale = self.is_stale();
+                if !stale {
+                    guard.clear_ready();
+                }
+                stale
+            }
+        }
+    }
+
+    /// Sends what fits at once; 0 if nothing does.
+    ///
+    /// # Errors
+    /// What the system says; EPIPE when the other end is gone.
+    pub(crate) fn send_now(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            match send(self.socket.as_fd(), slices) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Has writability watched as well, which [`poll_send`](Self::poll_send) needs.
+    ///
+    /// # Errors
+    /// The reactor does not take it; the connection is closed then.
+    pub(crate) fn watch_writes(self) -> io::Result<Self> {
+        if self.writes_watched {
+            return Ok(self);
+        }
+        let socket = watch(self.socket.into_inner(), Interest::READABLE | Interest::WRITABLE)?;
+        Ok(Self {
+            socket,
+            writes_watched: true,
+            ..self
+        })
+    }
+
+    /// Sends some of `bytes` as soon as some fit.
+    pub(crate) fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.socket.poll_write_ready(cx))?;
+            match send(self.socket.as_fd(), &[IoSlice::new(bytes)]) {
+                Err(Errno::INTR) => {}
+                // Only here: a socket that still has room gives no further edge.
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                result => return Poll::Ready(Ok(result?)),
+            }
+        }
+    }
+
+    /// Reads once as soon as there is something and gives it to `consume`; an empty slice is the end of the stream.
+    pub(crate) fn poll_receive<T>(
+        &self,
+        cx: &mut Context<'_>,
+        consume: impl FnOnce(&[u8]) -> T,
+    ) -> Poll<io::Result<T>> {
+        BUFFER.with_borrow_mut(|buffer| {
+            loop {
+                let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+                match rustix::io::read(&self.socket, &mut **buffer) {
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => guard.clear_ready(),
+                    Err(errno) => return Poll::Ready(Err(errno.into())),
+                    Ok(length) => {
+                        // A short read took everything: the next byte makes a new edge, and the end of the stream is
+                        // a state that clearing leaves alone.
+                        if length < buffer.len() {
+                            guard.clear_ready();
+                        }
+                        return Poll::Ready(Ok(consume(&buffer[..length])));
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+}
+
+fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
+    rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+}
+
+async fn connect(address: &Server) -> io::Result<AsyncFd<OwnedFd>> {
+    match address {
+        Server::Unix(path) => connect_unix(&SockAddr::unix(path)?).await,
+        Server::Tcp(address) => connect_tcp(&SockAddr::from(*address)).await,
+    }
+}
+
+async fn connect_unix(address: &SockAddr) -> io::Result<AsyncFd<OwnedFd>> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    loop {
+        match socket.connect(address) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(BACKLOG_PAUSE).await,
+            connected => break connected?,
+        }
+    }
+    watch(socket.into(), Interest::READABLE)
+}
+
+async fn connect_tcp(address: &SockAddr) -> io::Result<AsyncFd<OwnedFd>> {
+    let socket = Socket::new(address.domain(), Type::STREAM.nonblocking(), None)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(address) {
+        Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => return Err(error),
+        _ => {}
+    }
+    let connecting = watch(socket.into(), Interest::WRITABLE)?;
+    let _ = connecting.writable().await?;
+    rustix::net::sockopt::socket_error(&connecting)??;
+    watch(connecting.into_inner(), Interest::READABLE)
+}

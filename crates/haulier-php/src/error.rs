@@ -1,0 +1,128 @@
+//! Why a pool does not start, and why it gives no answer.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haulier_proto::fastcgi::{HeadError, RecordError};
+
+/// Why a pool did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The settings leave nothing to work with.
+    #[error("a pool needs at least one worker and one server")]
+    Empty,
+    /// The private directory for the socket cannot be used.
+    #[error("the socket directory {} cannot be used", path.display())]
+    SocketDir {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The listening socket cannot be made.
+    #[error("cannot listen on {}", path.display())]
+    Listen {
+        /// The socket's path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// PHP cannot be started.
+    #[error("cannot start {}", php.display())]
+    Spawn {
+        /// The program.
+        php: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No thread for the pool.
+    #[error("cannot start a thread for the pool")]
+    Thread(#[source] io::Error),
+}
+
+/// Why the pool gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// Every worker stayed busy for the whole wait, or the queue was full (then `waited` is 0). Nothing reached PHP: a
+    /// 503 with Retry-After.
+    #[error("no free PHP worker within {waited:?}")]
+    Exhausted {
+        /// How long the request stood in the queue.
+        waited: Duration,
+    },
+    /// The worker closed the connection before it was done. A 502 if nothing was sent to the client yet.
+    #[error("the PHP worker hung up after {after:?}")]
+    Crashed {
+        /// The process, if it was known.
+        pid: Option<u32>,
+        /// Since the worker was taken.
+        after: Duration,
+        /// What the system said; `None` for a plain end of the stream.
+        source: Option<io::Error>,
+    },
+    /// No response head in time. The worker was ended; a 504.
+    #[error("no response head from PHP within {after:?}")]
+    Timeout {
+        /// The process that was ended, if it was known.
+        pid: Option<u32>,
+        /// The pool's time limit.
+        after: Duration,
+    },
+    /// No server took the connection. Nothing reached PHP; a 502.
+    #[error("cannot connect to {server}")]
+    Connect {
+        /// The last server tried.
+        server: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What came is no FastCGI or no CGI response. A 502.
+    #[error("PHP sent no proper response: {why}")]
+    BadResponse {
+        /// What is wrong with it.
+        why: BadResponse,
+    },
+    /// The request body could not be read back from its file. The worker never saw its end; a 500.
+    #[error("the request body cannot be read")]
+    RequestBody(#[source] io::Error),
+    /// This side of the connection to PHP failed, as when no descriptor is left; a 502.
+    #[error("the connection to PHP cannot be used")]
+    Connection(#[source] io::Error),
+    /// The pool is being stopped; a 503.
+    #[error("the pool is stopping")]
+    Stopped,
+}
+
+/// What is wrong with a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadResponse {
+    /// The head of the CGI response.
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    /// The records around it.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The request ended without a complete head.
+    #[error("the response ended before its head was complete")]
+    NoHead,
+    /// The application refused the request (FastCGI §5.5).
+    #[error("the application refused the request with protocol status {0}")]
+    Refused(u8),
+}
+
+impl PoolError {
+    /// A word out of a fixed list, for logs, metrics and error pages.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Exhausted { .. } => "pool_full",
+            Self::Crashed { .. } => "php_crashed",
+            Self::Timeout { .. } => "php_timeout",
+            Self::Connect { .. } => "connect_refused",
+            Self::BadResponse { .. } => "bad_response",
+            Self::RequestBody(_) => "request_body_lost",
+            Self::Connection(_) => "php_connection",
+            Self::Stopped => "pool_stopped",
+        }
+    }
+}

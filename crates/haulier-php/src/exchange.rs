@@ -1,0 +1,323 @@
+//! One request and its response on a connection, as far as both have come.
+//!
+//! Sending and receiving go on side by side: a script may answer before it has read its input, and neither end may wait
+//! for the other with full buffers. STDIN ends only after CONTENT_LENGTH bytes, or not at all.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::task::{Context, Poll};
+
+use haulier_proto::fastcgi::record::{BEGIN_REQUEST, END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT};
+use haulier_proto::fastcgi::{CgiHead, EndRequest, HeadParser, Header, Record, RecordReader, RecordType};
+
+use crate::connection::Connection;
+use crate::error::BadResponse;
+use crate::request::{Body, Request};
+
+/// Most that is kept of what a script writes to STDERR, bytes.
+const STDERR_LIMIT: usize = 64 * 1024;
+/// Content of a STDIN record out of a file; with its header it is half of what a read takes.
+const FILE_PIECE: usize = 32 * 1024;
+
+/// The state of one request.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    unsent: Option<Unsent>,
+    records: RecordReader,
+    parser: HeadParser,
+    /// Blocks of the head that nobody has taken yet.
+    heads: Vec<CgiHead>,
+    head_complete: bool,
+    /// Something came, so sending the request again is out of the question.
+    answered: bool,
+    body: Vec<u8>,
+    stderr: Vec<u8>,
+    end: Option<EndRequest>,
+    /// The other end can take and send no more.
+    broken: bool,
+    /// Something came after the end.
+    surplus: bool,
+}
+
+/// What is still to be sent.
+#[derive(Debug)]
+struct Unsent {
+    /// Complete records.
+    bytes: Vec<u8>,
+    sent: usize,
+    file: Option<FileRest>,
+}
+
+/// The part of a body file that is not in records yet.
+#[derive(Debug)]
+struct FileRest {
+    file: File,
+    offset: u64,
+    end: u64,
+}
+
+/// Why an exchange cannot go on.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The stream ended before END_REQUEST.
+    HungUp(Option<io::Error>),
+    /// The response is no response.
+    Bad(BadResponse),
+    /// The body file cannot be read.
+    RequestBody(io::Error),
+}
+
+impl Exchange {
+    /// An exchange whose response head may have `head_limit` bytes.
+    pub(crate) fn new(head_limit: usize) -> Self {
+        Self {
+            unsent: None,
+            records: RecordReader::new(),
+            parser: HeadParser::new(head_limit),
+            heads: Vec::new(),
+            head_complete: false,
+            answered: false,
+            body: Vec::new(),
+            stderr: Vec::new(),
+            end: None,
+            broken: false,
+            surplus: false,
+        }
+    }
+
+    /// Sends as much of the request as fits, in one system call. [`has_unsent`](Self::has_unsent) tells if that was all.
+    ///
+    /// # Errors
+    /// What the system says: nothing of the request was taken then.
+    pub(crate) fn start(&mut self, connection: &Connection, request: &Request<'_>) -> Result<(), StartFailure> {
+        match request.body {
+            Body::Empty | Body::Bytes([]) => {
+                self.start_with(connection, &[&BEGIN_REQUEST, request.params, &END_PARAMS, &END_STDIN])
+            }
+            Body::Bytes(body) if body.len() <= MAX_CONTENT => {
+                let header = Header::new(RecordType::Stdin, body.len() as u16).encode();
+                self.start_with(
+                    connection,
+                    &[&BEGIN_REQUEST, request.params, &END_PARAMS, &header, body, &END_STDIN],
+                )
+            }
+            Body::Bytes(body) => {
+                let mut bytes = beginning(
+                    request.params,
+                    body.len() + 2 * HEADER_LEN * (body.len() / MAX_CONTENT + 2),
+                );
+                for piece in body.chunks(MAX_CONTENT) {
+                    bytes.extend(Header::new(RecordType::Stdin, piece.len() as u16).encode());
+                    bytes.extend_from_slice(piece);
+                }
+                bytes.extend(END_STDIN);
+                self.start_with(connection, &[&bytes])
+            }
+            Body::File { file, length } => {
+                let file = file.try_clone().map_err(StartFailure::RequestBody)?;
+                let mut unsent = Unsent {
+                    bytes: beginning(request.params, HEADER_LEN + FILE_PIECE),
+                    sent: 0,
+                    file: Some(FileRest {
+                        file,
+                        offset: 0,
+                        end: length,
+                    }),
+                };
+                unsent.fill().map_err(StartFailure::RequestBody)?;
+                unsent.sent = connection
+                    .send_now(&[IoSlice::new(&unsent.bytes)])
+                    .map_err(StartFailure::Send)?;
+                self.unsent = Some(unsent);
+                Ok(())
+            }
+        }
+    }
+
+    fn start_with(&mut self, connection: &Connection, parts: &[&[u8]]) -> Result<(), StartFailure> {
+        let mut slices = [IoSlice::new(&[]); 6];
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        let sent = connection
+            .send_now(&slices[..parts.len()])
+            .map_err(StartFailure::Send)?;
+        if sent < parts.iter().map(|part| part.len()).sum() {
+            self.unsent = Some(Unsent {
+                bytes: parts.concat(),
+                sent,
+                file: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// True while some of the request is still here. The connection's writability must be watched then.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    /// Sends or receives something as soon as either can be done. Nothing more is to come after the end or a failure.
+    pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Poll<Result<(), Failure>> {
+        let sent = self.poll_send(cx, connection)?;
+        match connection.poll_receive(cx, |bytes| self.consume(bytes)) {
+            Poll::Ready(Ok(taken)) => Poll::Ready(taken),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(Failure::HungUp(Some(error)))),
+            Poll::Pending if sent => Poll::Ready(Ok(())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Sends until nothing fits any more; true if some did.
+    fn poll_send(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Result<bool, Failure> {
+        let mut progress = false;
+        while let Some(unsent) = &mut self.unsent {
+            if unsent.sent == unsent.bytes.len() && !unsent.fill().map_err(Failure::RequestBody)? {
+                self.unsent = None;
+                break;
+            }
+            match connection.poll_send(cx, &unsent.bytes[unsent.sent..]) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(sent)) => {
+                    unsent.sent += sent;
+                    progress = true;
+                }
+                // A script that does not read its input ends with its response in the socket: read on, it tells.
+                Poll::Ready(Err(_)) => {
+                    self.unsent = None;
+                    self.broken = true;
+                }
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Takes what one read brought.
+    fn consume(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+        if bytes.is_empty() {
+            return Err(Failure::HungUp(None));
+        }
+        self.answered = true;
+        while let Some(record) = self
+            .records
+            .next(&mut bytes)
+            .map_err(|error| Failure::Bad(error.into()))?
+        {
+            if self.end.is_some() {
+                self.surplus = true;
+                return Ok(());
+            }
+            match record {
+                Record::Stdout(content) => self.take_stdout(content)?,
+                Record::Stderr(content) => {
+                    let room = STDERR_LIMIT - self.stderr.len();
+                    self.stderr.extend_from_slice(&content[..content.len().min(room)]);
+                }
+                Record::End(end) => self.take_end(end)?,
+            }
+        }
+        self.surplus = self.end.is_some() && !self.records.is_between_records();
+        Ok(())
+    }
+
+    fn take_stdout(&mut self, mut content: &[u8]) -> Result<(), Failure> {
+        while !self.head_complete && !content.is_empty() {
+            if let Some(head) = self
+                .parser
+                .feed(&mut content)
+                .map_err(|error| Failure::Bad(error.into()))?
+            {
+                self.head_complete = !head.is_interim();
+                self.heads.push(head);
+            }
+        }
+        self.body.extend_from_slice(content);
+        Ok(())
+    }
+
+    fn take_end(&mut self, end: EndRequest) -> Result<(), Failure> {
+        self.end = Some(end);
+        match end.protocol_status {
+            0 if self.head_complete => Ok(()),
+            0 => Err(Failure::Bad(BadResponse::NoHead)),
+            status => Err(Failure::Bad(BadResponse::Refused(status))),
+        }
+    }
+
+    /// The blocks of the head that have come since the last call.
+    pub(crate) fn take_heads(&mut self) -> Vec<CgiHead> {
+        std::mem::take(&mut self.heads)
+    }
+
+    /// The body bytes that have come since the last call.
+    pub(crate) fn take_body(&mut self) -> Option<Vec<u8>> {
+        (!self.body.is_empty()).then(|| std::mem::take(&mut self.body))
+    }
+
+    /// What the script wrote to STDERR since the last call, at most 64 KiB.
+    pub(crate) fn take_stderr(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.stderr)
+    }
+
+    /// True if anything of a response came.
+    pub(crate) fn answered(&self) -> bool {
+        self.answered
+    }
+
+    /// True after END_REQUEST.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// True if the connection stands where the next request may begin.
+    pub(crate) fn is_reusable(&self) -> bool {
+        self.end.is_some() && self.unsent.is_none() && !self.broken && !self.surplus
+    }
+}
+
+/// Why nothing of a request was sent.
+#[derive(Debug)]
+pub(crate) enum StartFailure {
+    /// The connection did not take it.
+    Send(io::Error),
+    /// The body file cannot be read.
+    RequestBody(io::Error),
+}
+
+/// The records in front of STDIN, with room for `more` bytes.
+fn beginning(params: &[u8], more: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BEGIN_REQUEST.len() + params.len() + HEADER_LEN + more);
+    bytes.extend(BEGIN_REQUEST);
+    bytes.extend_from_slice(params);
+    bytes.extend(END_PARAMS);
+    bytes
+}
+
+impl Unsent {
+    /// Puts the next piece of the file into records, and the end of STDIN behind the last; false if nothing is left.
+    ///
+    /// # Errors
+    /// The file cannot be read or is shorter than was said.
+    fn fill(&mut self) -> io::Result<bool> {
+        let Some(rest) = &mut self.file else { return Ok(false) };
+        if self.sent > 0 {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+        let length = (rest.end - rest.offset).min(FILE_PIECE as u64) as usize;
+        if length > 0 {
+            self.bytes
+                .extend(Header::new(RecordType::Stdin, length as u16).encode());
+            let content = self.bytes.len();
+            self.bytes.resize(content + length, 0);
+            rest.file.read_exact_at(&mut self.bytes[content..], rest.offset)?;
+            rest.offset += length as u64;
+        }
+        if rest.offset == rest.end {
+            self.bytes.extend(END_STDIN);
+            self.file = None;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,219 @@
+//! The right to use one worker, given back when dropped.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::connection::Connection;
+use crate::error::PoolError;
+use crate::exchange::Failure;
+use crate::peer::Peer;
+use crate::settings::{PoolKind, Server};
+use crate::state::Shared;
+
+/// One worker, or leave to connect to one.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// `None` once the worker was given back.
+    shared: Option<Arc<Shared>>,
+    pub(crate) server: usize,
+    generation: u64,
+    connection: Option<Connection>,
+    /// Something was sent, so the connection is worth keeping only after the answer's end.
+    used: bool,
+    pub(crate) taken: Instant,
+}
+
+impl Lease {
+    pub(crate) fn new(shared: Arc<Shared>, server: usize, generation: u64, connection: Option<Connection>) -> Self {
+        Self {
+            shared: Some(shared),
+            server,
+            generation,
+            connection,
+            used: false,
+            taken: Instant::now(),
+        }
+    }
+
+    /// Takes the connection out; the pool hears nothing of it.
+    pub(crate) fn defuse(mut self) -> Option<Connection> {
+        self.shared = None;
+        self.connection.take()
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.shared.as_ref().expect("a lease is given back only as it ends")
+    }
+
+    /// Makes the connection usable on this thread; true if it is one that was idle before.
+    ///
+    /// # Errors
+    /// `Connect` if a new one is needed and cannot be had.
+    pub(crate) async fn ready(&mut self) -> Result<bool, PoolError> {
+        if let Some(idle) = self.connection.take() {
+            let moves = !idle.lives_on(tokio::runtime::Handle::current().id());
+            self.connection = idle
+                .move_here()
+                .ok()
+                .filter(|here| !if moves { here.is_stale() } else { here.seems_stale() });
+        }
+        if self.connection.is_some() {
+            return Ok(true);
+        }
+        self.reconnect().await.map(|()| false)
+    }
+
+    /// Replaces the connection by a new one.
+    ///
+    /// # Errors
+    /// `Connect`.
+    pub(crate) async fn reconnect(&mut self) -> Result<(), PoolError> {
+        self.connection = None;
+        self.used = false;
+        self.taken = Instant::now();
+        let shared = Arc::clone(self.shared());
+        let address = &shared.addresses[self.server];
+        let opened = Connection::open(address, self.generation, shared.connect_timeout).await;
+        let connection = opened.map_err(|source| PoolError::Connect {
+            server: name(address),
+            source,
+        })?;
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    /// The connection, from now on in the middle of a request.
+    pub(crate) fn begin_use(&mut self) -> &Connection {
+        self.used = true;
+        self.connection()
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        self.connection.as_ref().expect("ready() came first")
+    }
+
+    /// Has writability watched as well.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn watch_writes(&mut self) -> io::Result<()> {
+        let connection = self.connection.take().expect("ready() came first");
+        self.connection = Some(connection.watch_writes()?);
+        Ok(())
+    }
+
+    /// Finds out which child answers here, if that is not known yet and the pool is ours. Once a connection.
+    pub(crate) fn learn_peer(&mut self) {
+        let shared = self.shared.as_ref().expect("a lease is given back only as it ends");
+        let Some(connection) = &mut self.connection else { return };
+        let master = shared.master.load(Ordering::Relaxed);
+        if connection.peer != Peer::Unknown || master == 0 {
+            return;
+        }
+        connection.peer = Peer::find(&*connection, master);
+        if let (Some(pid), true) = (connection.peer.pid(), max_requests(shared) > 0) {
+            connection.served += shared.take_served_by(pid);
+        }
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.connection.as_ref().and_then(|connection| connection.peer.pid())
+    }
+
+    /// The request is answered to its end: the worker is free, its connection too if `reusable`.
+    pub(crate) fn finish(mut self, reusable: bool) {
+        let shared = self.shared.take().expect("a lease is given back only as it ends");
+        let mut connection = self.connection.take();
+        if let Some(connection) = &mut connection {
+            connection.served += 1;
+        }
+        let keep = connection
+            .filter(|connection| !is_spent(&shared, connection) && reusable_or_noted(&shared, connection, reusable));
+        shared.count(|counts| counts.served += 1);
+        shared.put_back(self.server, keep);
+    }
+
+    /// Closes the connection and says why, here and to the caller.
+    pub(crate) fn give_up(self, failure: Failure, stderr: &[u8], label: &str) -> PoolError {
+        let (shared, after, pid) = (Arc::clone(self.shared()), self.taken.elapsed(), self.pid());
+        drop(self);
+        let pool = shared.settings.name.as_str();
+        let stderr = String::from_utf8_lossy(stderr);
+        match failure {
+            Failure::HungUp(_) if shared.is_stopping() => PoolError::Stopped,
+            Failure::HungUp(source) => {
+                shared.count(|counts| counts.crashes += 1);
+                tracing::error!(pool, pid, ?after, request = label, %stderr, "PHP worker crashed");
+                PoolError::Crashed { pid, after, source }
+            }
+            Failure::Bad(why) => {
+                tracing::error!(pool, pid, ?after, request = label, %stderr, %why, "improper response from PHP");
+                PoolError::BadResponse { why }
+            }
+            Failure::RequestBody(source) => PoolError::RequestBody(source),
+        }
+    }
+
+    /// Ends the worker in the middle of its request, which has run for too long.
+    pub(crate) fn time_out(mut self, stderr: &[u8], label: &str) -> PoolError {
+        self.learn_peer();
+        // SIGTERM would only ask php-cgi to end after the request that hangs.
+        let killed = self.connection().peer.signal(Signal::KILL);
+        let (shared, pid) = (Arc::clone(self.shared()), self.pid());
+        drop(self);
+        shared.count(|counts| counts.timeouts += 1);
+        let (pool, after, stderr) = (
+            shared.settings.name.as_str(),
+            shared.settings.timeout,
+            String::from_utf8_lossy(stderr),
+        );
+        tracing::error!(pool, pid, killed, ?after, request = label, %stderr, "no answer from PHP in time");
+        PoolError::Timeout { pid, after }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            // In the middle of a request there is no way back to its end but closing.
+            let connection = self.connection.take().filter(|_| !self.used);
+            shared.put_back(self.server, connection);
+        }
+    }
+}
+
+/// True if the worker has done its share. It is asked to end, which it does as soon as the connection closes.
+fn is_spent(shared: &Shared, connection: &Connection) -> bool {
+    let most = max_requests(shared);
+    let spent = most > 0 && connection.served >= most && connection.peer.signal(Signal::TERM);
+    if spent {
+        shared.count(|counts| counts.recycled += 1);
+    }
+    spent
+}
+
+/// Passes `reusable` on; what the worker has answered is noted down if its connection closes.
+fn reusable_or_noted(shared: &Shared, connection: &Connection, reusable: bool) -> bool {
+    if let (false, Some(pid), true) = (reusable, connection.peer.pid(), max_requests(shared) > 0) {
+        shared.put_served_by(pid, connection.served);
+    }
+    reusable
+}
+
+fn max_requests(shared: &Shared) -> u64 {
+    match &shared.settings.kind {
+        PoolKind::Supervised(own) => own.max_requests,
+        PoolKind::External(_) => 0,
+    }
+}
+
+fn name(server: &Server) -> String {
+    match server {
+        Server::Unix(path) => format!("unix:{}", path.display()),
+        Server::Tcp(address) => address.to_string(),
+    }
+}

@@ -1,0 +1,28 @@
+//! Pools of PHP processes reached by FastCGI.
+//!
+//! A [`Pool`] starts php-cgi and watches it, or uses a FastCGI server that somebody else runs. [`Pool::send`] carries one
+//! request: it waits for a worker in a fair queue, sends, and gives the response head; [`Response`] then gives the body.
+//! A worker belongs to one request from the lease to END_REQUEST. What stands in the parameters, and what becomes of a
+//! response, is the server's business.
+
+mod connection;
+mod error;
+mod exchange;
+mod idle;
+mod lease;
+mod peer;
+mod pool;
+mod request;
+mod response;
+mod settings;
+mod spawn;
+mod state;
+mod supervisor;
+mod watch;
+
+pub use error::{BadResponse, PoolError, StartError};
+pub use pool::Pool;
+pub use request::{Body, Request};
+pub use response::{Response, TryBody};
+pub use settings::{External, PoolKind, PoolSettings, Server, Supervised, User};
+pub use state::PoolStatus;

@@ -1,0 +1,45 @@
+//! What a pool carries to PHP.
+
+use std::fmt;
+use std::fs::File;
+
+/// One request, complete before a worker is taken.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// Complete PARAMS records as `ParamsWriter` makes them, without the empty one that ends them. CONTENT_LENGTH must
+    /// be the length of `body`.
+    pub params: &'a [u8],
+    /// The request body.
+    pub body: Body<'a>,
+    /// The request may be sent again if the worker was gone before a byte of the response came.
+    pub idempotent: bool,
+    /// The request in a few words ("GET /report"), for log lines; called only when there is something to log.
+    pub label: &'a dyn Fn() -> String,
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("label", &(self.label)())
+            .field("params", &self.params.len())
+            .field("body", &self.body)
+            .field("idempotent", &self.idempotent)
+            .finish()
+    }
+}
+
+/// A request body.
+#[derive(Debug, Clone, Copy)]
+pub enum Body<'a> {
+    /// None.
+    Empty,
+    /// In memory.
+    Bytes(&'a [u8]),
+    /// The first `length` bytes of a file.
+    File {
+        /// Read by position; its own position stays.
+        file: &'a File,
+        /// Bytes.
+        length: u64,
+    },
+}

@@ -1,0 +1,120 @@
+//! A response whose head has come and whose body is on its way.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use haulier_proto::fastcgi::CgiHead;
+
+use crate::error::PoolError;
+use crate::exchange::Exchange;
+use crate::lease::Lease;
+
+/// A response of PHP. The worker is free again as soon as END_REQUEST has come; dropping the response before that
+/// closes the connection, and the script goes on until it next writes something.
+pub struct Response {
+    /// Status and fields.
+    pub head: CgiHead,
+    pub(crate) exchange: Exchange,
+    /// `None` once the worker was given back.
+    pub(crate) lease: Option<Lease>,
+    /// The request in a few words, if there is still something that could go wrong.
+    pub(crate) label: String,
+    pub(crate) queued: Duration,
+    pub(crate) taken: Instant,
+    pub(crate) worker_time: Option<Duration>,
+    pub(crate) pid: Option<u32>,
+}
+
+/// What [`Response::try_body`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TryBody {
+    /// The next piece.
+    Chunk(Bytes),
+    /// The body is at its end, and the worker is free.
+    Complete,
+    /// Nothing has come yet.
+    Pending,
+}
+
+impl std::fmt::Debug for Response {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Response")
+            .field("head", &self.head)
+            .field("pid", &self.pid)
+            .field("complete", &self.lease.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Response {
+    /// How long the request waited for a worker.
+    pub fn queued(&self) -> Duration {
+        self.queued
+    }
+
+    /// From the lease to END_REQUEST, or to now.
+    pub fn worker_time(&self) -> Duration {
+        self.worker_time.unwrap_or_else(|| self.taken.elapsed())
+    }
+
+    /// The process that answers; `None` for an external server, or if the system does not tell.
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// The next piece of the body, as PHP sends it; `None` at its end.
+    ///
+    /// # Errors
+    /// `Crashed` if the worker hangs up, `BadResponse` if it sends nonsense, `Stopped` if it was ended with the pool.
+    pub async fn body(&mut self) -> Result<Option<Bytes>, PoolError> {
+        poll_fn(|cx| self.poll_body(cx)).await
+    }
+
+    /// The same as [`body`](Self::body), without waiting.
+    ///
+    /// # Errors
+    /// As for [`body`](Self::body).
+    pub fn try_body(&mut self) -> Result<TryBody, PoolError> {
+        match self.poll_body(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(Some(chunk))) => Ok(TryBody::Chunk(chunk)),
+            Poll::Ready(Ok(None)) => Ok(TryBody::Complete),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(TryBody::Pending),
+        }
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, PoolError>> {
+        loop {
+            if let Some(chunk) = self.exchange.take_body() {
+                return Poll::Ready(Ok(Some(chunk.into())));
+            }
+            let Some(lease) = &mut self.lease else {
+                return Poll::Ready(Ok(None));
+            };
+            match std::task::ready!(self.exchange.poll_step(cx, lease.connection())) {
+                Ok(()) => self.finish_if_complete(),
+                Err(failure) => {
+                    let lease = self.lease.take().expect("it was there a line above");
+                    return Poll::Ready(Err(lease.give_up(failure, &self.exchange.take_stderr(), &self.label)));
+                }
+            }
+        }
+    }
+
+    /// Gives the worker back after END_REQUEST.
+    pub(crate) fn finish_if_complete(&mut self) {
+        if self.exchange.is_complete()
+            && let Some(lease) = self.lease.take()
+        {
+            self.worker_time = Some(self.taken.elapsed());
+            lease.finish(self.exchange.is_reusable());
+        }
+    }
+
+    /// What the script wrote to STDERR since the last call, at most 64 KiB.
+    pub fn take_stderr(&mut self) -> Vec<u8> {
+        self.exchange.take_stderr()
+    }
+}

@@ -1,0 +1,365 @@
+//! Who has a worker, who waits for one, and what lies idle: everything the threads share, behind one lock.
+//!
+//! Connections never outnumber workers. Idle ones are a stack, so that the rest stay cold; waiters are a queue. A
+//! worker that becomes free goes to the first waiter, so nothing lies idle while somebody waits.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Handle, Id};
+use tokio::sync::{Notify, oneshot};
+
+use crate::connection::Connection;
+use crate::lease::Lease;
+use crate::settings::{PoolKind, PoolSettings, Server};
+
+/// Longest time to connect to our own php-cgi: its queue of connections takes more than there are workers.
+const OWN_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a pool is doing, and what it has done since it was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// Most requests PHP works on at a time.
+    pub workers: usize,
+    /// Requests PHP is working on.
+    pub busy: usize,
+    /// Open connections without a request.
+    pub idle: usize,
+    /// Requests that wait for a worker.
+    pub queued: usize,
+    /// Requests answered to the end.
+    pub served: u64,
+    /// Requests turned away because no worker became free.
+    pub exhausted: u64,
+    /// Workers that went away with a request.
+    pub crashes: u64,
+    /// Workers ended because no response head came in time.
+    pub timeouts: u64,
+    /// Requests sent once more because the first worker was gone.
+    pub retries: u64,
+    /// Workers replaced after `max_requests`.
+    pub recycled: u64,
+    /// Times the php-cgi master ended unasked.
+    pub exits: u64,
+}
+
+/// The part of a pool that leases, responses and the supervisor hold on to.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: PoolSettings,
+    /// Where to connect; one address for a pool of our own.
+    pub(crate) addresses: Vec<Server>,
+    pub(crate) connect_timeout: Duration,
+    /// Process id of our php-cgi master; 0 while there is none.
+    pub(crate) master: AtomicU32,
+    /// Most connections to each server.
+    connections: usize,
+    /// Told when the last lease ends while the pool stops.
+    drained: Notify,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    servers: Vec<ServerState>,
+    waiters: VecDeque<Waiter>,
+    next_ticket: u64,
+    /// New connections make sense: php-cgi runs.
+    available: bool,
+    /// Start of php-cgi that new connections belong to; older ones are closed when they come back.
+    generation: u64,
+    stopping: bool,
+    /// Requests answered by workers whose connection closed while they live on; for `max_requests` only.
+    served_by: HashMap<u32, u64>,
+    counts: PoolStatus,
+}
+
+#[derive(Debug, Default)]
+struct ServerState {
+    /// Connections, open or about to be: `idle` and those leased.
+    open: usize,
+    busy: usize,
+    idle: Vec<Connection>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    grant: oneshot::Sender<Lease>,
+}
+
+/// What became of asking for a worker.
+pub(crate) enum Asked {
+    /// Here it is.
+    Granted(Lease),
+    /// All are busy; this one stands in the queue.
+    Queued(QueuePlace),
+    /// The queue is full.
+    Full,
+    /// No more leases.
+    Stopped,
+}
+
+/// A place in the queue, given up when dropped. A grant that is already in `grant` goes back to the pool with it.
+#[derive(Debug)]
+pub(crate) struct QueuePlace {
+    shared: Arc<Shared>,
+    ticket: u64,
+    pub(crate) grant: oneshot::Receiver<Lease>,
+}
+
+impl Drop for QueuePlace {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if let Ok(place) = state.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) {
+            state.waiters.remove(place);
+        }
+    }
+}
+
+impl Shared {
+    /// A pool without connections. A supervised one is not available before [`master_started`](Self::master_started).
+    pub(crate) fn new(settings: PoolSettings, addresses: Vec<Server>) -> Self {
+        let (connections, connect_timeout, available) = match &settings.kind {
+            PoolKind::Supervised(own) => (own.workers, OWN_CONNECT_TIMEOUT, false),
+            PoolKind::External(external) => (external.connections, external.connect_timeout, true),
+        };
+        let servers = addresses.iter().map(|_| ServerState::default()).collect();
+        let state = State {
+            servers,
+            waiters: VecDeque::new(),
+            next_ticket: 0,
+            available,
+            generation: 0,
+            stopping: false,
+            served_by: HashMap::new(),
+            counts: PoolStatus {
+                workers: connections * addresses.len(),
+                ..PoolStatus::default()
+            },
+        };
+        let (master, drained) = (AtomicU32::new(0), Notify::new());
+        Self {
+            settings,
+            addresses,
+            connect_timeout,
+            master,
+            connections,
+            drained,
+            state: Mutex::new(state),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock leaves the state half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for a worker on any server but those `excluded`, for this thread.
+    pub(crate) fn ask(self: &Arc<Self>, excluded: &[usize]) -> Asked {
+        let mut state = self.lock();
+        if state.stopping {
+            return Asked::Stopped;
+        }
+        if let Some((server, connection)) = state.take(self.connections, excluded, Handle::current().id()) {
+            let generation = state.generation;
+            drop(state);
+            return Asked::Granted(Lease::new(Arc::clone(self), server, generation, connection));
+        }
+        if state.waiters.len() >= self.settings.queue_length {
+            state.counts.exhausted += 1;
+            return Asked::Full;
+        }
+        let (sender, grant) = oneshot::channel();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiters.push_back(Waiter { ticket, grant: sender });
+        Asked::Queued(QueuePlace {
+            shared: Arc::clone(self),
+            ticket,
+            grant,
+        })
+    }
+
+    /// Takes a lease back, with the connection if it can carry another request.
+    pub(crate) fn put_back(self: &Arc<Self>, server: usize, mut connection: Option<Connection>) {
+        loop {
+            let mut state = self.lock();
+            let current = connection
+                .as_ref()
+                .is_none_or(|found| found.generation == state.generation);
+            if state.stopping || !current {
+                // Closed outside the lock: closing a socket is a system call.
+                drop(state);
+                connection = None;
+                state = self.lock();
+            }
+            let may_serve = !state.stopping && (connection.is_some() || state.available);
+            let Some(waiter) = may_serve.then(|| state.waiters.pop_front()).flatten() else {
+                return self.keep(state, server, connection);
+            };
+            let generation = state.generation;
+            drop(state);
+            let lease = Lease::new(Arc::clone(self), server, generation, connection);
+            match waiter.grant.send(lease) {
+                Ok(()) => return,
+                Err(unwanted) => connection = unwanted.defuse(),
+            }
+        }
+    }
+
+    /// Nobody waits: the connection lies idle, or is one less.
+    fn keep(&self, mut state: MutexGuard<'_, State>, server: usize, connection: Option<Connection>) {
+        let place = &mut state.servers[server];
+        place.busy -= 1;
+        match connection {
+            Some(mut connection) => {
+                connection.idle_since = Instant::now();
+                place.idle.push(connection);
+            }
+            None => place.open -= 1,
+        }
+        if state.stopping && state.busy() == 0 {
+            self.drained.notify_waiters();
+        }
+    }
+
+    /// php-cgi was started: connections may be opened, and those to an earlier start carry no further request.
+    pub(crate) fn master_started(self: &Arc<Self>, pid: u32) {
+        self.master.store(pid, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.available = true;
+        state.generation += 1;
+        state.served_by.clear();
+        let stale = state.drain_idle(|_| true);
+        let free = self
+            .connections
+            .saturating_sub(state.servers[0].open)
+            .min(state.waiters.len());
+        state.servers[0].open += free;
+        state.servers[0].busy += free;
+        drop(state);
+        drop(stale);
+        for _ in 0..free {
+            self.put_back(0, None);
+        }
+    }
+
+    /// php-cgi is gone: requests wait until it is back.
+    pub(crate) fn master_ended(&self) {
+        self.master.store(0, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.available = false;
+        state.counts.exits += u64::from(!state.stopping);
+    }
+
+    /// Closes connections that have been idle for `limit`; gives the time until the next one will have been.
+    pub(crate) fn close_idle(&self, limit: Duration) -> Option<Duration> {
+        let mut state = self.lock();
+        let closed = state.drain_idle(|connection| connection.idle_since.elapsed() >= limit);
+        let oldest = state
+            .servers
+            .iter()
+            .flat_map(|server| &server.idle)
+            .map(|idle| idle.idle_since)
+            .min();
+        drop(state);
+        drop(closed);
+        oldest.map(|since| limit.saturating_sub(since.elapsed()))
+    }
+
+    /// No more leases; whoever waits is told so, idle connections are closed.
+    pub(crate) fn begin_stop(&self) {
+        let mut state = self.lock();
+        state.stopping = true;
+        let waiters = std::mem::take(&mut state.waiters);
+        let idle = state.drain_idle(|_| true);
+        drop(state);
+        drop((waiters, idle));
+    }
+
+    /// Waits for the last lease after [`begin_stop`](Self::begin_stop).
+    pub(crate) async fn drained(&self) {
+        loop {
+            let told = self.drained.notified();
+            if self.lock().busy() == 0 {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    /// Changes the counters.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut PoolStatus)) {
+        change(&mut self.lock().counts);
+    }
+
+    /// Requests a worker answered on connections that are closed by now; forgets them.
+    pub(crate) fn take_served_by(&self, pid: u32) -> u64 {
+        self.lock().served_by.remove(&pid).unwrap_or(0)
+    }
+
+    /// Remembers what a worker answered on a connection that closes.
+    pub(crate) fn put_served_by(&self, pid: u32, served: u64) {
+        let mut state = self.lock();
+        // Workers that died leave their number behind; more than this many are not alive.
+        if state.served_by.len() > 4 * self.connections {
+            state.served_by.clear();
+        }
+        state.served_by.insert(pid, served);
+    }
+
+    pub(crate) fn status(&self) -> PoolStatus {
+        let state = self.lock();
+        let idle = state.servers.iter().map(|server| server.idle.len()).sum();
+        PoolStatus {
+            busy: state.busy(),
+            idle,
+            queued: state.waiters.len(),
+            ..state.counts
+        }
+    }
+}
+
+impl State {
+    fn busy(&self) -> usize {
+        self.servers.iter().map(|server| server.busy).sum()
+    }
+
+    /// A connection of the least busy server, or leave to open one.
+    fn take(&mut self, most: usize, excluded: &[usize], runtime: Id) -> Option<(usize, Option<Connection>)> {
+        let available = self.available;
+        let candidates = self.servers.iter_mut().enumerate().filter(|(number, server)| {
+            !excluded.contains(number) && (!server.idle.is_empty() || (available && server.open < most))
+        });
+        let (number, server) = candidates.min_by_key(|(_, server)| server.busy)?;
+        server.busy += 1;
+        // The last one used on this thread needs no new registration; else the last one used at all.
+        let here = server.idle.iter().rposition(|connection| connection.lives_on(runtime));
+        let connection = match here {
+            Some(place) => Some(server.idle.remove(place)),
+            None => server.idle.pop(),
+        };
+        server.open += usize::from(connection.is_none());
+        Some((number, connection))
+    }
+
+    /// Takes out the idle connections that `which` names, for the caller to close.
+    fn drain_idle(&mut self, which: impl Fn(&Connection) -> bool) -> Vec<Connection> {
+        let mut taken = Vec::new();
+        for server in &mut self.servers {
+            let (out, stay) = std::mem::take(&mut server.idle).into_iter().partition(&which);
+            server.idle = stay;
+            server.open -= Vec::len(&out);
+            taken.extend::<Vec<_>>(out);
+        }
+        taken
+    }
+}

@@ -1,0 +1,289 @@
+//! Keeps a php-cgi master running on a socket of ours.
+//!
+//! One thread a pool starts PHP, waits for its end and starts it again; it lives as long as the pool, because the
+//! signal that ends PHP with us follows the thread that forked. The socket stays open here, so that nothing is refused
+//! in between. The master replaces children that die by itself.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use tokio::sync::oneshot;
+
+use crate::error::StartError;
+use crate::peer;
+use crate::settings::{PoolSettings, Server, Supervised};
+use crate::spawn::spawn;
+use crate::state::Shared;
+
+/// Who lives shorter has crashed at its start.
+const SHORT_LIFE: Duration = Duration::from_secs(5);
+/// Pauses before another start after such a crash: the first, then twice as long each time up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(10);
+/// How long workers may take to end after SIGTERM before SIGKILL.
+const END_GRACE: Duration = Duration::from_secs(1);
+/// Connections that may wait in the kernel. There are never more than workers, unless some are stuck.
+const BACKLOG: i32 = 1024;
+
+/// A running supervisor thread. Dropping it ends PHP as well, without waiting.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    /// Closing it is the order to end.
+    order: Mutex<Option<PipeWriter>>,
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+impl Supervisor {
+    /// Makes the socket, starts the thread and waits for the first start of PHP.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub(crate) fn start(settings: PoolSettings, own: Supervised) -> Result<(Arc<Shared>, Self), StartError> {
+        let socket = Socket::bind(&own.socket_dir, &settings.name)?;
+        let shared = Arc::new(Shared::new(settings, vec![Server::Unix(socket.path.clone())]));
+        let (orders, order) = io::pipe().map_err(StartError::Thread)?;
+        let (tell_started, started) = mpsc::sync_channel(1);
+        let (tell_ended, ended) = oneshot::channel();
+        let watch = Watch {
+            shared: Arc::clone(&shared),
+            own: own.clone(),
+            socket,
+            orders,
+        };
+        thread::Builder::new()
+            .name("php-supervisor".into())
+            .spawn(move || {
+                watch.run(&tell_started);
+                let _ = tell_ended.send(());
+            })
+            .map_err(StartError::Thread)?;
+        let started = started
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("the supervisor ended")));
+        started.map_err(|source| StartError::Spawn { php: own.php, source })?;
+        Ok((
+            shared,
+            Self {
+                order: Mutex::new(Some(order)),
+                ended: Mutex::new(Some(ended)),
+            },
+        ))
+    }
+
+    /// Ends PHP and waits until it is gone: a second at most, then by force.
+    pub(crate) async fn stop(&self) {
+        drop(self.order.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ended) = ended {
+            let _ = ended.await;
+        }
+    }
+}
+
+/// The listening socket in its private directory; the file goes with it.
+#[derive(Debug)]
+struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    fn bind(directory: &Path, pool: &str) -> Result<Self, StartError> {
+        private_directory(directory).map_err(|source| StartError::SocketDir {
+            path: directory.to_owned(),
+            source,
+        })?;
+        let path = directory.join(file_name(pool));
+        let listening = UnixListener::bind(&path).and_then(|listener| {
+            rustix::net::listen(&listener, BACKLOG)?; // again: the standard library asks for less
+            Ok(listener)
+        });
+        match listening {
+            Ok(listener) => Ok(Self { listener, path }),
+            Err(source) => Err(StartError::Listen { path, source }),
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path); // may be gone with its directory
+    }
+}
+
+/// Makes the directory, or makes one of ours private: who can connect to PHP can have it run any file.
+fn private_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let found = std::fs::metadata(directory)?;
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it belongs to another user",
+        ));
+    }
+    if found.mode() & 0o777 != 0o700 {
+        std::fs::set_permissions(directory, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// A name of its own for each start: a reload has two pools of one name, and a killed process leaves its file behind.
+fn file_name(pool: &str) -> String {
+    static STARTS: AtomicU32 = AtomicU32::new(0);
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() || letter == '-' {
+            letter
+        } else {
+            '_'
+        }
+    };
+    let pool: String = pool.chars().take(32).map(plain).collect();
+    format!(
+        "{pool}.{}.{}.sock",
+        std::process::id(),
+        STARTS.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// What the thread works with.
+struct Watch {
+    shared: Arc<Shared>,
+    own: Supervised,
+    socket: Socket,
+    orders: PipeReader,
+}
+
+impl Watch {
+    /// Starts PHP again and again until the order to end.
+    fn run(&self, tell_started: &mpsc::SyncSender<io::Result<()>>) {
+        let pool = self.shared.settings.name.as_str();
+        let mut pause = Duration::ZERO;
+        let mut first = Some(tell_started);
+        loop {
+            let begun = Instant::now();
+            match spawn(&self.own, self.socket.listener.as_fd()) {
+                Ok(master) => {
+                    self.shared.master_started(master.id());
+                    tracing::info!(pool, pid = master.id(), workers = self.own.workers, "PHP started");
+                    if let Some(tell) = first.take() {
+                        let _ = tell.send(Ok(()));
+                    }
+                    let Some(status) = self.watch(master) else { return };
+                    tracing::error!(pool, %status, "PHP ended by itself and is started again");
+                }
+                Err(error) => {
+                    tracing::error!(pool, %error, php = %self.own.php.display(), "PHP cannot be started");
+                    if let Some(tell) = first.take() {
+                        let _ = tell.send(Err(error));
+                        return;
+                    }
+                }
+            }
+            if self.ordered_to_end(pause) {
+                return;
+            }
+            pause = next_pause(pause, begun.elapsed());
+        }
+    }
+
+    /// Waits until PHP ends by itself, or ends it when ordered to (`None`).
+    fn watch(&self, mut master: Child) -> Option<ExitStatus> {
+        if let Some(stderr) = master.stderr.take() {
+            log_stderr(stderr, self.shared.settings.name.clone());
+        }
+        let ordered = self.wait_for_end_or_order(&mut master);
+        if ordered {
+            end_group(&mut master);
+        }
+        let status = master.wait();
+        self.shared.master_ended();
+        if ordered {
+            return None;
+        }
+        // Its children would answer on the socket for ever. SIGTERM lets them finish what they are at.
+        let _ = signal_group(&master, Signal::TERM);
+        Some(status.unwrap_or_default())
+    }
+
+    /// True if the order came first.
+    fn wait_for_end_or_order(&self, master: &mut Child) -> bool {
+        let process = rustix::process::pidfd_open(Pid::from_child(master), PidfdFlags::empty());
+        let Ok(process) = process else {
+            return self.look_for_end_or_order(master);
+        };
+        let mut either = [
+            PollFd::new(&process, PollFlags::IN),
+            PollFd::new(&self.orders, PollFlags::IN),
+        ];
+        while either.iter().all(|descriptor| descriptor.revents().is_empty()) {
+            let _ = rustix::event::poll(&mut either, None); // EINTR: once more
+        }
+        either[0].revents().is_empty()
+    }
+
+    /// The same where no descriptor for the process is to be had.
+    fn look_for_end_or_order(&self, master: &mut Child) -> bool {
+        while matches!(master.try_wait(), Ok(None)) {
+            if self.ordered_to_end(END_GRACE) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Waits for the order to end, at most for `time`; true if it came.
+    fn ordered_to_end(&self, time: Duration) -> bool {
+        let mut order = [PollFd::new(&self.orders, PollFlags::IN)];
+        let time = Timespec::try_from(time).ok();
+        matches!(rustix::event::poll(&mut order, time.as_ref()), Ok(1..))
+    }
+}
+
+/// At once after a life of some length, else ever later.
+fn next_pause(pause: Duration, lived: Duration) -> Duration {
+    if lived >= SHORT_LIFE + pause {
+        Duration::ZERO
+    } else {
+        (pause * 2).clamp(FIRST_PAUSE, LAST_PAUSE)
+    }
+}
+
+/// Ends the master and its children, by force after [`END_GRACE`].
+fn end_group(master: &mut Child) {
+    let children = peer::children(master.id());
+    let _ = signal_group(master, Signal::TERM);
+    let deadline = Instant::now() + END_GRACE;
+    let master_lives = |master: &mut Child| matches!(master.try_wait(), Ok(None));
+    while master_lives(master) || children.iter().any(|&child| peer::is_alive(child)) {
+        if Instant::now() >= deadline {
+            let _ = signal_group(master, Signal::KILL);
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal_group(master: &Child, signal: Signal) -> rustix::io::Result<()> {
+    rustix::process::kill_process_group(Pid::from_child(master), signal)
+}
+
+/// Passes on what PHP says outside of requests: settings it cannot use, extensions it cannot load.
+fn log_stderr(stderr: ChildStderr, pool: String) {
+    let reader = move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            tracing::warn!(pool, "PHP: {line}");
+        }
+    };
+    let _ = thread::Builder::new().name("php-stderr".into()).spawn(reader); // without it PHP writes into a closed pipe
+}
