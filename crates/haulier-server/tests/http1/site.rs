@@ -1,0 +1,231 @@
+//! A server of one site with a few files, on a free port, with its access log at hand.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use haulier_server::access_log::{AccessLog, LogFormat, Which};
+use haulier_server::settings::{Limits, ServerSettings, SiteSettings};
+use haulier_server::{RunningServer, Server};
+use tempfile::TempDir;
+
+use crate::client::{Client, Response};
+
+/// What is sent behind a request that must be refused.
+pub(crate) const SMUGGLED: &str = "GET /smuggled.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Length of `/large.bin`: more than socket buffers on both sides hold.
+pub(crate) const LARGE: usize = 16 * 1024 * 1024;
+
+/// 2001-09-09: long enough ago for its date to be a strong validator.
+pub(crate) const MODIFIED: u64 = 1_000_000_000;
+
+/// A running server. When it goes, its log must hold no panic.
+pub(crate) struct Site {
+    address: SocketAddr,
+    server: Option<RunningServer>,
+    log: LogLines,
+    root: TempDir,
+}
+
+impl Site {
+    /// With the limits and deadlines a server has by default.
+    pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    /// With some settings changed.
+    pub(crate) fn start_with(change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let root = TempDir::new().expect("a temporary directory");
+        write_files(root.path());
+        let log = LogLines::default();
+        let mut settings = settings(root.path());
+        change(&mut settings);
+        let access_log = AccessLog::new(LogFormat::Json, Which::All, Box::new(log.clone())).expect("a log");
+        let server = Server::bind(settings, access_log).expect("a free port");
+        let address = server.addresses()[0];
+        let server = Some(server.run().expect("threads"));
+        Self {
+            address,
+            server,
+            log,
+            root,
+        }
+    }
+
+    /// With these limits instead.
+    pub(crate) fn with_limits(change: impl FnOnce(&mut Limits)) -> Self {
+        Self::start_with(|settings| change(&mut settings.limits))
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// A client that takes in little while it does not read.
+    pub(crate) fn connect_narrow(&self) -> Client {
+        Client::connect_narrow(self.address)
+    }
+
+    /// Answers one request on a connection of its own.
+    pub(crate) fn ask(&self, request: impl AsRef<[u8]>) -> Response {
+        self.connect().ask(request)
+    }
+
+    /// GETs a target, with further field lines, each ended by CR LF.
+    pub(crate) fn get(&self, target: &str, lines: &str) -> Response {
+        self.ask(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{lines}\r\n"))
+    }
+
+    /// Checks that the server answers this with one response of this status, says that it closes, and does.
+    pub(crate) fn assert_refused(&self, request: impl AsRef<[u8]>, status: u16) {
+        let request = request.as_ref();
+        let shown = request[..request.len().min(300)].escape_ascii();
+        let mut client = self.connect();
+        client.send(request);
+        client.send(SMUGGLED);
+        let response = client.response();
+        assert_eq!(response.status, status, "{shown}");
+        assert!(response.closes(), "{shown} keeps the connection");
+        assert!(client.is_closed(), "{shown} is followed by something");
+        assert!(
+            !self.log().contains("smuggled"),
+            "behind {shown} a request was executed"
+        );
+    }
+
+    /// All lines of the access log so far.
+    pub(crate) fn log(&self) -> String {
+        // The writing thread is asynchronous on purpose; a line is there within a moment.
+        let mut before = self.log.text();
+        for _ in 0..5 {
+            wait(Duration::from_millis(5));
+            let now = self.log.text();
+            if now.len() == before.len() {
+                break;
+            }
+            before = now;
+        }
+        self.log.text()
+    }
+
+    /// Open connections once they are no more than `most`; waits for the server to notice.
+    pub(crate) fn assert_connections_fall_to(&self, most: usize) {
+        let server = self.server.as_ref().expect("a running server");
+        for _ in 0..2000 {
+            if server.active() <= most {
+                return;
+            }
+            wait(Duration::from_millis(10));
+        }
+        panic!("{} connections are still open", server.active());
+    }
+
+    /// Stops accepting and finishes what runs.
+    pub(crate) fn drain(&self) {
+        self.server.as_ref().expect("a running server").drain();
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+        }
+        let log = self.log.text();
+        if !std::thread::panicking() {
+            assert!(!log.contains("\"panic\""), "a request panicked: {log}");
+        }
+    }
+}
+
+/// Blocks the test's own thread.
+#[allow(clippy::disallowed_methods, reason = "a test has no event loop to stall")]
+pub(crate) fn wait(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// What the log wrote.
+#[derive(Debug, Clone, Default)]
+struct LogLines(Arc<Mutex<Vec<u8>>>);
+
+impl LogLines {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("no writer panicked")).into_owned()
+    }
+}
+
+impl Write for LogLines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no writer panicked").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_files(root: &Path) {
+    write(root, "index.html", b"<title>index</title>");
+    write(root, "ten.txt", b"0123456789");
+    write(root, "empty.txt", b"");
+    write(root, "smuggled.txt", b"SMUGGLED");
+    write(root, "a b.txt", b"space");
+    write(root, "caf\u{e9}.txt", b"accent");
+    write(root, "sub/index.html", b"<title>sub</title>");
+    write(root, "large.bin", large());
+}
+
+/// The content of `/large.bin`: no two neighbouring pages are alike.
+pub(crate) fn large() -> &'static [u8] {
+    static CONTENT: OnceLock<Vec<u8>> = OnceLock::new();
+    CONTENT.get_or_init(|| (0..LARGE).map(|place| (place / 4096 + place) as u8).collect())
+}
+
+fn write(root: &Path, name: &str, content: &[u8]) {
+    let path = root.join(name);
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+    std::fs::write(&path, content).expect("a file");
+    let file = File::options().write(true).open(&path).expect("the file just written");
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(MODIFIED))
+        .expect("a date in the past");
+}
+
+fn settings(root: &Path) -> ServerSettings {
+    ServerSettings {
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        reuse_port: false,
+        defer_accept: false,
+        threads: 1,
+        grace: Duration::from_secs(30),
+        limits: Limits::default(),
+        spool_dir: root.to_owned(),
+        sites: vec![site("site", &["*"], root)],
+    }
+}
+
+/// A site of files for these hosts.
+pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
+    SiteSettings {
+        name: name.into(),
+        hosts: hosts.iter().map(ToString::to_string).collect(),
+        root: root.to_owned(),
+        index: vec!["index.html".into()],
+        php: None,
+        deny: Vec::new(),
+        headers: Vec::new(),
+        redirects: Vec::new(),
+        cache: Vec::new(),
+        listing: false,
+        development: false,
+        body_limit: 8 * 1024 * 1024,
+        spool_limit: 1024 * 1024 * 1024,
+    }
+}
