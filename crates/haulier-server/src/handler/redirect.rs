@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn a_directory_gets_its_slash_and_nothing_else() {
-        let rows: [(&[u8], Option<&[u8]>, &str); 4] = [
-            (b"/docs", None, "/docs/"),
-            (b"/docs", Some(b"a=b&c"), "/docs/?a=b&c"),
+        let rows = [
+            (&b"/docs"[..], None, "/docs/"),
+            (b"/docs", Some(&b"a=b&c"[..]), "/docs/?a=b&c"),
             (b"//evil.example", None, "/evil.example/"),
             (b"/\xc3\xa4 <b>", Some(b"\xff\""), "/%C3%A4%20%3Cb%3E/?%FF%22"),
         ];

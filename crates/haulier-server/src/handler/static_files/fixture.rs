@@ -103,10 +103,10 @@ fn settings(root: PathBuf) -> SiteSettings {
     }
 }
 
-/// A pool that nothing is ever asked of: no server, so nothing is started.
+/// A pool that nothing is ever asked of: its server is somebody else's, so nothing is started.
 fn pool() -> Arc<Pool> {
     let external = haulier_php::External {
-        servers: Vec::new(),
+        servers: vec![haulier_php::Server::Unix("/nowhere".into())],
         connections: 1,
         connect_timeout: Duration::from_secs(1),
         idle_timeout: Duration::from_secs(1),

@@ -491,7 +491,7 @@ fn body(response: &mut Response) -> String {
         content(&slice.file)[slice.range.start as usize..slice.range.end as usize].to_owned()
     };
     match &mut response.body {
-        Body::Empty => String::new(),
+        Body::Empty | Body::Unsent(_) => String::new(),
         Body::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Body::File(slice) => text(slice),
         Body::Stream(stream) => {
