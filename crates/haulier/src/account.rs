@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use haulier_php::settings::User;
+use haulier_php::User;
 
 /// The account called `name`, from whatever the machine keeps accounts in.
 pub(crate) fn look_up(name: &str) -> Option<User> {

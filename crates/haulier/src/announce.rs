@@ -163,11 +163,11 @@ fn remark(settings: &Settings) -> Option<String> {
 /// Root hands PHP to another account; that is said.
 fn run_as(pool: &Pool) -> Option<String> {
     match &pool.settings.kind {
-        haulier_php::settings::PoolKind::Supervised(supervised) => {
+        haulier_php::PoolKind::Supervised(supervised) => {
             let user = supervised.user.as_ref()?;
             Some(format!("pool {} runs PHP as {}", pool.settings.name, user.name))
         }
-        haulier_php::settings::PoolKind::External(_) => None,
+        haulier_php::PoolKind::External(_) => None,
     }
 }
 

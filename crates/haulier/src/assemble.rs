@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haulier_php::settings::PoolKind;
+use haulier_php::PoolKind;
 use haulier_php::{Pool, StartError};
 use haulier_server::access_log::AccessLog;
 use haulier_server::settings::{PhpSettings, ServerSettings, SiteSettings};

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
-use haulier_php::settings::{PoolKind, User};
+use haulier_php::{PoolKind, User};
 use rustix::fs::{Mode as Bits, stat};
 
 use super::Outcome;
@@ -19,9 +19,7 @@ use crate::port_holder;
 
 pub(super) fn run(arguments: &CheckArgs, console: &Console) -> Outcome {
     let mut report = Report::default();
-    let loaded = configuration::find(arguments.config.as_deref())
-        .and_then(|path| configuration::load(&path, &mut report).map(|file| (path, file)));
-    let (path, file) = match loaded {
+    let (path, file) = match configuration::find_and_load(arguments.config.as_deref(), &mut report) {
         Ok(loaded) => loaded,
         Err(diagnostic) => {
             report.push(diagnostic);
@@ -54,9 +52,9 @@ fn answer(
             .map(|(settings, machine)| facts(settings, machine))
             .unwrap_or_default();
         let verdict = verdict(report, understood.map(|(settings, _)| settings));
-        write!(
+        writeln!(
             output,
-            "{}{facts}{}: {verdict}\n",
+            "{}{facts}{}: {verdict}",
             report.render(console.colors_stdout()),
             path.display()
         )

@@ -10,11 +10,18 @@ use crate::config::{Diagnostic, Report};
 /// Where `run` and `check` look without `-c`.
 const PLACES: [&str; 2] = ["./haulier.toml", "/etc/haulier/haulier.toml"];
 
-/// The file named, or the first one that is there.
+/// The configuration of `run` and `check` with the path it was found at; findings go to `report`.
 ///
 /// # Errors
-/// With what to print when there is none.
-pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Diagnostic> {
+/// With what to print when there is no file, or it cannot be read.
+pub(super) fn find_and_load(named: Option<&Path>, report: &mut Report) -> Result<(PathBuf, File), Diagnostic> {
+    let path = find(named)?;
+    let file = load(&path, report)?;
+    Ok((path, file))
+}
+
+/// The file named, or the first one that is there.
+fn find(named: Option<&Path>) -> Result<PathBuf, Diagnostic> {
     if let Some(named) = named {
         return Ok(named.to_owned());
     }

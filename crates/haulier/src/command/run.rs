@@ -11,9 +11,7 @@ use crate::machine::Machine;
 
 pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
     let mut report = Report::default();
-    let loaded = configuration::find(arguments.config.as_deref())
-        .and_then(|path| configuration::load(&path, &mut report).map(|file| (path, file)));
-    let (path, file) = match loaded {
+    let (path, file) = match configuration::find_and_load(arguments.config.as_deref(), &mut report) {
         Ok(loaded) => loaded,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);

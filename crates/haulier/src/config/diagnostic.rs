@@ -31,7 +31,7 @@ pub(crate) struct Diagnostic {
     severity: Severity,
     code: &'static str,
     title: String,
-    mark: Option<Mark>,
+    mark: Option<Box<Mark>>,
     context: Vec<Mark>,
     help: Vec<String>,
 }
@@ -60,9 +60,11 @@ impl Diagnostic {
 
     /// Underlines `place`; nothing happens for a value that stands in no file.
     pub(crate) fn at(mut self, place: Option<&Place>, label: impl Into<String>) -> Self {
-        self.mark = place.map(|place| Mark {
-            place: place.clone(),
-            label: label.into(),
+        self.mark = place.map(|place| {
+            Box::new(Mark {
+                place: place.clone(),
+                label: label.into(),
+            })
         });
         self
     }

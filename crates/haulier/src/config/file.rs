@@ -173,18 +173,18 @@ pub(crate) fn load(path: &Path, report: &mut Report, variables: Variables<'_>) -
         source,
     })?;
     let mut file = File::default();
-    read_source(path, text, &mut file, report, variables, true);
+    read_source(path, &text, &mut file, report, variables, true);
     Ok(file)
 }
 
-fn read_source(path: &Path, text: String, file: &mut File, report: &mut Report, variables: Variables<'_>, main: bool) {
+fn read_source(path: &Path, text: &str, file: &mut File, report: &mut Report, variables: Variables<'_>, main: bool) {
     let source = report.sources.len();
     report.sources.push(Source {
         path: path.to_owned(),
-        text: text.clone(),
+        text: text.to_owned(),
     });
     let directory = report.sources[source].directory();
-    let table = match reader::parse(&text, source) {
+    let table = match reader::parse(text, source) {
         Ok(table) => table,
         Err(diagnostic) => return report.push(diagnostic),
     };
@@ -225,7 +225,7 @@ fn read_include(
     };
     for path in paths {
         match std::fs::read_to_string(&path) {
-            Ok(text) => read_source(&path, text, file, report, variables, false),
+            Ok(text) => read_source(&path, &text, file, report, variables, false),
             Err(error) => report.push(
                 Diagnostic::error("config::include", format!("cannot include {}: {error}", path.display()))
                     .at(include.place.as_ref(), "named here"),

@@ -4,7 +4,7 @@ use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haulier_php::settings::{External, PoolKind, PoolSettings, Server, Supervised, User};
+use haulier_php::{External, PoolKind, PoolSettings, Server, Supervised, User};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, Pairs, PoolTable};

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use haulier_php::settings::{PoolKind, PoolSettings};
+use haulier_php::{PoolKind, PoolSettings};
 use haulier_server::route::glob::Glob;
 use haulier_server::settings::{Limits, Redirect};
 

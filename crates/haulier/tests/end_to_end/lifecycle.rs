@@ -1,4 +1,4 @@
-//! Start, logs and end of the program (ux §4, §5, §8.3, §9).
+//! Start, logs and end of the program.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -105,12 +105,16 @@ fn the_access_log_tells_where_the_time_went() {
 #[test]
 fn a_log_line_cannot_be_forged() {
     let server = Site::new().file("a.txt", "a").start();
-    server.get("/a.txt%0a%7b%22status%22:500%7d").status();
+    server.get("/a.txt%0a%7b%22status%22:599%7d").expect(404);
+    // A control character in a field value is refused; everything else is quoted.
     server
-        .ask(&Request::get("/a.txt").with("User-Agent", "\"},{\"status\":599,\"x\":\"\u{1b}[31m"))
-        .expect(200);
+        .ask(&Request::get("/a.txt?refused").with("User-Agent", "\u{1b}[31m"))
+        .expect(400);
+    let name = "\"},{\"status\":599,\"x\":\"\\u0000\u{e9}";
+    server.ask(&Request::get("/a.txt").with("User-Agent", name)).expect(200);
     let line = server.access_line_for("/a.txt");
     assert_eq!(line["status"], 200);
+    assert_eq!(line["ua"], name);
     let lines = server.lines();
     assert!(lines.iter().all(|line| !line.contains('\u{1b}')), "{lines:#?}");
     assert!(

@@ -124,7 +124,10 @@ fn resources(browser: &mut Browser) {
         .ask(Request::get(target).with("If-None-Match", &etag))
         .expect(304);
     let logo = browser.get("/resources/assets/change-your-logo.svg").expect(200);
-    assert_eq!(logo.field("Content-Type"), Some("image/svg+xml"));
+    assert!(
+        logo.field("Content-Type")
+            .is_some_and(|kind| kind.starts_with("image/svg+xml"))
+    );
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_script_sees_the_request_as_it_was_sent() {
         let root = site.root().display().to_string();
         let server = site.start();
         let request = Request::get("/show.php?a=1&b[]=2&b[]=%C3%A4&raw=%zz")
-            .with("Host", "shop.example:81")
+            .with("Host", "shop.example")
             .with("Cookie", "one=1; two=zwei")
             .with("X-Own", "yes")
             .with("User-Agent", "test/1");
@@ -56,7 +56,8 @@ fn a_script_sees_the_request_as_it_was_sent() {
             ("REMOTE_ADDR", "127.0.0.1"),
             ("SERVER_ADDR", "127.0.0.1"),
             ("SERVER_PORT", &port),
-            ("HTTP_HOST", "shop.example:81"),
+            ("HTTP_HOST", "shop.example"),
+            ("SERVER_NAME", "shop.example"),
             ("HTTP_X_OWN", "yes"),
             ("HTTP_USER_AGENT", "test/1"),
         ];

@@ -280,6 +280,7 @@ fn a_response_head_beyond_the_limit_is_502_and_the_pool_lives() {
         let server = site.php("hello.php", "echo 'hello';").workers(1).run_by(php).start();
         for _ in 0..3 {
             server.get("/huge.php").expect(502);
+            assert_eq!(server.access_line_for("/huge.php")["reason"], "bad_response");
             assert_eq!(server.get("/hello.php").expect(200).text(), "hello", "by {php:?}");
         }
     }

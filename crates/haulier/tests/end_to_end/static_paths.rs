@@ -1,4 +1,4 @@
-//! What must never leave the document root, in every spelling (reliability: traversal, hidden files, PHP source).
+//! What must never leave the document root, in every spelling: traversal, hidden files, PHP source.
 
 use std::fs;
 
