@@ -64,7 +64,7 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, raw_path: &[u8])
     if let Some(early) = filter::on_request(site, &request.head, &path) {
         return Decision::Answer(early);
     }
-    match thread.files.find(site, &path, thread.clock.coarse()) {
+    match find(thread, site, &path) {
         Found::File(entry) => Decision::Answer(static_files::respond(&request.head, &entry)),
         Found::Script(script) => Decision::Run(script),
         Found::SlashMissing => Decision::Answer(redirect::add_slash(&path, request.head.query())),
@@ -82,10 +82,21 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, raw_path: &[u8])
     }
 }
 
+/// Asks what a path is. Out of descriptors, the files we hold open go first, then the request.
+fn find(thread: &Thread, site: &Arc<Site>, path: &[u8]) -> Found {
+    match thread.files.find(site, path, thread.clock.coarse()) {
+        Found::Failed(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            thread.files.shed();
+            thread.files.find(site, path, thread.clock.coarse())
+        }
+        found => found,
+    }
+}
+
 /// What is no file belongs to the application, if it has one door for everything.
 fn front_controller(thread: &Thread, site: &Arc<Site>, request: &Request) -> Decision {
     let front = site.settings.php.as_ref().and_then(|php| php.front.as_deref());
-    match front.map(|front| thread.files.find(site, front.as_bytes(), thread.clock.coarse())) {
+    match front.map(|front| find(thread, site, front.as_bytes())) {
         Some(Found::Script(script)) => Decision::Run(script),
         Some(_) => Decision::Answer(refused(site, request, 500, Some("front_controller_missing"))),
         None => Decision::Answer(refused(site, request, 404, None)),

@@ -191,6 +191,7 @@ impl Connection {
             return self.refuse(417, "bad_request");
         }
         *self.incoming.borrow_mut() = Incoming::new(length, expectation == Expectation::Continue);
+        self.wait_for(Phase::Handler);
         self.served.set(self.served.get().saturating_add(1));
         let keep_alive =
             framing::wants_keep_alive(&head) && self.served.get() < self.thread.settings.limits.keepalive_requests;
@@ -332,7 +333,6 @@ impl Connection {
     async fn read(&self) -> io::Result<Read> {
         let is_idle = self.input.borrow().is_empty();
         match (is_idle, self.waiting.get().0) {
-            (true, _) if self.thread.draining.get() => return Ok(Read::End),
             (true, _) => self.wait_for(Phase::Idle),
             // The deadline of a head counts from its first byte.
             (false, Phase::Head) => {}
