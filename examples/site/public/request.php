@@ -21,7 +21,7 @@ ksort($fields);
 
 page_top('Your request', 'request.php');
 echo '<p class="lead">What the server told PHP about the request for this page.</p>';
-rows('The request', array_intersect_key($_SERVER, array_flip($about)));
+rows('The request', array_filter(array_intersect_key($_SERVER, array_flip($about)), static fn ($value): bool => $value !== ''));
 rows('Its fields', $fields);
 if ($_GET !== []) {
     rows('The query', $_GET);
