@@ -31,7 +31,7 @@ const PHP_END: Duration = Duration::from_secs(2);
 pub(crate) fn serve(
     settings: Settings,
     purpose: Purpose,
-    announcement: Announcement,
+    announcement: &Announcement,
     report: &Report,
     console: &Console,
 ) -> Outcome {
@@ -71,7 +71,7 @@ fn start(
     settings: Settings,
     purpose: Purpose,
     shape: Shape,
-    announcement: Announcement,
+    announcement: &Announcement,
     console: &Console,
 ) -> Result<Outcome, StartFailure> {
     let grace = settings.grace;

@@ -25,5 +25,5 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
         return Outcome::AskedWrong;
     }
     let announcement = Announcement::of_run(&settings, &path);
-    lifecycle::serve(settings, Purpose::Production, announcement, &report, console)
+    lifecycle::serve(settings, Purpose::Production, &announcement, &report, console)
 }

@@ -50,7 +50,7 @@ fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic
     Ok(lifecycle::serve(
         settings,
         Purpose::Development,
-        announcement,
+        &announcement,
         &report,
         console,
     ))

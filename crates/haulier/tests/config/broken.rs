@@ -3,7 +3,7 @@
 //! `UPDATE_EXPECTED=1 cargo test -p haulier --test config` writes the expectations anew; read the difference then.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::program::{cases, command};
 
@@ -30,7 +30,7 @@ fn broken_cases() -> Vec<PathBuf> {
 }
 
 /// What differs from the expectation, if anything does.
-fn difference(path: &PathBuf) -> Option<String> {
+fn difference(path: &Path) -> Option<String> {
     let said = check(path);
     let expected_path = path.with_extension("expected");
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
@@ -40,7 +40,7 @@ fn difference(path: &PathBuf) -> Option<String> {
     (said != expected).then(|| format!("== {}\n-- expected\n{expected}\n-- said\n{said}", path.display()))
 }
 
-fn check(path: &PathBuf) -> String {
+fn check(path: &Path) -> String {
     let name = path.file_name().expect("a name");
     let run = command(&cases())
         .args(["check", "-c"])
