@@ -193,12 +193,18 @@ impl Client {
         std::mem::take(&mut self.input)
     }
 
+    /// Everything that comes before the server closes or is silent for so long.
+    pub(crate) fn rest_within(&mut self, silence: Duration) -> Vec<u8> {
+        while !self.is_silent_for(silence) && self.receive() {}
+        std::mem::take(&mut self.input)
+    }
+
     /// Whether the server has nothing more to say and closes, or has closed.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.input.is_empty() && !self.receive()
     }
 
-    /// Whether nothing comes for a while, and the connection stays open.
+    /// Whether nothing further comes for a while, and the connection stays open.
     pub(crate) fn is_silent_for(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).expect("a time-out can be set");
         let mut byte = [0];
@@ -206,7 +212,7 @@ impl Client {
         self.stream
             .set_read_timeout(Some(PATIENCE))
             .expect("a time-out can be set");
-        silent && self.input.is_empty()
+        silent
     }
 
     /// More bytes; `false` if there are no more.

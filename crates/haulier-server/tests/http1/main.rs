@@ -7,8 +7,10 @@
 mod client;
 mod site;
 
+mod answers; // §6.3: what an application's answers become
 mod body_length; // §6
 mod chunked; // §7
+mod collected; // §6 and §7 again, for an application that wants the body
 mod connection; // §9.3, §9.6
 mod deadlines;
 mod fields; // §5

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use haulier_php::{Pool, PoolKind, PoolSettings, Supervised};
 use haulier_server::access_log::{AccessLog, LogFormat, Which};
-use haulier_server::settings::{Limits, ServerSettings, SiteSettings};
+use haulier_server::settings::{Limits, PhpSettings, ServerSettings, SiteSettings};
 use haulier_server::{RunningServer, Server};
 use tempfile::TempDir;
 
@@ -29,6 +30,8 @@ pub(crate) struct Site {
     server: Option<RunningServer>,
     log: LogLines,
     root: TempDir,
+    /// The workers, and where they listen.
+    php: Option<(Arc<Pool>, TempDir)>,
 }
 
 impl Site {
@@ -53,7 +56,24 @@ impl Site {
             server,
             log,
             root,
+            php: None,
         }
+    }
+
+    /// With PHP behind it: `scripts` are names and sources beside the files.
+    pub(crate) fn with_php(scripts: &[(&str, &str)], change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let sockets = TempDir::new().expect("a temporary directory");
+        let pool = Pool::start(pool_settings(sockets.path())).expect("php-cgi, which `make test` installs");
+        let mut site = Self::start_with(|settings| {
+            let root = &settings.sites[0].root;
+            for (name, source) in scripts {
+                std::fs::write(root.join(name), source).expect("a script");
+            }
+            settings.sites[0].php = Some(php_settings(Arc::clone(&pool)));
+            change(settings);
+        });
+        site.php = Some((pool, sockets));
+        site
     }
 
     /// With these limits instead.
@@ -139,6 +159,13 @@ impl Drop for Site {
         if let Some(server) = self.server.take() {
             server.abort();
         }
+        if let Some((pool, _)) = self.php.take() {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("an event loop");
+            runtime.block_on(pool.stop(Duration::ZERO));
+        }
         let log = self.log.text();
         if !std::thread::panicking() {
             assert!(!log.contains("\"panic\""), "a request panicked: {log}");
@@ -208,6 +235,38 @@ fn settings(root: &Path) -> ServerSettings {
         limits: Limits::default(),
         spool_dir: root.to_owned(),
         sites: vec![site("site", &["*"], root)],
+    }
+}
+
+fn php_settings(pool: Arc<Pool>) -> PhpSettings {
+    PhpSettings {
+        pool,
+        front: None,
+        scripts: Vec::new(),
+        never: Vec::new(),
+        extensions: vec![".php".into()],
+        params: Vec::new(),
+        remote_root: None,
+    }
+}
+
+fn pool_settings(sockets: &Path) -> PoolSettings {
+    PoolSettings {
+        name: "php".into(),
+        kind: PoolKind::Supervised(Supervised {
+            php: "php-cgi".into(),
+            workers: 2,
+            max_requests: 0,
+            ini: vec![("log_errors".into(), "0".into())],
+            env: Vec::new(),
+            env_copy: vec!["PATH".into()],
+            user: None,
+            socket_dir: sockets.to_owned(),
+        }),
+        timeout: Duration::from_secs(20),
+        queue_timeout: Duration::from_secs(20),
+        queue_length: 100,
+        response_head: 64 * 1024,
     }
 }
 
