@@ -36,7 +36,7 @@ pub(crate) struct PhpCgi {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PhpError {
     /// None was found.
-    #[error("there is no php-cgi on this machine")]
+    #[error("there is no php-cgi (nor php-cgi8.x) on this machine")]
     Missing,
     /// The program could not be started, or said nothing we understand.
     #[error("{} is no php-cgi: {why}", path.display())]
@@ -178,6 +178,16 @@ mod tests {
             find(None, &[("memory_limit".to_owned(), "77M".to_owned())]).expect("php-cgi is installed for the tests");
         assert!(php.version.split('.').count() >= 3, "{php:?}");
         assert_eq!(php.memory_limit, Some(77 << 20));
+    }
+
+    #[test]
+    fn a_machine_without_php_cgi_is_told_what_to_install() {
+        let advice = PhpError::Missing.advice().join("\n");
+        assert!(advice.starts_with("looked for: php-cgi"), "{advice}");
+        assert!(
+            advice.contains("apt install php-cgi") && advice.contains("dnf install php-cli"),
+            "{advice}"
+        );
     }
 
     #[test]

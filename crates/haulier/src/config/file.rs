@@ -10,6 +10,9 @@ use super::reader::{self, Reader, Section, Variables};
 use super::source::{Place, Placed, Source};
 use super::words;
 
+/// A browser's request head with a few cookies.
+const LEAST_HEADER: u64 = 2048;
+
 /// Name → text, in the order of the file.
 pub(crate) type Pairs = Vec<(Placed<String>, Placed<String>)>;
 
@@ -407,13 +410,13 @@ fn read_limits(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Li
     let section = reader.section(&words::LIMITS, "limits", table);
     LimitsTable {
         place: Some(place),
-        body: reader.size(&section, "body"),
-        header: reader.size(&section, "header"),
+        body: reader.size(&section, "body", 0),
+        header: reader.size(&section, "header", LEAST_HEADER),
         header_fields: reader.count(&section, "header_fields", 16, "browsers send more than that"),
-        head_timeout: reader.duration(&section, "head_timeout"),
-        body_timeout: reader.duration(&section, "body_timeout"),
-        idle_timeout: reader.duration(&section, "idle_timeout"),
-        send_timeout: reader.duration(&section, "send_timeout"),
+        head_timeout: reader.deadline(&section, "head_timeout"),
+        body_timeout: reader.deadline(&section, "body_timeout"),
+        idle_timeout: reader.deadline(&section, "idle_timeout"),
+        send_timeout: reader.deadline(&section, "send_timeout"),
         keepalive_requests: reader.count(
             &section,
             "keepalive_requests",
@@ -448,9 +451,9 @@ fn read_pool(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         servers: reader.texts(&section, "servers"),
         connections: reader.count(&section, "connections", 1, "PHP is reached over connections"),
         remote_root: reader.text(&section, "remote_root"),
-        connect_timeout: reader.duration(&section, "connect_timeout"),
-        idle_timeout: reader.duration(&section, "idle_timeout"),
-        timeout: reader.duration(&section, "timeout"),
+        connect_timeout: reader.deadline(&section, "connect_timeout"),
+        idle_timeout: reader.deadline(&section, "idle_timeout"),
+        timeout: reader.deadline(&section, "timeout"),
         queue: reader.duration(&section, "queue"),
         queue_length: reader.count(&section, "queue_length", 0, "0 lets nobody wait"),
         written,
@@ -461,7 +464,7 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
     let section = reader.section(&words::SITE, &format!("site.{}", name.value), table);
     let body = reader.table(&section, "limits").and_then(|limits| {
         let limits = reader.section(&words::SITE_LIMITS, &format!("site.{}.limits", name.value), limits);
-        reader.size(&limits, "body")
+        reader.size(&limits, "body", 0)
     });
     SiteTable {
         directory: directory.to_owned(),
@@ -478,5 +481,54 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         deny: reader.texts(&section, "deny"),
         body,
         name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WHOLE: &str = r#"include = []
+[server]
+http = [":80", "127.0.0.1:81"]
+grace = "30s"
+reuse_port = true
+[limits]
+body = "8MiB"
+[pool.php]
+workers = 4
+ini = { "opcache.enable" = 1, memory_limit = "256M" }
+[site."ä"]
+root = "${HOME}/x"
+hosts = ["ä.example"]
+[site.b.cache]
+"/*" = "1y"
+"#;
+
+    /// Reads and prints, as `check` does.
+    fn read(text: &str) -> String {
+        let mut report = Report::default();
+        let mut file = File::default();
+        read_source(Path::new("haulier.toml"), text, &mut file, &mut report, &|_| None, true);
+        report.to_json();
+        report.render(false)
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_strange_to_be_explained(text in "\\PC*") {
+            read(&text);
+        }
+
+        #[test]
+        fn no_mistake_in_a_configuration_is_too_strange(
+            at in 0..WHOLE.len(), removed in 0..8usize, put in "[\\[\\]{}=\",.'#\n\r\t a0ä$]{0,4}",
+        ) {
+            let start = (0..=at).rev().find(|&byte| WHOLE.is_char_boundary(byte)).unwrap_or(0);
+            let end = (start + removed..=WHOLE.len()).find(|&byte| WHOLE.is_char_boundary(byte)).unwrap_or(WHOLE.len());
+            read(&format!("{}{put}{}", &WHOLE[..start], &WHOLE[end..]));
+        }
     }
 }

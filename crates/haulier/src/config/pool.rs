@@ -263,7 +263,11 @@ fn find_php(table: &PoolTable, ini: &[(String, String)], report: &mut Report) ->
     match php_discovery::find(path.as_deref(), ini) {
         Ok(php) => Some(php),
         Err(error) => {
-            let mut diagnostic = Diagnostic::error("php::missing", missing_title(&error));
+            let title = match error {
+                PhpError::Missing => format!("there are PHP files, but {error}"),
+                PhpError::Unusable { .. } => error.to_string(),
+            };
+            let mut diagnostic = Diagnostic::error("php::missing", title);
             diagnostic = diagnostic.at(written.and_then(|php| php.place.as_ref()), "named here");
             for line in error.advice() {
                 diagnostic = diagnostic.help(line);
@@ -271,13 +275,6 @@ fn find_php(table: &PoolTable, ini: &[(String, String)], report: &mut Report) ->
             report.push(diagnostic);
             None
         }
-    }
-}
-
-fn missing_title(error: &PhpError) -> String {
-    match error {
-        PhpError::Missing => "this site has PHP files, but there is no php-cgi on this machine".to_owned(),
-        PhpError::Unusable { .. } => error.to_string(),
     }
 }
 
@@ -323,9 +320,8 @@ fn warn_opcache(php: &PhpCgi, report: &mut Report) {
 /// The account of PHP: the one named; as root without a word www-data, except in `serve`, which keeps the caller.
 fn resolve_user(table: &PoolTable, mode: Mode, report: &mut Report) -> Option<User> {
     let Some(written) = &table.user else {
-        return (mode == Mode::Run && account::is_root())
-            .then(|| account::look_up(WEB_USER))
-            .flatten();
+        let leave_root = mode == Mode::Run && account::is_root() && table.servers.is_none();
+        return leave_root.then(|| web_user(table, report)).flatten();
     };
     let Some(user) = account::look_up(&written.value) else {
         let title = format!("no account named `{}` on this machine", written.value);
@@ -343,6 +339,18 @@ fn resolve_user(table: &PoolTable, mode: Mode, report: &mut Report) -> Option<Us
         );
     }
     None
+}
+
+fn web_user(table: &PoolTable, report: &mut Report) -> Option<User> {
+    let user = account::look_up(WEB_USER);
+    if user.is_none() {
+        report.push(
+            Diagnostic::warning("php::user", format!("pool `{}` runs PHP as root", table.name.value))
+                .at(table.name.place.as_ref(), format!("there is no account {WEB_USER}"))
+                .help("name an account for it: `user = \"…\"`"),
+        );
+    }
+    user
 }
 
 fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) -> External {

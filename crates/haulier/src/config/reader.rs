@@ -163,7 +163,7 @@ impl<'r> Reader<'r> {
         None
     }
 
-    /// A time with its unit.
+    /// A time with its unit; it may be zero.
     pub(super) fn duration(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
         let text = self.with_unit(section, key, "30s")?;
         let duration = value::duration(&text.value);
@@ -180,11 +180,22 @@ impl<'r> Reader<'r> {
         Some(text.with(duration?))
     }
 
-    /// A size with its unit, in bytes.
-    pub(super) fn size(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<u64>> {
+    /// A deadline: a time that is not zero, which nobody could meet.
+    pub(super) fn deadline(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
+        let deadline = self.duration(section, key)?;
+        if !deadline.value.is_zero() {
+            return Some(deadline);
+        }
+        let error = Diagnostic::error("config::value", format!("`{key}` must be longer than that"));
+        self.report
+            .push(error.at(deadline.place.as_ref(), "nobody is that fast"));
+        None
+    }
+
+    /// A size with its unit, in bytes; at least `least`.
+    pub(super) fn size(&mut self, section: &Section<'_>, key: &str, least: u64) -> Option<Placed<u64>> {
         let text = self.with_unit(section, key, "8MiB")?;
-        let size = value::size(&text.value);
-        if size.is_none() {
+        let Some(size) = value::size(&text.value) else {
             self.report.push(
                 Diagnostic::error("config::value", format!("not a size: \"{}\"", text.value))
                     .at(
@@ -193,8 +204,15 @@ impl<'r> Reader<'r> {
                     )
                     .help("units: B, KB, MB, GB (thousands) and KiB, MiB, GiB (1024s)"),
             );
+            return None;
+        };
+        if size < least {
+            let error = Diagnostic::error("config::value", format!("`{key}` is too small"));
+            self.report
+                .push(error.at(text.place.as_ref(), format!("at least {}", value::show_size(least))));
+            return None;
         }
-        Some(text.with(size?))
+        Some(text.with(size))
     }
 
     /// Text; a bare number gets an error that names its unit as what is missing.

@@ -83,7 +83,7 @@ pub(crate) enum Access {
     On,
     /// None.
     Off,
-    /// Those answered with 5xx.
+    /// Those answered with 4xx and 5xx.
     Errors,
 }
 

@@ -97,7 +97,7 @@ pub(super) static LOG: Table = Table {
         word(
             "access",
             "\"on\"",
-            "The access log: `on`, `off`, or `errors` (5xx only).",
+            "The access log: `on`, `off`, or `errors` (4xx and 5xx).",
         ),
         word("level", "\"info\"", "`error`, `warn`, `info`, `debug` or `trace`."),
     ],
