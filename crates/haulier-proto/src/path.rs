@@ -79,23 +79,28 @@ pub fn encode(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Nothing to decode, to resolve or to refuse: one look at each byte.
+/// Nothing to decode, to resolve or to refuse. Every request is looked at here, so the usual path is two passes
+/// without a branch per byte, which the compiler turns into vector instructions.
 fn is_normal(raw: &[u8]) -> bool {
-    let mut after_slash = false;
-    for (place, &byte) in raw.iter().enumerate() {
-        match byte {
-            b'%' | 0x00..=0x1f | 0x7f => return false,
-            b'/' if after_slash => return false,
-            b'.' if after_slash && is_dot_segment(&raw[place..]) => return false,
-            _ => after_slash = byte == b'/',
-        }
-    }
-    true
+    let has_special = raw.iter().fold(false, |found, &byte| {
+        found | (byte < b' ') | (byte == b'%') | (byte == 0x7f)
+    });
+    let neighbours = raw.iter().zip(raw.get(1..).unwrap_or_default());
+    let may_resolve = neighbours.fold(false, |found, (&byte, &next)| {
+        found | ((byte == b'/') & ((next == b'/') | (next == b'.')))
+    });
+    !has_special && (!may_resolve || !has_segment_to_resolve(raw))
 }
 
-/// `rest` begins with `.` as a segment's first byte: is that segment `.` or `..`?
-const fn is_dot_segment(rest: &[u8]) -> bool {
-    matches!(rest, [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..])
+/// An empty segment before the last, or `.` or `..`.
+fn has_segment_to_resolve(raw: &[u8]) -> bool {
+    let mut segments = raw.split(|&byte| byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        if matches!(segment, b"." | b"..") || (segment.is_empty() && segments.peek().is_some()) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Appends one segment, decoded.
