@@ -51,6 +51,12 @@ pub enum PoolError {
         /// How long the request stood in the queue.
         waited: Duration,
     },
+    /// The client was gone when its turn came. Nothing reached PHP, and nobody is left to be told.
+    #[error("the client left after {waited:?} in the queue")]
+    Abandoned {
+        /// How long the request stood in the queue.
+        waited: Duration,
+    },
     /// The worker closed the connection before it was done. A 502 if nothing was sent to the client yet.
     #[error("the PHP worker hung up after {after:?}")]
     Crashed {
@@ -116,6 +122,7 @@ impl PoolError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Exhausted { .. } => "pool_full",
+            Self::Abandoned { .. } => "client_gone",
             Self::Crashed { .. } => "php_crashed",
             Self::Timeout { .. } => "php_timeout",
             Self::Connect { .. } => "connect_refused",

@@ -87,6 +87,9 @@ impl Pool {
         on_interim: &mut dyn FnMut(&CgiHead),
     ) -> Result<Response, PoolError> {
         let (mut lease, mut reused, queued) = self.lease().await?;
+        if !queued.is_zero() && !(request.is_wanted)() {
+            return Err(PoolError::Abandoned { waited: queued });
+        }
         loop {
             let mut exchange = Exchange::new(self.shared.settings.response_head);
             match attempt(

@@ -75,6 +75,18 @@ pub struct HeadLimits {
     pub fields: usize,
 }
 
+impl HeadLimits {
+    /// Whether a head of which `seen` bytes were parsed before in vain may be complete now, or has become too long:
+    /// a head that comes byte by byte is not parsed anew for each.
+    #[must_use]
+    pub fn is_worth_parsing(&self, buffer: &[u8], seen: usize) -> bool {
+        let mut fresh = buffer[seen.saturating_sub(3).min(buffer.len())..].windows(2);
+        seen == 0
+            || buffer.len() > self.request_line.min(self.header)
+            || fresh.any(|pair| pair == b"\n\n" || pair == b"\n\r")
+    }
+}
+
 /// Why a request head is refused. Every one ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {

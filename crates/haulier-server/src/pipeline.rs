@@ -30,6 +30,7 @@ pub(crate) struct Answered {
 }
 
 /// A response, or the promise of one.
+#[allow(clippy::large_enum_variant, reason = "the large variant is the fast path: a box would cost it an allocation")]
 pub(crate) enum Answer {
     Ready(Answered),
     Later(Pin<Box<dyn Future<Output = Answered>>>),
@@ -55,8 +56,10 @@ pub(crate) fn serve(thread: &Rc<Thread>, request: Request) -> Answer {
 
 /// Filters, then what the path is, then who answers for that.
 fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, raw_path: &[u8]) -> Decision {
-    if raw_path.is_empty() && request.head.method() == Method::Options {
-        return Decision::Answer(Response::new(204, Handler::Static).with("Allow", "GET, HEAD, POST, OPTIONS"));
+    // `OPTIONS *` asks about the server as a whole; CONNECT has no path either.
+    if raw_path.is_empty() {
+        let status = if request.head.method() == Method::Options { 204 } else { 405 };
+        return Decision::Answer(Response::new(status, Handler::Static).with("Allow", "GET, HEAD, POST, OPTIONS"));
     }
     let Ok(path) = path::normalize(raw_path) else {
         return Decision::Answer(refused(site, request, 400, Some("bad_path")));
@@ -64,7 +67,7 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, raw_path: &[u8])
     if let Some(early) = filter::on_request(site, &request.head, &path) {
         return Decision::Answer(early);
     }
-    match find(thread, site, &path) {
+    match thread.files.find(site, &path, thread.clock.coarse()) {
         Found::File(entry) => Decision::Answer(static_files::respond(&request.head, &entry)),
         Found::Script(script) => Decision::Run(script),
         Found::SlashMissing => Decision::Answer(redirect::add_slash(&path, request.head.query())),
@@ -77,26 +80,16 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, raw_path: &[u8])
         }
         Found::Failed(error) => {
             tracing::error!(site = site.settings.name, %error, path = %String::from_utf8_lossy(&path), "cannot open a file");
-            Decision::Answer(refused(site, request, 500, Some("file_error")))
+            let (status, reason) = error_page::of_file(&error);
+            Decision::Answer(refused(site, request, status, reason))
         }
-    }
-}
-
-/// Asks what a path is. Out of descriptors, the files we hold open go first, then the request.
-fn find(thread: &Thread, site: &Arc<Site>, path: &[u8]) -> Found {
-    match thread.files.find(site, path, thread.clock.coarse()) {
-        Found::Failed(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-            thread.files.shed();
-            thread.files.find(site, path, thread.clock.coarse())
-        }
-        found => found,
     }
 }
 
 /// What is no file belongs to the application, if it has one door for everything.
 fn front_controller(thread: &Thread, site: &Arc<Site>, request: &Request) -> Decision {
     let front = site.settings.php.as_ref().and_then(|php| php.front.as_deref());
-    match front.map(|front| find(thread, site, front.as_bytes())) {
+    match front.map(|front| thread.files.find(site, front.as_bytes(), thread.clock.coarse())) {
         Some(Found::Script(script)) => Decision::Run(script),
         Some(_) => Decision::Answer(refused(site, request, 500, Some("front_controller_missing"))),
         None => Decision::Answer(refused(site, request, 404, None)),

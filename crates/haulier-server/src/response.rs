@@ -62,7 +62,7 @@ impl Head {
     }
 
     /// The field lines.
-    #[must_use]
+    #[cfg(test)]
     pub(crate) fn fields(&self) -> &Fields {
         match self {
             Self::Fields(fields) => fields,
@@ -77,6 +77,8 @@ pub(crate) struct PreparedHead {
     fields: Fields,
     /// `Name: value\r\n` of every line, without status line and closing empty line.
     http1: Vec<u8>,
+    /// The site's own Server field stands in place of ours.
+    pub(crate) has_server: bool,
 }
 
 impl PreparedHead {
@@ -85,7 +87,7 @@ impl PreparedHead {
     pub(crate) fn new(fields: Fields) -> Self {
         let mut http1 = Vec::with_capacity(256);
         encode::fields(&mut http1, &fields);
-        Self { fields, http1 }
+        Self { has_server: fields.contains("Server"), fields, http1 }
     }
 
     #[must_use]

@@ -203,8 +203,8 @@ impl Spool {
             reader: None,
             writer: None,
         }));
-        let draining = Draining { answer, busy };
-        let task = tokio::task::spawn_local(draining.run(Rc::clone(&queue))).abort_handle();
+        let draining = Draining { answer, busy, queue: Rc::clone(&queue) };
+        let task = tokio::task::spawn_local(draining.run()).abort_handle();
         Body::Stream(Box::new(Self { queue, length, is_endless, task }))
     }
 }
@@ -245,10 +245,12 @@ impl Drop for Spool {
 struct Draining {
     answer: PhpResponse,
     busy: Arc<AtomicU64>,
+    queue: Rc<RefCell<Queue>>,
 }
 
 impl Draining {
-    async fn run(mut self, queue: Rc<RefCell<Queue>>) {
+    async fn run(mut self) {
+        let queue = Rc::clone(&self.queue);
         let mut warned = false;
         loop {
             match self.answer.body().await {
@@ -264,8 +266,10 @@ impl Draining {
 }
 
 impl Drop for Draining {
+    /// However the task ends, the client is not left waiting.
     fn drop(&mut self) {
         self.busy.store(self.answer.worker_time().as_micros() as u64, Ordering::Relaxed);
+        self.queue.borrow_mut().finish(Err(BrokenBody { reason: "aborted" }));
     }
 }
 

@@ -1,8 +1,7 @@
 //! Deadlines of connections, looked at ten times a second.
 //!
 //! A timer for every request would cost more than the request. Instead each connection that waits says what it waits
-//! for and since when; one scan a tick finds those that waited too long and ends their wait by shutting the socket
-//! down, which wakes the connection's own task.
+//! for and since when; one scan a tick finds those that waited too long and wakes their tasks.
 
 use std::cell::RefCell;
 use std::rc::Weak;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
@@ -38,23 +39,27 @@ impl Socket {
 
     /// Reads what is there into the free capacity of `buffer`. 0 is the end of the stream.
     pub(crate) fn receive(&self, buffer: &mut Vec<u8>) -> io::Result<WouldBlock> {
-        would_block(rustix::net::recv(&self.fd, rustix::buffer::spare_capacity(buffer), RecvFlags::DONTWAIT).map(|got| got.0))
+        would_block(|| {
+            rustix::net::recv(&self.fd, spare_capacity(&mut *buffer), RecvFlags::DONTWAIT).map(|(count, _)| count)
+        })
     }
 
     /// Sends some of these bytes. `more`: further bytes follow at once, so a short segment may wait for them.
     pub(crate) fn send(&self, bytes: &[u8], more: bool) -> io::Result<WouldBlock> {
-        would_block(rustix::net::send(&self.fd, bytes, send_flags(more)))
+        would_block(|| rustix::net::send(&self.fd, bytes, send_flags(more)))
     }
 
     /// Sends some of these bytes, which lie in several places.
     pub(crate) fn send_vectored(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<WouldBlock> {
-        would_block(rustix::net::sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), send_flags(more)))
+        would_block(|| rustix::net::sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), send_flags(more)))
     }
 
     /// Sends at most `most` bytes of a file from the kernel's cache and moves the slice on.
     pub(crate) fn send_file(&self, slice: &mut FileSlice, most: usize) -> io::Result<WouldBlock> {
         let count = slice.len().min(most as u64) as usize;
-        let sent = would_block(rustix::fs::sendfile(&self.fd, slice.file.as_fd(), Some(&mut slice.range.start), count))?;
+        let sent = would_block(|| {
+            rustix::fs::sendfile(&self.fd, slice.file.as_fd(), Some(&mut slice.range.start), count)
+        })?;
         if sent == Some(0) {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "file became shorter while it was sent"));
         }
@@ -69,11 +74,6 @@ impl Socket {
     /// No byte will be sent any more.
     pub(crate) fn shutdown_write(&self) {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
-    }
-
-    /// A waiting reader wakes and finds the end of the stream.
-    pub(crate) fn shutdown_read(&self) {
-        let _ = rustix::net::shutdown(&self.fd, Shutdown::Read);
     }
 
     /// Whoever waits for the socket wakes; what is unsent is thrown away.
@@ -107,10 +107,10 @@ fn send_flags(more: bool) -> SendFlags {
     if more { flags | SendFlags::MORE } else { flags }
 }
 
-fn would_block(result: rustix::io::Result<usize>) -> io::Result<WouldBlock> {
-    match result {
+fn would_block(call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<WouldBlock> {
+    match rustix::io::retry_on_intr(call) {
         Ok(count) => Ok(Some(count)),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(Errno::AGAIN) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -21,6 +21,7 @@ use crate::body::request::{self, Collected};
 use crate::body::spool::Spool;
 use crate::body::{Body, Chunk};
 use haulier_proto::head::Method;
+use haulier_proto::status;
 use crate::request::{BodyError, Request};
 use crate::response::{Handler, PhpTrace, Response};
 use crate::route::Site;
@@ -117,6 +118,7 @@ async fn attempt(
             Collected::File { file, length } => PhpBody::File { file, length: *length },
         },
         idempotent: request.head.method().is_safe() || call.target.is_some(),
+        is_wanted: &|| !request.exchange.is_gone(),
         label: &|| label(request),
     };
     let mut interim = |head: &CgiHead| request.exchange.send_interim(head.status(), &translate::interim_fields(head));
@@ -160,11 +162,13 @@ async fn take_answer(
         Gathered::Whole(body) => {
             busy.store(answer.worker_time().as_micros() as u64, Ordering::Relaxed);
             note_stderr(&mut response, &mut answer);
-            if request.head.method() == Method::Head {
-                response.body = Body::Unsent(translated.length);
+            response.body = if status::is_bodiless(response.status) {
+                Body::Empty
+            } else if request.head.method() == Method::Head {
+                Body::Unsent(translated.length)
             } else {
-                response.body = exact(body, translated.length)?.into();
-            }
+                exact(body, translated.length)?.into()
+            };
         }
         Gathered::Part(pieces) => {
             response.body = Spool::drain(site, thread, answer, pieces, translated.length, busy);
@@ -236,7 +240,7 @@ fn joined(mut pieces: Vec<Bytes>, total: usize) -> Bytes {
 
 fn pool_failed(site: &Arc<Site>, request: &Request, error: &PoolError) -> Outcome {
     let status = match error {
-        PoolError::Exhausted { .. } | PoolError::Stopped => 503,
+        PoolError::Exhausted { .. } | PoolError::Abandoned { .. } | PoolError::Stopped => 503,
         PoolError::Timeout { .. } => 504,
         PoolError::RequestBody(_) => 500,
         _ => 502,

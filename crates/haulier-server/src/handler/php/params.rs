@@ -138,6 +138,10 @@ fn write_fields(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), Pai
     let fields = request.head.fields();
     let mut name_buffer = [0_u8; 256];
     let mut joined = Vec::new();
+    // The target's authority where the client sent a whole URL: Host is not to be trusted then (RFC 9112 §3.2.2).
+    if let Some(authority) = request.head.authority() {
+        out.push(b"HTTP_HOST", authority)?;
+    }
     for (number, (name, value)) in fields.iter().enumerate() {
         let Some(variable) = variable_name(name, &mut name_buffer) else { continue };
         let same_name = |other: &[u8]| other.eq_ignore_ascii_case(name);
@@ -166,7 +170,7 @@ fn variable_name<'b>(name: &[u8], buffer: &'b mut [u8; 256]) -> Option<&'b [u8]>
     const PREFIX: &[u8] = b"HTTP_";
     let is_dropped = name.contains(&b'_')
         || name.len() > buffer.len() - PREFIX.len()
-        || [&b"proxy"[..], b"content-length", b"content-type", b"transfer-encoding", b"connection", b"expect"]
+        || [&b"proxy"[..], b"host", b"content-length", b"content-type", b"transfer-encoding", b"connection", b"expect"]
             .iter()
             .any(|dropped| name.eq_ignore_ascii_case(dropped));
     if is_dropped {

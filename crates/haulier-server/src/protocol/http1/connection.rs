@@ -11,13 +11,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use haulier_proto::encode;
 use haulier_proto::field::Fields;
 use haulier_proto::framing::{self, BodyLength, Expectation};
-use haulier_proto::head::{HeadLimits, RequestHead};
+use haulier_proto::head::{HeadLimits, RequestHead, Version};
 
 use super::super::socket::Socket;
 use super::super::{Phase, Watched};
@@ -44,8 +44,14 @@ pub(crate) struct Connection {
     incoming: RefCell<Incoming>,
     /// What it waits for, and since when.
     waiting: Cell<(Phase, Instant)>,
-    /// The wait took too long and was ended.
+    /// The wait for bytes took too long and is over.
     expired: Cell<bool>,
+    /// Wakes the task out of a wait for bytes.
+    reader: RefCell<Option<Waker>>,
+    /// Whether the client knows interim responses (RFC 9110 §15.2).
+    takes_interim: Cell<bool>,
+    /// Bytes of `input` known to hold no end of a head.
+    scanned: Cell<usize>,
     /// Requests begun.
     served: Cell<u32>,
     /// Its place among the connections we may hold.
@@ -67,6 +73,7 @@ enum Next {
 }
 
 /// A wait in the middle of an exchange.
+#[allow(clippy::large_enum_variant, reason = "it lives in a box, and sending is the usual wait")]
 enum Waiting {
     /// For a handler; afterwards the connection may be kept, or not.
     Answer(Pin<Box<dyn Future<Output = Answered>>>, bool),
@@ -116,6 +123,9 @@ impl Connection {
             incoming: RefCell::new(Incoming::none()),
             waiting: Cell::new((Phase::Head, thread.clock.coarse())),
             expired: Cell::new(false),
+            reader: RefCell::default(),
+            takes_interim: Cell::new(false),
+            scanned: Cell::new(0),
             served: Cell::new(0),
             _permit: permit,
         });
@@ -138,7 +148,9 @@ impl Connection {
                 Next::Turn => self.turn(),
                 Next::Read => match self.read().await {
                     Ok(Read::Bytes | Read::Nothing) => Next::Turn,
-                    Ok(Read::End) if self.expired.get() && !self.input.borrow().is_empty() => self.refuse_slow_head(),
+                    Ok(Read::End) if self.expired.take() && !self.input.borrow().is_empty() => {
+                        self.refuse(408, "head_timeout")
+                    }
                     Ok(Read::End) | Err(_) => return,
                 },
                 Next::Wait(waiting) => Box::pin(self.wait(*waiting)).await,
@@ -172,11 +184,16 @@ impl Connection {
         let limits = &self.thread.settings.limits;
         let limits =
             HeadLimits { request_line: limits.request_line, header: limits.header, fields: limits.header_fields };
+        if !limits.is_worth_parsing(&input, self.scanned.get()) {
+            self.scanned.set(input.len());
+            return Ok(None);
+        }
         let mut storage = self.thread.buffers.take_fields();
         let head = RequestHead::parse(&mut input, &limits, &mut storage)?;
         if head.is_none() {
             self.thread.buffers.give_fields(storage);
         }
+        self.scanned.set(if head.is_none() { input.len() } else { 0 });
         Ok(head)
     }
 
@@ -193,8 +210,8 @@ impl Connection {
         *self.incoming.borrow_mut() = Incoming::new(length, expectation == Expectation::Continue);
         self.wait_for(Phase::Handler);
         self.served.set(self.served.get().saturating_add(1));
-        let keep_alive =
-            framing::wants_keep_alive(&head) && self.served.get() < self.thread.settings.limits.keepalive_requests;
+        self.takes_interim.set(head.version() == Version::Http11);
+        let keep_alive = framing::wants_keep_alive(&head);
         let request = Request {
             head,
             peer: self.peer,
@@ -216,13 +233,18 @@ impl Connection {
     /// Sends a response as far as the kernel takes it.
     fn reply(self: &Rc<Self>, answered: Answered, keep_alive: bool) -> Next {
         let Answered { request, site, mut response } = answered;
-        let keep_alive = keep_alive && !self.thread.draining.get() && {
-            let incoming = self.incoming.borrow();
-            incoming.is_done() || incoming.is_drainable()
-        };
-        let sender = Sender::of(&self.thread, Plan::of(&request, keep_alive), &mut response);
+        let plan = Plan::of(&request, keep_alive && self.may_go_on());
+        let sender = Sender::of(&self.thread, plan, &mut response);
         let Response { status, trace, .. } = response;
         self.send_now(Sending { sender, request: Some(request), site, status, trace })
+    }
+
+    /// Whether we want another request on this connection.
+    fn may_go_on(&self) -> bool {
+        let incoming = self.incoming.borrow();
+        !self.thread.draining.get()
+            && self.served.get() < self.thread.settings.limits.keepalive_requests
+            && (incoming.is_done() || incoming.is_drainable())
     }
 
     /// Answers what cannot be understood, or must not be served, and ends the connection.
@@ -231,10 +253,6 @@ impl Connection {
         let mut response: Response = error_page::respond(status, Some(reason), None, id, None);
         let sender = Sender::of(&self.thread, Plan::refusal(), &mut response);
         self.send_now(Sending { sender, request: None, site: None, status, trace: response.trace })
-    }
-
-    fn refuse_slow_head(self: &Rc<Self>) -> Next {
-        self.refuse(408, "head_timeout")
     }
 
     fn send_now(self: &Rc<Self>, mut sending: Sending) -> Next {
@@ -248,11 +266,13 @@ impl Connection {
     /// The response is out: log it, and decide about the connection.
     fn finish(self: &Rc<Self>, sending: Sending) -> Next {
         let keep_alive = sending.sender.keep_alive;
-        let is_refusal = sending.request.is_none();
+        // Whoever asked for the end sends nothing more. Anybody else's next bytes would be answered by a reset, which
+        // may overtake this response.
+        let is_awaited = sending.request.as_ref().is_some_and(|request| !framing::wants_keep_alive(&request.head));
         self.log(sending, true);
         if !keep_alive {
-            let all_read = self.incoming.borrow().is_done() && self.input.borrow().is_empty() && !is_refusal;
-            return if all_read { Next::Close } else { Next::Linger };
+            let all_read = self.incoming.borrow().is_done() && self.input.borrow().is_empty();
+            return if all_read && is_awaited { Next::Close } else { Next::Linger };
         }
         if self.incoming.borrow().is_done() {
             return Next::Turn;
@@ -316,9 +336,12 @@ impl Connection {
                 Err(_) => self.broken(sending),
             },
             Waiting::Drain(budget) => {
-                self.wait_for(Phase::Body { started: thread::now(), received: 0 });
+                self.note_body_wait();
                 match std::future::poll_fn(|context| self.poll_receive(context)).await {
-                    Ok(Read::Bytes | Read::Nothing) => self.drain(budget),
+                    Ok(Read::Bytes | Read::Nothing) => {
+                        self.note_body_bytes();
+                        self.drain(budget)
+                    }
                     Ok(Read::End) | Err(_) => Next::Close,
                 }
             }
@@ -347,7 +370,10 @@ impl Connection {
         loop {
             match sender.step(&self.socket)? {
                 Step::Done => return Ok(()),
-                Step::Yield => tokio::task::yield_now().await,
+                Step::Yield => {
+                    self.wait_for(Phase::Send);
+                    tokio::task::yield_now().await;
+                }
                 Step::Cold => {
                     if let Some((slice, most)) = sender.cold() {
                         let _ = tokio::task::spawn_blocking(move || slice.read_ahead(most)).await;
@@ -377,23 +403,25 @@ impl Connection {
         if let Poll::Ready(done) = sender.poll_source(context) {
             return Poll::Ready(done);
         }
-        if sender.is_endless() && self.socket.registered()?.poll_read_ready(context)?.is_ready() && self.is_closed() {
+        if sender.is_endless() && self.poll_closed(context)?.is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         Poll::Pending
     }
 
-    /// Whether the client closed its side.
-    fn is_closed(&self) -> bool {
-        let mut input = self.input.borrow_mut();
-        if input.capacity() == 0 {
-            *input = self.thread.buffers.take();
+    /// Ready once the client closed its side. What it sends before is kept for later.
+    fn poll_closed(&self, context: &mut Context<'_>) -> io::Result<Poll<()>> {
+        let registered = self.socket.registered()?;
+        while self.input.borrow().len() < Self::PIPELINED {
+            let Poll::Ready(ready) = registered.poll_read_ready(context) else { return Ok(Poll::Pending) };
+            let mut ready = ready?;
+            match self.receive_some()? {
+                (Read::End, _) => return Ok(Poll::Ready(())),
+                (_, true) => ready.clear_ready(),
+                (_, false) => {}
+            }
         }
-        if input.len() > Self::PIPELINED {
-            return false;
-        }
-        input.reserve(1);
-        matches!(self.socket.receive(&mut input), Ok(Some(0)) | Err(_))
+        Ok(Poll::Pending)
     }
 
     /// Most bytes of further requests taken in while an event stream runs.
@@ -402,7 +430,14 @@ impl Connection {
     fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
         let registered = self.socket.registered()?;
         loop {
-            let mut ready = ready!(registered.poll_read_ready(context))?;
+            if self.expired.get() {
+                return Poll::Ready(self.last_read());
+            }
+            let Poll::Ready(ready) = registered.poll_read_ready(context) else {
+                self.reader.borrow_mut().get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
+                return Poll::Pending;
+            };
+            let mut ready = ready?;
             let (read, drained) = self.receive_some()?;
             if drained {
                 // A short read emptied the socket. Saying so spares the read that would find nothing.
@@ -412,6 +447,17 @@ impl Connection {
                 return Poll::Ready(Ok(read));
             }
         }
+    }
+
+    /// The wait is over. A request that came in this very moment is still served.
+    fn last_read(&self) -> io::Result<Read> {
+        if self.waiting.get().0 == Phase::Idle
+            && let Ok(Read::Bytes) = self.receive()
+        {
+            self.expired.set(false);
+            return Ok(Read::Bytes);
+        }
+        Ok(Read::End)
     }
 
     fn receive(&self) -> io::Result<Read> {
@@ -425,7 +471,7 @@ impl Connection {
             *input = self.thread.buffers.take();
         }
         if input.capacity() - input.len() < 1024 {
-            let more = input.capacity().min(64 * 1024);
+            let more = input.capacity().clamp(4096, 64 * 1024);
             input.reserve(more);
         }
         let room = input.capacity() - input.len();
@@ -470,17 +516,21 @@ impl Exchange for Connection {
             if incoming.is_done() {
                 continue;
             }
+            self.input.borrow_mut().reserve(incoming.wanted());
             drop(incoming);
             self.note_body_wait();
             match ready!(self.poll_receive(context)) {
                 Ok(Read::Bytes | Read::Nothing) => self.note_body_bytes(),
-                Ok(Read::End) if self.expired.get() => return Poll::Ready(Err(BodyError::TooSlow)),
+                Ok(Read::End) if self.expired.take() => return Poll::Ready(Err(BodyError::TooSlow)),
                 Ok(Read::End) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
             }
         }
     }
 
     fn send_interim(&self, status: u16, fields: &Fields) {
+        if !self.takes_interim.get() {
+            return;
+        }
         let mut head = self.thread.buffers.take();
         encode::status_line(&mut head, status);
         encode::fields(&mut head, fields);
@@ -519,10 +569,14 @@ impl Watched for Connection {
     }
 
     fn expire(&self, phase: Phase) {
-        self.expired.set(true);
         match phase {
-            Phase::Idle | Phase::Head | Phase::Body { .. } => self.socket.shutdown_read(),
-            Phase::Send | Phase::Linger | Phase::Handler => self.socket.abort(),
+            Phase::Send | Phase::Handler => self.socket.abort(),
+            Phase::Idle | Phase::Head | Phase::Body { .. } | Phase::Linger => {
+                self.expired.set(true);
+                if let Some(reader) = self.reader.borrow_mut().take() {
+                    reader.wake();
+                }
+            }
         }
     }
 }

@@ -11,6 +11,10 @@ pub(super) struct Incoming {
     framing: Framing,
     /// RFC 9110 §10.1.1: the client sends the body after `100 Continue`.
     pub(super) awaits_continue: bool,
+    /// The framing was broken: where the body ends will never be known.
+    is_lost: bool,
+    /// Somebody began to read it. Who gives up in the middle had a reason.
+    is_begun: bool,
 }
 
 #[derive(Debug)]
@@ -27,36 +31,55 @@ const PIECE: usize = 64 * 1024;
 
 impl Incoming {
     pub(super) fn none() -> Self {
-        Self { framing: Framing::Length(0), awaits_continue: false }
+        Self::of(Framing::Length(0), false)
     }
 
     pub(super) fn new(length: BodyLength, awaits_continue: bool) -> Self {
         match length {
             BodyLength::Known(0) => Self::none(),
-            BodyLength::Known(length) => Self { framing: Framing::Length(length), awaits_continue },
-            BodyLength::Chunked => Self { framing: Framing::Chunked(chunked::Decoder::new()), awaits_continue },
+            BodyLength::Known(length) => Self::of(Framing::Length(length), awaits_continue),
+            BodyLength::Chunked => Self::of(Framing::Chunked(chunked::Decoder::new()), awaits_continue),
         }
+    }
+
+    fn of(framing: Framing, awaits_continue: bool) -> Self {
+        Self { framing, awaits_continue, is_lost: false, is_begun: false }
     }
 
     /// Whether all of the body has been taken.
     pub(super) fn is_done(&self) -> bool {
         match &self.framing {
+            _ if self.is_lost => false,
             Framing::Length(left) => *left == 0,
             Framing::Chunked(decoder) => decoder.is_done(),
+        }
+    }
+
+    /// Bytes worth reading at once: what is left of the body, within reason.
+    pub(super) fn wanted(&self) -> usize {
+        match self.framing {
+            Framing::Length(left) => usize::try_from(left).unwrap_or(PIECE).min(PIECE),
+            Framing::Chunked(_) => PIECE,
         }
     }
 
     /// Whether the rest may be read away so that the connection can go on (RFC 9112 §9.3).
     pub(super) fn is_drainable(&self) -> bool {
         !self.awaits_continue
+            && !self.is_begun
             && match self.framing {
                 Framing::Length(left) => left <= DRAINABLE,
                 Framing::Chunked(_) => true,
             }
     }
 
-    /// Takes body bytes out of `input`, leaving what is beyond the body; says how many body bytes there were.
+    /// Takes body bytes out of `input`, leaving what is beyond the body; says how many body bytes there were. After
+    /// an error nothing on the connection can be trusted any more.
     pub(super) fn take(&mut self, input: &mut Vec<u8>, into: &mut Vec<u8>) -> Result<usize, BodyError> {
+        if self.is_lost {
+            return Err(BodyError::Malformed);
+        }
+        self.is_begun = true;
         let before = into.len();
         let taken = match &mut self.framing {
             Framing::Length(left) => {
@@ -65,9 +88,13 @@ impl Incoming {
                 *left -= taken as u64;
                 taken
             }
-            Framing::Chunked(decoder) => {
-                decoder.decode(input, into, PIECE).map_err(|_| BodyError::Malformed)?
-            }
+            Framing::Chunked(decoder) => match decoder.decode(input, into, PIECE) {
+                Ok(taken) => taken,
+                Err(_) => {
+                    self.is_lost = true;
+                    return Err(BodyError::Malformed);
+                }
+            },
         };
         input.drain(..taken);
         Ok(into.len() - before)

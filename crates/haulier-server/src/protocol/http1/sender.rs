@@ -252,7 +252,10 @@ fn encode_head(out: &mut Vec<u8>, thread: &Thread, version: Version, status: u16
     encode::status_line(out, status);
     let (mut has_date, mut has_server) = (false, false);
     match head {
-        Head::Prepared(prepared) => out.extend_from_slice(prepared.http1()),
+        Head::Prepared(prepared) => {
+            has_server = prepared.has_server;
+            out.extend_from_slice(prepared.http1());
+        }
         Head::Fields(fields) => {
             for (name, value) in fields.iter() {
                 has_date |= name.eq_ignore_ascii_case(b"date");

@@ -1,0 +1,104 @@
+//! Servers that somebody else runs: several of them, gone, back again, idle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haulier_php::{Pool, PoolKind, Server};
+use tokio::task::JoinSet;
+
+use crate::support::responder::{Responder, hello};
+use crate::support::{Call, Fpm, Scripts, external, free_address, wait_until_async};
+
+#[tokio::test]
+async fn a_server_that_refuses_is_passed_over() {
+    let scripts = Scripts::new();
+    let responder = Responder::answering(hello());
+    let dead = [Server::Unix(scripts.path("nobody.sock")), Server::Tcp(free_address())];
+    let pool = Pool::start(external([&dead[..], &[responder.server()]].concat(), 2)).expect("the pool starts");
+    for _ in 0..10 {
+        assert_eq!(Call::post(&scripts, "", b"x").text(&pool).await, "hello");
+    }
+    assert_eq!(pool.status().busy, 0);
+}
+
+#[tokio::test]
+async fn no_server_at_all_is_connect_refused() {
+    let scripts = Scripts::new();
+    let address = free_address();
+    let pool = Pool::start(external(
+        vec![Server::Unix(scripts.path("nobody.sock")), Server::Tcp(address)],
+        2,
+    ));
+    let pool = pool.expect("the pool starts");
+    for _ in 0..5 {
+        let error = Call::get(&scripts, "").answer(&pool).await.expect_err("nobody listens");
+        assert_eq!(error.reason(), "connect_refused");
+        assert_eq!(error.to_string(), format!("cannot connect to {address}"));
+    }
+    assert_eq!((pool.status().busy, pool.status().idle), (0, 0));
+}
+
+#[tokio::test(flavor = "local")]
+async fn the_least_busy_server_is_used() {
+    let scripts = Scripts::new();
+    let servers: Vec<Responder> = (0..3)
+        .map(|_| {
+            Responder::start(|mut peer| {
+                while peer.request()?.is_some() {
+                    std::thread::sleep(Duration::from_millis(300));
+                    peer.write(&hello())?;
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    let pool = Pool::start(external(servers.iter().map(Responder::server).collect(), 4)).expect("the pool starts");
+    let mut tasks = JoinSet::new();
+    for _ in 0..6 {
+        let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, ""));
+        tasks.spawn_local(async move { call.text(&pool).await });
+    }
+    tasks.join_all().await;
+    assert_eq!(servers.iter().map(Responder::accepted).collect::<Vec<_>>(), [2, 2, 2]);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_to_give_its_child_back() {
+    let scripts = Scripts::new();
+    let responder = Responder::answering(hello());
+    let mut settings = external(vec![responder.server()], 2);
+    let PoolKind::External(external) = &mut settings.kind else {
+        unreachable!("it was made so")
+    };
+    external.idle_timeout = Duration::from_millis(200);
+    let pool = Pool::start(settings).expect("the pool starts");
+    for round in 1..=3 {
+        assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+        assert_eq!(responder.accepted(), round);
+        wait_until_async("the connection is closed", || pool.status().idle == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn php_fpm_may_go_and_come_back() {
+    let scripts = Scripts::new();
+    let mut fpm = Fpm::start(&scripts, 2);
+    let pool = Pool::start(external(vec![fpm.unix.clone()], 2)).expect("the pool starts");
+    assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    fpm.stop();
+    let error = Call::post(&scripts, "", b"x")
+        .answer(&pool)
+        .await
+        .expect_err("it is gone");
+    assert_eq!(error.reason(), "connect_refused");
+    let again = Fpm::start(&scripts, 2);
+    assert_eq!(again.unix, fpm.unix);
+    assert_eq!(Call::post(&scripts, "do=echo", b"back").text(&pool).await, "back");
+}
+
+#[tokio::test]
+async fn an_empty_pool_does_not_start() {
+    let scripts = Scripts::new();
+    assert!(Pool::start(external(Vec::new(), 2)).is_err());
+    assert!(Pool::start(external(vec![Server::Unix(scripts.path("x.sock"))], 0)).is_err());
+}

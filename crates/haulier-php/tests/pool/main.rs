@@ -1,0 +1,10 @@
+//! The pool against real PHP and against a server that misbehaves.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod external;
+mod facts;
+mod queue;
+mod scripted;
+mod workers;

@@ -1,0 +1,213 @@
+//! More requests than workers: who waits, for how long, and what becomes of those who give up.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haulier_php::{Pool, PoolError};
+use tokio::task::JoinSet;
+
+use crate::support::responder::{Responder, end, hello, stdout};
+use crate::support::{Call, Scripts, external, own_pool, wait_until_async};
+
+fn spawn(tasks: &mut JoinSet<(usize, Result<String, PoolError>)>, number: usize, pool: &Arc<Pool>, call: Call) {
+    let pool = Arc::clone(pool);
+    tasks.spawn_local(async move { (number, call.answer(&pool).await.map(|answer| answer.text())) });
+}
+
+#[tokio::test(flavor = "local")]
+async fn requests_beyond_the_workers_wait_and_are_all_answered() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 2, |_, _| {});
+    let mut tasks = JoinSet::new();
+    for number in 0..40 {
+        spawn(&mut tasks, number, &pool, Call::get(&scripts, "do=sleep&n=10"));
+    }
+    let answers = tasks.join_all().await;
+    let mut workers: Vec<String> = answers
+        .into_iter()
+        .map(|(_, answer)| answer.expect("an answer"))
+        .collect();
+    workers.sort();
+    workers.dedup();
+    assert_eq!(workers.len(), 2, "never more connections than workers: {workers:?}");
+    assert_eq!(pool.status().idle, 2);
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_full_queue_turns_away_at_once_and_a_long_wait_ends() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |settings, _| {
+        settings.queue_length = 2;
+        settings.queue_timeout = Duration::from_millis(300);
+    });
+    let mut tasks = JoinSet::new();
+    spawn(&mut tasks, 0, &pool, Call::get(&scripts, "do=sleep&n=2000"));
+    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    for number in 1..=2 {
+        spawn(&mut tasks, number, &pool, Call::get(&scripts, ""));
+    }
+    wait_until_async("two wait", || pool.status().queued == 2).await;
+    let full = Call::get(&scripts, "")
+        .answer(&pool)
+        .await
+        .expect_err("the queue is full");
+    assert!(
+        matches!(full, PoolError::Exhausted { waited: Duration::ZERO }),
+        "{full:?}"
+    );
+    assert_eq!(full.reason(), "pool_full");
+    let (mut answered, mut exhausted) = (0, 0);
+    for (_, answer) in tasks.join_all().await {
+        match answer {
+            Ok(_) => answered += 1,
+            Err(PoolError::Exhausted { waited }) if waited >= Duration::from_millis(300) => exhausted += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert_eq!((answered, exhausted), (1, 2));
+    assert_eq!(pool.status().exhausted, 3);
+    assert_eq!(pool.status().queued, 0);
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn waiters_are_served_in_the_order_they_came() {
+    let scripts = Scripts::new();
+    let responder = Responder::start(|mut peer| {
+        while let Some(request) = peer.request()? {
+            let query = request
+                .params
+                .into_iter()
+                .find(|(name, _)| name == "QUERY_STRING")
+                .expect("a query")
+                .1;
+            std::thread::sleep(Duration::from_millis(5));
+            peer.write(&[stdout(format!("A: b\n\n{query}").as_bytes()), end()].concat())?;
+        }
+        Ok(())
+    });
+    let pool = Pool::start(external(vec![responder.server()], 1)).expect("the pool starts");
+    let mut tasks = JoinSet::new();
+    for number in 0..30 {
+        spawn(&mut tasks, number, &pool, Call::get(&scripts, &number.to_string()));
+    }
+    let mut order = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        let (number, answer) = done.expect("no panic");
+        assert_eq!(answer.expect("an answer"), number.to_string());
+        order.push(number);
+    }
+    assert_eq!(order, (0..30).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "local")]
+async fn ten_thousand_waits_given_up_cost_no_worker() {
+    let scripts = Scripts::new();
+    let responder = Responder::answering(hello());
+    let mut settings = external(vec![responder.server()], 3);
+    settings.queue_length = 20_000;
+    let pool = Pool::start(settings).expect("the pool starts");
+    let call = Call::get(&scripts, "");
+    for round in 0..100 {
+        let mut waits = JoinSet::new();
+        for number in 0..100 {
+            spawn(&mut waits, number, &pool, Call::get(&scripts, ""));
+        }
+        // Some are granted a worker that they never take, some are in the middle of a request, most wait.
+        for _ in 0..round % 7 {
+            tokio::task::yield_now().await;
+        }
+        waits.shutdown().await;
+        assert_eq!(pool.status().queued, 0);
+        assert_eq!(pool.status().busy, 0);
+    }
+    let mut tasks = JoinSet::new();
+    for number in 0..30 {
+        spawn(&mut tasks, number, &pool, Call::get(&scripts, ""));
+    }
+    for (_, answer) in tasks.join_all().await {
+        assert_eq!(answer.expect("an answer"), "hello");
+    }
+    assert_eq!(call.text(&pool).await, "hello");
+    assert_eq!(pool.status().idle, 3);
+}
+
+#[tokio::test(flavor = "local")]
+async fn whoever_waits_when_the_pool_stops_is_told_and_what_runs_may_finish() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    let mut tasks = JoinSet::new();
+    spawn(&mut tasks, 0, &pool, Call::get(&scripts, "do=sleep&n=500"));
+    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    spawn(&mut tasks, 1, &pool, Call::get(&scripts, ""));
+    wait_until_async("one waits", || pool.status().queued == 1).await;
+    pool.stop(Duration::from_secs(20)).await;
+    for (number, answer) in tasks.join_all().await {
+        match number {
+            0 => assert!(answer.expect("it was running").starts_with("slept")),
+            _ => assert_eq!(answer.expect_err("it waited").reason(), "pool_stopped"),
+        }
+    }
+    assert_eq!(
+        Call::get(&scripts, "")
+            .answer(&pool)
+            .await
+            .expect_err("stopped")
+            .reason(),
+        "pool_stopped"
+    );
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_stop_without_grace_ends_what_runs() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    let mut tasks = JoinSet::new();
+    spawn(&mut tasks, 0, &pool, Call::get(&scripts, "do=spin"));
+    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    let begun = Instant::now();
+    pool.stop(Duration::from_millis(50)).await;
+    let (_, answer) = tasks.join_next().await.expect("one task").expect("no panic");
+    assert_eq!(answer.expect_err("it was ended").reason(), "pool_stopped");
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "a script that never ends does not hold the stop up"
+    );
+    assert_eq!(pool.status().crashes, 0);
+}
+
+#[test]
+fn one_worker_serves_the_threads_in_turn() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    let first_pid = {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(Call::get(&scripts, "do=pid").text(&pool))
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .expect("a runtime");
+                runtime.block_on(async {
+                    for number in 0..200 {
+                        let body = number.to_string();
+                        assert_eq!(Call::post(&scripts, "do=echo", body.as_bytes()).text(&pool).await, body);
+                    }
+                    assert_eq!(Call::get(&scripts, "do=pid").text(&pool).await, first_pid);
+                });
+            });
+        }
+    });
+    let status = pool.status();
+    assert_eq!(
+        (status.served, status.retries, status.busy, status.idle),
+        (805, 0, 0, 1)
+    );
+}

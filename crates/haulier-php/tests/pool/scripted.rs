@@ -1,0 +1,401 @@
+//! A FastCGI server that splits, floods, lies and hangs up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use haulier_php::{BadResponse, Body, Pool, PoolError, Request, TryBody};
+use haulier_proto::fastcgi::{CgiHead, HeadError, RecordError, RecordType};
+
+use crate::support::responder::{Responder, end, end_with, hello, record, stderr, stdout};
+use crate::support::{Answer, Call, Scripts, external, wait_until_async};
+
+fn pool_on(responder: &Responder) -> Arc<Pool> {
+    Pool::start(external(vec![responder.server()], 2)).expect("the pool starts")
+}
+
+async fn answer_to(bytes: impl Into<Vec<u8>>) -> Result<Answer, PoolError> {
+    let (scripts, responder) = (Scripts::new(), Responder::answering(bytes));
+    Call::get(&scripts, "").answer(&pool_on(&responder)).await
+}
+
+#[tokio::test]
+async fn records_cut_anywhere_give_the_same_answer() {
+    let scripts = Scripts::new();
+    let answer = [
+        stderr(b"a warning"),
+        record(RecordType::Stdout, b"Content-Ty", 5),
+        stdout(b""),
+        record(RecordType::Stdout, b"pe: text/plain\r\nX-A: b\n\r", 255),
+        stdout(b"\nhe"),
+        stderr(b"another"),
+        stdout(b"llo"),
+        record(RecordType::EndRequest, &[0; 8], 7),
+    ]
+    .concat();
+    for size in [1, 2, 3, 7, 8, 9, 31, 1000] {
+        let bytes = answer.clone();
+        let responder = Responder::start(move |mut peer| {
+            while peer.request()?.is_some() {
+                peer.write_in_pieces(&bytes, size)?;
+            }
+            Ok(())
+        });
+        let pool = pool_on(&responder);
+        for _ in 0..3 {
+            let answer = Call::get(&scripts, "").answer(&pool).await.expect("an answer");
+            assert_eq!(answer.text(), "hello", "pieces of {size}");
+            assert_eq!(answer.head.field("x-a"), Some(&b"b"[..]), "pieces of {size}");
+            assert_eq!(answer.stderr, b"a warninganother", "pieces of {size}");
+        }
+        // The padding of the last record may come with a later read: then the connection is not used again.
+        if size == 1000 {
+            assert_eq!(responder.accepted(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_fastcgi_is_a_bad_response() {
+    let garbage = answer_to("HTTP/1.1 200 OK\r\n\r\n").await.expect_err("garbage");
+    assert!(
+        matches!(
+            garbage,
+            PoolError::BadResponse {
+                why: BadResponse::Record(RecordError::Version { found: b'H' })
+            }
+        ),
+        "{garbage:?}"
+    );
+    assert_eq!(garbage.reason(), "bad_response");
+    for bytes in [
+        [1, 6, 0, 2, 0, 0, 0, 0].to_vec(),
+        record(RecordType::Params, b"x", 0),
+        record(RecordType::EndRequest, b"short", 0),
+        vec![0xff; 100_000],
+    ] {
+        assert_eq!(answer_to(bytes).await.expect_err("garbage").reason(), "bad_response");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_cgi_head_is_a_bad_response() {
+    let bad = async |content: &[u8]| match answer_to([stdout(content), end()].concat()).await {
+        Err(PoolError::BadResponse { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        bad(b"X: a\rb\n\n").await,
+        BadResponse::Head(HeadError::ControlCharacter)
+    );
+    assert_eq!(
+        bad(b"<br>Fatal error\n\n").await,
+        BadResponse::Head(HeadError::NotAField)
+    );
+    assert_eq!(bad(b"Status: none\n\n").await, BadResponse::Head(HeadError::Status));
+    assert_eq!(bad(b"A: b\n").await, BadResponse::NoHead);
+    assert_eq!(bad(&vec![b'a'; 65_535]).await, BadResponse::NoHead);
+    let (first, second) = (stdout(&vec![b'a'; 65_535]), stdout(b"aa"));
+    let long = answer_to([first, second].concat()).await.expect_err("too long");
+    assert!(
+        matches!(
+            long,
+            PoolError::BadResponse {
+                why: BadResponse::Head(HeadError::TooLong { limit: 65_536 })
+            }
+        ),
+        "{long:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_request_is_a_bad_response() {
+    let error = answer_to(end_with(2)).await.expect_err("overloaded");
+    assert!(
+        matches!(
+            error,
+            PoolError::BadResponse {
+                why: BadResponse::Refused(2)
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_bad_response_costs_its_connection_and_no_more() {
+    let scripts = Scripts::new();
+    let responder = Responder::start(|mut peer| {
+        while peer.request()?.is_some() {
+            peer.write(if peer.number % 2 == 0 { b"garbage!" } else { b"" })?;
+            peer.write(&hello())?;
+        }
+        Ok(())
+    });
+    let pool = pool_on(&responder);
+    assert_eq!(
+        Call::get(&scripts, "")
+            .answer(&pool)
+            .await
+            .expect_err("garbage")
+            .reason(),
+        "bad_response"
+    );
+    assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    assert_eq!(responder.accepted(), 2);
+}
+
+#[tokio::test]
+async fn a_flood_of_stderr_is_cut_off() {
+    let flood = [stderr(&[b'e'; 60_000]).repeat(200), hello()].concat();
+    let answer = answer_to(flood).await.expect("an answer");
+    assert_eq!(answer.text(), "hello");
+    assert_eq!(answer.stderr.len(), 64 * 1024);
+}
+
+#[tokio::test]
+async fn early_hints_are_handed_out_before_the_answer_is_there() {
+    let scripts = Scripts::new();
+    let hinted = Arc::new(AtomicBool::new(false));
+    let (seen, heard) = mpsc::channel::<()>();
+    let heard = std::sync::Mutex::new(heard);
+    let responder = Responder::start(move |mut peer| {
+        while peer.request()?.is_some() {
+            peer.write(&stdout(
+                b"Status: 103 Early Hints\r\nLink: </a.css>\r\n\r\nStatus: 100\n\n",
+            ))?;
+            heard
+                .lock()
+                .expect("one at a time")
+                .recv()
+                .expect("the hint arrives while we wait");
+            peer.write(&[stdout(b"A: b\n\nhello"), end()].concat())?;
+        }
+        Ok(())
+    });
+    let pool = pool_on(&responder);
+    let mut on_interim = |head: &CgiHead| {
+        assert_eq!((head.status(), head.field("link")), (103, Some(&b"</a.css>"[..])));
+        assert!(!hinted.swap(true, Ordering::SeqCst), "once");
+        seen.send(()).expect("the responder waits");
+    };
+    let response = Call::get(&scripts, "").send_with(&pool, &mut on_interim).await.expect("a head");
+    let answer = Answer::of(response).await.expect("an answer");
+    assert_eq!(answer.text(), "hello");
+    assert!(hinted.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn a_small_answer_is_complete_without_waiting() {
+    let (scripts, responder) = (Scripts::new(), Responder::answering(hello()));
+    let pool = pool_on(&responder);
+    let mut response = Call::get(&scripts, "").send(&pool).await.expect("a head");
+    assert_eq!(
+        pool.status().busy,
+        0,
+        "the worker is free although nobody took the body yet"
+    );
+    assert_eq!(response.try_body().expect("a body"), TryBody::Chunk("hello".into()));
+    assert_eq!(response.try_body().expect("the end"), TryBody::Complete);
+    assert_eq!(response.body().await.expect("the end"), None);
+}
+
+#[tokio::test]
+async fn bytes_after_the_end_close_the_connection() {
+    let scripts = Scripts::new();
+    for surplus in [hello(), b"x".to_vec(), end()] {
+        let responder = Responder::answering([hello(), surplus].concat());
+        let pool = pool_on(&responder);
+        for round in 1..=3 {
+            assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+            assert_eq!(responder.accepted(), round);
+        }
+    }
+}
+
+#[tokio::test]
+async fn hanging_up_before_the_end_is_a_crash_wherever_it_happens() {
+    let scripts = Scripts::new();
+    for (sent, head) in [
+        (Vec::new(), false),
+        (stdout(b"Content-"), false),
+        (stdout(b"A: b\n\nhalf an ans"), true),
+        ([stdout(b"A: b\n\nall"), end()[..9].to_vec()].concat(), true),
+    ] {
+        let bytes = sent.clone();
+        let responder = Responder::start(move |mut peer| {
+            peer.request()?;
+            peer.write(&bytes)
+        });
+        let pool = pool_on(&responder);
+        let call = Call {
+            idempotent: true,
+            ..Call::get(&scripts, "")
+        };
+        let result = call.send(&pool).await;
+        assert_eq!(result.is_ok(), head, "{sent:?}");
+        let error = match result {
+            Ok(response) => Answer::of(response).await.expect_err("it hangs up"),
+            Err(error) => error,
+        };
+        assert_eq!(error.reason(), "php_crashed", "{sent:?}");
+        assert_eq!(responder.accepted(), 1, "a fresh connection is not tried again");
+        assert_eq!((pool.status().busy, pool.status().crashes), (0, 1));
+    }
+}
+
+/// Answers one request a connection; the second one on it is read, then the connection closes without a word.
+fn once_a_connection() -> Responder {
+    Responder::start(|mut peer| {
+        peer.request()?;
+        peer.write(&hello())?;
+        peer.request()?;
+        Ok(())
+    })
+}
+
+#[tokio::test]
+async fn an_idempotent_request_without_a_byte_of_answer_is_repeated() {
+    let (scripts, responder) = (Scripts::new(), once_a_connection());
+    let pool = pool_on(&responder);
+    for _ in 0..4 {
+        assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    }
+    assert_eq!((pool.status().retries, pool.status().crashes), (3, 0));
+}
+
+#[tokio::test]
+async fn a_request_that_may_have_been_carried_out_is_not_repeated() {
+    let (scripts, responder) = (Scripts::new(), once_a_connection());
+    let pool = pool_on(&responder);
+    assert_eq!(Call::post(&scripts, "", b"x").text(&pool).await, "hello");
+    assert_eq!(
+        Call::post(&scripts, "", b"x")
+            .answer(&pool)
+            .await
+            .expect_err("unclear")
+            .reason(),
+        "php_crashed"
+    );
+    assert_eq!(pool.status().retries, 0);
+}
+
+#[tokio::test]
+async fn nothing_is_repeated_once_a_byte_of_the_answer_came() {
+    let scripts = Scripts::new();
+    let responder = Responder::start(|mut peer| {
+        peer.request()?;
+        peer.write(&hello())?;
+        peer.request()?;
+        peer.write(&stdout(b"Con"))
+    });
+    let pool = pool_on(&responder);
+    assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    assert_eq!(
+        Call::get(&scripts, "").answer(&pool).await.expect_err("cut").reason(),
+        "php_crashed"
+    );
+    assert_eq!(pool.status().retries, 0);
+}
+
+#[tokio::test]
+async fn a_connection_closed_while_idle_loses_no_request() {
+    let scripts = Scripts::new();
+    let responder = Responder::start(|mut peer| {
+        peer.request()?;
+        peer.write(&hello())
+    });
+    let pool = pool_on(&responder);
+    for _ in 0..50 {
+        // With a large body too: it must not be half sent to somebody who is gone.
+        let call = Call {
+            spooled: true,
+            ..Call::post(&scripts, "", &vec![b'x'; 500_000])
+        };
+        assert_eq!(call.text(&pool).await, "hello");
+        assert_eq!(Call::post(&scripts, "", b"x").text(&pool).await, "hello");
+    }
+    assert_eq!(pool.status().crashes, 0);
+}
+
+#[tokio::test]
+async fn stdin_does_not_end_before_its_length() {
+    let scripts = Scripts::new();
+    let (tell, told) = mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let responder = Responder::start(move |mut peer| {
+        let mut seen = Vec::new();
+        while let Some((header, _)) = peer.record()? {
+            seen.push((header.kind, header.content_length));
+        }
+        tell.lock().expect("one at a time").send(seen).expect("the test waits");
+        Ok(())
+    });
+    let pool = pool_on(&responder);
+    let (file, call) = (tempfile::tempfile().expect("a file"), Call::post(&scripts, "", b""));
+    file.set_len(40_000).expect("a length");
+    let (params, body) = (
+        call.encoded(),
+        Body::File {
+            file: &file,
+            length: 50_000,
+        },
+    );
+    let request = Request {
+        params: &params,
+        body,
+        idempotent: true,
+        label: &|| "POST /".into(),
+    };
+    let error = pool
+        .send(&request, &mut |_| {})
+        .await
+        .expect_err("the file is too short");
+    assert_eq!(error.reason(), "request_body_lost");
+    let seen = told
+        .recv_timeout(Duration::from_secs(20))
+        .expect("the connection is closed");
+    assert!(!seen.contains(&(RecordType::Stdin, 0)), "{seen:?}");
+    assert_eq!(pool.status().busy, 0);
+}
+
+#[tokio::test]
+async fn the_time_limit_runs_while_the_server_takes_nothing() {
+    let scripts = Scripts::new();
+    let responder = Responder::start(|peer| {
+        std::thread::sleep(Duration::from_secs(60));
+        drop(peer);
+        Ok(())
+    });
+    let mut settings = external(vec![responder.server()], 2);
+    settings.timeout = Duration::from_millis(300);
+    let pool = Pool::start(settings).expect("the pool starts");
+    let call = Call {
+        spooled: true,
+        ..Call::post(&scripts, "", &vec![b'x'; 3_000_000])
+    };
+    let error = call.answer(&pool).await.expect_err("nobody answers");
+    assert!(matches!(error, PoolError::Timeout { pid: None, .. }), "{error:?}");
+    assert_eq!((pool.status().busy, pool.status().timeouts), (0, 1));
+}
+
+#[tokio::test]
+async fn dropping_a_request_half_way_closes_its_connection() {
+    let scripts = Scripts::new();
+    let responder = Responder::start(|mut peer| {
+        while peer.request()?.is_some() {
+            if peer.number > 0 {
+                peer.write(&hello())?;
+            }
+        }
+        Ok(())
+    });
+    let pool = pool_on(&responder);
+    let call = Call::get(&scripts, "");
+    let given_up = tokio::time::timeout(Duration::from_millis(100), call.answer(&pool)).await;
+    assert!(given_up.is_err(), "the first connection never answers");
+    wait_until_async("the worker is free", || pool.status().busy == 0).await;
+    assert_eq!(pool.status().idle, 0);
+    assert_eq!(call.text(&pool).await, "hello");
+}

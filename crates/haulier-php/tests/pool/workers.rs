@@ -1,0 +1,375 @@
+//! The life of supervised workers: settings, crashes, time-outs, replacement.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haulier_php::{Pool, PoolError, PoolKind, StartError, User};
+use tokio::task::JoinSet;
+
+use crate::support::{
+    Answer, Call, Scripts, kill, mark, own_pool, parent, php_processes, settings, supervised, wait_until_async,
+};
+
+fn pid_of(text: &str) -> u32 {
+    text.rsplit(' ')
+        .next()
+        .and_then(|pid| pid.parse().ok())
+        .expect("a process id")
+}
+
+#[tokio::test]
+async fn ini_and_environment_come_from_the_settings_alone() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, own| {
+        own.ini.push(("memory_limit".into(), "77M".into()));
+        own.env.push(("SITE".into(), "shop".into()));
+    });
+    assert_eq!(Call::get(&scripts, "do=ini&name=memory_limit").text(&pool).await, "77M");
+    let env = Call::get(&scripts, "do=env").text(&pool).await;
+    assert!(env.contains(r#""SITE":"shop""#), "{env}");
+    assert!(env.contains(r#""PATH":"#), "{env}");
+    assert!(!env.contains("CARGO"), "only what is named is copied: {env}");
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn php_runs_as_the_pools_user_with_its_groups_and_no_others() {
+    let passwd = std::fs::read_to_string("/etc/passwd").expect("/etc/passwd");
+    let line = passwd
+        .lines()
+        .find(|line| line.starts_with("www-data:"))
+        .expect("www-data");
+    let ids: Vec<u32> = line
+        .split(':')
+        .skip(2)
+        .take(2)
+        .map(|id| id.parse().expect("a number"))
+        .collect();
+    let scripts = Scripts::new();
+    let is_root = rustix::process::geteuid().is_root();
+    let mut own = supervised(&scripts, 2);
+    own.user = Some(User {
+        name: "www-data".into(),
+        uid: ids[0],
+        gid: ids[1],
+    });
+    let started = Pool::start(settings(PoolKind::Supervised(own)));
+    if is_root {
+        let pool = started.expect("the pool starts");
+        let answer = Call::get(&scripts, "do=user").answer(&pool).await.expect("an answer");
+        let groups = answer.text().rsplit(' ').next().map(str::to_owned);
+        assert_eq!(
+            answer.text(),
+            format!("{} {} {}", ids[0], ids[1], groups.expect("groups"))
+        );
+        assert!(
+            !answer.text().ends_with(" 0") && !answer.text().contains(",0"),
+            "{}",
+            answer.text()
+        );
+        assert!(answer.pid.is_some(), "the worker is told from its siblings also then");
+        pool.stop(Duration::ZERO).await;
+    } else {
+        assert!(matches!(started, Err(StartError::Spawn { .. })), "{started:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_socket_is_private_and_goes_with_the_pool() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    let directory = scripts.path("run");
+    let mode = std::fs::metadata(&directory)
+        .expect("the directory")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(std::fs::read_dir(&directory).expect("the directory").count(), 1);
+    pool.stop(Duration::ZERO).await;
+    assert_eq!(std::fs::read_dir(&directory).expect("the directory").count(), 0);
+}
+
+#[test]
+fn a_pool_that_cannot_start_says_why() {
+    let scripts = Scripts::new();
+    let mut own = supervised(&scripts, 1);
+    own.php = "/nowhere/php-cgi".into();
+    let error = Pool::start(settings(PoolKind::Supervised(own))).expect_err("no such program");
+    assert_eq!(error.to_string(), "cannot start /nowhere/php-cgi");
+    let own = supervised(&scripts, 0);
+    assert!(matches!(
+        Pool::start(settings(PoolKind::Supervised(own))),
+        Err(StartError::Empty)
+    ));
+    let mut own = supervised(&scripts, 1);
+    own.socket_dir = scripts.path("app.php");
+    assert!(matches!(
+        Pool::start(settings(PoolKind::Supervised(own))),
+        Err(StartError::SocketDir { .. })
+    ));
+    let mut own = supervised(&scripts, 1);
+    own.socket_dir = scripts.path(&"long".repeat(40));
+    assert!(matches!(
+        Pool::start(settings(PoolKind::Supervised(own))),
+        Err(StartError::Listen { .. })
+    ));
+}
+
+#[tokio::test]
+async fn the_worker_is_known_by_its_process_id() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 4, |_, _| {});
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        slow.push(
+            Call::get(&scripts, "do=slow-body&n=200")
+                .send(&pool)
+                .await
+                .expect("a head"),
+        );
+    }
+    let known: BTreeSet<u32> = slow
+        .iter()
+        .map(|response| response.pid().expect("the system tells"))
+        .collect();
+    assert_eq!(known.len(), 4, "four requests at a time have four workers");
+    for response in slow {
+        Answer::of(response).await.expect("the rest");
+    }
+    for _ in 0..8 {
+        let answer = Call::get(&scripts, "do=pid").answer(&pool).await.expect("an answer");
+        assert_eq!(answer.pid, Some(pid_of(&answer.text())));
+    }
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_crash_is_an_error_with_the_process_and_the_next_request_works() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    let pid = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
+    let crash = Call {
+        idempotent: false,
+        ..Call::get(&scripts, "do=die")
+    };
+    match crash.answer(&pool).await.expect_err("the worker dies") {
+        PoolError::Crashed { pid: found, .. } => assert_eq!(found, Some(pid)),
+        other => panic!("{other:?}"),
+    }
+    let new = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
+    assert_ne!(new, pid);
+    assert_eq!((pool.status().crashes, pool.status().retries), (1, 0));
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn an_idempotent_request_is_sent_again_once_only() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 2, |_, _| {});
+    Call::get(&scripts, "").text(&pool).await;
+    let error = Call::get(&scripts, "do=die")
+        .answer(&pool)
+        .await
+        .expect_err("it kills every worker it gets");
+    assert_eq!(error.reason(), "php_crashed");
+    assert_eq!((pool.status().crashes, pool.status().retries), (1, 1));
+    assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_worker_killed_while_idle_is_noticed_before_a_request_is_lost() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    for _ in 0..5 {
+        let pid = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
+        kill(pid);
+        wait_until_async("the worker ends", || parent(pid).is_none()).await;
+        // Not to be repeated, so that it must not be sent to the dead.
+        assert_eq!(Call::post(&scripts, "do=echo", b"once").text(&pool).await, "once");
+    }
+    assert_eq!(pool.status().crashes, 0);
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn workers_killed_under_load_cost_their_own_request_at_most() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 4, |_, own| mark(&scripts, own));
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, "do=sleep&n=1"));
+        tasks.spawn_local(async move {
+            let (mut answered, mut failed) = (0, 0);
+            while Instant::now() < until {
+                match call.answer(&pool).await {
+                    Ok(answer) => {
+                        assert!(answer.text().starts_with("slept "), "never half an answer");
+                        answered += 1;
+                    }
+                    Err(PoolError::Crashed { .. }) => failed += 1,
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            (answered, failed)
+        });
+    }
+    let mut kills = 0;
+    while Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let processes = php_processes(scripts.dir.path());
+        let children: Vec<&u32> = processes
+            .iter()
+            .filter(|&&pid| parent(pid).is_some_and(|parent| processes.contains(&parent)))
+            .collect();
+        if let Some(&&child) = children.get(kills % children.len().max(1)) {
+            kill(child);
+            kills += 1;
+        }
+    }
+    let results = tasks.join_all().await;
+    let (answered, failed) = results
+        .iter()
+        .fold((0, 0), |sum, result| (sum.0 + result.0, sum.1 + result.1));
+    assert!(kills > 10, "{kills} kills");
+    assert!(answered > 100, "{answered} answers");
+    assert!(failed <= kills, "{failed} failures by {kills} kills");
+    assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_killed_master_is_replaced_and_its_children_do_not_stay() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 2, |_, own| mark(&scripts, own));
+    let child = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
+    let master = parent(child).expect("its master");
+    let old = php_processes(scripts.dir.path());
+    kill(master);
+    wait_until_async("a new master", || pool.status().exits == 1).await;
+    let new = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
+    assert_ne!(new, child);
+    wait_until_async("the orphans end", || {
+        php_processes(scripts.dir.path()).iter().all(|pid| !old.contains(pid))
+    })
+    .await;
+    assert_eq!(pool.status().crashes, 0);
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_php_that_ends_at_once_is_started_ever_more_slowly_while_requests_wait() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 2, |settings, own| {
+        own.php = "/bin/false".into();
+        settings.queue_timeout = Duration::from_secs(1);
+    });
+    let error = Call::get(&scripts, "").answer(&pool).await.expect_err("nobody answers");
+    assert!(matches!(error.reason(), "pool_full" | "php_crashed"), "{error:?}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let exits = pool.status().exits;
+    assert!((2..10).contains(&exits), "{exits} starts in two seconds");
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_time_out_ends_that_worker_and_no_other() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 3, |settings, _| {
+        settings.timeout = Duration::from_millis(1500)
+    });
+    let neighbour = {
+        let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, "do=slow-body&n=4000"));
+        tokio::task::spawn_local(async move { call.answer(&pool).await })
+    };
+    wait_until_async("the neighbour runs", || pool.status().busy == 1).await;
+    for attempt in 0..2 {
+        // The first hits a connection that nobody looked at yet, the second one whose worker is known.
+        let error = Call::get(&scripts, "do=spin")
+            .answer(&pool)
+            .await
+            .expect_err("it never answers");
+        let PoolError::Timeout { pid: Some(pid), after } = error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(after, Duration::from_millis(1500));
+        wait_until_async("the worker ends", || parent(pid).is_none()).await;
+        if attempt == 0 {
+            Call::get(&scripts, "").text(&pool).await;
+        }
+    }
+    let answer = neighbour
+        .await
+        .expect("no panic")
+        .expect("the neighbour is not touched");
+    assert_eq!(answer.text(), "firstsecond");
+    assert_eq!(pool.status().timeouts, 2);
+    for _ in 0..6 {
+        assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    }
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn the_time_limit_ends_with_the_head() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |settings, _| settings.timeout = Duration::from_millis(700));
+    assert_eq!(
+        Call::get(&scripts, "do=slow-body&n=1500").text(&pool).await,
+        "firstsecond"
+    );
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn workers_are_replaced_after_max_requests_without_a_failure() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 2, |_, own| own.max_requests = 5);
+    let mut answers: Vec<u32> = Vec::new();
+    for number in 0..60 {
+        // Every fourth closes its connection by not reading its input; the count goes on.
+        let call = match number % 4 {
+            3 => Call {
+                spooled: true,
+                ..Call::post(&scripts, "do=pid", &vec![b'x'; 1_000_000])
+            },
+            _ => Call::post(&scripts, "do=pid", b"x"),
+        };
+        answers.push(pid_of(&call.text(&pool).await));
+    }
+    let workers: BTreeSet<u32> = answers.iter().copied().collect();
+    for worker in &workers {
+        let count = answers.iter().filter(|pid| *pid == worker).count();
+        assert!(count <= 5, "worker {worker} answered {count} requests");
+    }
+    let status = pool.status();
+    assert_eq!((status.crashes, status.retries), (0, 0));
+    assert!(status.recycled >= 10, "{status:?}");
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn no_php_is_left_after_a_stop() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 3, |_, own| mark(&scripts, own));
+    Call::get(&scripts, "").text(&pool).await;
+    assert_eq!(
+        php_processes(scripts.dir.path()).len(),
+        4,
+        "a master and three children"
+    );
+    pool.stop(Duration::from_secs(5)).await;
+    assert_eq!(php_processes(scripts.dir.path()), []);
+}
+
+#[tokio::test]
+async fn no_php_is_left_after_the_pool_is_dropped() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 3, |_, own| mark(&scripts, own));
+    Call::get(&scripts, "").text(&pool).await;
+    drop(pool);
+    wait_until_async("PHP ends", || php_processes(scripts.dir.path()).is_empty()).await;
+}

@@ -1,0 +1,359 @@
+//! What the tests share: PHP scripts in a directory of their own, pools on php-cgi and php-fpm, requests as one writes
+//! them, and a scripted FastCGI server that misbehaves on command.
+
+#![allow(dead_code)] // each test program uses its part
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haulier_php::{Body, External, Pool, PoolError, PoolKind, PoolSettings, Request, Response, Server, Supervised};
+use haulier_proto::fastcgi::{CgiHead, ParamsWriter};
+use tempfile::TempDir;
+
+pub(crate) mod responder;
+
+/// Generous: what takes this long on a loaded machine has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory of PHP scripts that any user can read, with `app.php` in it.
+pub(crate) struct Scripts {
+    pub(crate) dir: TempDir,
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        let dir = TempDir::new().expect("a temporary directory");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+        let scripts = Self { dir };
+        scripts.add("app.php", include_str!("app.php"));
+        scripts
+    }
+
+    pub(crate) fn add(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("a script");
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+pub(crate) fn php() -> PathBuf {
+    ["/usr/bin/php-cgi8.2", "/usr/bin/php-cgi"]
+        .map(PathBuf::from)
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("php-cgi")
+}
+
+pub(crate) fn fpm_program() -> PathBuf {
+    let programs = fs::read_dir("/usr/sbin").expect("/usr/sbin");
+    let is_fpm = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("php-fpm"))
+    };
+    programs
+        .flatten()
+        .map(|entry| entry.path())
+        .find(is_fpm)
+        .expect("php-fpm")
+}
+
+pub(crate) fn settings(kind: PoolKind) -> PoolSettings {
+    PoolSettings {
+        name: "test".into(),
+        kind,
+        timeout: PATIENCE,
+        queue_timeout: PATIENCE,
+        queue_length: 512,
+        response_head: 64 * 1024,
+    }
+}
+
+pub(crate) fn supervised(scripts: &Scripts, workers: usize) -> Supervised {
+    Supervised {
+        php: php(),
+        workers,
+        max_requests: 0,
+        ini: vec![("display_errors".into(), "0".into()), ("log_errors".into(), "1".into())],
+        env: Vec::new(),
+        env_copy: vec!["PATH".into()],
+        user: None,
+        socket_dir: scripts.path("run"),
+    }
+}
+
+pub(crate) fn external(servers: Vec<Server>, connections: usize) -> PoolSettings {
+    settings(PoolKind::External(External {
+        servers,
+        connections,
+        connect_timeout: Duration::from_secs(5),
+        idle_timeout: PATIENCE,
+    }))
+}
+
+/// A pool of our own with `workers`, after `change`.
+pub(crate) fn own_pool(
+    scripts: &Scripts,
+    workers: usize,
+    change: impl FnOnce(&mut PoolSettings, &mut Supervised),
+) -> Arc<Pool> {
+    let mut own = supervised(scripts, workers);
+    let mut settings = settings(PoolKind::Supervised(own.clone()));
+    change(&mut settings, &mut own);
+    settings.kind = PoolKind::Supervised(own);
+    Pool::start(settings).expect("the pool starts")
+}
+
+/// A php-fpm in the foreground with a pool on a unix socket and one on TCP.
+pub(crate) struct Fpm {
+    master: Child,
+    pub(crate) unix: Server,
+    pub(crate) tcp: Server,
+}
+
+impl Fpm {
+    pub(crate) fn start(scripts: &Scripts, children: usize) -> Self {
+        let (socket, address) = (scripts.path("fpm.sock"), free_address());
+        let _ = fs::remove_file(&socket);
+        let pool = |name: &str, listen: String| {
+            format!(
+                "[{name}]\nlisten = {listen}\nuser = www-data\ngroup = www-data\nlisten.mode = 0666\npm = static\n\
+                 pm.max_children = {children}\ncatch_workers_output = no\nphp_admin_value[display_errors] = 0\n"
+            )
+        };
+        let config = format!(
+            "[global]\nerror_log = {}\ndaemonize = no\n{}{}",
+            scripts.path("fpm.log").display(),
+            pool("unix", socket.display().to_string()),
+            pool("tcp", address.to_string()),
+        );
+        let file = scripts.path("fpm.conf");
+        fs::write(&file, config).expect("the configuration");
+        let mut command = Command::new(fpm_program());
+        command
+            .args(["-n", "-F", "-y"])
+            .arg(file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let master = command.spawn().expect("php-fpm starts");
+        let fpm = Self {
+            master,
+            unix: Server::Unix(socket.clone()),
+            tcp: Server::Tcp(address),
+        };
+        wait_until("php-fpm listens", || {
+            UnixStream::connect(&socket).is_ok() && TcpStream::connect(address).is_ok()
+        });
+        fpm
+    }
+
+    pub(crate) fn stop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.master);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.master.wait();
+    }
+}
+
+impl Drop for Fpm {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// An address nobody listens on.
+pub(crate) fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+}
+
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The same in a runtime whose other tasks go on.
+pub(crate) async fn wait_until_async(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A request to `app.php?query`; what a test does not set is as plain as can be.
+pub(crate) struct Call {
+    pub(crate) script: PathBuf,
+    pub(crate) method: &'static str,
+    pub(crate) query: String,
+    pub(crate) params: Vec<(String, String)>,
+    pub(crate) content_length: Option<String>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) spooled: bool,
+    pub(crate) idempotent: bool,
+}
+
+impl Call {
+    pub(crate) fn get(scripts: &Scripts, query: &str) -> Self {
+        Self {
+            script: scripts.path("app.php"),
+            method: "GET",
+            query: query.into(),
+            params: Vec::new(),
+            content_length: None,
+            body: Vec::new(),
+            spooled: false,
+            idempotent: true,
+        }
+    }
+
+    pub(crate) fn post(scripts: &Scripts, query: &str, body: &[u8]) -> Self {
+        Self {
+            method: "POST",
+            content_length: Some(body.len().to_string()),
+            body: body.to_vec(),
+            idempotent: false,
+            ..Self::get(scripts, query)
+        }
+    }
+
+    pub(crate) fn param(mut self, name: &str, value: &str) -> Self {
+        self.params.push((name.into(), value.into()));
+        self
+    }
+
+    pub(crate) fn encoded(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = ParamsWriter::new(&mut bytes);
+        let mut push = |name: &str, value: &str| writer.push(name.as_bytes(), value.as_bytes()).expect("short enough");
+        push("SCRIPT_FILENAME", &self.script.to_string_lossy());
+        push("REQUEST_METHOD", self.method);
+        push("QUERY_STRING", &self.query);
+        push("REDIRECT_STATUS", "200");
+        push("SERVER_PROTOCOL", "HTTP/1.1");
+        if let Some(length) = &self.content_length {
+            push("CONTENT_LENGTH", length);
+            push("CONTENT_TYPE", "application/octet-stream");
+        }
+        for (name, value) in &self.params {
+            push(name, value);
+        }
+        writer.finish();
+        bytes
+    }
+
+    pub(crate) async fn send(&self, pool: &Arc<Pool>) -> Result<Response, PoolError> {
+        self.send_with(pool, &mut |_| {}).await
+    }
+
+    pub(crate) async fn send_with(
+        &self,
+        pool: &Arc<Pool>,
+        on_interim: &mut dyn FnMut(&CgiHead),
+    ) -> Result<Response, PoolError> {
+        let file = tempfile::tempfile().expect("a spool file");
+        let body = match self.body.as_slice() {
+            [] => Body::Empty,
+            bytes if !self.spooled => Body::Bytes(bytes),
+            bytes => {
+                io::Write::write_all(&mut &file, bytes).expect("spooled");
+                Body::File {
+                    file: &file,
+                    length: bytes.len() as u64,
+                }
+            }
+        };
+        let label = || format!("{} /app.php?{}", self.method, self.query);
+        let request = Request {
+            params: &self.encoded(),
+            body,
+            idempotent: self.idempotent,
+            is_wanted: &|| true,
+            label: &label,
+        };
+        pool.send(&request, on_interim).await
+    }
+
+    /// Sends and takes the whole answer.
+    pub(crate) async fn answer(&self, pool: &Arc<Pool>) -> Result<Answer, PoolError> {
+        Answer::of(self.send(pool).await?).await
+    }
+
+    pub(crate) async fn text(&self, pool: &Arc<Pool>) -> String {
+        self.answer(pool).await.expect("an answer").text()
+    }
+}
+
+/// A complete answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) head: CgiHead,
+    pub(crate) body: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) pid: Option<u32>,
+}
+
+impl Answer {
+    pub(crate) async fn of(mut response: Response) -> Result<Self, PoolError> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.body().await? {
+            assert!(!chunk.is_empty(), "an empty piece says nothing");
+            body.extend_from_slice(&chunk);
+        }
+        let (stderr, pid) = (response.take_stderr(), response.pid());
+        Ok(Self {
+            head: response.head.clone(),
+            body,
+            stderr,
+            pid,
+        })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// The php-cgi processes that listen on a socket in `dir`: the master and its children.
+pub(crate) fn php_processes(dir: &Path) -> Vec<u32> {
+    let marker = format!("HAULIER_TEST={}", dir.display());
+    let entries = fs::read_dir("/proc").expect("/proc");
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|&byte| byte == 0)
+            .any(|variable| variable == marker.as_bytes())
+    })
+    .collect()
+}
+
+/// Gives the processes of a pool a mark that [`php_processes`] finds.
+pub(crate) fn mark(scripts: &Scripts, own: &mut Supervised) {
+    own.env
+        .push(("HAULIER_TEST".into(), scripts.dir.path().display().to_string()));
+}
+
+/// The parent of a process.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+pub(crate) fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process id");
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
