@@ -105,7 +105,8 @@ fn the_access_log_tells_where_the_time_went() {
 #[test]
 fn a_log_line_cannot_be_forged() {
     let server = Site::new().file("a.txt", "a").start();
-    server.get("/a.txt%0a%7b%22status%22:599%7d").expect(404);
+    let strange = server.get("/a.txt%0a%7b%22status%22:599%7d").status();
+    assert!(matches!(strange, 400 | 404), "{strange}");
     // A control character in a field value is refused; everything else is quoted.
     server
         .ask(&Request::get("/a.txt?refused").with("User-Agent", "\u{1b}[31m"))

@@ -54,6 +54,20 @@ fn limits_are_those_of_the_configuration() {
 }
 
 #[test]
+fn a_field_too_long_for_fastcgi_is_431_and_the_pool_lives() {
+    let site = Site::new()
+        .php("hello.php", "echo strlen($_COOKIE['c'] ?? '');")
+        .workers(1);
+    let server = site.limit("header = \"256KiB\"").start();
+    let cookie = |length| Request::get("/hello.php").with("Cookie", &format!("c={}", "x".repeat(length)));
+    for _ in 0..3 {
+        // A value of 65,536 bytes has no place in a record.
+        server.ask(&cookie(70_000)).expect(431);
+        assert_eq!(server.ask(&cookie(60_000)).expect(200).text(), "60000");
+    }
+}
+
+#[test]
 fn a_body_beyond_the_limit_is_413_before_it_is_asked_for() {
     let server = Site::new()
         .php("up.php", "echo strlen(file_get_contents('php://input'));")

@@ -385,3 +385,36 @@ fn clients_that_leave_while_waiting_are_not_served() {
     let served = fs::read(&count).map_or(0, |notes| notes.len());
     assert!(served <= 2, "{served} of 20 requests without a client ran");
 }
+
+#[test]
+fn clients_that_leave_during_the_answer_cost_no_worker() {
+    let code = "for ($i = 0; $i < 200; $i++) echo str_repeat('x', 65536);";
+    let server = Site::new()
+        .php("big.php", code)
+        .php("hello.php", HELLO)
+        .workers(1)
+        .start();
+    for _ in 0..10 {
+        let mut connection = server.connect();
+        connection.send(Request::get("/big.php").to_bytes());
+        connection.read_head().expect("a head");
+        connection.reset();
+    }
+    assert_recovered(&server);
+}
+
+#[test]
+fn workers_are_replaced_after_their_requests_and_none_is_lost() {
+    let site = Site::new()
+        .php("hello.php", "header('X-Pid: ' . getmypid()); echo 'hello';")
+        .workers(2);
+    let server = site.pool("max_requests = 20").start();
+    let mut pids = Vec::new();
+    for _ in 0..200 {
+        let response = server.get("/hello.php").expect(200);
+        pids.push(response.field("X-Pid").expect("a pid").to_owned());
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    assert!(pids.len() >= 5, "200 requests by {} workers", pids.len());
+}
