@@ -14,6 +14,9 @@ use super::source::{Place, Placed};
 use super::value::{self, ExpandError};
 use super::words::{self, Table};
 
+/// No count of connections, requests or processes makes sense beyond; products of two of them fit into 64 bits.
+const MOST: u64 = 1_000_000_000;
+
 /// Looks up an environment variable.
 pub(super) type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
@@ -136,7 +139,7 @@ impl<'r> Reader<'r> {
         })
     }
 
-    /// A whole number that is at least `least`; `why` says what a smaller one would mean.
+    /// A whole number from `least` on; `why` says what a smaller one would mean. No setting means more than `MOST`.
     pub(super) fn count(&mut self, section: &Section<'_>, key: &str, least: u64, why: &str) -> Option<Placed<u64>> {
         let entry = section.entry(key)?;
         let Some(integer) = entry.get_ref().as_integer() else {
@@ -144,22 +147,22 @@ impl<'r> Reader<'r> {
             return None;
         };
         let digits = integer.as_str().replace('_', "");
-        let number = i64::from_str_radix(&digits, integer.radix())
-            .ok()
-            .and_then(|number| u64::try_from(number).ok());
-        let place = self.place(entry.span());
-        if let Some(number) = number.filter(|number| *number >= least) {
-            return Some(Placed {
-                value: number,
-                place: Some(place),
-            });
-        }
-        let mut error =
-            Diagnostic::error("config::value", format!("`{key}` must be at least {least}")).at(Some(&place), why);
+        let place = Some(self.place(entry.span()));
+        let error = match i128::from_str_radix(&digits, integer.radix()).map(u64::try_from) {
+            Ok(Ok(number)) if number > MOST => None,
+            Ok(Ok(number)) if number >= least => return Some(Placed { value: number, place }),
+            Ok(_) => Some(format!("`{key}` must be at least {least}")),
+            Err(_) => None,
+        };
+        let (title, label) = match error {
+            Some(title) => (title, why.to_owned()),
+            None => (format!("`{key}` is too large"), format!("at most {MOST}")),
+        };
+        let mut diagnostic = Diagnostic::error("config::value", title).at(place.as_ref(), label);
         if let Some(default) = section.default(key) {
-            error = error.help(format!("leave the line out for the default, {default}"));
+            diagnostic = diagnostic.help(format!("leave the line out for the default, {default}"));
         }
-        self.report.push(error);
+        self.report.push(diagnostic);
         None
     }
 

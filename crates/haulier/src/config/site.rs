@@ -118,7 +118,12 @@ fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
 fn resolve_app(table: &SiteTable, project: &Path, report: &mut Report) -> Option<App> {
     let name = table.app.as_ref().map_or("auto", |app| app.value.as_str());
     let place = table.app.as_ref().and_then(|app| app.place.as_ref());
-    match app::detect(project, name) {
+    let found = match (app::detect(project, name), &table.document_root) {
+        // A document root that is named may hold what its project does not show.
+        (Err(DetectError::NotThere { .. }), Some(root)) => app::detect(root, name),
+        (found, _) => found,
+    };
+    match found {
         Ok(mut app) => {
             if let Some(root) = &table.document_root {
                 app.root.clone_from(root);

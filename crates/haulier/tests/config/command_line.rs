@@ -211,3 +211,41 @@ fn a_folder_with_php_and_no_php_cgi_says_what_to_install() {
         answer.stderr
     );
 }
+
+#[test]
+fn what_serve_writes_reproduces_what_it_found() {
+    let place = folder(&[("web/index.php", ""), ("readme.txt", "")]);
+    let arguments = [
+        "serve",
+        "--root",
+        "web",
+        "--app",
+        "front",
+        "--workers",
+        "2",
+        "--write",
+        "--listen",
+        "203.0.113.1:9",
+    ];
+    let answer = haulier(place.path(), &arguments);
+    assert_eq!(
+        answer.code,
+        Some(1),
+        "this machine has no such address: {}",
+        answer.stderr
+    );
+    let written = fs::read_to_string(place.path().join("haulier.toml")).expect("it was written");
+    assert_eq!(
+        written,
+        "[pool.php]\nworkers = 2\n\n[site.app]\nroot = \"web\"\napp = \"front\"\n"
+    );
+    let answer = haulier(place.path(), &["check", "--json"]);
+    let said: serde_json::Value = serde_json::from_str(&answer.stdout).expect("check --json is JSON");
+    assert_eq!(said["sites"][0]["front"], "/index.php");
+    assert!(
+        said["sites"][0]["root"]
+            .as_str()
+            .is_some_and(|root| root.ends_with("/web")),
+        "{said}"
+    );
+}
