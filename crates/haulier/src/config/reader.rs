@@ -148,15 +148,18 @@ impl<'r> Reader<'r> {
         };
         let digits = integer.as_str().replace('_', "");
         let place = Some(self.place(entry.span()));
-        let error = match i128::from_str_radix(&digits, integer.radix()).map(u64::try_from) {
-            Ok(Ok(number)) if number > MOST => None,
-            Ok(Ok(number)) if number >= least => return Some(Placed { value: number, place }),
-            Ok(_) => Some(format!("`{key}` must be at least {least}")),
-            Err(_) => None,
-        };
-        let (title, label) = match error {
-            Some(title) => (title, why.to_owned()),
-            None => (format!("`{key}` is too large"), format!("at most {MOST}")),
+        // What does not even fit is too large.
+        let number = i128::from_str_radix(&digits, integer.radix()).unwrap_or(i128::MAX);
+        if let Some(value) = u64::try_from(number)
+            .ok()
+            .filter(|number| (least..=MOST).contains(number))
+        {
+            return Some(Placed { value, place });
+        }
+        let (title, label) = if number < i128::from(least) {
+            (format!("`{key}` must be at least {least}"), why.to_owned())
+        } else {
+            (format!("`{key}` is too large"), format!("at most {MOST}"))
         };
         let mut diagnostic = Diagnostic::error("config::value", title).at(place.as_ref(), label);
         if let Some(default) = section.default(key) {
