@@ -154,7 +154,7 @@ impl Haulier {
         let port = self.address.port();
         let connected = connected_inodes(port);
         let links = descriptors(self.pid());
-        let is_left = |link: &String| link.ends_with("(deleted)") || connected.iter().any(|inode| link.contains(inode));
+        let is_left = |link: &String| is_spool(link) || connected.iter().any(|inode| link.contains(inode));
         links.into_iter().filter(is_left).collect()
     }
 
@@ -258,6 +258,11 @@ pub(crate) fn start_line_address(line: &str) -> Option<SocketAddr> {
 fn access_line(line: &str) -> Option<Value> {
     let line: Value = serde_json::from_str(line).ok()?;
     line["status"].is_u64().then_some(line)
+}
+
+/// Whether a descriptor is a nameless file in a `spool_dir` of [`Site`](super::site::Site).
+fn is_spool(link: &str) -> bool {
+    link.contains("/spool/") && link.ends_with("(deleted)")
 }
 
 /// What the descriptors of a process point to.

@@ -230,7 +230,9 @@ impl Site {
         }
         let _ = writeln!(text, "[site.test]\nroot = {:?}\n{}", self.root, self.site);
         if !self.has_app {
-            text.push_str("app = \"plain\"\n");
+            // A site of plain files starts no PHP.
+            let app = if self.php.is_some() { "plain" } else { "static" };
+            let _ = writeln!(text, "app = {app:?}");
         }
         let _ = writeln!(text, "{}", self.more);
         text
