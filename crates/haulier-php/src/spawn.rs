@@ -14,6 +14,11 @@ use crate::settings::{Supervised, User};
 /// php-cgi would end a child after 500 requests, in the middle of ours; replacing them is our own business.
 const BEYOND_REACH: &str = "2147483647";
 
+/// Last, so that they win. With cgi.fix_pathinfo=0 PHP_SELF would be PATH_INFO alone, and PHP would run the file named
+/// by PATH_TRANSLATED instead of SCRIPT_FILENAME: an uploaded picture, say. With 1 PHP guesses only where
+/// SCRIPT_FILENAME does not exist, and the server names nothing but existing scripts.
+const PATH_INI: [&str; 4] = ["-d", "cgi.fix_pathinfo=1", "-d", "cgi.discard_path=1"];
+
 /// Starts php-cgi in its own process group with `listener` as its descriptor 0 and a pipe for what it writes to
 /// stderr. It gets SIGTERM when the calling thread ends, and takes its children along.
 ///
@@ -24,8 +29,7 @@ pub(crate) fn spawn(settings: &Supervised, listener: BorrowedFd<'_>) -> io::Resu
     for (name, value) in &settings.ini {
         command.arg("-d").arg(format!("{name}={value}"));
     }
-    // Last, so that it wins: with its guessing on, PHP runs evil.jpg when asked for evil.jpg/x.php.
-    command.args(["-d", "cgi.fix_pathinfo=0"]);
+    command.args(PATH_INI);
     command.env_clear();
     command.envs(
         settings

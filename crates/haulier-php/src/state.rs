@@ -227,14 +227,11 @@ impl Shared {
         }
     }
 
-    /// php-cgi was started: connections may be opened, and those to an earlier start carry no further request.
+    /// php-cgi runs: connections may be opened.
     pub(crate) fn master_started(self: &Arc<Self>, pid: u32) {
         self.master.store(pid, Ordering::Relaxed);
         let mut state = self.lock();
         state.available = true;
-        state.generation += 1;
-        state.served_by.clear();
-        let stale = state.drain_idle(|_| true);
         let free = self
             .connections
             .saturating_sub(state.servers[0].open)
@@ -242,18 +239,22 @@ impl Shared {
         state.servers[0].open += free;
         state.servers[0].busy += free;
         drop(state);
-        drop(stale);
         for _ in 0..free {
             self.put_back(0, None);
         }
     }
 
-    /// php-cgi is gone: requests wait until it is back.
+    /// php-cgi is gone: requests wait until it is back. Connections to children that outlive it carry no further one.
     pub(crate) fn master_ended(&self) {
         self.master.store(0, Ordering::Relaxed);
         let mut state = self.lock();
         state.available = false;
+        state.generation += 1;
+        state.served_by.clear();
         state.counts.exits += u64::from(!state.stopping);
+        let orphaned = state.drain_idle(|_| true);
+        drop(state);
+        drop(orphaned);
     }
 
     /// Closes connections that have been idle for `limit`; gives the time until the next one will have been.

@@ -31,6 +31,9 @@ const SHORT_LIFE: Duration = Duration::from_secs(5);
 /// Pauses before another start after such a crash: the first, then twice as long each time up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
+/// How often to look whether PHP has forked, and when to take it for granted.
+const LOADING_PAUSE: Duration = Duration::from_millis(2);
+const LOADING_LIMIT: Duration = Duration::from_secs(2);
 /// How long workers may take to end after SIGTERM before SIGKILL.
 const END_GRACE: Duration = Duration::from_secs(1);
 /// Connections that may wait in the kernel. There are never more than workers, unless some are stuck.
@@ -165,8 +168,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Starts PHP again and again until the order to end.
-    fn run(&self, tell_started: &mpsc::SyncSender<io::Result<()>>) {
+    /// Starts PHP again and again until the order to end. The socket goes with `self`.
+    fn run(self, tell_started: &mpsc::SyncSender<io::Result<()>>) {
         let pool = self.shared.settings.name.as_str();
         let mut pause = Duration::ZERO;
         let mut first = Some(tell_started);
@@ -174,10 +177,14 @@ impl Watch {
             let begun = Instant::now();
             match spawn(&self.own, self.socket.listener.as_fd()) {
                 Ok(master) => {
-                    self.shared.master_started(master.id());
-                    tracing::info!(pool, pid = master.id(), workers = self.own.workers, "PHP started");
-                    if let Some(tell) = first.take() {
-                        let _ = tell.send(Ok(()));
+                    let (pid, workers) = (master.id(), self.own.workers);
+                    match first.take() {
+                        // Whoever starts us says so: it is part of the start.
+                        Some(tell) => {
+                            let _ = tell.send(Ok(()));
+                            tracing::debug!(pool, pid, workers, "PHP started");
+                        }
+                        None => tracing::info!(pool, pid, workers, "PHP started again"),
                     }
                     let Some(status) = self.watch(master) else { return };
                     tracing::error!(pool, %status, "PHP ended by itself and is started again");
@@ -202,6 +209,9 @@ impl Watch {
         if let Some(stderr) = master.stderr.take() {
             log_stderr(stderr, self.shared.settings.name.clone());
         }
+        if self.wait_for_children(&mut master) {
+            self.shared.master_started(master.id());
+        }
         let ordered = self.wait_for_end_or_order(&mut master);
         if ordered {
             end_group(&mut master);
@@ -214,6 +224,21 @@ impl Watch {
         // Its children would answer on the socket for ever. SIGTERM lets them finish what they are at.
         let _ = signal_group(&master, Signal::TERM);
         Some(status.unwrap_or_default())
+    }
+
+    /// Waits until PHP has loaded and forked; false if it ended before, or the order to end came. Requests meanwhile
+    /// stay in our queue, with its time limit, and not in the kernel's.
+    fn wait_for_children(&self, master: &mut Child) -> bool {
+        let begun = Instant::now();
+        while peer::children(master.id()).is_empty() {
+            if self.ordered_to_end(LOADING_PAUSE) || !matches!(master.try_wait(), Ok(None)) {
+                return false;
+            }
+            if begun.elapsed() >= LOADING_LIMIT {
+                return true; // a kernel that does not list children
+            }
+        }
+        true
     }
 
     /// True if the order came first.

@@ -94,6 +94,8 @@ async fn a_body_without_content_length_is_not_seen() {
         for content_length in [None, Some(String::new())] {
             let call = Call {
                 content_length,
+                // PHP takes the body for a broken next request and hangs up.
+                idempotent: true,
                 ..Call::post(scripts, "do=length", b"four")
             };
             assert_eq!(call.text(pool).await, "0", "{name}");

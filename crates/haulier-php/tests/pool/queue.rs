@@ -134,6 +134,33 @@ async fn ten_thousand_waits_given_up_cost_no_worker() {
 }
 
 #[tokio::test(flavor = "local")]
+async fn a_client_that_left_while_it_waited_costs_no_worker() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    let mut tasks = JoinSet::new();
+    spawn(&mut tasks, 0, &pool, Call::get(&scripts, "do=sleep&n=300"));
+    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    spawn(
+        &mut tasks,
+        1,
+        &pool,
+        Call {
+            wanted: false,
+            ..Call::get(&scripts, "")
+        },
+    );
+    spawn(&mut tasks, 2, &pool, Call::get(&scripts, ""));
+    for (number, answer) in tasks.join_all().await {
+        match number {
+            1 => assert_eq!(answer.expect_err("nobody wants it").reason(), "client_gone"),
+            _ => assert!(answer.is_ok(), "{answer:?}"),
+        }
+    }
+    assert_eq!((pool.status().served, pool.status().busy), (2, 0));
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
 async fn whoever_waits_when_the_pool_stops_is_told_and_what_runs_may_finish() {
     let scripts = Scripts::new();
     let pool = own_pool(&scripts, 1, |_, _| {});

@@ -8,7 +8,7 @@ use haulier_php::{BadResponse, Body, Pool, PoolError, Request, TryBody};
 use haulier_proto::fastcgi::{CgiHead, HeadError, RecordError, RecordType};
 
 use crate::support::responder::{Responder, end, end_with, hello, record, stderr, stdout};
-use crate::support::{Answer, Call, Scripts, external, wait_until_async};
+use crate::support::{Answer, Call, PATIENCE, Scripts, external, wait_until_async};
 
 fn pool_on(responder: &Responder) -> Arc<Pool> {
     Pool::start(external(vec![responder.server()], 2)).expect("the pool starts")
@@ -180,7 +180,10 @@ async fn early_hints_are_handed_out_before_the_answer_is_there() {
         assert!(!hinted.swap(true, Ordering::SeqCst), "once");
         seen.send(()).expect("the responder waits");
     };
-    let response = Call::get(&scripts, "").send_with(&pool, &mut on_interim).await.expect("a head");
+    let response = Call::get(&scripts, "")
+        .send_with(&pool, &mut on_interim)
+        .await
+        .expect("a head");
     let answer = Answer::of(response).await.expect("an answer");
     assert_eq!(answer.text(), "hello");
     assert!(hinted.load(Ordering::SeqCst));
@@ -302,19 +305,25 @@ async fn nothing_is_repeated_once_a_byte_of_the_answer_came() {
 #[tokio::test]
 async fn a_connection_closed_while_idle_loses_no_request() {
     let scripts = Scripts::new();
-    let responder = Responder::start(|mut peer| {
+    let (tell, closed) = mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let responder = Responder::start(move |mut peer| {
         peer.request()?;
-        peer.write(&hello())
+        peer.write(&hello())?;
+        drop(peer);
+        tell.lock().expect("one at a time").send(()).expect("the test waits");
+        Ok(())
     });
     let pool = pool_on(&responder);
-    for _ in 0..50 {
+    for round in 0..50 {
         // With a large body too: it must not be half sent to somebody who is gone.
+        let body = vec![b'x'; if round % 2 == 0 { 1 } else { 500_000 }];
         let call = Call {
-            spooled: true,
-            ..Call::post(&scripts, "", &vec![b'x'; 500_000])
+            spooled: round % 4 == 3,
+            ..Call::post(&scripts, "", &body)
         };
         assert_eq!(call.text(&pool).await, "hello");
-        assert_eq!(Call::post(&scripts, "", b"x").text(&pool).await, "hello");
+        closed.recv_timeout(PATIENCE).expect("the connection is closed");
     }
     assert_eq!(pool.status().crashes, 0);
 }
@@ -346,6 +355,7 @@ async fn stdin_does_not_end_before_its_length() {
         params: &params,
         body,
         idempotent: true,
+        is_wanted: &|| true,
         label: &|| "POST /".into(),
     };
     let error = pool

@@ -17,7 +17,7 @@ switch ($do) {
     case 'sleep': usleep($n * 1000); echo 'slept ', getmypid(); break;
     case 'spin': set_time_limit(0); while (true); break;
     case 'slow-body': echo 'first'; ob_flush(); flush(); usleep($n * 1000); echo 'second'; break;
-    case 'die-in-body': echo 'first'; ob_flush(); flush(); posix_kill(getmypid(), SIGKILL); break;
+    case 'die-in-body': echo 'first'; ob_flush(); flush(); posix_kill(getmypid(), 9); break;
     case 'die': posix_kill(getmypid(), 9); break;
     case 'exit': echo 'before'; exit(3);
     case 'stderr': error_log(str_repeat('e', $n)); echo 'out'; break;

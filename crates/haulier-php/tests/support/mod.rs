@@ -139,7 +139,7 @@ impl Fpm {
         fs::write(&file, config).expect("the configuration");
         let mut command = Command::new(fpm_program());
         command
-            .args(["-n", "-F", "-y"])
+            .args(["-F", "-y"])
             .arg(file)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -202,6 +202,7 @@ pub(crate) struct Call {
     pub(crate) body: Vec<u8>,
     pub(crate) spooled: bool,
     pub(crate) idempotent: bool,
+    pub(crate) wanted: bool,
 }
 
 impl Call {
@@ -215,6 +216,7 @@ impl Call {
             body: Vec::new(),
             spooled: false,
             idempotent: true,
+            wanted: true,
         }
     }
 
@@ -279,7 +281,7 @@ impl Call {
             params: &self.encoded(),
             body,
             idempotent: self.idempotent,
-            is_wanted: &|| true,
+            is_wanted: &|| self.wanted,
             label: &label,
         };
         pool.send(&request, on_interim).await
