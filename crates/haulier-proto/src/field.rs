@@ -64,7 +64,10 @@ pub(crate) struct Span {
 
 impl Span {
     pub(crate) fn new(start: usize, end: usize) -> Self {
-        Self { start: start as u32, end: end as u32 }
+        Self {
+            start: start as u32,
+            end: end as u32,
+        }
     }
 
     /// Where `part` lies in `whole`, of which it is a slice.
@@ -110,7 +113,13 @@ impl Fields {
     /// Adds a line whose name and value lie in a buffer that [`Fields::over`] will bring. `whole` is that buffer.
     pub(crate) fn push_part_of(&mut self, whole: &[u8], name: &[u8], value: &[u8]) {
         let (name_span, value_span) = (Span::within(whole, name), Span::within(whole, value));
-        self.push(Line { name: name_span, value: value_span }, Known::of(name));
+        self.push(
+            Line {
+                name: name_span,
+                value: value_span,
+            },
+            Known::of(name),
+        );
     }
 
     /// Takes over the buffer the lines point into.
@@ -162,7 +171,13 @@ impl Fields {
         self.bytes.extend_from_slice(value.as_ref());
         let end = self.bytes.len();
         let known = Known::of(&self.bytes[start..middle]);
-        self.push(Line { name: Span::new(start, middle), value: Span::new(middle, end) }, known);
+        self.push(
+            Line {
+                name: Span::new(start, middle),
+                value: Span::new(middle, end),
+            },
+            known,
+        );
     }
 
     /// Puts this line in place of all lines of the name.
@@ -181,9 +196,8 @@ impl Fields {
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) -> bool {
         let bytes = &self.bytes;
         let before = self.lines.len();
-        self.lines.retain(|line| {
-            keep(line.name.of(bytes), line.value.of(bytes))
-        });
+        self.lines
+            .retain(|line| keep(line.name.of(bytes), line.value.of(bytes)));
         let dropped = self.lines.len() != before;
         if dropped {
             self.index_again();
@@ -227,12 +241,16 @@ impl Fields {
     #[must_use]
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
         let name = name.as_ref();
-        self.iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        self.iter()
+            .find(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
     }
 
     /// The values of all lines of this name, in order.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        self.iter().filter(move |(found, _)| found.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        self.iter()
+            .filter(move |(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
     }
 
     /// Whether there is a line of this name.
@@ -262,7 +280,10 @@ impl Fields {
 /// The members of a comma-separated list, without the white space around them; empty members are skipped
 /// (RFC 9110 §5.6.1). Only for lists of tokens: a quoted comma would be cut.
 pub fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
+    value
+        .split(|&byte| byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|token| !token.is_empty())
 }
 
 /// Whether a byte may stand in a token (RFC 9110 §5.6.2).
@@ -280,7 +301,9 @@ pub fn is_name(name: &[u8]) -> bool {
 /// Whether this may be sent as a field value: no control bytes but the tab (RFC 9110 §5.5).
 #[must_use]
 pub fn is_value(value: &[u8]) -> bool {
-    value.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
+    value
+        .iter()
+        .all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
 }
 
 #[cfg(test)]
@@ -322,7 +345,15 @@ mod tests {
 
     #[test]
     fn a_name_of_the_same_length_is_not_a_known_field() {
-        for name in ["hoss", "ranges", "xookie", "if-rang3", "if-nope", "content-typo", "transfer-encodinq"] {
+        for name in [
+            "hoss",
+            "ranges",
+            "xookie",
+            "if-rang3",
+            "if-nope",
+            "content-typo",
+            "transfer-encodinq",
+        ] {
             assert_eq!(Known::of(name.as_bytes()), None, "{name}");
         }
     }

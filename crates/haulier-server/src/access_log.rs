@@ -13,6 +13,7 @@ use haulier_proto::field::Known;
 
 use crate::request::{Peer, Request};
 use crate::response::Trace;
+use crate::route::Site;
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +90,11 @@ impl AccessLog {
     /// No log.
     #[must_use]
     pub fn off() -> Self {
-        Self { sink: None, format: LogFormat::Json, which: Which::All }
+        Self {
+            sink: None,
+            format: LogFormat::Json,
+            which: Which::All,
+        }
     }
 
     /// A log with its own writing thread.
@@ -99,8 +104,14 @@ impl AccessLog {
     pub fn new(format: LogFormat, which: Which, writer: Box<dyn Write + Send>) -> std::io::Result<Self> {
         let sink = Arc::new(Sink::default());
         let written = Arc::clone(&sink);
-        std::thread::Builder::new().name("access-log".into()).spawn(move || written.write_all(writer))?;
-        Ok(Self { sink: Some(sink), format, which })
+        std::thread::Builder::new()
+            .name("access-log".into())
+            .spawn(move || written.write_all(writer))?;
+        Ok(Self {
+            sink: Some(sink),
+            format,
+            which,
+        })
     }
 
     /// Whether a response of this status is logged at all.
@@ -144,7 +155,7 @@ impl AccessLog {
 pub(crate) struct Record<'a> {
     /// `None` for what was no request.
     pub(crate) request: Option<&'a Request>,
-    pub(crate) site: Option<&'a str>,
+    pub(crate) site: Option<&'a Site>,
     pub(crate) peer: Peer,
     pub(crate) status: u16,
     pub(crate) trace: &'a Trace,
@@ -158,15 +169,19 @@ pub(crate) struct Record<'a> {
 
 impl Record<'_> {
     fn reason(&self) -> Option<&'static str> {
-        self.trace.reason.or(if self.complete { None } else { Some("client_gone") })
+        self.trace
+            .reason
+            .or(if self.complete { None } else { Some("client_gone") })
     }
 
     fn method(&self) -> String {
-        self.request.map_or_else(|| "-".into(), |request| lossy(request.head.method_name()))
+        self.request
+            .map_or_else(|| "-".into(), |request| lossy(request.head.method_name()))
     }
 
     fn target(&self) -> String {
-        self.request.map_or_else(|| "-".into(), |request| lossy(request.head.target()))
+        self.request
+            .map_or_else(|| "-".into(), |request| lossy(request.head.target()))
     }
 
     fn write_text(&self, out: &mut String, color: bool) {
@@ -206,22 +221,44 @@ impl Record<'_> {
 
     fn write_json(&self, out: &mut String) {
         let now = since_epoch();
-        let _ = write!(out, "{{\"ts\":{}.{:03},\"level\":\"info\",\"msg\":\"request\"", now.as_secs(), now.subsec_millis());
+        let _ = write!(
+            out,
+            "{{\"ts\":{}.{:03},\"level\":\"info\",\"msg\":\"request\"",
+            now.as_secs(),
+            now.subsec_millis()
+        );
         if let Some(site) = self.site {
-            json_field(out, "site", site);
+            json_field(out, "site", &site.settings.name);
         }
         let _ = write!(out, ",\"ip\":\"{}\"", self.peer.remote.ip());
         if let Some(request) = self.request {
             self.write_request(out, request);
         }
-        let _ = write!(out, ",\"status\":{},\"handler\":\"{}\"", self.status, self.trace.handler.as_str());
+        let _ = write!(
+            out,
+            ",\"status\":{},\"handler\":\"{}\"",
+            self.status,
+            self.trace.handler.as_str()
+        );
         let _ = write!(out, ",\"bytes_out\":{}", self.sent);
         if let Some(took) = self.took {
             let _ = write!(out, ",\"dur_ms\":{:.3}", milliseconds(took));
         }
         if let Some(php) = &self.trace.php {
             let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
-            let _ = write!(out, ",\"php_ms\":{:.3},\"queue_ms\":{:.3}", milliseconds(busy), milliseconds(php.queued));
+            let _ = write!(
+                out,
+                ",\"php_ms\":{:.3},\"queue_ms\":{:.3}",
+                milliseconds(busy),
+                milliseconds(php.queued)
+            );
+            if let Some(pool) = self
+                .site
+                .and_then(|site| site.settings.php.as_ref())
+                .map(|php| &php.pool)
+            {
+                json_field(out, "pool", &pool.settings().name);
+            }
             if let Some(pid) = php.pid {
                 let _ = write!(out, ",\"php_pid\":{pid}");
             }
@@ -257,7 +294,9 @@ impl Record<'_> {
 }
 
 fn since_epoch() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -266,7 +305,9 @@ fn lossy(bytes: &[u8]) -> String {
 
 /// Nothing a terminal would act on.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 fn milliseconds(duration: Duration) -> f64 {
@@ -346,7 +387,16 @@ mod tests {
             tls: false,
         };
         let trace = Trace::of(crate::response::Handler::Error);
-        let record = Record { request: None, site: None, peer, status: 400, trace: &trace, sent: 1, complete: true, took: None };
+        let record = Record {
+            request: None,
+            site: None,
+            peer,
+            status: 400,
+            trace: &trace,
+            sent: 1,
+            complete: true,
+            took: None,
+        };
         for _ in 0..50_000 {
             log.write(&record);
         }

@@ -5,15 +5,15 @@
 
 pub mod settings;
 
-mod runtime; // one thread and one current_thread runtime per core
-mod listen; // accept
-mod protocol; // bytes ⇄ requests and responses
-mod pipeline; // the page that tells the story
-pub mod route; // host → site
+pub mod access_log;
+mod body; // what is sent
 mod filter; // answers early, or adjusts a response
 mod handler; // makes a response
-mod body; // what is sent
-pub mod access_log;
+mod listen; // accept
+mod pipeline; // the page that tells the story
+mod protocol; // bytes ⇄ requests and responses
+pub mod route; // host → site
+mod runtime; // one thread and one current_thread runtime per core
 
 mod request;
 mod response;

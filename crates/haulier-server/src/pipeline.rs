@@ -30,7 +30,10 @@ pub(crate) struct Answered {
 }
 
 /// A response, or the promise of one.
-#[allow(clippy::large_enum_variant, reason = "the large variant is the fast path: a box would cost it an allocation")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large variant is the fast path: a box would cost it an allocation"
+)]
 pub(crate) enum Answer {
     Ready(Answered),
     Later(Pin<Box<dyn Future<Output = Answered>>>),
@@ -46,7 +49,11 @@ enum Decision {
 pub(crate) fn serve(thread: &Rc<Thread>, request: Request) -> Answer {
     let Some(site) = thread.router.find(request.head.host()).map(Arc::clone) else {
         let response = error_page::respond(421, Some("no_site"), None, request.id, None);
-        return Answer::Ready(Answered { request, site: None, response });
+        return Answer::Ready(Answered {
+            request,
+            site: None,
+            response,
+        });
     };
     match decide(thread, &site, &request, request.head.path()) {
         Decision::Answer(response) => Answer::Ready(finish(request, site, response)),
@@ -58,7 +65,11 @@ pub(crate) fn serve(thread: &Rc<Thread>, request: Request) -> Answer {
 fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, raw_path: &[u8]) -> Decision {
     // `OPTIONS *` asks about the server as a whole; CONNECT has no path either.
     if raw_path.is_empty() {
-        let status = if request.head.method() == Method::Options { 204 } else { 405 };
+        let status = if request.head.method() == Method::Options {
+            204
+        } else {
+            405
+        };
         return Decision::Answer(Response::new(status, Handler::Static).with("Allow", "GET, HEAD, POST, OPTIONS"));
     }
     let Ok(path) = path::normalize(raw_path) else {
@@ -102,7 +113,11 @@ fn refused(site: &Arc<Site>, request: &Request, status: u16, reason: Option<&'st
 
 fn finish(request: Request, site: Arc<Site>, mut response: Response) -> Answered {
     filter::on_response(&site, &request.head, &mut response);
-    Answered { request, site: Some(site), response }
+    Answered {
+        request,
+        site: Some(site),
+        response,
+    }
 }
 
 /// RFC 3875 §6.2.2 lets a script name another path of this server; more than this many in a row is a loop.

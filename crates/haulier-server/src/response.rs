@@ -23,7 +23,12 @@ impl Response {
     /// A response without field lines and body.
     #[must_use]
     pub(crate) fn new(status: u16, handler: Handler) -> Self {
-        Self { status, head: Head::Fields(Fields::new()), body: Body::Empty, trace: Trace::of(handler) }
+        Self {
+            status,
+            head: Head::Fields(Fields::new()),
+            body: Body::Empty,
+            trace: Trace::of(handler),
+        }
     }
 
     /// With one more field line.
@@ -87,7 +92,11 @@ impl PreparedHead {
     pub(crate) fn new(fields: Fields) -> Self {
         let mut http1 = Vec::with_capacity(256);
         encode::fields(&mut http1, &fields);
-        Self { has_server: fields.contains("Server"), fields, http1 }
+        Self {
+            has_server: fields.contains("Server"),
+            fields,
+            http1,
+        }
     }
 
     #[must_use]
@@ -137,7 +146,11 @@ pub(crate) struct Trace {
 impl Trace {
     #[must_use]
     pub(crate) fn of(handler: Handler) -> Self {
-        Self { handler, reason: None, php: None }
+        Self {
+            handler,
+            reason: None,
+            php: None,
+        }
     }
 }
 

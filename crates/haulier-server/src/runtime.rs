@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::task::{JoinSet as LocalTasks, LocalSet};
 
 use crate::access_log::AccessLog;
+use crate::handler::static_files::FileCache;
 use crate::listen::{self, BindError, Gate, Listener};
 use crate::route::{Router, Site};
 use crate::settings::{ServerSettings, SiteSettings};
@@ -37,7 +38,12 @@ impl Server {
             .iter()
             .map(|&address| Listener::bind(address, settings.threads, settings.reuse_port, settings.defer_accept))
             .collect::<Result<_, _>>()?;
-        Ok(Self { router: Arc::new(Router::new(&sites)), settings: Arc::new(settings), listeners, log })
+        Ok(Self {
+            router: Arc::new(Router::new(&sites)),
+            settings: Arc::new(settings),
+            listeners,
+            log,
+        })
     }
 
     /// The bound addresses, with their real ports.
@@ -51,7 +57,10 @@ impl Server {
     /// # Errors
     /// A thread or its event loop could not be made.
     pub fn run(mut self) -> std::io::Result<RunningServer> {
-        let gate = Gate::new(self.settings.limits.connections, self.settings.limits.connections_per_ip);
+        let gate = Gate::new(
+            self.settings.limits.connections,
+            self.settings.limits.connections_per_ip,
+        );
         let control = Arc::new(Control::default());
         let mut threads = Vec::with_capacity(self.settings.threads);
         for number in 0..self.settings.threads.max(1) {
@@ -67,7 +76,12 @@ impl Server {
             let thread = std::thread::Builder::new().name(format!("haulier-{number}"));
             threads.push(thread.spawn(move || start.run())?);
         }
-        Ok(RunningServer { threads, control, gate, log: self.log })
+        Ok(RunningServer {
+            threads,
+            control,
+            gate,
+            log: self.log,
+        })
     }
 
     fn sockets_of_a_thread(&mut self) -> Vec<(OwnedFd, SocketAddr)> {
@@ -83,7 +97,9 @@ fn open_sites(settings: Vec<SiteSettings>) -> Result<Vec<Arc<Site>>, BindError> 
     numbered
         .map(|(settings, number)| {
             let (site, root) = (settings.name.clone(), settings.root.clone());
-            Site::open(settings, number).map(Arc::new).map_err(|source| BindError::Root { site, root, source })
+            Site::open(settings, number)
+                .map(Arc::new)
+                .map_err(|source| BindError::Root { site, root, source })
         })
         .collect()
 }
@@ -179,12 +195,17 @@ impl Start {
         for (socket, address) in self.sockets {
             accepting.spawn_local(listen::accept(Rc::clone(&thread), socket, address));
         }
+        let mut aged = now();
         let mut ticks = tokio::time::interval(Clock::TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             thread.clock.tick();
             thread.deadlines.scan(thread.clock.coarse(), &thread.settings.limits);
+            if thread.clock.coarse().saturating_duration_since(aged) > FileCache::AGE {
+                aged = thread.clock.coarse();
+                thread.files.age();
+            }
             if self.control.abort.load(Ordering::SeqCst) {
                 return;
             }

@@ -45,7 +45,9 @@ impl Thread {
         log: AccessLog,
         number: usize,
     ) -> Rc<Self> {
-        let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let started = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let files = FileCache::new((OPEN_FILES / settings.threads.max(1)).max(16));
         Rc::new(Self {
             settings,
@@ -90,7 +92,11 @@ impl Clock {
     pub(crate) const TICK: Duration = Duration::from_millis(100);
 
     fn new() -> Self {
-        let clock = Self { now: Cell::new(now()), second: Cell::new(0), date: RefCell::new([b' '; 29]) };
+        let clock = Self {
+            now: Cell::new(now()),
+            second: Cell::new(0),
+            date: RefCell::new([b' '; 29]),
+        };
         clock.tick();
         clock
     }
@@ -98,7 +104,9 @@ impl Clock {
     /// Reads the clocks.
     pub(crate) fn tick(&self) {
         self.now.set(now());
-        let second = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let second = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
         if second != self.second.replace(second) {
             *self.date.borrow_mut() = haulier_proto::date::format(second);
         }
@@ -138,7 +146,10 @@ impl Buffers {
 
     /// An empty buffer.
     pub(crate) fn take(&self) -> Vec<u8> {
-        self.bytes.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(Self::CAPACITY))
+        self.bytes
+            .borrow_mut()
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(Self::CAPACITY))
     }
 
     pub(crate) fn give(&self, mut buffer: Vec<u8>) {

@@ -23,7 +23,11 @@ impl OpenFile {
     /// Takes an open regular file of this length.
     #[must_use]
     pub(crate) fn new(file: File, length: u64) -> Self {
-        Self { file, length, content: None }
+        Self {
+            file,
+            length,
+            content: None,
+        }
     }
 
     /// With its content in memory; `content` is as long as the file.

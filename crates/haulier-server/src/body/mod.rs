@@ -41,7 +41,11 @@ impl Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        if bytes.is_empty() { Self::Empty } else { Self::Bytes(bytes) }
+        if bytes.is_empty() {
+            Self::Empty
+        } else {
+            Self::Bytes(bytes)
+        }
     }
 }
 
@@ -59,7 +63,11 @@ impl From<String> for Body {
 
 impl From<FileSlice> for Body {
     fn from(slice: FileSlice) -> Self {
-        if slice.is_empty() { Self::Empty } else { Self::File(slice) }
+        if slice.is_empty() {
+            Self::Empty
+        } else {
+            Self::File(slice)
+        }
     }
 }
 

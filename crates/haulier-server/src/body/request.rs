@@ -14,7 +14,10 @@ pub(crate) enum Collected {
     Empty,
     Memory(Vec<u8>),
     /// A file without a name, from its beginning.
-    File { file: File, length: u64 },
+    File {
+        file: File,
+        length: u64,
+    },
 }
 
 impl Collected {

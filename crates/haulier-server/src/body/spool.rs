@@ -39,7 +39,11 @@ pub(crate) struct SpoolBudget {
 
 impl SpoolBudget {
     pub(crate) fn new(most_disk: u64) -> Self {
-        Self { memory: AtomicU64::new(0), disk: AtomicU64::new(0), most_disk }
+        Self {
+            memory: AtomicU64::new(0),
+            disk: AtomicU64::new(0),
+            most_disk,
+        }
     }
 
     /// Takes `bytes` of a budget if they are left.
@@ -106,7 +110,10 @@ impl Queue {
         file.file().write_all_at(piece, self.file_length)?;
         let start = self.file_length;
         self.file_length += piece.len() as u64;
-        Ok(FileSlice { file: Arc::clone(file), range: start..self.file_length })
+        Ok(FileSlice {
+            file: Arc::clone(file),
+            range: start..self.file_length,
+        })
     }
 
     fn append_slice(&mut self, slice: FileSlice) {
@@ -203,9 +210,18 @@ impl Spool {
             reader: None,
             writer: None,
         }));
-        let draining = Draining { answer, busy, queue: Rc::clone(&queue) };
+        let draining = Draining {
+            answer,
+            busy,
+            queue: Rc::clone(&queue),
+        };
         let task = tokio::task::spawn_local(draining.run()).abort_handle();
-        Body::Stream(Box::new(Self { queue, length, is_endless, task }))
+        Body::Stream(Box::new(Self {
+            queue,
+            length,
+            is_endless,
+            task,
+        }))
     }
 }
 
@@ -268,7 +284,8 @@ impl Draining {
 impl Drop for Draining {
     /// However the task ends, the client is not left waiting.
     fn drop(&mut self) {
-        self.busy.store(self.answer.worker_time().as_micros() as u64, Ordering::Relaxed);
+        self.busy
+            .store(self.answer.worker_time().as_micros() as u64, Ordering::Relaxed);
         self.queue.borrow_mut().finish(Err(BrokenBody { reason: "aborted" }));
     }
 }
@@ -278,7 +295,9 @@ async fn push(queue: &RefCell<Queue>, piece: Bytes, warned: &mut bool) {
     let mut waiting = Some(piece);
     poll_fn(|context| {
         let mut queue = queue.borrow_mut();
-        let Some(piece) = waiting.take() else { return Poll::Ready(()) };
+        let Some(piece) = waiting.take() else {
+            return Poll::Ready(());
+        };
         match queue.push(piece) {
             Ok(()) => Poll::Ready(()),
             Err(piece) if queue.chunks.is_empty() => {
@@ -287,7 +306,10 @@ async fn push(queue: &RefCell<Queue>, piece: Bytes, warned: &mut bool) {
             }
             Err(piece) => {
                 if !std::mem::replace(warned, true) {
-                    tracing::warn!(site = queue.site.settings.name, "spool_full: PHP waits for a slow client");
+                    tracing::warn!(
+                        site = queue.site.settings.name,
+                        "spool_full: PHP waits for a slow client"
+                    );
                 }
                 waiting = Some(piece);
                 queue.writer = Some(context.waker().clone());

@@ -85,12 +85,23 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Bat
 fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: SocketAddr) {
     let socket = Socket::new(accepted);
     let Some(permit) = thread.gate.enter(remote.ip().to_canonical()) else {
-        let _ = socket.send(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false);
+        let _ = socket.send(
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            false,
+        );
         return;
     };
     // Only a wildcard listener has to ask which of our addresses was reached.
-    let local = if listening.ip().is_unspecified() { socket.local_address().unwrap_or(listening) } else { listening };
-    let peer = Peer { remote: canonical(remote), local: canonical(local), tls: false };
+    let local = if listening.ip().is_unspecified() {
+        socket.local_address().unwrap_or(listening)
+    } else {
+        listening
+    };
+    let peer = Peer {
+        remote: canonical(remote),
+        local: canonical(local),
+        tls: false,
+    };
     // A panic here is one connection's, not the listener's.
     if catch_unwind(AssertUnwindSafe(|| Http1::start(thread, socket, peer, permit))).is_err() {
         tracing::error!(%remote, "a connection ended by a panic");

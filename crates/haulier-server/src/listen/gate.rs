@@ -57,7 +57,10 @@ impl Gate {
             *count += 1;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
-        Some(Permit { gate: Arc::clone(self), address })
+        Some(Permit {
+            gate: Arc::clone(self),
+            address,
+        })
     }
 
     /// Waits until a connection closes, or a moment has passed: descriptors are freed by others, too.

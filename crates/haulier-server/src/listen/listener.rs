@@ -21,7 +21,11 @@ pub enum BindError {
     #[error("cannot listen on {address}")]
     Address { address: SocketAddr, source: io::Error },
     #[error("cannot open the document root {} of site `{site}`", root.display())]
-    Root { site: String, root: PathBuf, source: io::Error },
+    Root {
+        site: String,
+        root: PathBuf,
+        source: io::Error,
+    },
 }
 
 /// As long a queue as the kernel allows (net.core.somaxconn cuts it).
@@ -55,7 +59,10 @@ impl Listener {
             bound = local_address(&listening).map_err(failed)?;
             sockets.push(listening.into());
         }
-        Ok(Self { address: bound, sockets })
+        Ok(Self {
+            address: bound,
+            sockets,
+        })
     }
 }
 
@@ -95,12 +102,18 @@ fn set_defer_accept(socket: &Socket) -> io::Result<()> {
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     let address = socket.local_addr()?;
-    address.as_socket().ok_or_else(|| io::Error::other("not an internet socket"))
+    address
+        .as_socket()
+        .ok_or_else(|| io::Error::other("not an internet socket"))
 }
 
 #[cfg(test)]

@@ -105,7 +105,10 @@ mod tests {
     fn each_phase_has_its_own_limit() {
         let limits = Limits::default();
         let now = crate::thread::now();
-        let ago = |seconds| now.checked_sub(Duration::from_secs(seconds)).expect("the machine is up longer than that");
+        let ago = |seconds| {
+            now.checked_sub(Duration::from_secs(seconds))
+                .expect("the machine is up longer than that")
+        };
         assert!(!Phase::Idle.is_over(ago(15), now, &limits) && Phase::Idle.is_over(ago(16), now, &limits));
         assert!(!Phase::Head.is_over(ago(10), now, &limits) && Phase::Head.is_over(ago(11), now, &limits));
         assert!(!Phase::Send.is_over(ago(30), now, &limits) && Phase::Send.is_over(ago(31), now, &limits));
@@ -116,8 +119,22 @@ mod tests {
     fn a_body_that_trickles_is_over_although_it_never_stalls() {
         let limits = Limits::default();
         let now = crate::thread::now();
-        let started = now.checked_sub(Duration::from_secs(20)).expect("the machine is up longer than that");
-        assert!(Phase::Body { started, received: 9_999 }.is_over(now, now, &limits));
-        assert!(!Phase::Body { started, received: 10_000 }.is_over(now, now, &limits));
+        let started = now
+            .checked_sub(Duration::from_secs(20))
+            .expect("the machine is up longer than that");
+        assert!(
+            Phase::Body {
+                started,
+                received: 9_999
+            }
+            .is_over(now, now, &limits)
+        );
+        assert!(
+            !Phase::Body {
+                started,
+                received: 10_000
+            }
+            .is_over(now, now, &limits)
+        );
     }
 }

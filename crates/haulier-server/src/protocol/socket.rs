@@ -26,7 +26,10 @@ pub(crate) type WouldBlock = Option<usize>;
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { registered: std::cell::OnceCell::new(), fd: Rc::new(fd) }
+        Self {
+            registered: std::cell::OnceCell::new(),
+            fd: Rc::new(fd),
+        }
     }
 
     /// The socket in the event loop of this thread.
@@ -57,11 +60,13 @@ impl Socket {
     /// Sends at most `most` bytes of a file from the kernel's cache and moves the slice on.
     pub(crate) fn send_file(&self, slice: &mut FileSlice, most: usize) -> io::Result<WouldBlock> {
         let count = slice.len().min(most as u64) as usize;
-        let sent = would_block(|| {
-            rustix::fs::sendfile(&self.fd, slice.file.as_fd(), Some(&mut slice.range.start), count)
-        })?;
+        let sent =
+            would_block(|| rustix::fs::sendfile(&self.fd, slice.file.as_fd(), Some(&mut slice.range.start), count))?;
         if sent == Some(0) {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "file became shorter while it was sent"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "file became shorter while it was sent",
+            ));
         }
         Ok(sent)
     }
@@ -87,7 +92,10 @@ impl Socket {
         let mut poll = [rustix::event::PollFd::new(&self.fd, rustix::event::PollFlags::empty())];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         let polled = rustix::event::poll(&mut poll, Some(&now));
-        polled.is_ok() && poll[0].revents().intersects(rustix::event::PollFlags::ERR | rustix::event::PollFlags::HUP)
+        polled.is_ok()
+            && poll[0]
+                .revents()
+                .intersects(rustix::event::PollFlags::ERR | rustix::event::PollFlags::HUP)
     }
 
     /// Our own end of the connection.

@@ -37,6 +37,13 @@ impl Site {
         let root_fd = rustix::fs::open(&root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let php_params = constant_params(&settings, &root)?;
         let spool = SpoolBudget::new(settings.spool_limit);
-        Ok(Self { settings, number, root, root_fd, php_params, spool })
+        Ok(Self {
+            settings,
+            number,
+            root,
+            root_fd,
+            php_params,
+            spool,
+        })
     }
 }

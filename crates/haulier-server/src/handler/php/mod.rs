@@ -20,13 +20,13 @@ use super::static_files::Script;
 use crate::body::request::{self, Collected};
 use crate::body::spool::Spool;
 use crate::body::{Body, Chunk};
-use haulier_proto::head::Method;
-use haulier_proto::status;
 use crate::request::{BodyError, Request};
 use crate::response::{Handler, PhpTrace, Response};
 use crate::route::Site;
 use crate::settings::PhpSettings;
 use crate::thread::Thread;
+use haulier_proto::head::Method;
+use haulier_proto::status;
 
 pub(crate) use params::constant_params;
 
@@ -44,7 +44,10 @@ impl Call {
     }
 
     pub(crate) fn redirected(script: Script, target: Vec<u8>) -> Self {
-        Self { script, target: Some(target) }
+        Self {
+            script,
+            target: Some(target),
+        }
     }
 }
 
@@ -121,7 +124,11 @@ async fn attempt(
         is_wanted: &|| !request.exchange.is_gone(),
         label: &|| label(request),
     };
-    let mut interim = |head: &CgiHead| request.exchange.send_interim(head.status(), &translate::interim_fields(head));
+    let mut interim = |head: &CgiHead| {
+        request
+            .exchange
+            .send_interim(head.status(), &translate::interim_fields(head))
+    };
     let answer = php.pool.send(&sent, &mut interim).await?;
     thread.buffers.give(params);
     take_answer(thread, site, request, answer).await
@@ -151,7 +158,14 @@ async fn take_answer(
     let translated = translate::head(&answer.head).map_err(Failure::Answer)?;
     let mut response = Response::new(translated.status, Handler::Php);
     *response.head.fields_mut() = translated.fields;
-    let trace = PhpTrace { queued: answer.queued(), pid: answer.pid(), ..PhpTrace::default() };
+    if response.status >= 500 {
+        response.trace.reason = Some("php_error");
+    }
+    let trace = PhpTrace {
+        queued: answer.queued(),
+        pid: answer.pid(),
+        ..PhpTrace::default()
+    };
     let busy = Arc::clone(&trace.busy);
     response.trace.php = Some(trace);
     if translated.is_live {
@@ -195,7 +209,10 @@ fn note_stderr(response: &mut Response, answer: &mut PhpResponse) {
         return;
     }
     let text = String::from_utf8_lossy(&text);
-    if let (Some(php), Some(line)) = (&mut response.trace.php, text.lines().find(|line| !line.trim().is_empty())) {
+    if let (Some(php), Some(line)) = (
+        &mut response.trace.php,
+        text.lines().find(|line| !line.trim().is_empty()),
+    ) {
         php.message = Some(line.trim().to_owned());
     }
 }
@@ -219,7 +236,9 @@ async fn gather(answer: &mut PhpResponse) -> Result<Gathered, PoolError> {
                 Err(_) => break,
             },
         };
-        let Some(piece) = piece else { return Ok(Gathered::Whole(joined(pieces, total))) };
+        let Some(piece) = piece else {
+            return Ok(Gathered::Whole(joined(pieces, total)));
+        };
         total += piece.len();
         pieces.push(piece);
         if total > WHOLE {
@@ -260,5 +279,11 @@ fn body_failed(site: &Arc<Site>, request: &Request, error: BodyError) -> Outcome
 }
 
 fn failed(site: &Arc<Site>, request: &Request, status: u16, reason: &'static str, detail: Option<&str>) -> Outcome {
-    Outcome::Response(error_page::respond(status, Some(reason), Some(site), request.id, detail))
+    Outcome::Response(error_page::respond(
+        status,
+        Some(reason),
+        Some(site),
+        request.id,
+        detail,
+    ))
 }

@@ -59,19 +59,21 @@ pub(super) fn write(
     } else {
         out.push(b"CONTENT_LENGTH", b"")?;
     }
-    out.push(b"CONTENT_TYPE", request.head.fields().known(Known::ContentType).unwrap_or_default())?;
+    out.push(
+        b"CONTENT_TYPE",
+        request.head.fields().known(Known::ContentType).unwrap_or_default(),
+    )?;
     write_fields(out, request)
 }
 
-fn write_script(
-    out: &mut ParamsWriter<'_>,
-    site: &Site,
-    php: &PhpSettings,
-    call: &Call,
-) -> Result<(), PairTooLong> {
+fn write_script(out: &mut ParamsWriter<'_>, site: &Site, php: &PhpSettings, call: &Call) -> Result<(), PairTooLong> {
     let script = &call.script;
     let document_root = php.remote_root.as_deref().unwrap_or(&site.root);
-    match php.remote_root.as_deref().zip(script.filename.strip_prefix(&site.root).ok()) {
+    match php
+        .remote_root
+        .as_deref()
+        .zip(script.filename.strip_prefix(&site.root).ok())
+    {
         Some((remote, relative)) => out.push(b"SCRIPT_FILENAME", remote.join(relative).as_os_str().as_bytes())?,
         None => out.push(b"SCRIPT_FILENAME", script.filename.as_os_str().as_bytes())?,
     }
@@ -90,7 +92,10 @@ fn write_script(
 fn write_request_line(out: &mut ParamsWriter<'_>, request: &Request, call: &Call) -> Result<(), PairTooLong> {
     let head = &request.head;
     if let Some(target) = &call.target {
-        let query = target.iter().position(|&byte| byte == b'?').map_or(&b""[..], |at| &target[at + 1..]);
+        let query = target
+            .iter()
+            .position(|&byte| byte == b'?')
+            .map_or(&b""[..], |at| &target[at + 1..]);
         out.push(b"REQUEST_METHOD", b"GET")?;
         out.push(b"REQUEST_URI", target)?;
         out.push(b"QUERY_STRING", query)?;
@@ -119,18 +124,14 @@ fn write_addresses(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), 
     out.push(b"REMOTE_ADDR", number.text(request.peer.remote.ip()))?;
     out.push(b"REMOTE_PORT", number.of(request.peer.remote.port().into()))?;
     out.push(b"SERVER_ADDR", number.text(request.peer.local.ip()))?;
-    let (host, port) = split_port(request.head.authority().unwrap_or_default());
+    let (host, _) = split_port(request.head.authority().unwrap_or_default());
     if host.is_empty() {
         out.push(b"SERVER_NAME", number.text(request.peer.local.ip()))?;
     } else {
         out.push(b"SERVER_NAME", host)?;
     }
-    // The port the client means: applications build their own addresses from it.
-    if port.is_empty() {
-        out.push(b"SERVER_PORT", number.of(request.peer.local.port().into()))
-    } else {
-        out.push(b"SERVER_PORT", port)
-    }
+    // RFC 3875 §4.1.15: the port the request came in on. What the client wrote is in HTTP_HOST.
+    out.push(b"SERVER_PORT", number.of(request.peer.local.port().into()))
 }
 
 /// Field lines as `HTTP_*`. Lines of the same name are joined (RFC 9110 §5.3), Cookie with `; `.
@@ -143,12 +144,18 @@ fn write_fields(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), Pai
         out.push(b"HTTP_HOST", authority)?;
     }
     for (number, (name, value)) in fields.iter().enumerate() {
-        let Some(variable) = variable_name(name, &mut name_buffer) else { continue };
+        let Some(variable) = variable_name(name, &mut name_buffer) else {
+            continue;
+        };
         let same_name = |other: &[u8]| other.eq_ignore_ascii_case(name);
         if fields.iter().take(number).any(|(earlier, _)| same_name(earlier)) {
             continue;
         }
-        let mut rest = fields.iter().skip(number + 1).filter(|(later, _)| same_name(later)).peekable();
+        let mut rest = fields
+            .iter()
+            .skip(number + 1)
+            .filter(|(later, _)| same_name(later))
+            .peekable();
         if rest.peek().is_none() {
             out.push(variable, value)?;
             continue;
@@ -165,14 +172,29 @@ fn write_fields(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), Pai
     Ok(())
 }
 
+/// Fields that do not become variables as they came: they have variables of their own, belong to the connection, or
+/// are words between a server and its application that no client may say.
+const DROPPED: [&str; 10] = [
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "expect",
+    "proxy",
+    "x-sendfile-type",
+    "x-accel-mapping",
+    "x-accel-redirect",
+];
+
 /// `Accept-Language` → `HTTP_ACCEPT_LANGUAGE`; `None` for what PHP must not see as a field.
 fn variable_name<'b>(name: &[u8], buffer: &'b mut [u8; 256]) -> Option<&'b [u8]> {
     const PREFIX: &[u8] = b"HTTP_";
     let is_dropped = name.contains(&b'_')
         || name.len() > buffer.len() - PREFIX.len()
-        || [&b"proxy"[..], b"host", b"content-length", b"content-type", b"transfer-encoding", b"connection", b"expect"]
+        || DROPPED
             .iter()
-            .any(|dropped| name.eq_ignore_ascii_case(dropped));
+            .any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes()));
     if is_dropped {
         return None;
     }
@@ -211,7 +233,10 @@ mod tests {
     #[test]
     fn field_names_become_variables() {
         let mut buffer = [0; 256];
-        assert_eq!(variable_name(b"Accept-Language", &mut buffer), Some(&b"HTTP_ACCEPT_LANGUAGE"[..]));
+        assert_eq!(
+            variable_name(b"Accept-Language", &mut buffer),
+            Some(&b"HTTP_ACCEPT_LANGUAGE"[..])
+        );
         assert_eq!(variable_name(b"x-a.b", &mut buffer), Some(&b"HTTP_X_A.B"[..]));
         assert_eq!(variable_name(&[b'a'; 251], &mut buffer).map(<[u8]>::len), Some(256));
     }
@@ -219,7 +244,16 @@ mod tests {
     #[test]
     fn what_could_pass_for_something_else_is_dropped() {
         let mut buffer = [0; 256];
-        for name in ["Proxy", "PROXY", "X_Auth", "Content-Length", "content-type", "Transfer-Encoding"] {
+        for name in [
+            "Proxy",
+            "PROXY",
+            "X_Auth",
+            "X-Sendfile-Type",
+            "x-accel-mapping",
+            "Content-Length",
+            "content-type",
+            "Transfer-Encoding",
+        ] {
             assert_eq!(variable_name(name.as_bytes(), &mut buffer), None, "{name}");
         }
         assert_eq!(variable_name(&[b'a'; 252], &mut buffer), None);

@@ -36,7 +36,11 @@ const DROPPED: [&str; 11] = [
 pub(super) fn head(head: &CgiHead) -> Result<Translated, &'static str> {
     let mut fields = Fields::new();
     for (name, value) in head.fields() {
-        if !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes())) && is_name(name) && is_value(value)
+        if !DROPPED
+            .iter()
+            .any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes()))
+            && is_name(name)
+            && is_value(value)
         {
             fields.append(name, value);
         }
@@ -45,7 +49,12 @@ pub(super) fn head(head: &CgiHead) -> Result<Translated, &'static str> {
         None => None,
         Some(value) => Some(number(value).ok_or("Content-Length is no number")?),
     };
-    Ok(Translated { status: head.status(), length, is_live: is_live(head), fields })
+    Ok(Translated {
+        status: head.status(),
+        length,
+        is_live: is_live(head),
+        fields,
+    })
 }
 
 /// The field lines of an interim response.
@@ -68,5 +77,8 @@ fn is_live(head: &CgiHead) -> bool {
         const EVENT_STREAM: &[u8] = b"text/event-stream";
         value.len() >= EVENT_STREAM.len() && value[..EVENT_STREAM.len()].eq_ignore_ascii_case(EVENT_STREAM)
     });
-    is_event_stream || head.field("x-accel-buffering").is_some_and(|value| value.eq_ignore_ascii_case(b"no"))
+    is_event_stream
+        || head
+            .field("x-accel-buffering")
+            .is_some_and(|value| value.eq_ignore_ascii_case(b"no"))
 }

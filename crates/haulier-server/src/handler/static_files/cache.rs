@@ -105,6 +105,15 @@ impl FileCache {
         *self.state.borrow_mut() = State::default();
     }
 
+    /// How often [`FileCache::age`] is called.
+    pub(crate) const AGE: Duration = Duration::from_secs(10);
+
+    /// Lets go of what was not asked for during the last two ages: a file that was deleted gives its space back.
+    pub(crate) fn age(&self) {
+        let mut state = self.state.borrow_mut();
+        state.old = std::mem::take(&mut state.young);
+    }
+
     /// What a normalised path (`haulier_proto::path::normalize`) is on this site.
     pub(crate) fn find(&self, site: &Site, path: &[u8], now: Instant) -> Found {
         match self.cached(site, path, now) {

@@ -73,7 +73,10 @@ enum Next {
 }
 
 /// A wait in the middle of an exchange.
-#[allow(clippy::large_enum_variant, reason = "it lives in a box, and sending is the usual wait")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives in a box, and sending is the usual wait"
+)]
 enum Waiting {
     /// For a handler; afterwards the connection may be kept, or not.
     Answer(Pin<Box<dyn Future<Output = Answered>>>, bool),
@@ -182,8 +185,11 @@ impl Connection {
             return Ok(None);
         }
         let limits = &self.thread.settings.limits;
-        let limits =
-            HeadLimits { request_line: limits.request_line, header: limits.header, fields: limits.header_fields };
+        let limits = HeadLimits {
+            request_line: limits.request_line,
+            header: limits.header,
+            fields: limits.header_fields,
+        };
         if !limits.is_worth_parsing(&input, self.scanned.get()) {
             self.scanned.set(input.len());
             return Ok(None);
@@ -232,11 +238,21 @@ impl Connection {
 
     /// Sends a response as far as the kernel takes it.
     fn reply(self: &Rc<Self>, answered: Answered, keep_alive: bool) -> Next {
-        let Answered { request, site, mut response } = answered;
+        let Answered {
+            request,
+            site,
+            mut response,
+        } = answered;
         let plan = Plan::of(&request, keep_alive && self.may_go_on());
         let sender = Sender::of(&self.thread, plan, &mut response);
         let Response { status, trace, .. } = response;
-        self.send_now(Sending { sender, request: Some(request), site, status, trace })
+        self.send_now(Sending {
+            sender,
+            request: Some(request),
+            site,
+            status,
+            trace,
+        })
     }
 
     /// Whether we want another request on this connection.
@@ -252,7 +268,13 @@ impl Connection {
         let id = self.thread.next_id();
         let mut response: Response = error_page::respond(status, Some(reason), None, id, None);
         let sender = Sender::of(&self.thread, Plan::refusal(), &mut response);
-        self.send_now(Sending { sender, request: None, site: None, status, trace: response.trace })
+        self.send_now(Sending {
+            sender,
+            request: None,
+            site: None,
+            status,
+            trace: response.trace,
+        })
     }
 
     fn send_now(self: &Rc<Self>, mut sending: Sending) -> Next {
@@ -268,11 +290,18 @@ impl Connection {
         let keep_alive = sending.sender.keep_alive;
         // Whoever asked for the end sends nothing more. Anybody else's next bytes would be answered by a reset, which
         // may overtake this response.
-        let is_awaited = sending.request.as_ref().is_some_and(|request| !framing::wants_keep_alive(&request.head));
+        let is_awaited = sending
+            .request
+            .as_ref()
+            .is_some_and(|request| !framing::wants_keep_alive(&request.head));
         self.log(sending, true);
         if !keep_alive {
             let all_read = self.incoming.borrow().is_done() && self.input.borrow().is_empty();
-            return if all_read && is_awaited { Next::Close } else { Next::Linger };
+            return if all_read && is_awaited {
+                Next::Close
+            } else {
+                Next::Linger
+            };
         }
         if self.incoming.borrow().is_done() {
             return Next::Turn;
@@ -288,17 +317,25 @@ impl Connection {
     }
 
     fn log(&self, sending: Sending, complete: bool) {
-        let Sending { sender, request, site, status, trace } = sending;
+        let Sending {
+            sender,
+            request,
+            site,
+            status,
+            trace,
+        } = sending;
         if self.thread.log.wants(status) {
             self.thread.log.write(&Record {
                 request: request.as_ref(),
-                site: site.as_ref().map(|site| site.settings.name.as_str()),
+                site: site.as_deref(),
                 peer: self.peer,
                 status,
                 trace: &trace,
                 sent: sender.sent,
                 complete,
-                took: request.as_ref().map(|request| thread::now().saturating_duration_since(request.received)),
+                took: request
+                    .as_ref()
+                    .map(|request| thread::now().saturating_duration_since(request.received)),
             });
         }
         self.thread.buffers.give(sender.into_buffer());
@@ -413,7 +450,9 @@ impl Connection {
     fn poll_closed(&self, context: &mut Context<'_>) -> io::Result<Poll<()>> {
         let registered = self.socket.registered()?;
         while self.input.borrow().len() < Self::PIPELINED {
-            let Poll::Ready(ready) = registered.poll_read_ready(context) else { return Ok(Poll::Pending) };
+            let Poll::Ready(ready) = registered.poll_read_ready(context) else {
+                return Ok(Poll::Pending);
+            };
             let mut ready = ready?;
             match self.receive_some()? {
                 (Read::End, _) => return Ok(Poll::Ready(())),
@@ -434,7 +473,10 @@ impl Connection {
                 return Poll::Ready(self.last_read());
             }
             let Poll::Ready(ready) = registered.poll_read_ready(context) else {
-                self.reader.borrow_mut().get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
+                self.reader
+                    .borrow_mut()
+                    .get_or_insert_with(|| context.waker().clone())
+                    .clone_from(context.waker());
                 return Poll::Pending;
             };
             let mut ready = ready?;
@@ -551,7 +593,10 @@ impl Exchange for Connection {
 impl Connection {
     fn note_body_wait(&self) {
         if !matches!(self.waiting.get().0, Phase::Body { .. }) {
-            self.wait_for(Phase::Body { started: thread::now(), received: 0 });
+            self.wait_for(Phase::Body {
+                started: thread::now(),
+                received: 0,
+            });
         }
     }
 

@@ -43,7 +43,12 @@ impl Incoming {
     }
 
     fn of(framing: Framing, awaits_continue: bool) -> Self {
-        Self { framing, awaits_continue, is_lost: false, is_begun: false }
+        Self {
+            framing,
+            awaits_continue,
+            is_lost: false,
+            is_begun: false,
+        }
     }
 
     /// Whether all of the body has been taken.
@@ -105,7 +110,9 @@ impl Incoming {
         let mut scratch = Vec::new();
         while !self.is_done() && !input.is_empty() {
             scratch.clear();
-            let Ok(taken) = self.take(input, &mut scratch) else { return false };
+            let Ok(taken) = self.take(input, &mut scratch) else {
+                return false;
+            };
             *budget = budget.saturating_sub(taken as u64);
             if *budget == 0 {
                 return false;
