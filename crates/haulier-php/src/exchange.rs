@@ -209,7 +209,7 @@ impl Exchange {
                 return Ok(());
             }
             match record {
-                Record::Stdout(content) => self.take_stdout(content)?,
+                Record::Stdout(content) => self.take_stdout(content, bytes.len())?,
                 Record::Stderr(content) => {
                     let room = STDERR_LIMIT - self.stderr.len();
                     self.stderr.extend_from_slice(&content[..content.len().min(room)]);
@@ -221,7 +221,7 @@ impl Exchange {
         Ok(())
     }
 
-    fn take_stdout(&mut self, mut content: &[u8]) -> Result<(), Failure> {
+    fn take_stdout(&mut self, mut content: &[u8], more: usize) -> Result<(), Failure> {
         while !self.head_complete && !content.is_empty() {
             if let Some(head) = self
                 .parser
@@ -231,6 +231,10 @@ impl Exchange {
                 self.head_complete = !head.is_interim();
                 self.heads.push(head);
             }
+        }
+        if self.body.capacity() == 0 && !content.is_empty() {
+            // What else came with it is mostly body too.
+            self.body.reserve(content.len() + more);
         }
         self.body.extend_from_slice(content);
         Ok(())

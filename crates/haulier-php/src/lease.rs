@@ -20,7 +20,6 @@ pub(crate) struct Lease {
     /// `None` once the worker was given back.
     shared: Option<Arc<Shared>>,
     pub(crate) server: usize,
-    generation: u64,
     connection: Option<Connection>,
     /// Something was sent, so the connection is worth keeping only after the answer's end.
     used: bool,
@@ -28,11 +27,10 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(shared: Arc<Shared>, server: usize, generation: u64, connection: Option<Connection>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, server: usize, connection: Option<Connection>) -> Self {
         Self {
             shared: Some(shared),
             server,
-            generation,
             connection,
             used: false,
             taken: Instant::now(),
@@ -77,7 +75,7 @@ impl Lease {
         self.taken = Instant::now();
         let shared = Arc::clone(self.shared());
         let address = &shared.addresses[self.server];
-        let opened = Connection::open(address, self.generation, shared.connect_timeout).await;
+        let opened = Connection::open(address, shared.generation(), shared.connect_timeout).await;
         let connection = opened.map_err(|source| PoolError::Connect {
             server: name(address),
             source,

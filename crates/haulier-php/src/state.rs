@@ -165,9 +165,8 @@ impl Shared {
             return Asked::Stopped;
         }
         if let Some((server, connection)) = state.take(self.connections, excluded, Handle::current().id()) {
-            let generation = state.generation;
             drop(state);
-            return Asked::Granted(Lease::new(Arc::clone(self), server, generation, connection));
+            return Asked::Granted(Lease::new(Arc::clone(self), server, connection));
         }
         if state.waiters.len() >= self.settings.queue_length {
             state.counts.exhausted += 1;
@@ -201,9 +200,8 @@ impl Shared {
             let Some(waiter) = may_serve.then(|| state.waiters.pop_front()).flatten() else {
                 return self.keep(state, server, connection);
             };
-            let generation = state.generation;
             drop(state);
-            let lease = Lease::new(Arc::clone(self), server, generation, connection);
+            let lease = Lease::new(Arc::clone(self), server, connection);
             match waiter.grant.send(lease) {
                 Ok(()) => return,
                 Err(unwanted) => connection = unwanted.defuse(),
@@ -291,6 +289,11 @@ impl Shared {
             }
             told.await;
         }
+    }
+
+    /// Which start of php-cgi a new connection belongs to.
+    pub(crate) fn generation(&self) -> u64 {
+        self.lock().generation
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
