@@ -65,6 +65,8 @@ struct Queue {
     /// Bytes in `file`, charged to the site until it is gone.
     file_length: u64,
     end: Option<Result<(), BrokenBody>>,
+    /// The client is gone: what still comes is thrown away, so that the worker is free when PHP says so.
+    is_abandoned: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -207,6 +209,7 @@ impl Spool {
             file: None,
             file_length: 0,
             end: None,
+            is_abandoned: false,
             reader: None,
             writer: None,
         }));
@@ -251,11 +254,21 @@ impl BodyStream for Spool {
 }
 
 impl Drop for Spool {
-    /// Nobody reads any more: PHP is told by its connection, and its script ends at the next output.
+    /// Nobody reads any more. The rest of a body is taken and thrown away: a worker that still runs must not count as
+    /// free. The script of an event stream would never end so; it is told by its connection.
     fn drop(&mut self) {
-        self.task.abort();
+        if self.is_endless {
+            self.task.abort();
+            return;
+        }
+        let mut queue = self.queue.borrow_mut();
+        queue.is_abandoned = true;
+        while queue.pop().is_some() {}
     }
 }
+
+/// Most that is taken of a body nobody reads, bytes. A script that goes on beyond it is told by its connection.
+const MOST_ABANDONED: usize = 64 * 1024 * 1024;
 
 /// PHP's end of a spooled response.
 struct Draining {
@@ -268,8 +281,10 @@ impl Draining {
     async fn run(mut self) {
         let queue = Rc::clone(&self.queue);
         let mut warned = false;
-        loop {
+        let mut thrown_away = 0;
+        while thrown_away <= MOST_ABANDONED {
             match self.answer.body().await {
+                Ok(Some(piece)) if queue.borrow().is_abandoned => thrown_away += piece.len(),
                 Ok(Some(piece)) => push(&queue, piece, &mut warned).await,
                 Ok(None) => return queue.borrow_mut().finish(Ok(())),
                 Err(error) => {

@@ -1,6 +1,7 @@
 //! What stands before and behind every handler. The order is written here and nowhere else.
 
 mod method;
+mod server_timing;
 mod site_headers;
 
 use haulier_proto::head::RequestHead;
@@ -19,6 +20,7 @@ pub(crate) fn on_request(site: &Site, head: &RequestHead, path: &[u8]) -> Option
 
 /// Adjusts a response, whoever made it. Nothing yet depends on what the client accepts.
 pub(crate) fn on_response(site: &Site, _head: &RequestHead, response: &mut Response) {
+    server_timing::on_response(site, response);
     // Last word: what the configuration sets holds over what PHP says.
     site_headers::on_response(site, response);
 }

@@ -33,6 +33,7 @@ pub(crate) fn respond(
     };
     let mut response = Response::new(status, Handler::Error)
         .with("Content-Type", "text/html; charset=utf-8")
+        .with("X-Request-Id", id.to_string())
         .body(page);
     response.trace.reason = reason;
     if status >= 500 {

@@ -127,7 +127,7 @@ async fn attempt(
     let mut interim = |head: &CgiHead| {
         request
             .exchange
-            .send_interim(head.status(), &translate::interim_fields(head))
+            .send_interim(head.status(), &translate::interim_fields(head));
     };
     let answer = php.pool.send(&sent, &mut interim).await?;
     thread.buffers.give(params);
