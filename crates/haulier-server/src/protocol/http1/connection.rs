@@ -5,29 +5,25 @@
 //! idle connection therefore owns no buffer.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::Waker;
 use std::time::Instant;
 
-use haulier_proto::encode;
-use haulier_proto::field::Fields;
 use haulier_proto::framing::{self, BodyLength, Expectation};
-use haulier_proto::head::{HeadLimits, RequestHead, Version};
+use haulier_proto::head::{HeadError, HeadLimits, RequestHead, Version};
 
+use super::super::Phase;
 use super::super::socket::Socket;
-use super::super::{Phase, Watched};
 use super::incoming::Incoming;
 use super::sender::{Plan, Sender, Step};
+use super::waiting::{Read, Waiting};
 use crate::access_log::Record;
 use crate::handler::error_page;
 use crate::listen::Permit;
 use crate::pipeline::{self, Answer, Answered};
-use crate::request::{BodyError, Exchange, Peer, Request};
+use crate::request::{Exchange, Peer, Request};
 use crate::response::{Response, Trace};
 use crate::route::Site;
 use crate::thread::{self, Thread};
@@ -35,32 +31,32 @@ use crate::thread::{self, Thread};
 /// A connection and the exchange it is in.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    thread: Rc<Thread>,
-    socket: Socket,
-    peer: Peer,
+    pub(super) thread: Rc<Thread>,
+    pub(super) socket: Socket,
+    pub(super) peer: Peer,
     /// Bytes read and not yet understood; without memory while the connection is idle.
-    input: RefCell<Vec<u8>>,
+    pub(super) input: RefCell<Vec<u8>>,
     /// The body of the current request.
-    incoming: RefCell<Incoming>,
+    pub(super) incoming: RefCell<Incoming>,
     /// What it waits for, and since when.
-    waiting: Cell<(Phase, Instant)>,
+    pub(super) waiting: Cell<(Phase, Instant)>,
     /// The wait for bytes took too long and is over.
-    expired: Cell<bool>,
+    pub(super) expired: Cell<bool>,
     /// Wakes the task out of a wait for bytes.
-    reader: RefCell<Option<Waker>>,
+    pub(super) reader: RefCell<Option<Waker>>,
     /// Whether the client knows interim responses (RFC 9110 §15.2).
-    takes_interim: Cell<bool>,
+    pub(super) takes_interim: Cell<bool>,
     /// Bytes of `input` known to hold no end of a head.
-    scanned: Cell<usize>,
+    pub(super) scanned: Cell<usize>,
     /// Requests begun.
-    served: Cell<u32>,
+    pub(super) served: Cell<u32>,
     /// Its place among the connections we may hold.
     _permit: Permit,
 }
 
 /// What a connection does next.
 #[derive(Debug)]
-enum Next {
+pub(super) enum Next {
     /// Look for another request in what was read.
     Turn,
     /// Wait for bytes.
@@ -72,46 +68,15 @@ enum Next {
     Close,
 }
 
-/// A wait in the middle of an exchange.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it lives in a box, and sending is the usual wait"
-)]
-enum Waiting {
-    /// For a handler; afterwards the connection may be kept, or not.
-    Answer(Pin<Box<dyn Future<Output = Answered>>>, bool),
-    /// For room to send, or for the next piece of the body.
-    Send(Sending),
-    /// For the rest of a request body nobody wants; so many bytes at most.
-    Drain(u64),
-}
-
-impl std::fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Answer(..) => "Answer",
-            Self::Send(_) => "Send",
-            Self::Drain(_) => "Drain",
-        })
-    }
-}
-
 /// A response on its way out, and what the log will say about it.
 #[derive(Debug)]
-struct Sending {
-    sender: Sender,
+pub(super) struct Sending {
+    pub(super) sender: Sender,
     /// `None` for the refusal of something that was no request.
-    request: Option<Request>,
-    site: Option<Arc<Site>>,
-    status: u16,
-    trace: Trace,
-}
-
-/// What a read brought.
-enum Read {
-    Bytes,
-    Nothing,
-    End,
+    pub(super) request: Option<Request>,
+    pub(super) site: Option<Arc<Site>>,
+    pub(super) status: u16,
+    pub(super) trace: Trace,
 }
 
 impl Connection {
@@ -178,7 +143,7 @@ impl Connection {
     }
 
     /// The next request head, if it is complete.
-    fn take_head(&self) -> Result<Option<RequestHead>, haulier_proto::head::HeadError> {
+    fn take_head(&self) -> Result<Option<RequestHead>, HeadError> {
         let mut input = self.input.borrow_mut();
         if input.is_empty() {
             self.thread.buffers.give(std::mem::take(&mut input));
@@ -237,7 +202,7 @@ impl Connection {
     }
 
     /// Sends a response as far as the kernel takes it.
-    fn reply(self: &Rc<Self>, answered: Answered, keep_alive: bool) -> Next {
+    pub(super) fn reply(self: &Rc<Self>, answered: Answered, keep_alive: bool) -> Next {
         let Answered {
             request,
             site,
@@ -264,7 +229,7 @@ impl Connection {
     }
 
     /// Answers what cannot be understood, or must not be served, and ends the connection.
-    fn refuse(self: &Rc<Self>, status: u16, reason: &'static str) -> Next {
+    pub(super) fn refuse(self: &Rc<Self>, status: u16, reason: &'static str) -> Next {
         let id = self.thread.next_id();
         let mut response: Response = error_page::respond(status, Some(reason), None, id, None);
         let sender = Sender::of(&self.thread, Plan::refusal(), &mut response);
@@ -286,7 +251,7 @@ impl Connection {
     }
 
     /// The response is out: log it, and decide about the connection.
-    fn finish(self: &Rc<Self>, sending: Sending) -> Next {
+    pub(super) fn finish(self: &Rc<Self>, sending: Sending) -> Next {
         let keep_alive = sending.sender.keep_alive;
         // Whoever asked for the end sends nothing more. Anybody else's next bytes would be answered by a reset, which
         // may overtake this response.
@@ -310,7 +275,7 @@ impl Connection {
     }
 
     /// The client left in the middle, or the body broke off: whoever reads must not take it for complete.
-    fn broken(self: &Rc<Self>, sending: Sending) -> Next {
+    pub(super) fn broken(self: &Rc<Self>, sending: Sending) -> Next {
         self.log(sending, false);
         self.socket.abort();
         Next::Close
@@ -345,7 +310,7 @@ impl Connection {
     }
 
     /// Reads away the rest of a body nobody wants.
-    fn drain(self: &Rc<Self>, mut budget: u64) -> Next {
+    pub(super) fn drain(self: &Rc<Self>, mut budget: u64) -> Next {
         let mut incoming = self.incoming.borrow_mut();
         if !incoming.discard(&mut self.input.borrow_mut(), &mut budget) {
             Next::Linger
@@ -353,290 +318,6 @@ impl Connection {
             Next::Turn
         } else {
             Next::Wait(Box::new(Waiting::Drain(budget)))
-        }
-    }
-}
-
-/// Waiting.
-impl Connection {
-    async fn wait(self: &Rc<Self>, waiting: Waiting) -> Next {
-        match waiting {
-            Waiting::Answer(future, keep_alive) => {
-                self.wait_for(Phase::Handler);
-                match Unwinding(future).await {
-                    Ok(answered) => self.reply(answered, keep_alive),
-                    Err(_) => self.refuse(500, "panic"),
-                }
-            }
-            Waiting::Send(mut sending) => match self.send(&mut sending.sender).await {
-                Ok(()) => self.finish(sending),
-                Err(_) => self.broken(sending),
-            },
-            Waiting::Drain(budget) => {
-                self.note_body_wait();
-                match std::future::poll_fn(|context| self.poll_receive(context)).await {
-                    Ok(Read::Bytes | Read::Nothing) => {
-                        self.note_body_bytes();
-                        self.drain(budget)
-                    }
-                    Ok(Read::End) | Err(_) => Next::Close,
-                }
-            }
-        }
-    }
-
-    fn wait_for(&self, phase: Phase) {
-        self.waiting.set((phase, self.thread.clock.coarse()));
-    }
-
-    /// Waits for the first or the next bytes of a request.
-    async fn read(&self) -> io::Result<Read> {
-        let is_idle = self.input.borrow().is_empty();
-        match (is_idle, self.waiting.get().0) {
-            (true, _) => self.wait_for(Phase::Idle),
-            // The deadline of a head counts from its first byte.
-            (false, Phase::Head) => {}
-            (false, _) => self.wait_for(Phase::Head),
-        }
-        std::future::poll_fn(|context| self.poll_receive(context)).await
-    }
-
-    /// Sends until everything is with the kernel.
-    async fn send(&self, sender: &mut Sender) -> io::Result<()> {
-        let registered = self.socket.registered()?;
-        loop {
-            match sender.step(&self.socket)? {
-                Step::Done => return Ok(()),
-                Step::Yield => {
-                    self.wait_for(Phase::Send);
-                    tokio::task::yield_now().await;
-                }
-                Step::Cold => {
-                    if let Some((slice, most)) = sender.cold() {
-                        let _ = tokio::task::spawn_blocking(move || slice.read_ahead(most)).await;
-                    }
-                }
-                Step::Source => {
-                    self.wait_for(Phase::Handler);
-                    std::future::poll_fn(|context| self.poll_source(sender, context)).await?;
-                }
-                Step::Blocked => {
-                    self.wait_for(Phase::Send);
-                    loop {
-                        let mut ready = registered.writable().await?;
-                        match sender.step(&self.socket)? {
-                            // Only the kernel's own word ends readiness: there is no second edge for a short turn.
-                            Step::Blocked => ready.clear_ready(),
-                            _ => break,
-                        }
-                        self.wait_for(Phase::Send);
-                    }
-                }
-            }
-        }
-    }
-
-    fn poll_source(&self, sender: &mut Sender, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Poll::Ready(done) = sender.poll_source(context) {
-            return Poll::Ready(done);
-        }
-        if sender.is_endless() && self.poll_closed(context)?.is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-        }
-        Poll::Pending
-    }
-
-    /// Ready once the client closed its side. What it sends before is kept for later.
-    fn poll_closed(&self, context: &mut Context<'_>) -> io::Result<Poll<()>> {
-        let registered = self.socket.registered()?;
-        while self.input.borrow().len() < Self::PIPELINED {
-            let Poll::Ready(ready) = registered.poll_read_ready(context) else {
-                return Ok(Poll::Pending);
-            };
-            let mut ready = ready?;
-            match self.receive_some()? {
-                (Read::End, _) => return Ok(Poll::Ready(())),
-                (_, true) => ready.clear_ready(),
-                (_, false) => {}
-            }
-        }
-        Ok(Poll::Pending)
-    }
-
-    /// Most bytes of further requests taken in while an event stream runs.
-    const PIPELINED: usize = 64 * 1024;
-
-    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
-        let registered = self.socket.registered()?;
-        loop {
-            if self.expired.get() {
-                return Poll::Ready(self.last_read());
-            }
-            let Poll::Ready(ready) = registered.poll_read_ready(context) else {
-                self.reader
-                    .borrow_mut()
-                    .get_or_insert_with(|| context.waker().clone())
-                    .clone_from(context.waker());
-                return Poll::Pending;
-            };
-            let mut ready = ready?;
-            let (read, drained) = self.receive_some()?;
-            if drained {
-                // A short read emptied the socket. Saying so spares the read that would find nothing.
-                ready.clear_ready();
-            }
-            if !matches!(read, Read::Nothing) {
-                return Poll::Ready(Ok(read));
-            }
-        }
-    }
-
-    /// The wait is over. A request that came in this very moment is still served.
-    fn last_read(&self) -> io::Result<Read> {
-        if self.waiting.get().0 == Phase::Idle
-            && let Ok(Read::Bytes) = self.receive()
-        {
-            self.expired.set(false);
-            return Ok(Read::Bytes);
-        }
-        Ok(Read::End)
-    }
-
-    fn receive(&self) -> io::Result<Read> {
-        self.receive_some().map(|(read, _)| read)
-    }
-
-    /// One read; also says whether the socket is empty now.
-    fn receive_some(&self) -> io::Result<(Read, bool)> {
-        let mut input = self.input.borrow_mut();
-        if input.capacity() == 0 {
-            *input = self.thread.buffers.take();
-        }
-        if input.capacity() - input.len() < 1024 {
-            let more = input.capacity().clamp(4096, 64 * 1024);
-            input.reserve(more);
-        }
-        let room = input.capacity() - input.len();
-        match self.socket.receive(&mut input)? {
-            Some(0) => Ok((Read::End, false)),
-            Some(count) => Ok((Read::Bytes, count < room)),
-            None => Ok((Read::Nothing, true)),
-        }
-    }
-
-    /// RFC 9112 §9.6: close our side, read what still comes, so that no reset overtakes the response.
-    async fn linger(&self) {
-        self.socket.shutdown_write();
-        self.wait_for(Phase::Linger);
-        let mut budget = 4 * 1024 * 1024_usize;
-        while let Ok(Read::Bytes) = std::future::poll_fn(|context| self.poll_receive(context)).await {
-            let mut input = self.input.borrow_mut();
-            budget = budget.saturating_sub(input.len());
-            input.clear();
-            if budget == 0 {
-                return;
-            }
-        }
-    }
-}
-
-impl Exchange for Connection {
-    fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
-        loop {
-            let mut incoming = self.incoming.borrow_mut();
-            if incoming.is_done() {
-                self.wait_for(Phase::Handler);
-                return Poll::Ready(Ok(0));
-            }
-            if std::mem::take(&mut incoming.awaits_continue) && self.input.borrow().is_empty() {
-                self.send_interim(100, &Fields::new());
-            }
-            let taken = incoming.take(&mut self.input.borrow_mut(), into)?;
-            if taken > 0 {
-                return Poll::Ready(Ok(taken));
-            }
-            if incoming.is_done() {
-                continue;
-            }
-            self.input.borrow_mut().reserve(incoming.wanted());
-            drop(incoming);
-            self.note_body_wait();
-            match ready!(self.poll_receive(context)) {
-                Ok(Read::Bytes | Read::Nothing) => self.note_body_bytes(),
-                Ok(Read::End) if self.expired.take() => return Poll::Ready(Err(BodyError::TooSlow)),
-                Ok(Read::End) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
-            }
-        }
-    }
-
-    fn send_interim(&self, status: u16, fields: &Fields) {
-        if !self.takes_interim.get() {
-            return;
-        }
-        let mut head = self.thread.buffers.take();
-        encode::status_line(&mut head, status);
-        encode::fields(&mut head, fields);
-        head.extend_from_slice(b"\r\n");
-        // Nothing else is on its way to the client now, so these few bytes fit; half of them would be fatal.
-        match self.socket.send(&head, false) {
-            Ok(Some(sent)) if sent < head.len() => self.socket.abort(),
-            _ => {}
-        }
-        self.thread.buffers.give(head);
-    }
-
-    fn is_gone(&self) -> bool {
-        self.socket.is_reset()
-    }
-}
-
-impl Connection {
-    fn note_body_wait(&self) {
-        if !matches!(self.waiting.get().0, Phase::Body { .. }) {
-            self.wait_for(Phase::Body {
-                started: thread::now(),
-                received: 0,
-            });
-        }
-    }
-
-    fn note_body_bytes(&self) {
-        if let (Phase::Body { started, received }, _) = self.waiting.get() {
-            let received = received + self.input.borrow().len() as u64;
-            self.wait_for(Phase::Body { started, received });
-        }
-    }
-}
-
-impl Watched for Connection {
-    fn waiting(&self) -> (Phase, Instant) {
-        self.waiting.get()
-    }
-
-    fn expire(&self, phase: Phase) {
-        match phase {
-            Phase::Send | Phase::Handler => self.socket.abort(),
-            Phase::Idle | Phase::Head | Phase::Body { .. } | Phase::Linger => {
-                self.expired.set(true);
-                if let Some(reader) = self.reader.borrow_mut().take() {
-                    reader.wake();
-                }
-            }
-        }
-    }
-}
-
-/// A future whose panic is a value: it costs one request.
-struct Unwinding<F>(F);
-
-impl<F: Future + Unpin> Future for Unwinding<F> {
-    type Output = std::thread::Result<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.0).poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(panic)),
         }
     }
 }

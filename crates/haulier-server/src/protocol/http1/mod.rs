@@ -2,6 +2,9 @@
 
 mod connection;
 mod incoming;
+mod request_body;
 mod sender;
+mod unwinding;
+mod waiting;
 
 pub(crate) use connection::Connection;

@@ -1,0 +1,61 @@
+//! The connection as a handler sees it: the request body, interim responses, and whether the client is still there.
+
+use std::task::{Context, Poll, ready};
+
+use haulier_proto::encode;
+use haulier_proto::field::Fields;
+
+use super::super::Phase;
+use super::connection::Connection;
+use super::waiting::Read;
+use crate::request::{BodyError, Exchange};
+
+impl Exchange for Connection {
+    fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
+        loop {
+            let mut incoming = self.incoming.borrow_mut();
+            if incoming.is_done() {
+                self.wait_for(Phase::Handler);
+                return Poll::Ready(Ok(0));
+            }
+            if std::mem::take(&mut incoming.awaits_continue) && self.input.borrow().is_empty() {
+                self.send_interim(100, &Fields::new());
+            }
+            let taken = incoming.take(&mut self.input.borrow_mut(), into)?;
+            if taken > 0 {
+                return Poll::Ready(Ok(taken));
+            }
+            if incoming.is_done() {
+                continue;
+            }
+            self.input.borrow_mut().reserve(incoming.wanted());
+            drop(incoming);
+            self.note_body_wait();
+            match ready!(self.poll_receive(context)) {
+                Ok(Read::Bytes | Read::Nothing) => self.note_body_bytes(),
+                Ok(Read::End) if self.expired.take() => return Poll::Ready(Err(BodyError::TooSlow)),
+                Ok(Read::End) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
+            }
+        }
+    }
+
+    fn send_interim(&self, status: u16, fields: &Fields) {
+        if !self.takes_interim.get() {
+            return;
+        }
+        let mut head = self.thread.buffers.take();
+        encode::status_line(&mut head, status);
+        encode::fields(&mut head, fields);
+        head.extend_from_slice(b"\r\n");
+        // Nothing else is on its way to the client now, so these few bytes fit; half of them would be fatal.
+        match self.socket.send(&head, false) {
+            Ok(Some(sent)) if sent < head.len() => self.socket.abort(),
+            _ => {}
+        }
+        self.thread.buffers.give(head);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.socket.is_reset()
+    }
+}

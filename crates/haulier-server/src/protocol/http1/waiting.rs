@@ -1,0 +1,264 @@
+//! The waits of a connection: for bytes, for room to send, for the next piece of a body, for a handler.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use super::super::{Phase, Watched};
+use super::connection::{Connection, Next, Sending};
+use super::sender::{Sender, Step};
+use super::unwinding::Unwinding;
+use crate::pipeline::Answered;
+use crate::thread;
+
+/// A wait in the middle of an exchange.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives in a box, and sending is the usual wait"
+)]
+pub(super) enum Waiting {
+    /// For a handler; afterwards the connection may be kept, or not.
+    Answer(Pin<Box<dyn Future<Output = Answered>>>, bool),
+    /// For room to send, or for the next piece of the body.
+    Send(Sending),
+    /// For the rest of a request body nobody wants; so many bytes at most.
+    Drain(u64),
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Answer(..) => "Answer",
+            Self::Send(_) => "Send",
+            Self::Drain(_) => "Drain",
+        })
+    }
+}
+
+/// What a read brought.
+pub(super) enum Read {
+    Bytes,
+    Nothing,
+    End,
+}
+
+impl Connection {
+    pub(super) async fn wait(self: &Rc<Self>, waiting: Waiting) -> Next {
+        match waiting {
+            Waiting::Answer(future, keep_alive) => {
+                self.wait_for(Phase::Handler);
+                match Unwinding(future).await {
+                    Ok(answered) => self.reply(answered, keep_alive),
+                    Err(_) => self.refuse(500, "panic"),
+                }
+            }
+            Waiting::Send(mut sending) => match self.send(&mut sending.sender).await {
+                Ok(()) => self.finish(sending),
+                Err(_) => self.broken(sending),
+            },
+            Waiting::Drain(budget) => {
+                self.note_body_wait();
+                match std::future::poll_fn(|context| self.poll_receive(context)).await {
+                    Ok(Read::Bytes | Read::Nothing) => {
+                        self.note_body_bytes();
+                        self.drain(budget)
+                    }
+                    Ok(Read::End) | Err(_) => Next::Close,
+                }
+            }
+        }
+    }
+
+    pub(super) fn wait_for(&self, phase: Phase) {
+        self.waiting.set((phase, self.thread.clock.coarse()));
+    }
+
+    /// Waits for the first or the next bytes of a request.
+    pub(super) async fn read(&self) -> io::Result<Read> {
+        let is_idle = self.input.borrow().is_empty();
+        match (is_idle, self.waiting.get().0) {
+            (true, _) => self.wait_for(Phase::Idle),
+            // The deadline of a head counts from its first byte.
+            (false, Phase::Head) => {}
+            (false, _) => self.wait_for(Phase::Head),
+        }
+        std::future::poll_fn(|context| self.poll_receive(context)).await
+    }
+
+    /// Sends until everything is with the kernel.
+    async fn send(&self, sender: &mut Sender) -> io::Result<()> {
+        let registered = self.socket.registered()?;
+        loop {
+            match sender.step(&self.socket)? {
+                Step::Done => return Ok(()),
+                Step::Yield => {
+                    self.wait_for(Phase::Send);
+                    tokio::task::yield_now().await;
+                }
+                Step::Cold => {
+                    if let Some((slice, most)) = sender.cold() {
+                        let _ = tokio::task::spawn_blocking(move || slice.read_ahead(most)).await;
+                    }
+                }
+                Step::Source => {
+                    self.wait_for(Phase::Handler);
+                    std::future::poll_fn(|context| self.poll_source(sender, context)).await?;
+                }
+                Step::Blocked => {
+                    self.wait_for(Phase::Send);
+                    loop {
+                        let mut ready = registered.writable().await?;
+                        match sender.step(&self.socket)? {
+                            // Only the kernel's own word ends readiness: there is no second edge for a short turn.
+                            Step::Blocked => ready.clear_ready(),
+                            _ => break,
+                        }
+                        self.wait_for(Phase::Send);
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_source(&self, sender: &mut Sender, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(done) = sender.poll_source(context) {
+            return Poll::Ready(done);
+        }
+        if sender.is_endless() && self.poll_closed(context)?.is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        Poll::Pending
+    }
+
+    /// Ready once the client closed its side. What it sends before is kept for later.
+    fn poll_closed(&self, context: &mut Context<'_>) -> io::Result<Poll<()>> {
+        let registered = self.socket.registered()?;
+        while self.input.borrow().len() < Self::PIPELINED {
+            let Poll::Ready(ready) = registered.poll_read_ready(context) else {
+                return Ok(Poll::Pending);
+            };
+            let mut ready = ready?;
+            match self.receive_some()? {
+                (Read::End, _) => return Ok(Poll::Ready(())),
+                (_, true) => ready.clear_ready(),
+                (_, false) => {}
+            }
+        }
+        Ok(Poll::Pending)
+    }
+
+    /// Most bytes of further requests taken in while an event stream runs.
+    const PIPELINED: usize = 64 * 1024;
+
+    pub(super) fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
+        let registered = self.socket.registered()?;
+        loop {
+            if self.expired.get() {
+                return Poll::Ready(self.last_read());
+            }
+            let Poll::Ready(ready) = registered.poll_read_ready(context) else {
+                self.reader
+                    .borrow_mut()
+                    .get_or_insert_with(|| context.waker().clone())
+                    .clone_from(context.waker());
+                return Poll::Pending;
+            };
+            let mut ready = ready?;
+            let (read, drained) = self.receive_some()?;
+            if drained {
+                // A short read emptied the socket. Saying so spares the read that would find nothing.
+                ready.clear_ready();
+            }
+            if !matches!(read, Read::Nothing) {
+                return Poll::Ready(Ok(read));
+            }
+        }
+    }
+
+    /// The wait is over. A request that came in this very moment is still served.
+    fn last_read(&self) -> io::Result<Read> {
+        if self.waiting.get().0 == Phase::Idle
+            && let Ok(Read::Bytes) = self.receive()
+        {
+            self.expired.set(false);
+            return Ok(Read::Bytes);
+        }
+        Ok(Read::End)
+    }
+
+    pub(super) fn receive(&self) -> io::Result<Read> {
+        self.receive_some().map(|(read, _)| read)
+    }
+
+    /// One read; also says whether the socket is empty now.
+    fn receive_some(&self) -> io::Result<(Read, bool)> {
+        let mut input = self.input.borrow_mut();
+        if input.capacity() == 0 {
+            *input = self.thread.buffers.take();
+        }
+        if input.capacity() - input.len() < 1024 {
+            let more = input.capacity().clamp(4096, 64 * 1024);
+            input.reserve(more);
+        }
+        let room = input.capacity() - input.len();
+        match self.socket.receive(&mut input)? {
+            Some(0) => Ok((Read::End, false)),
+            Some(count) => Ok((Read::Bytes, count < room)),
+            None => Ok((Read::Nothing, true)),
+        }
+    }
+
+    /// RFC 9112 §9.6: close our side, read what still comes, so that no reset overtakes the response.
+    pub(super) async fn linger(&self) {
+        self.socket.shutdown_write();
+        self.wait_for(Phase::Linger);
+        let mut budget = 4 * 1024 * 1024_usize;
+        while let Ok(Read::Bytes) = std::future::poll_fn(|context| self.poll_receive(context)).await {
+            let mut input = self.input.borrow_mut();
+            budget = budget.saturating_sub(input.len());
+            input.clear();
+            if budget == 0 {
+                return;
+            }
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn note_body_wait(&self) {
+        if !matches!(self.waiting.get().0, Phase::Body { .. }) {
+            self.wait_for(Phase::Body {
+                started: thread::now(),
+                received: 0,
+            });
+        }
+    }
+
+    pub(super) fn note_body_bytes(&self) {
+        if let (Phase::Body { started, received }, _) = self.waiting.get() {
+            let received = received + self.input.borrow().len() as u64;
+            self.wait_for(Phase::Body { started, received });
+        }
+    }
+}
+
+impl Watched for Connection {
+    fn waiting(&self) -> (Phase, Instant) {
+        self.waiting.get()
+    }
+
+    fn expire(&self, phase: Phase) {
+        match phase {
+            Phase::Send | Phase::Handler => self.socket.abort(),
+            Phase::Idle | Phase::Head | Phase::Body { .. } | Phase::Linger => {
+                self.expired.set(true);
+                if let Some(reader) = self.reader.borrow_mut().take() {
+                    reader.wake();
+                }
+            }
+        }
+    }
+}
