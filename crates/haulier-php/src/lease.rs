@@ -11,7 +11,8 @@ use crate::connection::Connection;
 use crate::error::PoolError;
 use crate::exchange::Failure;
 use crate::peer::Peer;
-use crate::settings::{PoolKind, Server};
+use crate::running::Noted;
+use crate::settings::PoolKind;
 use crate::state::Shared;
 
 /// One worker, or leave to connect to one.
@@ -24,6 +25,8 @@ pub(crate) struct Lease {
     /// Something was sent, so the connection is worth keeping only after the answer's end.
     used: bool,
     pub(crate) taken: Instant,
+    /// The request is in the list of those that take long.
+    noted: Option<Noted>,
 }
 
 impl Lease {
@@ -34,6 +37,7 @@ impl Lease {
             connection,
             used: false,
             taken: Instant::now(),
+            noted: None,
         }
     }
 
@@ -77,9 +81,11 @@ impl Lease {
         let address = &shared.addresses[self.server];
         let opened = Connection::open(address, shared.generation(), shared.connect_timeout).await;
         let connection = opened.map_err(|source| PoolError::Connect {
-            server: name(address),
+            server: address.to_string(),
             source,
-        })?;
+        });
+        shared.note_connect(self.server, connection.is_ok());
+        let connection = connection?;
         self.connection = Some(connection);
         Ok(())
     }
@@ -116,6 +122,17 @@ impl Lease {
         if let (Some(pid), true) = (connection.peer.pid(), max_requests(shared) > 0) {
             connection.served += shared.take_served_by(pid);
         }
+    }
+
+    /// Puts the request into the list of those that take long, once.
+    pub(crate) fn note(&mut self, label: impl FnOnce() -> String) {
+        if self.noted.is_none() {
+            self.noted = Some(self.shared().running.note(label(), self.taken, self.pid()));
+        }
+    }
+
+    pub(crate) fn is_noted(&self) -> bool {
+        self.noted.is_some()
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
@@ -206,12 +223,5 @@ fn max_requests(shared: &Shared) -> u64 {
     match &shared.settings.kind {
         PoolKind::Supervised(own) => own.max_requests,
         PoolKind::External(_) => 0,
-    }
-}
-
-fn name(server: &Server) -> String {
-    match server {
-        Server::Unix(path) => format!("unix:{}", path.display()),
-        Server::Tcp(address) => address.to_string(),
     }
 }

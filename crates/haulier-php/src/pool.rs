@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,12 @@ use crate::error::{PoolError, StartError};
 use crate::exchange::{Exchange, Failure, StartFailure};
 use crate::idle::IdleCloser;
 use crate::lease::Lease;
+use crate::memory;
 use crate::request::Request;
 use crate::response::Response;
+use crate::running::{NOTED_AFTER, RunningRequest};
 use crate::settings::{PoolKind, PoolSettings};
-use crate::state::{Asked, PoolStatus, Shared};
+use crate::state::{Asked, PoolStatus, ServerStatus, Shared};
 use crate::supervisor::Supervisor;
 
 /// PHP workers and the queue in front of them. Shared by all threads; dropping it ends the workers.
@@ -71,6 +74,28 @@ impl Pool {
     /// What the pool is doing now.
     pub fn status(&self) -> PoolStatus {
         self.shared.status()
+    }
+
+    /// The servers of a pool that somebody else runs; none for a pool of our own.
+    pub fn servers(&self) -> Vec<ServerStatus> {
+        match self.keeper {
+            Keeper::Supervisor(_) => Vec::new(),
+            Keeper::IdleCloser(_) => self.shared.servers(),
+        }
+    }
+
+    /// Requests PHP has been at work on for a while, the longest first.
+    pub fn running(&self) -> Vec<RunningRequest> {
+        self.shared.running.list()
+    }
+
+    /// Memory of our own php-cgi processes, bytes, with what they share counted once; `None` for a pool that somebody
+    /// else runs, and where the system does not tell.
+    pub fn memory(&self) -> Option<u64> {
+        match self.shared.master.load(Ordering::Relaxed) {
+            0 => None,
+            master => memory::of_tree(master),
+        }
     }
 
     /// Carries one request: waits for a worker, sends, and waits for the response head. Interim heads (103) are given
@@ -146,7 +171,9 @@ impl Pool {
             // The grant may have come in this very moment.
             Err(_) => place.grant.try_recv().map_err(|_| self.exhausted(begun.elapsed())),
         };
-        granted.map(|lease| (lease, begun.elapsed()))
+        let waited = begun.elapsed();
+        self.shared.count(|counts| counts.waits.note(waited));
+        granted.map(|lease| (lease, waited))
     }
 
     fn exhausted(&self, waited: Duration) -> PoolError {
@@ -230,17 +257,32 @@ async fn attempt(
     if exchange.has_unsent() {
         lease.watch_writes().map_err(Trouble::Ours)?;
     }
-    let mut deadline = pin!(tokio::time::sleep(timeout));
+    let mut begun = tokio::time::Instant::now();
+    // One timer serves twice: first to note what takes long, then to end it.
+    let mut deadline = pin!(tokio::time::sleep(timeout.min(NOTED_AFTER)));
     loop {
         let sending = exchange.has_unsent();
         let step = poll_fn(|cx| match exchange.poll_step(cx, lease.connection()) {
             Poll::Ready(step) => Poll::Ready(step.map_err(Trouble::Failed)),
             Poll::Pending => deadline.as_mut().poll(cx).map(|()| Err(Trouble::TimedOut)),
         });
-        step.await?;
+        match step.await {
+            Err(Trouble::TimedOut) if begun.elapsed() < timeout => {
+                lease.note(request.label);
+                deadline.as_mut().reset(begun + timeout);
+                continue;
+            }
+            step => step?,
+        }
         if sending {
             // The time runs from the last byte that PHP took.
-            deadline.as_mut().reset(tokio::time::Instant::now() + timeout);
+            begun = tokio::time::Instant::now();
+            let next = if lease.is_noted() {
+                timeout
+            } else {
+                timeout.min(NOTED_AFTER)
+            };
+            deadline.as_mut().reset(begun + next);
         }
         for head in exchange.take_heads() {
             if !head.is_interim() {
@@ -256,7 +298,9 @@ fn response(head: CgiHead, exchange: Exchange, mut lease: Lease, queued: Duratio
     let label = if exchange.is_complete() {
         String::new()
     } else {
-        (request.label)()
+        let label = (request.label)();
+        lease.note(|| label.clone());
+        label
     };
     let (taken, pid) = (lease.taken, lease.pid());
     let mut response = Response {

@@ -54,6 +54,11 @@ impl Response {
         self.queued
     }
 
+    /// When the worker was taken.
+    pub fn taken(&self) -> Instant {
+        self.taken
+    }
+
     /// From the lease to END_REQUEST, or to now.
     pub fn worker_time(&self) -> Duration {
         self.worker_time.unwrap_or_else(|| self.taken.elapsed())

@@ -1,5 +1,6 @@
 //! What a pool needs to know. Plain values: whoever reads a configuration file fills them in.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,4 +84,13 @@ pub enum Server {
     Unix(PathBuf),
     /// `127.0.0.1:9000`
     Tcp(SocketAddr),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
 }

@@ -14,7 +14,9 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::connection::Connection;
 use crate::lease::Lease;
+use crate::running::Running;
 use crate::settings::{PoolKind, PoolSettings, Server};
+use crate::wait_times::WaitTimes;
 
 /// Longest time to connect to our own php-cgi: its queue of connections takes more than there are workers.
 const OWN_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,6 +46,23 @@ pub struct PoolStatus {
     pub recycled: u64,
     /// Times the php-cgi master ended unasked.
     pub exits: u64,
+    /// PHP can be reached, as far as we know: php-cgi runs, or some server took the last connection made to it.
+    pub is_live: bool,
+    /// Time that workers spent on requests, those that still run included; all workers together.
+    pub busy_time: Duration,
+    /// How long requests waited for a worker, those that got none included.
+    pub waits: WaitTimes,
+}
+
+/// One server of a pool that somebody else runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// As in the configuration: `unix:/path` or `host:port`.
+    pub name: String,
+    /// It took the last connection; true before the first one.
+    pub is_up: bool,
+    /// Open connections.
+    pub connections: usize,
 }
 
 /// The part of a pool that leases, responses and the supervisor hold on to.
@@ -55,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) connect_timeout: Duration,
     /// Process id of our php-cgi master; 0 while there is none.
     pub(crate) master: AtomicU32,
+    /// Requests that take long.
+    pub(crate) running: Arc<Running>,
     /// Most connections to each server.
     connections: usize,
     /// Told when the last lease ends while the pool stops.
@@ -75,10 +96,14 @@ struct State {
     /// Requests answered by workers whose connection closed while they live on; for `max_requests` only.
     served_by: HashMap<u32, u64>,
     counts: PoolStatus,
+    /// Up to when `counts.busy_time` is right.
+    settled: Instant,
 }
 
 #[derive(Debug, Default)]
 struct ServerState {
+    /// The last connection was not taken.
+    refuses: bool,
     /// Connections, open or about to be: `idle` and those leased.
     open: usize,
     busy: usize,
@@ -140,6 +165,7 @@ impl Shared {
                 workers: connections * addresses.len(),
                 ..PoolStatus::default()
             },
+            settled: Instant::now(),
         };
         let (master, drained) = (AtomicU32::new(0), Notify::new());
         Self {
@@ -147,6 +173,7 @@ impl Shared {
             addresses,
             connect_timeout,
             master,
+            running: Arc::default(),
             connections,
             drained,
             state: Mutex::new(state),
@@ -165,11 +192,13 @@ impl Shared {
             return Asked::Stopped;
         }
         if let Some((server, connection)) = state.take(self.connections, excluded, Handle::current().id()) {
+            state.counts.waits.note(Duration::ZERO);
             drop(state);
             return Asked::Granted(Lease::new(Arc::clone(self), server, connection));
         }
         if state.waiters.len() >= self.settings.queue_length {
             state.counts.exhausted += 1;
+            state.counts.waits.note(Duration::ZERO);
             return Asked::Full;
         }
         let (sender, grant) = oneshot::channel();
@@ -211,6 +240,7 @@ impl Shared {
 
     /// Nobody waits: the connection lies idle, or is one less.
     fn keep(&self, mut state: MutexGuard<'_, State>, server: usize, connection: Option<Connection>) {
+        state.settle();
         let place = &mut state.servers[server];
         place.busy -= 1;
         match connection {
@@ -234,6 +264,7 @@ impl Shared {
             .connections
             .saturating_sub(state.servers[0].open)
             .min(state.waiters.len());
+        state.settle();
         state.servers[0].open += free;
         state.servers[0].busy += free;
         drop(state);
@@ -320,13 +351,33 @@ impl Shared {
         state.served_by.insert(pid, served);
     }
 
-    pub(crate) fn status(&self) -> PoolStatus {
+    /// Notes whether a server took a connection.
+    pub(crate) fn note_connect(&self, server: usize, taken: bool) {
+        self.lock().servers[server].refuses = !taken;
+    }
+
+    /// Every server with the name it has in messages.
+    pub(crate) fn servers(&self) -> Vec<ServerStatus> {
         let state = self.lock();
+        let servers = self.addresses.iter().zip(&state.servers);
+        servers
+            .map(|(address, server)| ServerStatus {
+                name: address.to_string(),
+                is_up: !server.refuses,
+                connections: server.open,
+            })
+            .collect()
+    }
+
+    pub(crate) fn status(&self) -> PoolStatus {
+        let mut state = self.lock();
+        state.settle();
         let idle = state.servers.iter().map(|server| server.idle.len()).sum();
         PoolStatus {
             busy: state.busy(),
             idle,
             queued: state.waiters.len(),
+            is_live: state.available && state.servers.iter().any(|server| !server.refuses),
             ..state.counts
         }
     }
@@ -337,8 +388,17 @@ impl State {
         self.servers.iter().map(|server| server.busy).sum()
     }
 
+    /// Brings the busy time up to date; to be called before the number of busy workers changes.
+    fn settle(&mut self) {
+        let now = Instant::now();
+        let busy = u32::try_from(self.busy()).unwrap_or(u32::MAX);
+        self.counts.busy_time += now.saturating_duration_since(self.settled) * busy;
+        self.settled = now;
+    }
+
     /// A connection of the least busy server, or leave to open one.
     fn take(&mut self, most: usize, excluded: &[usize], runtime: Id) -> Option<(usize, Option<Connection>)> {
+        self.settle();
         let available = self.available;
         let candidates = self.servers.iter_mut().enumerate().filter(|(number, server)| {
             !excluded.contains(number) && (!server.idle.is_empty() || (available && server.open < most))

@@ -161,19 +161,13 @@ pub(crate) struct Record<'a> {
     pub(crate) trace: &'a Trace,
     /// Bytes sent, head included.
     pub(crate) sent: u64,
-    /// Whether the client took all of it.
-    pub(crate) complete: bool,
+    /// Why it came to nothing, if it did.
+    pub(crate) reason: Option<&'static str>,
     /// From the end of the request head to the last byte given to the kernel.
     pub(crate) took: Option<Duration>,
 }
 
 impl Record<'_> {
-    fn reason(&self) -> Option<&'static str> {
-        self.trace
-            .reason
-            .or(if self.complete { None } else { Some("client_gone") })
-    }
-
     fn method(&self) -> String {
         self.request
             .map_or_else(|| "-".into(), |request| lossy(request.head.method_name()))
@@ -211,7 +205,7 @@ impl Record<'_> {
                 let _ = write!(out, ", waited {}", duration_text(php.queued));
             }
         }
-        if let Some(reason) = self.reason() {
+        if let Some(reason) = self.reason {
             let _ = write!(out, "   {reason}");
         }
         if let Some(message) = self.trace.php.as_ref().and_then(|php| php.message.as_ref()) {
@@ -266,7 +260,7 @@ impl Record<'_> {
                 json_field(out, "php_message", message);
             }
         }
-        if let Some(reason) = self.reason() {
+        if let Some(reason) = self.reason {
             json_field(out, "reason", reason);
         }
         out.push('}');
@@ -394,7 +388,7 @@ mod tests {
             status: 400,
             trace: &trace,
             sent: 1,
-            complete: true,
+            reason: None,
             took: None,
         };
         for _ in 0..50_000 {

@@ -10,6 +10,7 @@ mod body; // what is sent
 mod filter; // answers early, or adjusts a response
 mod handler; // makes a response
 mod listen; // accept
+pub mod metrics; // what was counted
 mod pipeline; // the page that tells the story
 mod protocol; // bytes ⇄ requests and responses
 pub mod route; // host → site

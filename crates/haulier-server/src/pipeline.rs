@@ -15,6 +15,7 @@ use crate::filter;
 use crate::handler::php::{self, Call, Outcome};
 use crate::handler::static_files::{self, Found, Script};
 use crate::handler::{error_page, listing, redirect};
+use crate::metrics::InFlight;
 use crate::request::Request;
 use crate::response::{Handler, Response};
 use crate::route::Site;
@@ -46,7 +47,7 @@ enum Decision {
 }
 
 /// Carries a request to its response. What needs no waiting is answered without a future.
-pub(crate) fn serve(thread: &Rc<Thread>, request: Request) -> Answer {
+pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
     let Some(site) = thread.router.find(request.head.host()).map(Arc::clone) else {
         let response = error_page::respond(421, Some("no_site"), None, request.id, None);
         return Answer::Ready(Answered {
@@ -55,6 +56,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, request: Request) -> Answer {
             response,
         });
     };
+    request.in_flight = Some(InFlight::request(thread, site.number));
     match decide(thread, &site, &request, request.head.path()) {
         Decision::Answer(response) => Answer::Ready(finish(request, site, response)),
         Decision::Run(script) => Answer::Later(Box::pin(run(Rc::clone(thread), request, site, script))),

@@ -8,6 +8,8 @@ use std::time::Instant;
 use haulier_proto::field::Fields;
 use haulier_proto::head::RequestHead;
 
+use crate::metrics::InFlight;
+
 /// What is known of the client and of us before the first byte.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
@@ -30,6 +32,8 @@ pub(crate) struct Request {
     pub received: Instant,
     /// Bytes of its body, if the head told: 0 = no body, `None` = chunked.
     pub body_length: Option<u64>,
+    /// Counts it among those under way once its site is known.
+    pub in_flight: Option<InFlight>,
     /// The protocol's side of the exchange.
     pub exchange: Rc<dyn Exchange>,
 }

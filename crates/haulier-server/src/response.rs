@@ -1,12 +1,14 @@
 //! A response as handlers make it and filters adjust it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use haulier_proto::encode;
 use haulier_proto::field::Fields;
 
 use crate::body::Body;
+use crate::metrics::Streamed;
 
 /// Status, field lines and body, and what the log wants to know.
 ///
@@ -116,17 +118,34 @@ impl PreparedHead {
 pub(crate) enum Handler {
     Static,
     Php,
+    /// PHP named a file, we send it.
+    Handed,
+    /// PHP made the body, a rule has us send it.
+    Offloaded,
     Redirect,
     Denied,
     Error,
 }
 
 impl Handler {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Static,
+        Self::Php,
+        Self::Handed,
+        Self::Offloaded,
+        Self::Redirect,
+        Self::Denied,
+        Self::Error,
+    ];
+
     #[must_use]
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Static => "static",
             Self::Php => "php",
+            Self::Handed => "handed",
+            Self::Offloaded => "offloaded",
             Self::Redirect => "redirect",
             Self::Denied => "denied",
             Self::Error => "error",
@@ -134,13 +153,43 @@ impl Handler {
     }
 }
 
-/// What the access log tells beside status and size.
+/// How a script handed its response over; a label in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// `X-Sendfile` and `X-LIGHTTPD-send-file`.
+    XSendfile,
+    /// `X-Accel-Redirect`.
+    XAccel,
+    /// `zend_send_file()` and its kin.
+    Zend,
+    /// An `offload` rule; the script knows nothing of it.
+    Transparent,
+}
+
+impl Via {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 4] = [Self::XSendfile, Self::XAccel, Self::Zend, Self::Transparent];
+
+    #[must_use]
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::XSendfile => "x-sendfile",
+            Self::XAccel => "x-accel",
+            Self::Zend => "zend",
+            Self::Transparent => "transparent",
+        }
+    }
+}
+
+/// What the access log and the metrics tell beside status and size.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace {
     pub handler: Handler,
     /// Out of a fixed list; every 5xx has one.
     pub reason: Option<&'static str>,
     pub php: Option<PhpTrace>,
+    /// The script was done before its response was sent, because it handed that over.
+    pub handoff: Option<Via>,
 }
 
 impl Trace {
@@ -150,6 +199,7 @@ impl Trace {
             handler,
             reason: None,
             php: None,
+            handoff: None,
         }
     }
 }
@@ -159,10 +209,25 @@ impl Trace {
 pub(crate) struct PhpTrace {
     /// Time the request waited for a worker.
     pub queued: Duration,
-    /// Time a worker was busy with it; set when the worker is free again.
-    pub busy: Arc<std::sync::atomic::AtomicU64>,
+    /// When a worker was taken.
+    pub taken: Option<Instant>,
+    /// Microseconds a worker was busy with it; 0 until the worker is free again.
+    pub busy: Arc<AtomicU64>,
     /// The worker, where it is known.
     pub pid: Option<u32>,
     /// First line PHP wrote to its error log during this request.
     pub message: Option<String>,
+    /// What was streamed, if the body was too long to be held.
+    pub streamed: Option<Box<Streamed>>,
+}
+
+impl PhpTrace {
+    /// When the worker was free again; `None` before.
+    #[must_use]
+    pub(crate) fn released(&self) -> Option<Instant> {
+        let busy = self.busy.load(Ordering::Relaxed);
+        self.taken
+            .filter(|_| busy > 0)
+            .map(|taken| taken + Duration::from_micros(busy))
+    }
 }

@@ -13,6 +13,7 @@ use tokio::task::{JoinSet as LocalTasks, LocalSet};
 use crate::access_log::AccessLog;
 use crate::handler::static_files::FileCache;
 use crate::listen::{self, BindError, Gate, Listener};
+use crate::metrics::Metrics;
 use crate::route::{Router, Site};
 use crate::settings::{ServerSettings, SiteSettings};
 use crate::thread::{Clock, Thread, now};
@@ -22,6 +23,8 @@ use crate::thread::{Clock, Thread, now};
 pub struct Server {
     settings: Arc<ServerSettings>,
     router: Arc<Router>,
+    gate: Arc<Gate>,
+    metrics: Arc<Metrics>,
     listeners: Vec<Listener>,
     log: AccessLog,
 }
@@ -38,8 +41,13 @@ impl Server {
             .iter()
             .map(|&address| Listener::bind(address, settings.threads, settings.reuse_port, settings.defer_accept))
             .collect::<Result<_, _>>()?;
+        let router = Arc::new(Router::new(&sites));
+        let gate = Gate::new(settings.limits.connections, settings.limits.connections_per_ip);
+        let metrics = Metrics::new(sites, Arc::clone(&gate), settings.threads.max(1));
         Ok(Self {
-            router: Arc::new(Router::new(&sites)),
+            router,
+            gate,
+            metrics,
             settings: Arc::new(settings),
             listeners,
             log,
@@ -52,23 +60,26 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address).collect()
     }
 
+    /// What the server will have counted; it may outlive the server.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
     /// Starts the threads.
     ///
     /// # Errors
     /// A thread or its event loop could not be made.
     pub fn run(mut self) -> std::io::Result<RunningServer> {
-        let gate = Gate::new(
-            self.settings.limits.connections,
-            self.settings.limits.connections_per_ip,
-        );
         let control = Arc::new(Control::default());
         let mut threads = Vec::with_capacity(self.settings.threads);
         for number in 0..self.settings.threads.max(1) {
             let start = Start {
                 settings: Arc::clone(&self.settings),
                 router: Arc::clone(&self.router),
-                gate: Arc::clone(&gate),
+                gate: Arc::clone(&self.gate),
                 log: self.log.clone(),
+                metrics: Arc::clone(&self.metrics),
                 control: Arc::clone(&control),
                 sockets: self.sockets_of_a_thread(),
                 number,
@@ -79,7 +90,7 @@ impl Server {
         Ok(RunningServer {
             threads,
             control,
-            gate,
+            gate: self.gate,
             log: self.log,
         })
     }
@@ -168,6 +179,7 @@ struct Start {
     router: Arc<Router>,
     gate: Arc<Gate>,
     log: AccessLog,
+    metrics: Arc<Metrics>,
     control: Arc<Control>,
     sockets: Vec<(OwnedFd, SocketAddr)>,
     number: usize,
@@ -190,7 +202,14 @@ impl Start {
     }
 
     async fn serve(self) {
-        let thread = Thread::new(self.settings, self.router, self.gate, self.log, self.number);
+        let thread = Thread::new(
+            self.settings,
+            self.router,
+            self.gate,
+            self.log,
+            self.metrics,
+            self.number,
+        );
         let mut accepting = LocalTasks::new();
         for (socket, address) in self.sockets {
             accepting.spawn_local(listen::accept(Rc::clone(&thread), socket, address));

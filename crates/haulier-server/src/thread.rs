@@ -1,4 +1,4 @@
-//! What all connections of one thread share: no locks, no atomics.
+//! What all connections of one thread share: no locks.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use crate::access_log::AccessLog;
 use crate::handler::static_files::FileCache;
 use crate::listen::Gate;
+use crate::metrics::{Counters, Metrics};
 use crate::protocol::Deadlines;
 use crate::request::RequestId;
 use crate::route::Router;
@@ -27,6 +28,9 @@ pub(crate) struct Thread {
     pub(crate) deadlines: Deadlines,
     pub(crate) gate: Arc<Gate>,
     pub(crate) log: AccessLog,
+    pub(crate) metrics: Arc<Metrics>,
+    /// This thread's own part of them.
+    pub(crate) counters: Arc<Counters>,
     /// No further request on any connection; finish what runs.
     pub(crate) draining: Cell<bool>,
     /// Wakes the accept loops when draining begins.
@@ -43,6 +47,7 @@ impl Thread {
         router: Arc<Router>,
         gate: Arc<Gate>,
         log: AccessLog,
+        metrics: Arc<Metrics>,
         number: usize,
     ) -> Rc<Self> {
         let started = SystemTime::now()
@@ -58,6 +63,8 @@ impl Thread {
             deadlines: Deadlines::default(),
             gate,
             log,
+            counters: metrics.of_thread(number),
+            metrics,
             draining: Cell::new(false),
             drained: Notify::new(),
             // Seconds since 1970, thread, counter: unique over restarts without asking anybody.

@@ -35,6 +35,8 @@ pub(crate) struct SpoolBudget {
     memory: AtomicU64,
     disk: AtomicU64,
     most_disk: u64,
+    /// Responses that found both budgets used up.
+    full: AtomicU64,
 }
 
 impl SpoolBudget {
@@ -43,7 +45,18 @@ impl SpoolBudget {
             memory: AtomicU64::new(0),
             disk: AtomicU64::new(0),
             most_disk,
+            full: AtomicU64::new(0),
         }
+    }
+
+    /// Bytes in files now.
+    pub(crate) fn on_disk(&self) -> u64 {
+        self.disk.load(Ordering::Relaxed)
+    }
+
+    /// How many responses had to wait for their clients.
+    pub(crate) fn times_full(&self) -> u64 {
+        self.full.load(Ordering::Relaxed)
     }
 
     /// Takes `bytes` of a budget if they are left.
@@ -321,6 +334,7 @@ async fn push(queue: &RefCell<Queue>, piece: Bytes, warned: &mut bool) {
             }
             Err(piece) => {
                 if !std::mem::replace(warned, true) {
+                    queue.site.spool.full.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(
                         site = queue.site.settings.name,
                         "spool_full: PHP waits for a slow client"

@@ -20,6 +20,7 @@ use super::static_files::Script;
 use crate::body::request::{self, Collected};
 use crate::body::spool::Spool;
 use crate::body::{Body, Chunk};
+use crate::metrics::Streamed;
 use crate::request::{BodyError, Request};
 use crate::response::{Handler, PhpTrace, Response};
 use crate::route::Site;
@@ -53,6 +54,10 @@ impl Call {
 
 /// What running a script came to.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large variant is the usual one: a box would cost it an allocation"
+)]
 pub(crate) enum Outcome {
     Response(Response),
     /// Answer with this path and query instead (RFC 3875 §6.2.2).
@@ -131,7 +136,7 @@ async fn attempt(
     };
     let answer = php.pool.send(&sent, &mut interim).await?;
     thread.buffers.give(params);
-    take_answer(thread, site, request, answer).await
+    take_answer(thread, site, request, &call.script, answer).await
 }
 
 fn label(request: &Request) -> String {
@@ -148,6 +153,7 @@ async fn take_answer(
     thread: &Thread,
     site: &Arc<Site>,
     request: &Request,
+    script: &Script,
     mut answer: PhpResponse,
 ) -> Result<Outcome, Failure> {
     if let Redirect::Local(target) = answer.head.redirect() {
@@ -163,6 +169,7 @@ async fn take_answer(
     }
     let trace = PhpTrace {
         queued: answer.queued(),
+        taken: Some(answer.taken()),
         pid: answer.pid(),
         ..PhpTrace::default()
     };
@@ -185,10 +192,19 @@ async fn take_answer(
             };
         }
         Gathered::Part(pieces) => {
+            note_streamed(&mut response, script);
             response.body = Spool::drain(site, thread, answer, pieces, translated.length, busy);
         }
     }
     Ok(Outcome::Response(response))
+}
+
+/// A body too long to be held is noted with its script: a rule may spare PHP the work.
+fn note_streamed(response: &mut Response, script: &Script) {
+    let streamed = Streamed::new(&script.name, response.head.fields_mut().get("Content-Type"));
+    if let Some(php) = &mut response.trace.php {
+        php.streamed = Some(streamed);
+    }
 }
 
 /// A body shorter than PHP announced is broken; what is longer was never part of it.

@@ -5,6 +5,7 @@
 //! idle connection therefore owns no buffer.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,8 +21,10 @@ use super::incoming::Incoming;
 use super::sender::{Plan, Sender, Step};
 use super::waiting::{Read, Waiting};
 use crate::access_log::Record;
+use crate::body::BrokenBody;
 use crate::handler::error_page;
 use crate::listen::Permit;
+use crate::metrics::Finished;
 use crate::pipeline::{self, Answer, Answered};
 use crate::request::{Exchange, Peer, Request};
 use crate::response::{Response, Trace};
@@ -77,6 +80,14 @@ pub(super) struct Sending {
     pub(super) site: Option<Arc<Site>>,
     pub(super) status: u16,
     pub(super) trace: Trace,
+    /// Bytes that are in the metrics already.
+    pub(super) counted: u64,
+}
+
+impl Sending {
+    pub(super) fn site_number(&self) -> Option<u32> {
+        self.site.as_ref().map(|site| site.number)
+    }
 }
 
 impl Connection {
@@ -192,6 +203,7 @@ impl Connection {
                 BodyLength::Known(length) => Some(length),
                 BodyLength::Chunked => None,
             },
+            in_flight: None,
             exchange: Rc::clone(self) as Rc<dyn Exchange>,
         };
         match catch_unwind(AssertUnwindSafe(|| pipeline::serve(&self.thread, request))) {
@@ -217,6 +229,7 @@ impl Connection {
             site,
             status,
             trace,
+            counted: 0,
         })
     }
 
@@ -239,6 +252,7 @@ impl Connection {
             site: None,
             status,
             trace: response.trace,
+            counted: 0,
         })
     }
 
@@ -246,7 +260,7 @@ impl Connection {
         match sending.sender.step(&self.socket) {
             Ok(Step::Done) => self.finish(sending),
             Ok(Step::Blocked | Step::Yield | Step::Source | Step::Cold) => Next::Wait(Box::new(Waiting::Send(sending))),
-            Err(_) => self.broken(sending),
+            Err(error) => self.broken(sending, &error),
         }
     }
 
@@ -275,12 +289,16 @@ impl Connection {
     }
 
     /// The client left in the middle, or the body broke off: whoever reads must not take it for complete.
-    pub(super) fn broken(self: &Rc<Self>, sending: Sending) -> Next {
+    pub(super) fn broken(self: &Rc<Self>, mut sending: Sending, error: &io::Error) -> Next {
+        if let Some(broken) = error.get_ref().and_then(|source| source.downcast_ref::<BrokenBody>()) {
+            sending.trace.reason = Some(broken.reason);
+        }
         self.log(sending, false);
         self.socket.abort();
         Next::Close
     }
 
+    /// The exchange is over: it is counted, logged, and what it was made of is used again.
     fn log(&self, sending: Sending, complete: bool) {
         let Sending {
             sender,
@@ -288,7 +306,25 @@ impl Connection {
             site,
             status,
             trace,
+            counted,
         } = sending;
+        let now = thread::now();
+        let took = request
+            .as_ref()
+            .map(|request| now.saturating_duration_since(request.received));
+        let reason = trace.reason.or(if complete { None } else { Some("client_gone") });
+        self.thread.counters.finish(&Finished {
+            site: site.as_ref().map(|site| site.number),
+            status,
+            trace: &trace,
+            reason,
+            bytes: sender.sent - counted,
+            took,
+            now,
+        });
+        if let (Some(site), Some(streamed)) = (&site, trace.php.as_ref().and_then(|php| php.streamed.as_deref())) {
+            self.thread.metrics.note_streamed(site, streamed, sender.sent);
+        }
         if self.thread.log.wants(status) {
             self.thread.log.write(&Record {
                 request: request.as_ref(),
@@ -297,10 +333,8 @@ impl Connection {
                 status,
                 trace: &trace,
                 sent: sender.sent,
-                complete,
-                took: request
-                    .as_ref()
-                    .map(|request| thread::now().saturating_duration_since(request.received)),
+                reason,
+                took,
             });
         }
         self.thread.buffers.give(sender.into_buffer());

@@ -11,6 +11,7 @@ use super::super::{Phase, Watched};
 use super::connection::{Connection, Next, Sending};
 use super::sender::{Sender, Step};
 use super::unwinding::Unwinding;
+use crate::metrics::InFlight;
 use crate::pipeline::Answered;
 use crate::thread;
 
@@ -55,10 +56,15 @@ impl Connection {
                     Err(_) => self.refuse(500, "panic"),
                 }
             }
-            Waiting::Send(mut sending) => match self.send(&mut sending.sender).await {
-                Ok(()) => self.finish(sending),
-                Err(_) => self.broken(sending),
-            },
+            Waiting::Send(mut sending) => {
+                let counted = InFlight::sending(&self.thread, sending.site_number());
+                let sent = self.send(&mut sending).await;
+                drop(counted);
+                match sent {
+                    Ok(()) => self.finish(sending),
+                    Err(error) => self.broken(sending, &error),
+                }
+            }
             Waiting::Drain(budget) => {
                 self.note_body_wait();
                 match std::future::poll_fn(|context| self.poll_receive(context)).await {
@@ -89,10 +95,13 @@ impl Connection {
     }
 
     /// Sends until everything is with the kernel.
-    async fn send(&self, sender: &mut Sender) -> io::Result<()> {
+    async fn send(&self, sending: &mut Sending) -> io::Result<()> {
         let registered = self.socket.registered()?;
         loop {
-            match sender.step(&self.socket)? {
+            let step = sending.sender.step(&self.socket)?;
+            self.count_sent(sending);
+            let sender = &mut sending.sender;
+            match step {
                 Step::Done => return Ok(()),
                 Step::Yield => {
                     self.wait_for(Phase::Send);
@@ -121,6 +130,14 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// A long response is counted while it is sent, not all at its end.
+    fn count_sent(&self, sending: &mut Sending) {
+        let more = sending.sender.sent - std::mem::replace(&mut sending.counted, sending.sender.sent);
+        self.thread
+            .counters
+            .sent(sending.site_number(), sending.trace.handler, more);
     }
 
     fn poll_source(&self, sender: &mut Sender, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,0 +1,118 @@
+//! Requests that have kept a worker for a while, by name: what `status` shows when a pool is slow.
+//!
+//! A request is noted only once it takes longer than most, so that the usual one costs nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a request keeps its worker before it is noted, unless its response is on the way sooner.
+pub(crate) const NOTED_AFTER: Duration = Duration::from_millis(100);
+
+/// A request PHP is at work on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningRequest {
+    /// In a few words: `GET /export (req 7e10)`.
+    pub label: String,
+    /// How long it has had its worker.
+    pub running: Duration,
+    /// The worker, where it is known.
+    pub pid: Option<u32>,
+}
+
+/// All noted requests of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    notes: Mutex<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    next_ticket: u64,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    ticket: u64,
+    label: String,
+    since: Instant,
+    pid: Option<u32>,
+}
+
+/// Keeps a request noted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    running: Arc<Running>,
+    ticket: u64,
+}
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a request that has had its worker since then.
+    pub(crate) fn note(self: &Arc<Self>, label: String, since: Instant, pid: Option<u32>) -> Noted {
+        let mut notes = self.lock();
+        let ticket = notes.next_ticket;
+        notes.next_ticket += 1;
+        notes.entries.push(Entry {
+            ticket,
+            label,
+            since,
+            pid,
+        });
+        drop(notes);
+        Noted {
+            running: Arc::clone(self),
+            ticket,
+        }
+    }
+
+    /// What is noted now, the longest first.
+    pub(crate) fn list(&self) -> Vec<RunningRequest> {
+        let notes = self.lock();
+        let entries = notes.entries.iter().map(|entry| RunningRequest {
+            label: entry.label.clone(),
+            running: entry.since.elapsed(),
+            pid: entry.pid,
+        });
+        let mut list: Vec<_> = entries.collect();
+        drop(notes);
+        list.sort_by_key(|request| std::cmp::Reverse(request.running));
+        list
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        let mut notes = self.running.lock();
+        notes.entries.retain(|entry| entry.ticket != self.ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_listed_while_it_is_noted_and_the_oldest_comes_first() {
+        let running = Arc::new(Running::default());
+        let now = Instant::now();
+        let young = running.note("GET /young".into(), now, None);
+        let earlier = now.checked_sub(Duration::from_secs(5)).unwrap_or(now);
+        let old = running.note("GET /old".into(), earlier, Some(7));
+        let labels = || {
+            running
+                .list()
+                .into_iter()
+                .map(|request| request.label)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(labels(), ["GET /old", "GET /young"]);
+        drop(old);
+        assert_eq!(labels(), ["GET /young"]);
+        drop(young);
+        assert!(labels().is_empty());
+    }
+}

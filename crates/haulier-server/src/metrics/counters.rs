@@ -1,0 +1,297 @@
+//! What one thread counts. It alone writes, others only read: a count is a load, an addition and a store, a few
+//! nanoseconds and never a locked instruction.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use haulier_php::WaitTimes;
+
+use super::reason::{self, REASONS};
+use super::times::{CLASSES, Times};
+use super::totals::{HandlerTotals, SiteTotals};
+use crate::response::{Handler, Trace, Via};
+use crate::thread::Thread;
+
+/// A number with one writer.
+#[derive(Debug, Default)]
+struct Count(AtomicU64);
+
+impl Count {
+    fn add(&self, number: u64) {
+        // Not fetch_add: with one writer nothing can be lost in between, and the bus stays unlocked.
+        self.0
+            .store(self.0.load(Ordering::Relaxed).wrapping_add(number), Ordering::Relaxed);
+    }
+
+    fn subtract(&self, number: u64) {
+        self.add(number.wrapping_neg());
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of a thread.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    /// One for each site, and a last one for what belongs to none.
+    sites: Box<[SiteCounters]>,
+}
+
+/// What one thread counts for one site. Aligned so that two threads never write to one cache line, nor to the pair that
+/// processors fetch together.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct SiteCounters {
+    handlers: [HandlerCounters; Handler::ALL.len()],
+    errors: [Count; REASONS.len()],
+    handoffs: [Count; Via::ALL.len()],
+    /// Nanoseconds that workers were free while their clients still read.
+    saved: Count,
+    in_flight: Count,
+    /// Of those, responses that did not fit one send.
+    sending: Count,
+}
+
+#[derive(Debug, Default)]
+struct HandlerCounters {
+    /// 1xx to 5xx.
+    codes: [Count; 5],
+    /// Durations by class.
+    classes: [Count; CLASSES],
+    /// Nanoseconds.
+    duration: Count,
+    bytes: Count,
+}
+
+/// An exchange that is over.
+#[derive(Debug)]
+pub(crate) struct Finished<'a> {
+    /// The number of its site.
+    pub(crate) site: Option<u32>,
+    pub(crate) status: u16,
+    pub(crate) trace: &'a Trace,
+    /// Why it came to nothing, if it did.
+    pub(crate) reason: Option<&'static str>,
+    /// Bytes sent and not counted before.
+    pub(crate) bytes: u64,
+    /// From the end of the request head; `None` for what was no request.
+    pub(crate) took: Option<Duration>,
+    pub(crate) now: Instant,
+}
+
+impl Counters {
+    pub(super) fn new(sites: usize) -> Self {
+        Self {
+            sites: (0..=sites).map(|_| SiteCounters::default()).collect(),
+        }
+    }
+
+    fn site(&self, number: Option<u32>) -> &SiteCounters {
+        let last = self.sites.len() - 1;
+        &self.sites[number.map_or(last, |number| (number as usize).min(last))]
+    }
+
+    /// Counts an exchange that is over.
+    pub(crate) fn finish(&self, finished: &Finished<'_>) {
+        let site = self.site(finished.site);
+        let handler = &site.handlers[finished.trace.handler as usize];
+        handler.codes[usize::from(finished.status / 100).clamp(1, 5) - 1].add(1);
+        handler.bytes.add(finished.bytes);
+        if let Some(took) = finished.took {
+            handler.classes[WaitTimes::class_of(took)].add(1);
+            handler.duration.add(nanoseconds(took));
+        }
+        if let Some(reason) = finished.reason.and_then(reason::index_of) {
+            site.errors[reason].add(1);
+        }
+        if let Some(via) = finished.trace.handoff {
+            site.handoffs[via as usize].add(1);
+        }
+        if let Some(released) = finished
+            .trace
+            .php
+            .as_ref()
+            .and_then(crate::response::PhpTrace::released)
+        {
+            site.saved
+                .add(nanoseconds(finished.now.saturating_duration_since(released)));
+        }
+    }
+
+    /// Counts bytes of a response that is still being sent.
+    pub(crate) fn sent(&self, site: Option<u32>, handler: Handler, bytes: u64) {
+        self.site(site).handlers[handler as usize].bytes.add(bytes);
+    }
+
+    /// What was counted for a site, or (`None`) for what belongs to no site.
+    pub(super) fn read(&self, site: Option<u32>) -> SiteTotals {
+        let site = self.site(site);
+        SiteTotals {
+            handlers: std::array::from_fn(|handler| site.handlers[handler].read()),
+            errors: std::array::from_fn(|reason| site.errors[reason].get()),
+            handoffs: std::array::from_fn(|via| site.handoffs[via].get()),
+            saved: Duration::from_nanos(site.saved.get()),
+            in_flight: site.in_flight.get(),
+            sending: site.sending.get(),
+        }
+    }
+}
+
+impl HandlerCounters {
+    fn read(&self) -> HandlerTotals {
+        HandlerTotals {
+            codes: std::array::from_fn(|code| self.codes[code].get()),
+            times: Times {
+                classes: std::array::from_fn(|class| self.classes[class].get()),
+                sum: Duration::from_nanos(self.duration.get()),
+            },
+            bytes: self.bytes.get(),
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What an exchange is counted as while it lasts; dropping it ends that.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    thread: Rc<Thread>,
+    site: Option<u32>,
+    gauge: fn(&SiteCounters) -> &Count,
+}
+
+impl InFlight {
+    /// A request of a site from its routing on.
+    pub(crate) fn request(thread: &Rc<Thread>, site: u32) -> Self {
+        Self::begin(thread, Some(site), |site| &site.in_flight)
+    }
+
+    /// A response that did not fit one send.
+    pub(crate) fn sending(thread: &Rc<Thread>, site: Option<u32>) -> Self {
+        Self::begin(thread, site, |site| &site.sending)
+    }
+
+    fn begin(thread: &Rc<Thread>, site: Option<u32>, gauge: fn(&SiteCounters) -> &Count) -> Self {
+        gauge(thread.counters.site(site)).add(1);
+        Self {
+            thread: Rc::clone(thread),
+            site,
+            gauge,
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        (self.gauge)(self.thread.counters.site(self.site)).subtract(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::PhpTrace;
+    use crate::thread::now;
+
+    fn finished(trace: &Trace) -> Finished<'_> {
+        Finished {
+            site: Some(0),
+            status: 200,
+            trace,
+            reason: None,
+            bytes: 1000,
+            took: Some(Duration::from_millis(3)),
+            now: now(),
+        }
+    }
+
+    #[test]
+    fn a_request_is_counted_for_its_site_handler_and_class() {
+        let counters = Counters::new(2);
+        let trace = Trace::of(Handler::Static);
+        counters.finish(&finished(&trace));
+        counters.finish(&Finished {
+            status: 404,
+            ..finished(&trace)
+        });
+        counters.sent(Some(0), Handler::Static, 24);
+        let site = counters.read(Some(0));
+        let handler = &site.handlers[Handler::Static as usize];
+        assert_eq!(handler.codes, [0, 1, 0, 1, 0]);
+        assert_eq!(
+            (handler.bytes, handler.times.count(), handler.times.classes[2]),
+            (2024, 2, 2)
+        );
+        assert_eq!(handler.times.sum, Duration::from_millis(6));
+        assert_eq!(counters.read(Some(1)), SiteTotals::default());
+    }
+
+    #[test]
+    fn what_belongs_to_no_site_is_counted_apart_and_has_no_duration_without_a_request() {
+        let counters = Counters::new(1);
+        let trace = Trace::of(Handler::Error);
+        let refusal = Finished {
+            site: None,
+            status: 400,
+            reason: Some("bad_request"),
+            took: None,
+            ..finished(&trace)
+        };
+        counters.finish(&refusal);
+        let none = counters.read(None);
+        assert_eq!(none.handlers[Handler::Error as usize].codes, [0, 0, 0, 1, 0]);
+        assert_eq!(none.handlers[Handler::Error as usize].times.count(), 0);
+        let errors: Vec<_> = none.errors().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(errors, [("bad_request", 1)]);
+        assert_eq!(counters.read(Some(0)), SiteTotals::default());
+    }
+
+    #[test]
+    fn a_worker_is_saved_the_time_from_its_release_to_the_clients_last_byte() {
+        let counters = Counters::new(1);
+        let now = now();
+        let taken = now
+            .checked_sub(Duration::from_secs(10))
+            .expect("the machine is up longer than that");
+        let php = PhpTrace {
+            taken: Some(taken),
+            ..PhpTrace::default()
+        };
+        let mut trace = Trace {
+            php: Some(php),
+            ..Trace::of(Handler::Php)
+        };
+        counters.finish(&Finished {
+            now,
+            ..finished(&trace)
+        });
+        assert_eq!(counters.read(Some(0)).saved, Duration::ZERO, "it was not released yet");
+        trace
+            .php
+            .as_mut()
+            .expect("set above")
+            .busy
+            .store(4_000_000, Ordering::Relaxed);
+        trace.handoff = Some(Via::XSendfile);
+        counters.finish(&Finished {
+            now,
+            ..finished(&trace)
+        });
+        let site = counters.read(Some(0));
+        assert_eq!(site.saved, Duration::from_secs(6));
+        assert_eq!(site.handoffs[Via::XSendfile as usize], 1);
+    }
+
+    #[test]
+    fn a_gauge_goes_down_again() {
+        let count = Count::default();
+        count.add(2);
+        count.subtract(1);
+        assert_eq!(count.get(), 1);
+    }
+}

@@ -1,0 +1,109 @@
+//! What the server counts: one registry for `/metrics`, `haulier status` and everything else that shows numbers.
+//!
+//! Each thread counts for itself ([`counters`]), without locks and without sharing a cache line; a reader adds the
+//! threads up ([`totals`]). Labels come from the configuration and from fixed lists, never from a request.
+
+mod counters;
+mod process;
+mod prometheus;
+mod reason;
+mod stream;
+mod times;
+mod totals;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haulier_php::Pool;
+
+use crate::listen::Gate;
+use crate::route::Site;
+
+pub(crate) use counters::{Counters, Finished, InFlight};
+pub(crate) use stream::Streamed;
+pub use stream::StreamingScript;
+pub use times::Times;
+pub use totals::{HandlerTotals, SiteTotals, Totals};
+
+/// All counters of a server. Reading them takes some microseconds and holds nobody up.
+#[derive(Debug)]
+pub struct Metrics {
+    sites: Vec<Arc<Site>>,
+    /// Each pool once, in the order of the sites.
+    pools: Vec<Arc<Pool>>,
+    threads: Vec<Arc<Counters>>,
+    gate: Arc<Gate>,
+    streaming: Mutex<stream::Table>,
+    /// What `haulier_build_info` says.
+    version: &'static str,
+}
+
+impl Metrics {
+    pub(crate) fn new(sites: Vec<Arc<Site>>, gate: Arc<Gate>, threads: usize) -> Arc<Self> {
+        let pools = pools_of(&sites);
+        let threads = (0..threads).map(|_| Arc::new(Counters::new(sites.len()))).collect();
+        Arc::new(Self {
+            sites,
+            pools,
+            threads,
+            gate,
+            streaming: Mutex::default(),
+            version: env!("CARGO_PKG_VERSION"),
+        })
+    }
+
+    /// The counters of one thread. Nobody else may write to them.
+    pub(crate) fn of_thread(&self, number: usize) -> Arc<Counters> {
+        Arc::clone(&self.threads[number])
+    }
+
+    /// The pools of all sites, each once.
+    #[must_use]
+    pub fn pools(&self) -> &[Arc<Pool>] {
+        &self.pools
+    }
+
+    /// Open connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.gate.open()
+    }
+
+    /// Everything counted so far, all threads together.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        totals::add_up(&self.sites, &self.threads)
+    }
+
+    /// The metrics in the OpenMetrics text format.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        prometheus::encode(self)
+    }
+
+    /// Scripts whose large bodies went through PHP although a rule could spare it that, the worst first.
+    #[must_use]
+    pub fn streaming_scripts(&self) -> Vec<StreamingScript> {
+        self.streaming
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .worst_first(&self.sites)
+    }
+
+    /// Notes a large body that went through PHP.
+    pub(crate) fn note_streamed(&self, site: &Site, streamed: &Streamed, bytes: u64) {
+        self.streaming
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .note(site.number, streamed, bytes);
+    }
+}
+
+fn pools_of(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
+    let mut pools: Vec<Arc<Pool>> = Vec::new();
+    for php in sites.iter().filter_map(|site| site.settings.php.as_ref()) {
+        if !pools.iter().any(|pool| Arc::ptr_eq(pool, &php.pool)) {
+            pools.push(Arc::clone(&php.pool));
+        }
+    }
+    pools
+}

@@ -1,0 +1,406 @@
+//! The registry as OpenMetrics text. A reading of all counters is taken first, then written by the library.
+
+use std::fmt::Error;
+use std::time::Duration;
+
+use haulier_php::{PoolStatus, ServerStatus};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::process::Process;
+use super::{HandlerTotals, Metrics, SiteTotals, Times, Totals};
+
+/// The site label of what belongs to no site. No site can have that name.
+const NO_SITE: &str = "-";
+/// We code nothing ourselves yet; what PHP coded is identity for us.
+const IDENTITY: &str = "identity";
+const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+pub(super) fn encode(metrics: &Metrics) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Reading::take(metrics)));
+    let mut text = String::with_capacity(64 * 1024);
+    // Writing to a String cannot fail.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+/// All numbers of one moment.
+#[derive(Debug)]
+struct Reading {
+    totals: Totals,
+    pools: Vec<PoolReading>,
+    connections: u64,
+    process: Process,
+    version: &'static str,
+}
+
+#[derive(Debug)]
+struct PoolReading {
+    name: String,
+    status: PoolStatus,
+    servers: Vec<ServerStatus>,
+    memory: Option<u64>,
+}
+
+impl Reading {
+    fn take(metrics: &Metrics) -> Self {
+        let pools = metrics.pools().iter().map(|pool| PoolReading {
+            name: pool.settings().name.clone(),
+            status: pool.status(),
+            servers: pool.servers(),
+            memory: pool.memory(),
+        });
+        Self {
+            totals: metrics.totals(),
+            pools: pools.collect(),
+            connections: metrics.connections() as u64,
+            process: Process::look(),
+            version: metrics.version,
+        }
+    }
+
+    /// Every site with its name, and what belongs to none.
+    fn sites(&self) -> impl Iterator<Item = (&str, &SiteTotals)> {
+        let named = self.totals.sites.iter().map(|(name, site)| (name.as_str(), site));
+        named.chain([(NO_SITE, &self.totals.none)])
+    }
+
+    /// Every site with every handler. Without a site there are refusals only.
+    fn handlers(&self) -> impl Iterator<Item = (&str, &str, &HandlerTotals)> {
+        self.sites().flat_map(|(site, totals)| {
+            let possible = move |name: &str| site != NO_SITE || name == "error";
+            let handlers = totals.handlers().filter(move |(name, _)| possible(name));
+            handlers.map(move |(handler, totals)| (site, handler, totals))
+        })
+    }
+}
+
+impl Collector for Reading {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let encoder = &mut encoder;
+        self.encode_requests(encoder)?;
+        self.encode_gauges(encoder)?;
+        self.encode_workers(encoder)?;
+        self.encode_queue(encoder)?;
+        self.encode_exits(encoder)?;
+        self.encode_servers(encoder)?;
+        self.encode_offload(encoder)?;
+        self.encode_errors(encoder)?;
+        self.encode_build(encoder)?;
+        self.encode_process(encoder)
+    }
+}
+
+impl Reading {
+    fn encode_requests(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut metric = counter(
+            encoder,
+            "haulier_requests",
+            "Responses by site, handler and class of status code.",
+        )?;
+        for (site, handler, totals) in self.handlers() {
+            for (code, count) in CODES.into_iter().zip(totals.codes) {
+                add(
+                    &mut metric,
+                    &[("site", site), ("handler", handler), ("code", code)],
+                    count,
+                )?;
+            }
+        }
+        let help = "Time from the end of a request's head to the last byte given to the kernel.";
+        let mut metric = histogram(encoder, "haulier_request_duration_seconds", help)?;
+        for (site, handler, totals) in self.handlers() {
+            observe(&mut metric, &[("site", site), ("handler", handler)], &totals.times)?;
+        }
+        let mut metric = counter(encoder, "haulier_response_bytes", "Bytes sent, heads included.")?;
+        for (site, handler, totals) in self.handlers() {
+            let labels = [("site", site), ("handler", handler), ("encoding", IDENTITY)];
+            add(&mut metric, &labels, totals.bytes)?;
+        }
+        Ok(())
+    }
+
+    fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut metric = gauge(
+            encoder,
+            "haulier_requests_in_flight",
+            "Requests that are being answered.",
+        )?;
+        for (name, site) in &self.totals.sites {
+            set(&mut metric, &[("site", name)], site.in_flight)?;
+        }
+        let help = "Responses on their way to clients that do not take them at once: downloads.";
+        let mut metric = gauge(encoder, "haulier_responses_sending", help)?;
+        for (name, site) in &self.totals.sites {
+            set(&mut metric, &[("site", name)], site.sending)?;
+        }
+        let mut metric = gauge(encoder, "haulier_connections", "Open connections.")?;
+        set(&mut metric, &[("proto", "h1")], self.connections)
+    }
+
+    fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut metric = gauge(encoder, "haulier_php_workers", "PHP workers by what they do.")?;
+        for PoolReading { name, status, .. } in &self.pools {
+            let free = status.workers.saturating_sub(status.busy) as u64;
+            let (idle, starting) = if status.is_live { (free, 0) } else { (0, free) };
+            for (state, count) in [("busy", status.busy as u64), ("idle", idle), ("starting", starting)] {
+                set(&mut metric, &[("pool", name), ("state", state)], count)?;
+            }
+        }
+        let mut metric = gauge(
+            encoder,
+            "haulier_php_workers_max",
+            "Most requests PHP works on at a time.",
+        )?;
+        for PoolReading { name, status, .. } in &self.pools {
+            set(&mut metric, &[("pool", name)], status.workers as u64)?;
+        }
+        let help = "Memory of the pool's processes (PSS); only where the system tells.";
+        let mut metric = gauge(encoder, "haulier_php_memory_bytes", help)?;
+        for pool in &self.pools {
+            if let Some(memory) = pool.memory {
+                set(&mut metric, &[("pool", &pool.name)], memory)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_queue(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut metric = gauge(encoder, "haulier_php_queue_length", "Requests that wait for a worker.")?;
+        for PoolReading { name, status, .. } in &self.pools {
+            set(&mut metric, &[("pool", name)], status.queued as u64)?;
+        }
+        let help = "How long requests waited for a worker, those that got none included.";
+        let mut metric = histogram(encoder, "haulier_php_queue_wait_seconds", help)?;
+        for PoolReading { name, status, .. } in &self.pools {
+            observe(&mut metric, &[("pool", name)], &status.waits.into())?;
+        }
+        let help = "Time workers spent on requests, all workers together.";
+        let mut metric = counter(encoder, "haulier_php_busy_seconds", help)?;
+        for PoolReading { name, status, .. } in &self.pools {
+            add_seconds(&mut metric, &[("pool", name)], status.busy_time)?;
+        }
+        Ok(())
+    }
+
+    fn encode_exits(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Workers that ended, by reason; `master` is the php-cgi that starts them.";
+        let mut metric = counter(encoder, "haulier_php_worker_exits", help)?;
+        for PoolReading { name, status, .. } in &self.pools {
+            let reasons = [
+                ("max_requests", status.recycled),
+                ("crash", status.crashes),
+                ("timeout", status.timeouts),
+                ("master", status.exits),
+            ];
+            for (reason, count) in reasons {
+                add(&mut metric, &[("pool", name), ("reason", reason)], count)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_servers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let servers = || {
+            self.pools
+                .iter()
+                .flat_map(|pool| pool.servers.iter().map(move |server| (pool, server)))
+        };
+        let help = "Whether a server took the last connection made to it; 1 before the first.";
+        let mut metric = gauge(encoder, "haulier_upstream_up", help)?;
+        for (pool, server) in servers() {
+            set(
+                &mut metric,
+                &[("pool", &pool.name), ("server", &server.name)],
+                u64::from(server.is_up),
+            )?;
+        }
+        let mut metric = gauge(encoder, "haulier_upstream_connections", "Open connections to a server.")?;
+        for (pool, server) in servers() {
+            set(
+                &mut metric,
+                &[("pool", &pool.name), ("server", &server.name)],
+                server.connections as u64,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn encode_offload(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut metric = counter(
+            encoder,
+            "haulier_handoffs",
+            "Responses a script handed over, by the way it did.",
+        )?;
+        for (name, site) in &self.totals.sites {
+            for (via, count) in site.handoffs() {
+                add(&mut metric, &[("site", name), ("via", via)], count)?;
+            }
+        }
+        let help = "Time workers were free while their clients still read: client finished minus worker released.";
+        let mut metric = counter(encoder, "haulier_worker_seconds_saved", help)?;
+        for (name, site) in &self.totals.sites {
+            add_seconds(&mut metric, &[("site", name)], site.saved)?;
+        }
+        let mut metric = gauge(
+            encoder,
+            "haulier_spool_bytes",
+            "Bytes of responses that lie in spool files.",
+        )?;
+        metric.encode_gauge(&self.totals.spool_bytes)?;
+        let help = "Responses whose script had to wait for its client because the spool was full.";
+        let mut metric = counter(encoder, "haulier_spool_full", help)?;
+        metric.encode_counter::<NoLabelSet, u64, f64>(&self.totals.spool_full, None)
+    }
+
+    fn encode_errors(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Requests that came to nothing, by the reason that the log gives.";
+        let mut metric = counter(encoder, "haulier_errors", help)?;
+        for (site, totals) in self.sites() {
+            for (reason, count) in totals.errors() {
+                add(&mut metric, &[("site", site), ("reason", reason)], count)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_build(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Always 1; its labels say what runs.";
+        let mut metric = gauge(encoder, "haulier_build_info", help)?;
+        set(&mut metric, &[("version", self.version)], 1)
+    }
+
+    fn encode_process(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let process = &self.process;
+        let mut metric = counter(encoder, "process_cpu_seconds", "User and system time of this process.")?;
+        metric.encode_counter::<NoLabelSet, f64, f64>(&process.cpu.as_secs_f64(), None)?;
+        let mut metric = gauge(
+            encoder,
+            "process_start_time_seconds",
+            "When it started, seconds since 1970.",
+        )?;
+        metric.encode_gauge(&process.started.as_secs_f64())?;
+        let rows = [
+            ("process_open_fds", "Open descriptors.", process.open_fds),
+            ("process_max_fds", "Descriptors it may have.", process.max_fds),
+            (
+                "process_resident_memory_bytes",
+                "Resident memory.",
+                process.resident_bytes,
+            ),
+            ("process_virtual_memory_bytes", "Address space.", process.virtual_bytes),
+            ("process_threads", "Threads.", process.threads),
+        ];
+        for (name, help, value) in rows {
+            gauge(encoder, name, help)?.encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+}
+
+type Labels<'l> = &'l [(&'l str, &'l str)];
+
+/// The text adds `_total` to the name.
+fn counter<'e>(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<MetricEncoder<'e>, Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Counter)
+}
+
+fn gauge<'e>(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<MetricEncoder<'e>, Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)
+}
+
+fn histogram<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    name: &'e str,
+    help: &str,
+) -> Result<MetricEncoder<'e>, Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Histogram)
+}
+
+fn add(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: u64) -> Result<(), Error> {
+    metric
+        .encode_family(&labels)?
+        .encode_counter::<NoLabelSet, u64, f64>(&value, None)
+}
+
+fn add_seconds(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: Duration) -> Result<(), Error> {
+    metric
+        .encode_family(&labels)?
+        .encode_counter::<NoLabelSet, f64, f64>(&value.as_secs_f64(), None)
+}
+
+fn set(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: u64) -> Result<(), Error> {
+    metric.encode_family(&labels)?.encode_gauge(&value)
+}
+
+fn observe(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, times: &Times) -> Result<(), Error> {
+    let sum = times.sum.as_secs_f64();
+    metric
+        .encode_family(&labels)?
+        .encode_histogram::<NoLabelSet>(sum, times.count(), &times.buckets(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::handler::static_files::fixture;
+    use crate::listen::Gate;
+    use crate::route::Site;
+
+    fn text() -> String {
+        let root = fixture::Root::new().with(|settings| settings.name = "shop".into());
+        let site = Site::open(root.site().settings, 0).expect("a document root");
+        Metrics::new(vec![Arc::new(site)], Gate::new(10, 0), 2).encode()
+    }
+
+    #[test]
+    fn every_series_is_there_from_the_start() {
+        let text = text();
+        let zeros = [
+            r#"haulier_requests_total{site="shop",handler="php",code="5xx"} 0"#,
+            r#"haulier_requests_total{site="-",handler="error",code="4xx"} 0"#,
+            r#"haulier_request_duration_seconds_bucket{le="+Inf",site="shop",handler="static"} 0"#,
+            r#"haulier_response_bytes_total{site="shop",handler="offloaded",encoding="identity"} 0"#,
+            r#"haulier_requests_in_flight{site="shop"} 0"#,
+            r#"haulier_connections{proto="h1"} 0"#,
+            r#"haulier_handoffs_total{site="shop",via="x-sendfile"} 0"#,
+            r#"haulier_worker_seconds_saved_total{site="shop"} 0"#,
+            "haulier_spool_bytes 0",
+            "haulier_spool_full_total 0",
+            r#"haulier_errors_total{site="shop",reason="php_crashed"} 0"#,
+        ];
+        for line in zeros {
+            assert!(
+                text.lines().any(|found| found == line || found == format!("{line}.0")),
+                "{line} in\n{text}"
+            );
+        }
+        assert!(text.contains("haulier_build_info{version="), "{text}");
+        assert!(!text.contains(r#"site="-",handler="php""#), "PHP needs a site");
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn every_family_has_help_and_type_and_no_series_appears_twice() {
+        let text = text();
+        let mut series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        for line in &series {
+            let name = line.split(['{', ' ']).next().expect("a name");
+            let family = ["_total", "_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end));
+            let described =
+                |name: &str| text.contains(&format!("# TYPE {name} ")) && text.contains(&format!("# HELP {name} "));
+            assert!(described(name) || family.is_some_and(described), "{line}");
+        }
+        let count = series.len();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series.len(), count);
+    }
+}

@@ -1,0 +1,51 @@
+//! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
+
+/// Every reason, in alphabetical order.
+pub(super) const REASONS: [&str; 26] = [
+    "aborted",
+    "bad_body",
+    "bad_path",
+    "bad_request",
+    "bad_response",
+    "body_timeout",
+    "body_too_large",
+    "client_gone",
+    "connect_refused",
+    "file_error",
+    "front_controller_missing",
+    "head_timeout",
+    "no_php",
+    "no_site",
+    "out_of_descriptors",
+    "panic",
+    "params_too_long",
+    "php_connection",
+    "php_crashed",
+    "php_error",
+    "php_timeout",
+    "pool_full",
+    "pool_stopped",
+    "redirect_loop",
+    "request_body_lost",
+    "spool_failed",
+];
+
+/// Its place in the list. `None` is a reason that is missing there: a mistake that debug builds stop at.
+pub(super) fn index_of(reason: &str) -> Option<usize> {
+    let found = REASONS.binary_search(&reason).ok();
+    debug_assert!(found.is_some(), "the reason {reason} is missing in the list of reasons");
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_place() {
+        assert!(REASONS.is_sorted_by(|a, b| a < b));
+        for (place, reason) in REASONS.iter().enumerate() {
+            assert_eq!(index_of(reason), Some(place));
+        }
+    }
+}

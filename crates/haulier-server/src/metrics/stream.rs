@@ -1,0 +1,149 @@
+//! Scripts that stream large bodies through PHP although a rule could spare it that.
+//!
+//! The list is short and bounded, whatever is asked for: its keys are scripts that exist, and the least one makes room.
+
+use std::sync::Arc;
+
+use crate::route::Site;
+
+/// Bodies from this size on are worth a rule, bytes.
+pub(super) const LARGE: u64 = 1024 * 1024;
+/// Entries kept.
+const MOST: usize = 100;
+
+/// What a script streams: noted when its body turns out to be too long to be held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Streamed {
+    /// Its path in the document root.
+    pub(crate) script: String,
+    /// The media type it announced, without parameters.
+    pub(crate) media_type: Option<String>,
+}
+
+impl Streamed {
+    /// For a script and the value of its Content-Type field.
+    pub(crate) fn new(script: &[u8], content_type: Option<&[u8]>) -> Box<Self> {
+        let media_type = content_type.map(|value| {
+            let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
+            String::from_utf8_lossy(value[..end].trim_ascii()).to_ascii_lowercase()
+        });
+        Box::new(Self {
+            script: String::from_utf8_lossy(script).into_owned(),
+            media_type,
+        })
+    }
+}
+
+/// A script that streams, as `haulier status` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamingScript {
+    /// The name of its site.
+    pub site: String,
+    /// Its path in the document root.
+    pub script: String,
+    /// The media type of its last large body.
+    pub media_type: Option<String>,
+    /// Large bodies.
+    pub responses: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+/// All such scripts.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    site: u32,
+    streamed: Streamed,
+    responses: u64,
+    bytes: u64,
+}
+
+impl Table {
+    /// Notes a body of `bytes`; a small one is passed over.
+    pub(super) fn note(&mut self, site: u32, streamed: &Streamed, bytes: u64) {
+        if bytes <= LARGE {
+            return;
+        }
+        let same = |entry: &&mut Entry| entry.site == site && entry.streamed.script == streamed.script;
+        if let Some(entry) = self.entries.iter_mut().find(same) {
+            entry.responses += 1;
+            entry.bytes += bytes;
+            entry.streamed.media_type.clone_from(&streamed.media_type);
+            return;
+        }
+        if self.entries.len() >= MOST
+            && let Some(least) = (0..self.entries.len()).min_by_key(|&place| self.entries[place].bytes)
+        {
+            self.entries.swap_remove(least);
+        }
+        self.entries.push(Entry {
+            site,
+            streamed: streamed.clone(),
+            responses: 1,
+            bytes,
+        });
+    }
+
+    pub(super) fn worst_first(&self, sites: &[Arc<Site>]) -> Vec<StreamingScript> {
+        let named = self.entries.iter().filter_map(|entry| {
+            let site = sites.iter().find(|site| site.number == entry.site)?;
+            Some(StreamingScript {
+                site: site.settings.name.clone(),
+                script: entry.streamed.script.clone(),
+                media_type: entry.streamed.media_type.clone(),
+                responses: entry.responses,
+                bytes: entry.bytes,
+            })
+        });
+        let mut list: Vec<_> = named.collect();
+        list.sort_by_key(|script| std::cmp::Reverse(script.bytes));
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::static_files::fixture;
+
+    fn streamed(script: &str) -> Box<Streamed> {
+        Streamed::new(script.as_bytes(), Some(b"Application/PDF; charset=x"))
+    }
+
+    #[test]
+    fn large_bodies_are_gathered_by_script_and_the_worst_comes_first() {
+        let site = Arc::new(
+            fixture::Root::new()
+                .with(|settings| settings.name = "shop".into())
+                .site(),
+        );
+        let mut table = Table::default();
+        table.note(site.number, &streamed("/small.php"), LARGE);
+        table.note(site.number, &streamed("/once.php"), 3 * LARGE);
+        table.note(site.number, &streamed("/twice.php"), 2 * LARGE);
+        table.note(site.number, &streamed("/twice.php"), 2 * LARGE);
+        let list = table.worst_first(&[site]);
+        let shown: Vec<_> = list
+            .iter()
+            .map(|script| (script.script.as_str(), script.responses))
+            .collect();
+        assert_eq!(shown, [("/twice.php", 2), ("/once.php", 1)]);
+        assert_eq!(list[0].bytes, 4 * LARGE);
+        assert_eq!(list[0].media_type.as_deref(), Some("application/pdf"));
+    }
+
+    #[test]
+    fn the_list_has_an_end_and_the_least_makes_room() {
+        let mut table = Table::default();
+        for number in 0..2 * MOST as u64 {
+            table.note(0, &streamed(&format!("/{number}.php")), LARGE + 1 + number);
+        }
+        assert_eq!(table.entries.len(), MOST);
+        assert!(table.entries.iter().all(|entry| entry.bytes > LARGE + MOST as u64));
+    }
+}

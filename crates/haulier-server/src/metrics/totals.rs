@@ -1,0 +1,160 @@
+//! The counters of all threads, added up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::counters::Counters;
+use super::reason::REASONS;
+use super::times::Times;
+use crate::response::{Handler, Via};
+use crate::route::Site;
+
+/// Everything a server has counted since its start.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    /// The sites by name, in the order of the configuration.
+    pub sites: Vec<(String, SiteTotals)>,
+    /// What belongs to no site: a host nobody answers to, bytes that are no request.
+    pub none: SiteTotals,
+    /// Bytes of spooled responses on disk now.
+    pub spool_bytes: u64,
+    /// Responses whose script had to wait for the client because the spool was full.
+    pub spool_full: u64,
+}
+
+/// What was counted for one site.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SiteTotals {
+    pub(super) handlers: [HandlerTotals; Handler::ALL.len()],
+    pub(super) errors: [u64; REASONS.len()],
+    pub(super) handoffs: [u64; Via::ALL.len()],
+    /// Time that workers were free for others while their own clients still read.
+    pub saved: Duration,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Of those, responses on their way that did not fit one send.
+    pub sending: u64,
+}
+
+/// What was counted for one kind of handler.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct HandlerTotals {
+    /// Responses with status 1xx to 5xx.
+    pub codes: [u64; 5],
+    /// From the end of the request head to the last byte given to the kernel.
+    pub times: Times,
+    /// Bytes sent, heads included.
+    pub bytes: u64,
+}
+
+impl HandlerTotals {
+    /// All responses.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.codes.iter().sum()
+    }
+}
+
+impl SiteTotals {
+    /// Each kind of handler with its name.
+    pub fn handlers(&self) -> impl Iterator<Item = (&'static str, &HandlerTotals)> {
+        Handler::ALL.iter().map(|handler| handler.as_str()).zip(&self.handlers)
+    }
+
+    /// Each reason with the number of requests that came to nothing for it.
+    pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        REASONS.into_iter().zip(self.errors)
+    }
+
+    /// Each way to hand a file over with the number of responses that took it.
+    pub fn handoffs(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Via::ALL.iter().map(|via| via.as_str()).zip(self.handoffs)
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (handler, more) in self.handlers.iter_mut().zip(&other.handlers) {
+            handler
+                .codes
+                .iter_mut()
+                .zip(more.codes)
+                .for_each(|(code, more)| *code += more);
+            handler.times = handler.times.and(&more.times);
+            handler.bytes += more.bytes;
+        }
+        self.errors
+            .iter_mut()
+            .zip(other.errors)
+            .for_each(|(count, more)| *count += more);
+        self.handoffs
+            .iter_mut()
+            .zip(other.handoffs)
+            .for_each(|(count, more)| *count += more);
+        self.saved += other.saved;
+        // A request may end on no other thread than its own, so no thread's gauge is below zero.
+        self.in_flight += other.in_flight;
+        self.sending += other.sending;
+    }
+}
+
+pub(super) fn add_up(sites: &[Arc<Site>], threads: &[Arc<Counters>]) -> Totals {
+    let total = |site: Option<u32>| {
+        let mut total = SiteTotals::default();
+        threads.iter().for_each(|thread| total.add(&thread.read(site)));
+        total
+    };
+    Totals {
+        sites: sites
+            .iter()
+            .map(|site| (site.settings.name.clone(), total(Some(site.number))))
+            .collect(),
+        none: total(None),
+        spool_bytes: sites.iter().map(|site| site.spool.on_disk()).sum(),
+        spool_full: sites.iter().map(|site| site.spool.times_full()).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::counters::Finished;
+    use super::*;
+    use crate::handler::static_files::fixture;
+    use crate::response::Trace;
+    use crate::thread::now;
+
+    #[test]
+    fn the_threads_are_added_up_site_by_site() {
+        let site = |name: &str, number| {
+            let root = fixture::Root::new().with(|settings| settings.name = name.into());
+            Arc::new(Site::open(root.site().settings, number).expect("a document root"))
+        };
+        let sites = [site("shop", 0), site("blog", 1)];
+        let threads = [Arc::new(Counters::new(2)), Arc::new(Counters::new(2))];
+        let trace = Trace::of(Handler::Redirect);
+        for (thread, site) in [(0, Some(1)), (1, Some(1)), (1, None)] {
+            threads[thread].finish(&Finished {
+                site,
+                status: 308,
+                trace: &trace,
+                reason: None,
+                bytes: 10,
+                took: Some(Duration::ZERO),
+                now: now(),
+            });
+        }
+        let totals = add_up(&sites, &threads);
+        let requests = |site: &SiteTotals| site.handlers().map(|(_, handler)| handler.requests()).sum::<u64>();
+        let by_name: Vec<_> = totals
+            .sites
+            .iter()
+            .map(|(name, site)| (name.as_str(), requests(site)))
+            .collect();
+        assert_eq!(by_name, [("shop", 0), ("blog", 2)]);
+        assert_eq!(requests(&totals.none), 1);
+        let bytes = totals.sites[1]
+            .1
+            .handlers()
+            .find(|(name, _)| *name == "redirect")
+            .map(|(_, handler)| handler.bytes);
+        assert_eq!(bytes, Some(20));
+    }
+}
