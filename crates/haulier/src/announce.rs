@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::admin::{Admin, AdminListener};
 use crate::cli::Console;
 use crate::config::settings::{Format, Mode, Pool, Settings, Site};
 use crate::log::json_line;
@@ -61,7 +62,7 @@ impl Announcement {
     }
 
     /// Prints it on standard output; a reader that has gone away is no failure.
-    pub(crate) fn print(&self, addresses: &[SocketAddr], console: &Console) {
+    pub(crate) fn print(&self, addresses: &[SocketAddr], admin: &Admin, console: &Console) {
         if self.open
             && let Some(address) = addresses.first()
         {
@@ -76,21 +77,24 @@ impl Announcement {
             Format::Auto => io::stdout().is_terminal(),
         };
         let answer = if text {
-            self.text(addresses, console.colors_stdout())
+            self.text(addresses, admin, console.colors_stdout())
         } else {
-            self.json(addresses)
+            self.json(addresses, admin)
         };
         let mut output = io::stdout().lock();
         let _ = output.write_all(answer.as_bytes()).and_then(|()| output.flush());
     }
 
-    fn text(&self, addresses: &[SocketAddr], color: bool) -> String {
+    fn text(&self, addresses: &[SocketAddr], admin: &Admin, color: bool) -> String {
         let mut text = format!("haulier {} · {}\n\n", env!("CARGO_PKG_VERSION"), self.what);
         let urls: Vec<String> = addresses.iter().map(|address| url(*address)).collect();
         text.push_str(&format!("  {}", urls.join("  ")));
         if self.public {
             let (on, off) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
             text.push_str(&format!("   {on}open to the whole network{off}"));
+        }
+        if let Some(AdminListener::Tcp(_, address)) = &admin.listener {
+            text.push_str(&format!("   metrics  {}metrics", url(*address)));
         }
         text.push_str("\n\n");
         let remark = self
@@ -106,11 +110,13 @@ impl Announcement {
         text
     }
 
-    fn json(&self, addresses: &[SocketAddr]) -> String {
+    fn json(&self, addresses: &[SocketAddr], admin: &Admin) -> String {
         let first = [
             ("level", json!("info")),
             ("msg", json!("listening")),
             ("listen", json!(addresses)),
+            ("admin", json!(admin.address())),
+            ("control", json!(admin.control_path())),
         ];
         json_line(first.into_iter().chain(self.fields.iter().cloned()))
     }

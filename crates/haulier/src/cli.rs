@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Is the configuration right? Is the machine ready?
     Check(CheckArgs),
+    /// What is the running haulier doing now?
+    Status(StatusArgs),
 }
 
 /// Arguments of `serve`.
@@ -110,6 +112,20 @@ pub(crate) struct CheckArgs {
     /// Answer for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Look again every second
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Answer for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The control socket [default: that of the haulier running here]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
 }
 
 impl Console {

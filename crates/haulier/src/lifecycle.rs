@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +14,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 use tracing::{Level, error, info, warn};
 
+use crate::admin::{self, Admin, AdminListener, Identity, Reporter, SocketFile};
 use crate::announce::Announcement;
 use crate::assemble::{AssembleError, Assembled, Purpose, assemble};
 use crate::cli::Console;
 use crate::command::Outcome;
-use crate::config::settings::{Access, Format, LogSettings};
+use crate::config::settings::{Access, AdminAddress, Format, LogSettings};
 use crate::config::{Diagnostic, Report, Settings};
 use crate::log::{self, Shape};
 use crate::{machine, port_holder};
@@ -47,6 +49,12 @@ pub(crate) fn serve(
             eprint!("{}", describe(&failure).render(console.colors_stderr()));
             Outcome::Failed
         }
+        Err(StartFailure::Admin(diagnostic)) => {
+            let mut report = Report::default();
+            report.push(*diagnostic);
+            eprint!("{}", report.render(console.colors_stderr()));
+            Outcome::Failed
+        }
         Err(StartFailure::System(failure)) => {
             error!(error = %failure, "cannot start");
             Outcome::Failed
@@ -58,6 +66,8 @@ pub(crate) fn serve(
 
 enum StartFailure {
     Assemble(AssembleError),
+    /// The admin address or the control socket.
+    Admin(Box<Diagnostic>),
     System(io::Error),
 }
 
@@ -80,15 +90,68 @@ fn start(
     let _entered = runtime.enter();
     // Before PHP starts: a signal during the start must end what was started.
     let mut signals = Signals::listen()?;
+    // Before PHP starts, too: most of what can go wrong here is a second haulier.
+    let listener = bind_admin(&settings.admin, purpose).map_err(StartFailure::Admin)?;
+    let (config, control) = (settings.config.clone(), settings.control.clone());
     let Assembled { server, pools, sockets } =
         assemble(settings, purpose, access_log).map_err(StartFailure::Assemble)?;
     let addresses = server.addresses();
+    let control = bind_control(control.as_deref(), &addresses).map_err(StartFailure::Admin)?;
+    let admin = Admin { listener, control };
+    let identity = Identity {
+        config,
+        listen: addresses.iter().map(SocketAddr::to_string).collect(),
+        admin: admin.address(),
+    };
+    admin.serve(&Reporter::new(identity, server.metrics()))?;
     let running = server.run()?;
-    announcement.print(&addresses, console);
+    announcement.print(&addresses, &admin, console);
     let outcome = runtime.block_on(until_stopped(running, &mut signals, grace));
     runtime.block_on(stop_pools(&pools));
     drop(sockets);
     Ok(outcome)
+}
+
+/// The admin address. `serve` takes the next free port; `run` takes what is written, or stops.
+fn bind_admin(address: &AdminAddress, purpose: Purpose) -> Result<Option<AdminListener>, Box<Diagnostic>> {
+    AdminListener::bind(address, purpose == Purpose::Development).map_err(|error| {
+        let diagnostic = match address {
+            AdminAddress::Tcp(address) => cannot_listen(*address, &error),
+            AdminAddress::Unix(path) => cannot_bind(path, &error),
+            AdminAddress::Off => Diagnostic::error("bind", error.to_string()),
+        };
+        Box::new(diagnostic.help("this is `admin` in `[server]`: another address there, or \"off\", helps"))
+    })
+}
+
+/// The control socket. Without one of its own name a server still serves; one that is named must be had.
+fn bind_control(named: Option<&Path>, addresses: &[SocketAddr]) -> Result<Option<SocketFile>, Box<Diagnostic>> {
+    if let Some(path) = named {
+        let bound = SocketFile::bind(path).map(Some);
+        return bound.map_err(|error| Box::new(cannot_bind(path, &error).help("this is `control` in `[server]`")));
+    }
+    let place = addresses.first().and_then(|address| admin::place_for(address.port()));
+    let Some(path) = place else {
+        warn!("no directory for a control socket: `haulier status` cannot ask this server");
+        return Ok(None);
+    };
+    // Two servers may have one port, on two addresses or by `reuse_port`.
+    let second = path.with_extension(format!("{}.sock", std::process::id()));
+    match SocketFile::bind(&path).or_else(|_| SocketFile::bind(&second)) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) => {
+            warn!(%error, path = %path.display(), "no control socket: `haulier status` cannot ask this server");
+            Ok(None)
+        }
+    }
+}
+
+fn cannot_bind(path: &Path, error: &io::Error) -> Diagnostic {
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => "another process has it".to_owned(),
+        _ => error.to_string(),
+    };
+    Diagnostic::error("bind", format!("cannot make the socket {}: {why}", path.display()))
 }
 
 /// The signals a server obeys.

@@ -1,6 +1,7 @@
 //! haulier: parse, run, exit code.
 
 mod account;
+mod admin;
 mod announce;
 mod app;
 mod assemble;

@@ -13,7 +13,7 @@ use super::process::Process;
 use super::{HandlerTotals, Metrics, SiteTotals, Times, Totals};
 
 /// The site label of what belongs to no site. No site can have that name.
-const NO_SITE: &str = "-";
+const NO_SITE: &str = "(none)";
 /// We code nothing ourselves yet; what PHP coded is identity for us.
 const IDENTITY: &str = "identity";
 const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -363,7 +363,7 @@ mod tests {
         let text = text();
         let zeros = [
             r#"haulier_requests_total{site="shop",handler="php",code="5xx"} 0"#,
-            r#"haulier_requests_total{site="-",handler="error",code="4xx"} 0"#,
+            r#"haulier_requests_total{site="(none)",handler="error",code="4xx"} 0"#,
             r#"haulier_request_duration_seconds_bucket{le="+Inf",site="shop",handler="static"} 0"#,
             r#"haulier_response_bytes_total{site="shop",handler="offloaded",encoding="identity"} 0"#,
             r#"haulier_requests_in_flight{site="shop"} 0"#,
@@ -381,7 +381,7 @@ mod tests {
             );
         }
         assert!(text.contains("haulier_build_info{version="), "{text}");
-        assert!(!text.contains(r#"site="-",handler="php""#), "PHP needs a site");
+        assert!(!text.contains(r#"site="(none)",handler="php""#), "PHP needs a site");
         assert!(text.ends_with("# EOF\n"), "{text}");
     }
 

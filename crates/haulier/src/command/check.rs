@@ -10,7 +10,7 @@ use rustix::fs::{Mode as Bits, stat};
 use super::Outcome;
 use super::configuration::{self, plural};
 use crate::cli::{CheckArgs, Console};
-use crate::config::settings::{self, Mode, Pool, Settings, Site};
+use crate::config::settings::{self, AdminAddress, Mode, Pool, Settings, Site};
 use crate::config::value::show_size;
 use crate::config::{Diagnostic, Report};
 use crate::lifecycle::cannot_listen;
@@ -194,6 +194,7 @@ fn check_machine(settings: &Settings, report: &mut Report) {
     for address in &settings.listen {
         check_listen(*address, settings.reuse_port, report);
     }
+    check_admin(&settings.admin, report);
     for site in &settings.sites {
         check_readable(site, &settings.pools, report);
     }
@@ -210,6 +211,15 @@ fn check_listen(address: SocketAddr, reuse_port: bool, report: &mut Report) {
         ));
     } else {
         report.push(cannot_listen(address, &error));
+    }
+}
+
+/// A haulier that runs has it already; what else is there is in our way.
+fn check_admin(address: &AdminAddress, report: &mut Report) {
+    let AdminAddress::Tcp(address) = address else { return };
+    let Err(error) = TcpListener::bind(address) else { return };
+    if port_holder::find(*address).is_some_and(|holder| holder.name != "haulier") {
+        report.push(cannot_listen(*address, &error).help("this is `admin` in `[server]`"));
     }
 }
 

@@ -4,6 +4,8 @@ mod check;
 mod configuration;
 mod run;
 mod serve;
+mod status;
+mod status_text;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -43,6 +45,7 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Serve(arguments)) => serve::run(&arguments, &cli.console),
         Some(Command::Run(arguments)) => run::run(&arguments, &cli.console),
         Some(Command::Check(arguments)) => check::run(&arguments, &cli.console),
+        Some(Command::Status(arguments)) => status::run(&arguments, &cli.console),
         None => print_commands(),
     }
 }

@@ -18,12 +18,13 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
             return Outcome::AskedWrong;
         }
     };
-    let settings = settings::resolve(&file, Mode::Run, &Machine::look(), &mut report);
+    let mut settings = settings::resolve(&file, Mode::Run, &Machine::look(), &mut report);
     if report.errors() > 0 {
         configuration::print(&report, console);
         eprintln!("{}: {}", path.display(), configuration::counts(&report));
         return Outcome::AskedWrong;
     }
+    settings.config = Some(path.clone());
     let announcement = Announcement::of_run(&settings, &path);
     lifecycle::serve(settings, Purpose::Production, &announcement, &report, console)
 }

@@ -36,6 +36,8 @@ pub(crate) struct ServerTable {
     pub(crate) threads: Option<Placed<u64>>,
     pub(crate) grace: Option<Placed<Duration>>,
     pub(crate) spool_dir: Option<Placed<String>>,
+    pub(crate) admin: Option<Placed<String>>,
+    pub(crate) control: Option<Placed<String>>,
 }
 
 /// `[log]`
@@ -393,6 +395,8 @@ fn read_server(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Se
         threads: reader.count(&section, "threads", 1, "somebody has to do the work"),
         grace: reader.duration(&section, "grace"),
         spool_dir: reader.text(&section, "spool_dir"),
+        admin: reader.text(&section, "admin"),
+        control: reader.text(&section, "control"),
     }
 }
 

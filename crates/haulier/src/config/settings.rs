@@ -3,8 +3,8 @@
 //! Nothing behind this file meets a raw string. The machine is asked here too (PHP, accounts, folders), because
 //! defaults follow from it; sockets and processes are left to `assemble`.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haulier_php::{PoolKind, PoolSettings};
@@ -25,6 +25,8 @@ pub(super) const BODY: u64 = 8 << 20;
 /// A whole configuration as meant.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// The file it was read from; filled in by whoever read it.
+    pub(crate) config: Option<PathBuf>,
     /// Addresses to listen on.
     pub(crate) listen: Vec<SocketAddr>,
     /// Let another haulier bind the same port.
@@ -35,6 +37,10 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     /// How long running requests may go on after a stop.
     pub(crate) grace: Duration,
+    /// Where metrics and health are told.
+    pub(crate) admin: AdminAddress,
+    /// Where `status` asks; `None` is the usual place.
+    pub(crate) control: Option<PathBuf>,
     /// Directory of nameless body files.
     pub(crate) spool_dir: PathBuf,
     /// Limits of connections and requests.
@@ -46,6 +52,19 @@ pub(crate) struct Settings {
     /// All sites.
     pub(crate) sites: Vec<Site>,
 }
+
+/// Where metrics and health are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AdminAddress {
+    /// Nowhere.
+    Off,
+    Tcp(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+/// Where it is without a word about it.
+const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4870);
 
 /// What is logged, and how it looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,11 +186,14 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
             .unwrap_or(BODY);
     }
     Settings {
+        config: None,
         listen: resolve_listen(file, report),
         reuse_port: value_or(file.server.reuse_port.as_ref(), false),
         defer_accept: value_or(file.server.defer_accept.as_ref(), true),
         threads,
         grace: value_or(file.server.grace.as_ref(), Duration::from_secs(30)),
+        admin: resolve_admin(file.server.admin.as_ref(), report),
+        control: resolve_control(file.server.control.as_ref(), report),
         spool_dir: resolve_spool_dir(file.server.spool_dir.as_ref(), report),
         limits,
         log: resolve_log(&file.log, report),
@@ -213,6 +235,66 @@ fn resolve_listen(file: &File, report: &mut Report) -> Vec<SocketAddr> {
         }
     }
     addresses
+}
+
+fn resolve_admin(written: Option<&Placed<String>>, report: &mut Report) -> AdminAddress {
+    let Some(written) = written else {
+        return AdminAddress::Tcp(ADMIN);
+    };
+    if written.value == "off" {
+        return AdminAddress::Off;
+    }
+    if let Some(path) = written.value.strip_prefix("unix:") {
+        check_socket_path("admin", Path::new(path), written, report);
+        return AdminAddress::Unix(PathBuf::from(path));
+    }
+    let Some(address) = listen_address::parse(&written.value) else {
+        let title = format!("not an address for `admin`: \"{}\"", written.value);
+        report.push(Diagnostic::error("config::listen", title).at(
+            written.place.as_ref(),
+            "expected an address such as \"127.0.0.1:4870\", \"unix:/run/haulier/admin.sock\", or \"off\"",
+        ));
+        return AdminAddress::Off;
+    };
+    if !address.ip().is_loopback() {
+        report.push(
+            Diagnostic::warning(
+                "server::admin",
+                format!("metrics are open to whoever reaches {address}"),
+            )
+            .at(written.place.as_ref(), "this is no loopback address")
+            .help("127.0.0.1 is for this machine alone"),
+        );
+    }
+    AdminAddress::Tcp(address)
+}
+
+fn resolve_control(written: Option<&Placed<String>>, report: &mut Report) -> Option<PathBuf> {
+    let written = written?;
+    let path = PathBuf::from(&written.value);
+    check_socket_path("control", &path, written, report);
+    Some(path)
+}
+
+/// The longest path of a socket (unix(7)), its final zero included.
+const LONGEST_SOCKET_PATH: usize = 108;
+
+fn check_socket_path(key: &str, path: &Path, written: &Placed<String>, report: &mut Report) {
+    let wrong =
+        |title: String, label: &str| Diagnostic::error("config::value", title).at(written.place.as_ref(), label);
+    if !path.is_absolute() {
+        let title = format!("the socket of `{key}` must have an absolute path");
+        report.push(wrong(
+            title,
+            "write the whole path, such as \"/run/haulier/control.sock\"",
+        ));
+    } else if path.as_os_str().len() >= LONGEST_SOCKET_PATH {
+        let title = format!("the socket of `{key}` has too long a path");
+        report.push(wrong(title, "107 bytes are allowed"));
+    } else if !path.parent().is_some_and(Path::is_dir) {
+        let title = format!("there is no directory for the socket of `{key}`");
+        report.push(wrong(title, "make it, or choose another place"));
+    }
 }
 
 /// What systemd gave us as a cache, else the place for temporary files that outlive a boot: it lies on a disk.

@@ -77,6 +77,16 @@ pub(super) static SERVER: Table = Table {
             "the processors we may use",
             "Threads, each with its own event loop.",
         ),
+        word(
+            "admin",
+            "\"127.0.0.1:4870\"",
+            "Address of `/metrics`, `/healthz` and `/api/state.json`: `host:port`, `unix:/path`, or `off`.",
+        ),
+        word(
+            "control",
+            "haulier-PORT.sock in the runtime directory",
+            "Socket on which `haulier status` asks.",
+        ),
         word("grace", "\"30s\"", "How long running requests may go on after a stop."),
         word(
             "spool_dir",

@@ -322,7 +322,8 @@ impl Connection {
             took,
             now,
         });
-        if let (Some(site), Some(streamed)) = (&site, trace.php.as_ref().and_then(|php| php.streamed.as_deref())) {
+        let streamed = trace.php.as_ref().and_then(|php| php.streamed.as_deref());
+        if let (Some(site), Some(streamed), None) = (&site, streamed, trace.handoff) {
             self.thread.metrics.note_streamed(site, streamed, sender.sent);
         }
         if self.thread.log.wants(status) {

@@ -1,0 +1,184 @@
+//! HTTP for the admin address: GET only, one answer a connection.
+//!
+//! A page of some other site must not read this by giving our address a name of its own (DNS rebinding), so the host
+//! must be a loopback name, or the very address that was reached.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use haulier_proto::field::Fields;
+use haulier_proto::head::{HeadLimits, Method, RequestHead};
+use haulier_proto::{date, encode};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::reporter::Reporter;
+
+const LIMITS: HeadLimits = HeadLimits {
+    request_line: 4096,
+    header: 16 * 1024,
+    fields: 100,
+};
+/// For the request head, and again for the answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long what the client still sends is read away, so that no reset overtakes the answer (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(1);
+
+/// An answer to be sent.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    status: u16,
+    content_type: &'static str,
+    body: String,
+}
+
+impl Answer {
+    fn text(status: u16, body: impl Into<String>) -> Self {
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            body: body.into(),
+        }
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(256 + self.body.len());
+        let seconds = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
+        encode::status_line(&mut bytes, self.status);
+        encode::field(&mut bytes, "Date", date::format(seconds));
+        encode::field(&mut bytes, "Content-Type", self.content_type);
+        encode::number_field(&mut bytes, "Content-Length", self.body.len() as u64);
+        encode::field(&mut bytes, "Cache-Control", "no-store");
+        encode::field(&mut bytes, "X-Content-Type-Options", "nosniff");
+        if self.status == 405 {
+            encode::field(&mut bytes, "Allow", "GET");
+        }
+        bytes.extend_from_slice(b"Connection: close\r\n\r\n");
+        bytes.extend_from_slice(self.body.as_bytes());
+        bytes
+    }
+}
+
+/// Answers one request. `local` is our address that the client reached.
+pub(super) async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    local: Option<IpAddr>,
+    reporter: &Reporter,
+) -> io::Result<()> {
+    let answer = match timeout(PATIENCE, read_head(&mut stream)).await?? {
+        Some(head) => respond(&head, local, reporter),
+        None => Answer::text(400, "not a request\n"),
+    };
+    timeout(PATIENCE, stream.write_all(&answer.to_bytes())).await??;
+    stream.shutdown().await?;
+    let mut rest = tokio::io::sink();
+    let _ = timeout(LINGER, tokio::io::copy(&mut stream.take(64 * 1024), &mut rest)).await;
+    Ok(())
+}
+
+/// The request head; `None` if it is none.
+async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<RequestHead>> {
+    let mut bytes = Vec::with_capacity(2048);
+    let mut storage = Fields::new();
+    loop {
+        match RequestHead::parse(&mut bytes, &LIMITS, &mut storage) {
+            Ok(None) => {}
+            Ok(head) => return Ok(head),
+            Err(_) => return Ok(None),
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+fn respond(head: &RequestHead, local: Option<IpAddr>, reporter: &Reporter) -> Answer {
+    if !is_known_host(head.host(), local) {
+        return Answer::text(403, "this address answers to localhost and to its own number only\n");
+    }
+    if head.method() != Method::Get {
+        return Answer::text(405, "there is nothing to change here\n");
+    }
+    match head.path() {
+        b"/" => Answer::text(200, "haulier\n\n/metrics\n/healthz\n/api/state.json\n"),
+        b"/metrics" => Answer {
+            status: 200,
+            content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            body: reporter.metrics(),
+        },
+        b"/healthz" => match reporter.sick_pools().as_slice() {
+            [] => Answer::text(200, "ok\n"),
+            pools => Answer::text(503, format!("no live worker: {}\n", pools.join(", "))),
+        },
+        b"/api/state.json" => match serde_json::to_string(&reporter.state()) {
+            Ok(body) => Answer {
+                status: 200,
+                content_type: "application/json",
+                body,
+            },
+            Err(error) => Answer::text(500, format!("{error}\n")),
+        },
+        _ => Answer::text(404, "there is /metrics, /healthz and /api/state.json\n"),
+    }
+}
+
+/// A browser always says which host it means; what says none is no browser.
+fn is_known_host(host: Option<&[u8]>, local: Option<IpAddr>) -> bool {
+    let Some(host) = host else { return true };
+    let Ok(host) = std::str::from_utf8(host) else {
+        return false;
+    };
+    if host.eq_ignore_ascii_case("localhost") || host.eq_ignore_ascii_case("localhost.") {
+        return true;
+    }
+    let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    literal.is_ok_and(|address| address.to_canonical().is_loopback() || Some(address.to_canonical()) == local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_names_and_the_address_itself_are_known_hosts() {
+        let local = Some("192.0.2.7".parse().expect("a literal"));
+        for known in ["localhost", "LOCALHOST", "127.0.0.1", "127.9.9.9", "[::1]", "192.0.2.7"] {
+            assert!(is_known_host(Some(known.as_bytes()), local), "{known}");
+        }
+        for unknown in [
+            "evil.example",
+            "localhost.evil.example",
+            "192.0.2.8",
+            "127.0.0.1.evil.example",
+            "",
+            "\u{7f}",
+        ] {
+            assert!(!is_known_host(Some(unknown.as_bytes()), local), "{unknown}");
+        }
+        assert!(!is_known_host(Some(b"192.0.2.7"), None));
+        assert!(!is_known_host(Some(b"\xff"), local));
+        assert!(is_known_host(None, local), "a health checker without a host");
+    }
+
+    #[test]
+    fn an_answer_has_a_length_and_a_refused_method_says_what_is_allowed() {
+        let text = String::from_utf8(Answer::text(405, "no\n").to_bytes()).expect("text");
+        assert!(
+            text.starts_with("HTTP/1.1 405 ") && text.ends_with("\r\n\r\nno\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("Content-Length: 3\r\n") && text.contains("Allow: GET\r\n"),
+            "{text}"
+        );
+        assert!(
+            !String::from_utf8(Answer::text(200, "").to_bytes())
+                .expect("text")
+                .contains("Allow")
+        );
+    }
+}

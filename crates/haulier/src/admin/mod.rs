@@ -1,0 +1,204 @@
+//! What a running haulier tells about itself: metrics and health on the admin address, `status` on the control socket.
+//!
+//! All of it runs on the main thread, which has nothing else to do, and reads the same counters; nothing here can
+//! change anything.
+
+mod control;
+mod http;
+mod place;
+mod reporter;
+mod socket;
+pub(crate) mod state;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+
+pub(crate) use control::{AskError, Client};
+pub(crate) use place::{find_running, place_for};
+pub(crate) use reporter::{Identity, Reporter};
+pub(crate) use socket::SocketFile;
+
+use crate::config::settings::AdminAddress;
+
+/// Ports tried after the one named, where any will do.
+const NEXT_PORTS: u16 = 20;
+/// Connections each listener serves at a time; the others wait in the kernel.
+const AT_ONCE: usize = 32;
+/// How long accepting pauses when the system has nothing to give.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The admin address, bound.
+#[derive(Debug)]
+pub(crate) enum AdminListener {
+    Tcp(StdTcpListener, SocketAddr),
+    Unix(SocketFile),
+}
+
+impl AdminListener {
+    /// Binds it; `None` if it is off. With `or_next`, a port that is taken leads to one that is not.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn bind(address: &AdminAddress, or_next: bool) -> io::Result<Option<Self>> {
+        match address {
+            AdminAddress::Off => Ok(None),
+            AdminAddress::Unix(path) => SocketFile::bind(path).map(|socket| Some(Self::Unix(socket))),
+            AdminAddress::Tcp(address) => {
+                let listener = if or_next {
+                    bind_from(*address)
+                } else {
+                    StdTcpListener::bind(address)
+                }?;
+                listener.set_nonblocking(true)?;
+                let bound = listener.local_addr()?;
+                Ok(Some(Self::Tcp(listener, bound)))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for AdminListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(_, address) => write!(f, "{address}"),
+            Self::Unix(socket) => write!(f, "unix:{}", socket.path().display()),
+        }
+    }
+}
+
+/// The first free port from that of `address` on, else any.
+fn bind_from(address: SocketAddr) -> io::Result<StdTcpListener> {
+    let with_port = |port| SocketAddr::new(address.ip(), port);
+    let ports = (0..=NEXT_PORTS).filter_map(|further| address.port().checked_add(further));
+    for port in ports {
+        match StdTcpListener::bind(with_port(port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            bound => return bound,
+        }
+    }
+    StdTcpListener::bind(with_port(0))
+}
+
+/// Everything that listens for questions. The socket files go with it.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    pub(crate) listener: Option<AdminListener>,
+    pub(crate) control: Option<SocketFile>,
+}
+
+impl Admin {
+    /// Where programs find metrics and health: `127.0.0.1:4870`.
+    pub(crate) fn address(&self) -> Option<String> {
+        self.listener.as_ref().map(ToString::to_string)
+    }
+
+    /// Where `status` asks.
+    pub(crate) fn control_path(&self) -> Option<PathBuf> {
+        self.control.as_ref().map(|socket| socket.path().to_owned())
+    }
+
+    /// Answers questions from now on, on the current runtime.
+    ///
+    /// # Errors
+    /// A listener could not be handed to the event loop.
+    pub(crate) fn serve(&self, reporter: &Arc<Reporter>) -> io::Result<()> {
+        if let Some(listener) = &self.listener {
+            tokio::spawn(accept(Door::of(listener)?, Talk::Http, Arc::clone(reporter)));
+        }
+        if let Some(control) = &self.control {
+            let door = Door::Unix(control.listener()?);
+            tokio::spawn(accept(door, Talk::Control, Arc::clone(reporter)));
+        }
+        tokio::spawn(Arc::clone(reporter).keep_samples());
+        Ok(())
+    }
+}
+
+/// What is spoken on a listener.
+#[derive(Debug, Clone, Copy)]
+enum Talk {
+    Http,
+    Control,
+}
+
+/// A listener in the event loop.
+#[derive(Debug)]
+enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// An accepted connection of either kind.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+impl Door {
+    fn of(listener: &AdminListener) -> io::Result<Self> {
+        match listener {
+            AdminListener::Tcp(listener, _) => TcpListener::from_std(listener.try_clone()?).map(Self::Tcp),
+            AdminListener::Unix(socket) => socket.listener().map(Self::Unix),
+        }
+    }
+
+    /// The next connection, and which of our addresses it reached.
+    async fn accept(&self) -> io::Result<(Box<dyn Stream>, Option<IpAddr>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let local = stream.local_addr().ok().map(|address| address.ip().to_canonical());
+                Ok((Box::new(stream), local))
+            }
+            Self::Unix(listener) => Ok((Box::new(listener.accept().await?.0), None)),
+        }
+    }
+}
+
+async fn accept(door: Door, talk: Talk, reporter: Arc<Reporter>) {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let Ok((stream, local)) = door.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let reporter = Arc::clone(&reporter);
+        tokio::spawn(async move {
+            // A client that stops talking is not worth a word in the log.
+            let _ = match talk {
+                Talk::Http => http::serve(stream, local, &reporter).await,
+                Talk::Control => control::serve(stream, &reporter).await,
+            };
+            drop(place);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_taken_leads_to_the_next_one_only_if_that_is_wanted() {
+        let holder = StdTcpListener::bind("127.0.0.1:0").expect("a free port");
+        let taken = holder.local_addr().expect("bound");
+        let wanted = AdminAddress::Tcp(taken);
+        let error = AdminListener::bind(&wanted, false).expect_err("it is taken");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let other = AdminListener::bind(&wanted, true)
+            .expect("another port")
+            .expect("not off");
+        assert_ne!(other.to_string(), taken.to_string());
+        assert!(
+            AdminListener::bind(&AdminAddress::Off, true)
+                .expect("nothing to bind")
+                .is_none()
+        );
+    }
+}

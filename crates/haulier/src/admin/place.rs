@@ -1,0 +1,91 @@
+//! Where control sockets lie when nobody says so, and how a command finds the haulier that runs.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Beginning and end of a socket's name; the port it serves is in between.
+const PREFIX: &str = "haulier-";
+const SUFFIX: &str = ".sock";
+
+/// The socket for a server on this port: `/run/haulier/haulier-80.sock`. `None` if no directory is fit for it.
+pub(crate) fn place_for(port: u16) -> Option<PathBuf> {
+    let name = format!("{PREFIX}{port}{SUFFIX}");
+    directories()
+        .into_iter()
+        .find(|directory| is_usable(directory))
+        .map(|directory| directory.join(name))
+}
+
+/// The directories in the order they are tried: what systemd or the session made for us, else one of our own.
+fn directories() -> Vec<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let given = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    [
+        given("RUNTIME_DIRECTORY"),
+        Some(PathBuf::from("/run/haulier")),
+        given("XDG_RUNTIME_DIR"),
+    ]
+    .into_iter()
+    .flatten()
+    .chain([std::env::temp_dir().join(format!("haulier-{user}"))])
+    .collect()
+}
+
+/// Whether we may put a socket there. The last one is made; in a shared folder somebody else may sit on its name.
+fn is_usable(directory: &Path) -> bool {
+    if directory.starts_with(std::env::temp_dir()) {
+        let _ = DirBuilder::new().mode(0o700).create(directory); // it may be there already
+        let ours = rustix::process::geteuid().as_raw();
+        return fs::symlink_metadata(directory)
+            .is_ok_and(|found| found.is_dir() && found.uid() == ours && found.mode() & 0o077 == 0);
+    }
+    directory.is_dir() && rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// The control sockets of all servers on this machine that lie in the usual places and are ours or root's to give.
+pub(crate) fn find_running() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for directory in directories() {
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        found.extend(entries.map(|entry| entry.path()).filter(|path| is_control_socket(path)));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn is_control_socket(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let ours = rustix::process::geteuid().as_raw();
+    let fits = name.strip_prefix(PREFIX).is_some_and(|rest| rest.ends_with(SUFFIX));
+    // What another user put into a shared folder is not asked.
+    fits && fs::symlink_metadata(path).is_ok_and(|found| found.uid() == ours || found.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_servers_on_two_ports_have_two_places() {
+        let (first, second) = (place_for(8080).expect("a place"), place_for(8081).expect("a place"));
+        assert_ne!(first, second);
+        assert_eq!(first.parent(), second.parent());
+        assert!(first.ends_with("haulier-8080.sock"));
+    }
+
+    #[test]
+    fn only_files_named_like_one_are_taken_for_control_sockets() {
+        let place = tempfile::tempdir().expect("a directory");
+        for (name, fits) in [("haulier-80.sock", true), ("haulier-80", false), ("other.sock", false)] {
+            let path = place.path().join(name);
+            fs::write(&path, "").expect("the directory is ours");
+            assert_eq!(is_control_socket(&path), fits, "{name}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Turns counters into what people ask for: rates, medians, shares. It remembers a minute of readings for that.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use haulier_php::Pool;
+use haulier_server::metrics::{HandlerTotals, Metrics, SiteTotals, StreamingScript, Times, Totals};
+
+use super::state::{Downloads, PoolState, RunningState, SiteState, State, StreamingState};
+
+/// How often a reading is taken.
+const PACE: Duration = Duration::from_secs(1);
+/// What medians, shares and failures are of.
+const MINUTE: Duration = Duration::from_secs(60);
+/// What rates are of.
+const RATE: Duration = Duration::from_secs(10);
+/// Requests shown of those that take long in a pool.
+const SHOWN: usize = 5;
+
+/// What does not change while it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) listen: Vec<String>,
+    pub(crate) admin: Option<String>,
+}
+
+/// Tells what the server has counted.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    identity: Identity,
+    metrics: Arc<Metrics>,
+    started: Instant,
+    /// The oldest first; never empty.
+    readings: Mutex<VecDeque<Reading>>,
+}
+
+/// All counters at one moment.
+#[derive(Debug)]
+struct Reading {
+    at: Instant,
+    totals: Totals,
+}
+
+impl Reporter {
+    pub(crate) fn new(identity: Identity, metrics: Arc<Metrics>) -> Arc<Self> {
+        let started = Instant::now();
+        let first = Reading {
+            at: started,
+            totals: metrics.totals(),
+        };
+        Arc::new(Self {
+            identity,
+            metrics,
+            started,
+            readings: Mutex::new(VecDeque::from([first])),
+        })
+    }
+
+    fn readings(&self) -> MutexGuard<'_, VecDeque<Reading>> {
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes readings for as long as it is polled.
+    pub(super) async fn keep_samples(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(PACE);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let reading = Reading {
+                at: Instant::now(),
+                totals: self.metrics.totals(),
+            };
+            let mut readings = self.readings();
+            readings.push_back(reading);
+            // The one that is just a minute old stays, to be compared with.
+            while readings.get(1).is_some_and(|second| second.at.elapsed() >= MINUTE) {
+                readings.pop_front();
+            }
+        }
+    }
+
+    /// The metrics as text.
+    pub(super) fn metrics(&self) -> String {
+        self.metrics.encode()
+    }
+
+    /// The names of the pools that cannot answer anything now.
+    pub(super) fn sick_pools(&self) -> Vec<&str> {
+        let sick = self.metrics.pools().iter().filter(|pool| !pool.status().is_live);
+        sick.map(|pool| pool.settings().name.as_str()).collect()
+    }
+
+    /// What it is doing now.
+    pub(crate) fn state(&self) -> State {
+        let now = Reading {
+            at: Instant::now(),
+            totals: self.metrics.totals(),
+        };
+        let readings = self.readings();
+        let minute = reading_before(&readings, now.at, MINUTE);
+        let rate = reading_before(&readings, now.at, RATE);
+        let seconds = now.at.saturating_duration_since(rate.at).as_secs_f64().max(0.001);
+        let sites = now.totals.sites.iter().enumerate().map(|(number, (name, site))| {
+            let earlier = |reading: &Reading| reading.totals.sites.get(number).map(|(_, site)| site.clone());
+            let (minute, rate) = (earlier(minute).unwrap_or_default(), earlier(rate).unwrap_or_default());
+            site_state(name, site, &minute, (requests(site) - requests(&rate)) as f64 / seconds)
+        });
+        let bytes = |totals: &Totals| all_sites(totals).map(bytes).sum::<u64>();
+        State {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            config: self.identity.config.clone(),
+            listen: self.identity.listen.clone(),
+            admin: self.identity.admin.clone(),
+            connections: self.metrics.connections(),
+            sites: sites.collect(),
+            pools: self.metrics.pools().iter().map(|pool| pool_state(pool)).collect(),
+            downloads: Downloads {
+                active: all_sites(&now.totals).map(|site| site.sending).sum(),
+                bytes_per_second: (bytes(&now.totals) - bytes(&rate.totals)) as f64 / seconds,
+            },
+            worker_seconds_saved: all_sites(&now.totals).map(|site| site.saved.as_secs_f64()).sum(),
+            streaming: self
+                .metrics
+                .streaming_scripts()
+                .into_iter()
+                .map(streaming_state)
+                .collect(),
+        }
+    }
+}
+
+/// The newest reading that is at least so old, or the oldest there is.
+fn reading_before(readings: &VecDeque<Reading>, now: Instant, age: Duration) -> &Reading {
+    let old_enough = |reading: &&Reading| now.saturating_duration_since(reading.at) >= age;
+    readings.iter().rev().find(old_enough).unwrap_or(&readings[0])
+}
+
+fn all_sites(totals: &Totals) -> impl Iterator<Item = &SiteTotals> {
+    totals.sites.iter().map(|(_, site)| site)
+}
+
+fn sum(site: &SiteTotals, of: impl Fn(&HandlerTotals) -> u64) -> u64 {
+    site.handlers().map(|(_, handler)| of(handler)).sum()
+}
+
+fn requests(site: &SiteTotals) -> u64 {
+    sum(site, HandlerTotals::requests)
+}
+
+fn bytes(site: &SiteTotals) -> u64 {
+    sum(site, |handler| handler.bytes)
+}
+
+fn failures(site: &SiteTotals) -> u64 {
+    sum(site, |handler| handler.codes[4])
+}
+
+fn times(site: &SiteTotals) -> Times {
+    site.handlers()
+        .fold(Times::default(), |all, (_, handler)| all.and(&handler.times))
+}
+
+fn site_state(name: &str, now: &SiteTotals, minute: &SiteTotals, requests_per_second: f64) -> SiteState {
+    let recent = times(now).since(&times(minute));
+    let milliseconds = |q| recent.quantile(q).map(|time| time.as_secs_f64() * 1000.0);
+    SiteState {
+        name: name.to_owned(),
+        requests_total: requests(now),
+        requests_per_second,
+        in_flight: now.in_flight,
+        p50_ms: milliseconds(0.5),
+        p95_ms: milliseconds(0.95),
+        failed: failures(now) - failures(minute),
+        shares: shares(now, minute),
+        worker_seconds_saved: now.saved.as_secs_f64(),
+        handoffs_total: now.handoffs().map(|(via, count)| (via.to_owned(), count)).collect(),
+        errors_total: now
+            .errors()
+            .filter(|(_, count)| *count > 0)
+            .map(|(reason, count)| (reason.to_owned(), count))
+            .collect(),
+    }
+}
+
+fn shares(now: &SiteTotals, minute: &SiteTotals) -> BTreeMap<String, f64> {
+    let all = requests(now) - requests(minute);
+    if all == 0 {
+        return BTreeMap::new();
+    }
+    let handlers = now.handlers().zip(minute.handlers());
+    let recent = handlers.map(|((name, now), (_, minute))| (name, now.requests() - minute.requests()));
+    recent
+        .map(|(name, count)| (name.to_owned(), count as f64 / all as f64))
+        .collect()
+}
+
+fn pool_state(pool: &Pool) -> PoolState {
+    let status = pool.status();
+    let running = pool.running().into_iter().take(SHOWN).map(|request| RunningState {
+        request: request.label,
+        seconds: request.running.as_secs_f64(),
+        pid: request.pid,
+    });
+    PoolState {
+        name: pool.settings().name.clone(),
+        live: status.is_live,
+        workers: status.workers,
+        busy: status.busy,
+        queued: status.queued,
+        restarts: status.recycled + status.crashes + status.timeouts + status.exits,
+        memory_bytes: pool.memory(),
+        running: running.collect(),
+    }
+}
+
+fn streaming_state(script: StreamingScript) -> StreamingState {
+    StreamingState {
+        rule: rule_for(&script),
+        site: script.site,
+        script: script.script,
+        media_type: script.media_type,
+        responses: script.responses,
+        bytes: script.bytes,
+    }
+}
+
+/// The line that takes the script's bodies off PHP's hands; names of sites need no quotes.
+fn rule_for(script: &StreamingScript) -> String {
+    match &script.media_type {
+        Some(media_type) => {
+            let quoted = serde_json::Value::from(media_type.as_str());
+            format!("[site.{}.offload] types = [{quoted}]", script.site)
+        }
+        None => format!(
+            "[site.{}.offload] types = [\"application/octet-stream\"], and have the script say so",
+            script.site
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(at: Instant) -> Reading {
+        Reading {
+            at,
+            totals: Totals::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_compared_with_is_the_newest_reading_that_is_old_enough() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let readings: VecDeque<Reading> = [0, 1, 5, 9].map(|second| reading(at(second))).into();
+        assert_eq!(reading_before(&readings, at(10), Duration::from_secs(5)).at, at(5));
+        assert_eq!(reading_before(&readings, at(10), Duration::from_secs(4)).at, at(5));
+        assert_eq!(
+            reading_before(&readings, at(10), MINUTE).at,
+            at(0),
+            "the oldest there is"
+        );
+    }
+
+    #[test]
+    fn the_rule_names_the_site_and_the_type_that_streams() {
+        let script = |media_type: Option<&str>| StreamingScript {
+            site: "shop".into(),
+            script: "/export.php".into(),
+            media_type: media_type.map(str::to_owned),
+            responses: 1,
+            bytes: 2,
+        };
+        assert_eq!(
+            rule_for(&script(Some("text/csv"))),
+            r#"[site.shop.offload] types = ["text/csv"]"#
+        );
+        assert!(rule_for(&script(None)).starts_with("[site.shop.offload] "));
+    }
+}

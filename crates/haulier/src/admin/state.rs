@@ -1,0 +1,90 @@
+//! What `haulier status` and `/api/state.json` say: one shape for the server that tells and the command that prints.
+//!
+//! Durations are seconds or milliseconds as the names say, sizes bytes; what nobody knows is `null`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A running haulier.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+    pub(crate) uptime_s: f64,
+    /// `None` for `serve` without a configuration.
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) listen: Vec<String>,
+    pub(crate) admin: Option<String>,
+    pub(crate) connections: usize,
+    pub(crate) sites: Vec<SiteState>,
+    pub(crate) pools: Vec<PoolState>,
+    pub(crate) downloads: Downloads,
+    /// Worker time saved by all sites since the start.
+    pub(crate) worker_seconds_saved: f64,
+    /// Scripts that still stream large bodies through PHP, the worst first.
+    pub(crate) streaming: Vec<StreamingState>,
+}
+
+/// One site; rates are of the last ten seconds, everything that is not called `total` of the last minute.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SiteState {
+    pub(crate) name: String,
+    pub(crate) requests_total: u64,
+    pub(crate) requests_per_second: f64,
+    pub(crate) in_flight: u64,
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p95_ms: Option<f64>,
+    /// Responses with 5xx in the last minute.
+    pub(crate) failed: u64,
+    /// Share of each handler in the responses, 0 to 1; empty without any.
+    pub(crate) shares: BTreeMap<String, f64>,
+    pub(crate) worker_seconds_saved: f64,
+    pub(crate) handoffs_total: BTreeMap<String, u64>,
+    /// Reasons that occurred, since the start.
+    pub(crate) errors_total: BTreeMap<String, u64>,
+}
+
+/// One pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PoolState {
+    pub(crate) name: String,
+    pub(crate) live: bool,
+    pub(crate) workers: usize,
+    pub(crate) busy: usize,
+    pub(crate) queued: usize,
+    /// Workers that ended, for whatever reason.
+    pub(crate) restarts: u64,
+    pub(crate) memory_bytes: Option<u64>,
+    /// Requests that take long, the longest first.
+    pub(crate) running: Vec<RunningState>,
+}
+
+/// A request PHP has been at for a while.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RunningState {
+    pub(crate) request: String,
+    pub(crate) seconds: f64,
+    pub(crate) pid: Option<u32>,
+}
+
+/// Responses that clients do not take at once.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Downloads {
+    pub(crate) active: u64,
+    /// Of all responses, in the last ten seconds.
+    pub(crate) bytes_per_second: f64,
+}
+
+/// A script that streams.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StreamingState {
+    pub(crate) site: String,
+    pub(crate) script: String,
+    pub(crate) media_type: Option<String>,
+    pub(crate) responses: u64,
+    pub(crate) bytes: u64,
+    /// What to write into the configuration.
+    pub(crate) rule: String,
+}

@@ -1,0 +1,319 @@
+//! The state of a server as people read it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::admin::state::{PoolState, RunningState, SiteState, State, StreamingState};
+
+/// The whole page.
+pub(super) fn render(state: &State) -> String {
+    let mut text = head(state);
+    text.push_str(&sites(&state.sites));
+    text.push_str(&pools(&state.pools));
+    let _ = writeln!(
+        text,
+        "downloads  {} active, {}/s    PHP saved: {} of worker time",
+        state.downloads.active,
+        size(state.downloads.bytes_per_second),
+        span(state.worker_seconds_saved),
+    );
+    text.push_str(&streaming(&state.streaming));
+    text
+}
+
+fn head(state: &State) -> String {
+    let config = match &state.config {
+        Some(path) => format!("config {}", path.display()),
+        None => "no config".to_owned(),
+    };
+    format!(
+        "haulier {}  up {}  {config}  pid {}  {} connections\n",
+        state.version,
+        span(state.uptime_s),
+        state.pid,
+        state.connections
+    )
+}
+
+/// Handlers with a column of their own; all others are one.
+const COLUMNS: [(&str, &[&str]); 3] = [
+    ("php", &["php"]),
+    ("static", &["static"]),
+    ("handed", &["handed", "offloaded"]),
+];
+
+fn sites(sites: &[SiteState]) -> String {
+    let titles = [
+        "site", "req/s", "p50", "p95", "5xx/min", "php", "static", "handed", "other",
+    ];
+    let rows = sites.iter().map(|site| {
+        let share = |handlers: &[&str]| handlers.iter().filter_map(|name| site.shares.get(*name)).sum::<f64>();
+        let columns = COLUMNS.map(|(_, handlers)| share(handlers));
+        let other = (1.0 - columns.iter().sum::<f64>()).max(0.0);
+        let percent = |share: f64| {
+            if site.shares.is_empty() {
+                "–".to_owned()
+            } else {
+                format!("{:.0}%", share * 100.0)
+            }
+        };
+        let mut row = vec![
+            site.name.clone(),
+            rate(site.requests_per_second),
+            milliseconds(site.p50_ms),
+            milliseconds(site.p95_ms),
+            site.failed.to_string(),
+        ];
+        row.extend(columns.map(percent));
+        row.push(percent(other));
+        row
+    });
+    table(&titles, &rows.collect::<Vec<_>>())
+}
+
+fn pools(pools: &[PoolState]) -> String {
+    if pools.is_empty() {
+        return String::new();
+    }
+    let titles = ["pool", "busy", "queue", "restarts", "mem", "longest"];
+    let rows = pools.iter().map(|pool| {
+        let busy = if pool.live {
+            format!("{}/{}", pool.busy, pool.workers)
+        } else {
+            "down".to_owned()
+        };
+        vec![
+            pool.name.clone(),
+            busy,
+            pool.queued.to_string(),
+            pool.restarts.to_string(),
+            pool.memory_bytes
+                .map_or_else(|| "–".to_owned(), |bytes| size(bytes as f64)),
+            pool.running.first().map_or_else(|| "–".to_owned(), running),
+        ]
+    });
+    table(&titles, &rows.collect::<Vec<_>>())
+}
+
+fn running(request: &RunningState) -> String {
+    // The id is for the log; here it takes too much room.
+    let label = request.request.split(" (req").next().unwrap_or_default();
+    format!("{} {:.1} s", printable(label), request.seconds)
+}
+
+fn streaming(scripts: &[StreamingState]) -> String {
+    if scripts.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "\nscripts that still stream large bodies through PHP, and the rule that would spare it that:\n".to_owned();
+    let rows = scripts.iter().map(|script| {
+        vec![
+            format!("{} {}", script.site, printable(&script.script)),
+            script.responses.to_string(),
+            size(script.bytes as f64),
+            printable(&script.rule),
+        ]
+    });
+    text.push_str(&table(
+        &["script", "bodies", "bytes", "rule"],
+        &rows.collect::<Vec<_>>(),
+    ));
+    text
+}
+
+/// The first and the last column to the left if it is text, the numbers between to the right.
+fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([titles[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..titles.len()).map(width).collect();
+    let ends_in_text = ["longest", "rule"].contains(&titles[titles.len() - 1]);
+    let mut text = String::new();
+    let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
+    for row in [&titles].into_iter().chain(rows) {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            let is_text = column == 0 || (ends_in_text && column == row.len() - 1);
+            let _ = if is_text {
+                write!(line, "{cell:<width$}  ")
+            } else {
+                write!(line, "{cell:>width$}  ")
+            };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+fn rate(per_second: f64) -> String {
+    if per_second >= 9.95 || per_second == 0.0 {
+        format!("{per_second:.0}")
+    } else {
+        format!("{per_second:.1}")
+    }
+}
+
+/// What lies within the first class of the histogram has no finer value.
+fn milliseconds(time: Option<f64>) -> String {
+    match time {
+        None => "–".to_owned(),
+        Some(time) if time <= 1.0 => "<1 ms".to_owned(),
+        Some(time) if time < 1000.0 => format!("{time:.0} ms"),
+        Some(time) => format!("{:.1} s", time / 1000.0),
+    }
+}
+
+/// `412 MB`
+fn size(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes < 1e3 => format!("{bytes:.0} B"),
+        bytes if bytes < 1e6 => format!("{:.0} KB", bytes / 1e3),
+        bytes if bytes < 1e9 => format!("{:.0} MB", bytes / 1e6),
+        bytes => format!("{:.1} GB", bytes / 1e9),
+    }
+}
+
+/// `3d 4h`, `1h 52min`, `40 s`
+fn span(seconds: f64) -> String {
+    let whole = Duration::from_secs_f64(seconds.max(0.0)).as_secs();
+    let (days, hours, minutes) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60);
+    match whole {
+        0..60 if seconds < 10.0 => format!("{seconds:.1} s"),
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{minutes} min {} s", whole % 60),
+        3600..86_400 => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+/// Nothing a terminal would act on.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::admin::state::Downloads;
+
+    fn state() -> State {
+        let shares = [("php", 0.31), ("static", 0.52), ("handed", 0.1), ("offloaded", 0.07)];
+        State {
+            version: "0.1.0".into(),
+            pid: 812,
+            uptime_s: 3.0 * 86_400.0 + 4.5 * 3600.0,
+            config: Some(PathBuf::from("/etc/haulier/haulier.toml")),
+            listen: vec!["0.0.0.0:80".into()],
+            admin: None,
+            connections: 60,
+            sites: vec![SiteState {
+                name: "shop".into(),
+                requests_total: 9,
+                requests_per_second: 142.4,
+                in_flight: 3,
+                p50_ms: Some(21.2),
+                p95_ms: Some(1234.0),
+                failed: 2,
+                shares: shares.map(|(name, share)| (name.to_owned(), share)).into(),
+                worker_seconds_saved: 6720.0,
+                handoffs_total: BTreeMap::new(),
+                errors_total: BTreeMap::new(),
+            }],
+            pools: vec![PoolState {
+                name: "php".into(),
+                live: true,
+                workers: 8,
+                busy: 5,
+                queued: 0,
+                restarts: 12,
+                memory_bytes: Some(412_000_000),
+                running: vec![RunningState {
+                    request: "GET /export\u{1b}[2J (req 7e10)".into(),
+                    seconds: 2.13,
+                    pid: Some(4121),
+                }],
+            }],
+            downloads: Downloads {
+                active: 14,
+                bytes_per_second: 212e6,
+            },
+            worker_seconds_saved: 6720.0,
+            streaming: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_state_is_a_page_of_aligned_columns() {
+        let expected = "\
+haulier 0.1.0  up 3 d 4 h  config /etc/haulier/haulier.toml  pid 812  60 connections
+site  req/s    p50    p95  5xx/min  php  static  handed  other
+shop    142  21 ms  1.2 s        2  31%     52%     17%     0%
+pool  busy  queue  restarts     mem  longest
+php    5/8      0        12  412 MB  GET /export\u{fffd}[2J 2.1 s
+downloads  14 active, 212 MB/s    PHP saved: 1 h 52 min of worker time
+";
+        assert_eq!(render(&state()), expected);
+    }
+
+    #[test]
+    fn a_server_that_has_done_nothing_shows_dashes_and_one_without_php_no_pools() {
+        let mut state = state();
+        state.pools.clear();
+        state.config = None;
+        let site = &mut state.sites[0];
+        (site.shares, site.p50_ms, site.p95_ms, site.requests_per_second) = (BTreeMap::new(), None, None, 0.0);
+        let text = render(&state);
+        assert!(
+            text.contains("shop      0    –    –        2    –       –       –      –\n"),
+            "{text}"
+        );
+        assert!(text.contains("no config") && !text.contains("pool"), "{text}");
+    }
+
+    #[test]
+    fn a_script_that_streams_stands_with_its_rule() {
+        let mut state = state();
+        state.streaming.push(StreamingState {
+            site: "shop".into(),
+            script: "/export.php".into(),
+            media_type: Some("text/csv".into()),
+            responses: 3,
+            bytes: 9_000_000,
+            rule: "[site.shop.offload] types = [\"text/csv\"]".into(),
+        });
+        let text = render(&state);
+        assert!(
+            text.ends_with("shop /export.php       3   9 MB  [site.shop.offload] types = [\"text/csv\"]\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn spans_read_well() {
+        let rows = [
+            (0.0, "0.0 s"),
+            (59.9, "59 s"),
+            (61.0, "1 min 1 s"),
+            (6720.0, "1 h 52 min"),
+            (273_600.0, "3 d 4 h"),
+        ];
+        for (seconds, text) in rows {
+            assert_eq!(span(seconds), text);
+        }
+    }
+
+    #[test]
+    fn a_pool_without_php_is_down() {
+        let mut state = state();
+        state.pools[0].live = false;
+        assert!(render(&state).contains("php   down"), "{}", render(&state));
+    }
+}
