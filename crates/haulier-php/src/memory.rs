@@ -27,5 +27,6 @@ mod tests {
     fn a_process_that_is_not_there_has_no_memory_to_tell() {
         assert!(of_tree(std::process::id()).is_some_and(|bytes| bytes > 100_000));
         assert_eq!(of_tree(u32::MAX), None);
+        assert_eq!(of_tree(0), None);
     }
 }

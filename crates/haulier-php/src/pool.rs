@@ -89,12 +89,15 @@ impl Pool {
         self.shared.running.list()
     }
 
-    /// Memory of our own php-cgi processes, bytes, with what they share counted once; `None` for a pool that somebody
-    /// else runs, and where the system does not tell.
+    /// Memory of our own php-cgi processes, bytes, with what they share counted once; 0 while they start, and where the
+    /// system does not tell. `None` for a pool that somebody else runs.
     pub fn memory(&self) -> Option<u64> {
-        match self.shared.master.load(Ordering::Relaxed) {
-            0 => None,
-            master => memory::of_tree(master),
+        match self.keeper {
+            Keeper::Supervisor(_) => {
+                let master = self.shared.master.load(Ordering::Relaxed);
+                Some(memory::of_tree(master).unwrap_or(0))
+            }
+            Keeper::IdleCloser(_) => None,
         }
     }
 

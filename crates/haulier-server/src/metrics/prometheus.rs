@@ -158,7 +158,7 @@ impl Reading {
         for PoolReading { name, status, .. } in &self.pools {
             set(&mut metric, &[("pool", name)], status.workers as u64)?;
         }
-        let help = "Memory of the pool's processes (PSS); only where the system tells.";
+        let help = "Memory of haulier's own PHP processes (PSS); 0 where the system does not tell.";
         let mut metric = gauge(encoder, "haulier_php_memory_bytes", help)?;
         for pool in &self.pools {
             if let Some(memory) = pool.memory {

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::client::{Connection, Request, Response};
+use super::metrics::Metrics;
 use super::wait_until;
 
 /// Lines written so far, to standard output and standard error alike.
@@ -129,6 +130,29 @@ impl Haulier {
             thread::sleep(Duration::from_millis(10));
         }
         None
+    }
+
+    /// What the server said at its start.
+    pub(crate) fn start_line(&self) -> Value {
+        let lines = self.lines();
+        let line = lines.iter().find(|line| start_line_address(line).is_some());
+        serde_json::from_str(line.expect("it has started")).expect("just parsed")
+    }
+
+    /// The address of metrics and health.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        let line = self.start_line();
+        let address = line["admin"].as_str().and_then(|address| address.parse().ok());
+        address.unwrap_or_else(|| panic!("no admin address in {line}"))
+    }
+
+    /// The metrics as they are now.
+    #[track_caller]
+    pub(crate) fn metrics(&self) -> Metrics {
+        let answer = Connection::open(self.admin())
+            .ask(&Request::get("/metrics"))
+            .expect(200);
+        Metrics::parse(&answer.text())
     }
 
     /// Pids of the php-cgi workers: children of our child's children.
