@@ -87,8 +87,7 @@ fn pools(pools: &[PoolState]) -> String {
             busy,
             pool.queued.to_string(),
             pool.restarts.to_string(),
-            pool.memory_bytes
-                .map_or_else(|| "–".to_owned(), |bytes| size(bytes as f64)),
+            memory(pool.memory_bytes),
             pool.running.first().map_or_else(|| "–".to_owned(), running),
         ]
     });
@@ -146,6 +145,14 @@ fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// Nobody knows that of other machines, and not all systems tell.
+fn memory(bytes: Option<u64>) -> String {
+    match bytes {
+        None | Some(0) => "–".to_owned(),
+        Some(bytes) => size(bytes as f64),
+    }
 }
 
 fn rate(per_second: f64) -> String {

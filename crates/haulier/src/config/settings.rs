@@ -280,20 +280,17 @@ fn resolve_control(written: Option<&Placed<String>>, report: &mut Report) -> Opt
 const LONGEST_SOCKET_PATH: usize = 108;
 
 fn check_socket_path(key: &str, path: &Path, written: &Placed<String>, report: &mut Report) {
-    let wrong =
-        |title: String, label: &str| Diagnostic::error("config::value", title).at(written.place.as_ref(), label);
+    let wrong = |code, title: String, label: &str| Diagnostic::error(code, title).at(written.place.as_ref(), label);
     if !path.is_absolute() {
         let title = format!("the socket of `{key}` must have an absolute path");
-        report.push(wrong(
-            title,
-            "write the whole path, such as \"/run/haulier/control.sock\"",
-        ));
+        let label = "write the whole path, such as \"/run/haulier/control.sock\"";
+        report.push(wrong("config::value", title, label));
     } else if path.as_os_str().len() >= LONGEST_SOCKET_PATH {
         let title = format!("the socket of `{key}` has too long a path");
-        report.push(wrong(title, "107 bytes are allowed"));
+        report.push(wrong("config::value", title, "107 bytes are allowed"));
     } else if !path.parent().is_some_and(Path::is_dir) {
         let title = format!("there is no directory for the socket of `{key}`");
-        report.push(wrong(title, "make it, or choose another place"));
+        report.push(wrong("server::socket", title, "make it, or choose another place"));
     }
 }
 
