@@ -339,7 +339,7 @@ fn the_admin_address_may_be_a_socket_file_or_nothing() {
     let path = site.writable("run").join("admin.sock");
     let (config, _) = site.prepare();
     let text = fs::read_to_string(&config).expect("just written");
-    let with = |admin: &str| text.replace("admin = \"127.0.0.1:0\"", &format!("admin = {admin:?}"));
+    let with = |admin: &str| text.replace("admin = \"localhost:0\"", &format!("admin = {admin:?}"));
     let start = |text: String| {
         fs::write(&config, text).expect("the directory is ours");
         let mut command = Haulier::command();

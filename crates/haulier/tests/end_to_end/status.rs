@@ -218,7 +218,7 @@ fn an_admin_address_that_is_taken_stops_run_and_names_the_key() {
     let site = Site::new().file("a.txt", "a");
     let (config, _) = site.prepare();
     let text = fs::read_to_string(&config).expect("just written");
-    let text = text.replace("admin = \"127.0.0.1:0\"", &format!("admin = \"{taken}\""));
+    let text = text.replace("admin = \"localhost:0\"", &format!("admin = \"{taken}\""));
     fs::write(&config, &text).expect("the directory is ours");
     let refused = Haulier::command()
         .arg("run")

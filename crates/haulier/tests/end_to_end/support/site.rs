@@ -202,7 +202,7 @@ impl Site {
     fn configuration(&self, fpm: Option<&PhpFpm>) -> String {
         let spool = self.writable("spool");
         let mut text = format!(
-            "[server]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nspool_dir = {spool:?}\n{}\n",
+            "[server]\nhttp = \"127.0.0.1:0\"\nadmin = \"localhost:0\"\nspool_dir = {spool:?}\n{}\n",
             self.server
         );
         let _ = writeln!(text, "[limits]\n{}", self.limits);
