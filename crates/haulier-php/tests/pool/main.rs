@@ -7,4 +7,5 @@ mod external;
 mod facts;
 mod queue;
 mod scripted;
+mod status;
 mod workers;

@@ -1,0 +1,88 @@
+//! What a pool tells about itself, compared with what it did.
+
+use std::time::{Duration, Instant};
+
+use haulier_php::{Pool, Server};
+use tokio::task::JoinSet;
+
+use crate::support::responder::{Responder, hello};
+use crate::support::{Call, Scripts, external, free_address, own_pool, wait_until_async};
+
+#[tokio::test(flavor = "local")]
+async fn waits_and_busy_time_are_those_of_the_requests() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    Call::get(&scripts, "").text(&pool).await; // PHP takes its time to load
+    let before = pool.status();
+    let begun = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..2 {
+        let (pool, call) = (pool.clone(), Call::get(&scripts, "do=sleep&n=300"));
+        tasks.spawn_local(async move { call.text(&pool).await });
+    }
+    tasks.join_all().await;
+    let (after, elapsed) = (pool.status(), begun.elapsed());
+    let waits = after.waits.classes.iter().sum::<u64>() - before.waits.classes.iter().sum::<u64>();
+    assert_eq!(waits, 2);
+    let waited = after.waits.sum - before.waits.sum;
+    assert!(
+        waited >= Duration::from_millis(290) && waited <= elapsed,
+        "{waited:?} of {elapsed:?}"
+    );
+    let busy = after.busy_time - before.busy_time;
+    assert!(
+        busy >= Duration::from_millis(590) && busy <= elapsed,
+        "{busy:?} of {elapsed:?}"
+    );
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(
+        pool.status().busy_time,
+        after.busy_time,
+        "an idle worker spends no time"
+    );
+    assert!(pool.memory().is_some_and(|bytes| bytes > 1_000_000));
+    assert!(after.is_live && pool.servers().is_empty());
+    pool.stop(Duration::ZERO).await;
+    assert!(!pool.status().is_live);
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_request_that_takes_long_is_listed_while_it_runs() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 2, |_, _| {});
+    Call::get(&scripts, "").text(&pool).await;
+    assert!(pool.running().is_empty());
+    let long = tokio::task::spawn_local({
+        let (pool, call) = (pool.clone(), Call::get(&scripts, "do=sleep&n=1500"));
+        async move { call.text(&pool).await }
+    });
+    wait_until_async("the request is listed", || pool.running().len() == 1).await;
+    let listed = pool.running().remove(0);
+    assert!(listed.running >= Duration::from_millis(90), "{listed:?}");
+    assert!(
+        pool.status().busy_time >= Duration::from_millis(90),
+        "what still runs counts"
+    );
+    long.await.expect("no panic");
+    assert!(pool.running().is_empty());
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_server_is_up_until_it_refuses_and_again_when_it_does_not() {
+    let scripts = Scripts::new();
+    let responder = Responder::answering(hello());
+    let dead = free_address();
+    let pool = Pool::start(external(vec![Server::Tcp(dead), responder.server()], 1)).expect("the pool starts");
+    assert!(
+        pool.servers()
+            .iter()
+            .all(|server| server.is_up && server.connections == 0)
+    );
+    assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    let servers = pool.servers();
+    assert_eq!((servers[0].name.clone(), servers[0].is_up), (dead.to_string(), false));
+    assert_eq!((servers[1].is_up, servers[1].connections), (true, 1));
+    assert!(pool.status().is_live, "one of two is enough");
+    assert_eq!(pool.memory(), None);
+}
