@@ -89,12 +89,12 @@ impl Metrics {
             .worst_first(&self.sites)
     }
 
-    /// Notes a large body that went through PHP.
+    /// Notes a body that went through PHP, if it is large.
     pub(crate) fn note_streamed(&self, site: &Site, streamed: &Streamed, bytes: u64) {
-        self.streaming
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .note(site.number, streamed, bytes);
+        if bytes > stream::LARGE {
+            let mut table = self.streaming.lock().unwrap_or_else(PoisonError::into_inner);
+            table.note(site.number, streamed, bytes);
+        }
     }
 }
 

@@ -64,11 +64,8 @@ struct Entry {
 }
 
 impl Table {
-    /// Notes a body of `bytes`; a small one is passed over.
+    /// Notes a body of `bytes`, which is large.
     pub(super) fn note(&mut self, site: u32, streamed: &Streamed, bytes: u64) {
-        if bytes <= LARGE {
-            return;
-        }
         let same = |entry: &&mut Entry| entry.site == site && entry.streamed.script == streamed.script;
         if let Some(entry) = self.entries.iter_mut().find(same) {
             entry.responses += 1;
@@ -123,7 +120,6 @@ mod tests {
                 .site(),
         );
         let mut table = Table::default();
-        table.note(site.number, &streamed("/small.php"), LARGE);
         table.note(site.number, &streamed("/once.php"), 3 * LARGE);
         table.note(site.number, &streamed("/twice.php"), 2 * LARGE);
         table.note(site.number, &streamed("/twice.php"), 2 * LARGE);

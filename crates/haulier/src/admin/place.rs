@@ -21,9 +21,10 @@ pub(crate) fn place_for(port: u16) -> Option<PathBuf> {
 fn directories() -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let given = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
+        // systemd names several directories with colons between them.
+        let value = std::env::var(name).ok()?;
+        let first = value.split(':').next().map(PathBuf::from);
+        first.filter(|path| path.is_absolute())
     };
     [
         given("RUNTIME_DIRECTORY"),

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
+use super::support::metrics::Metrics;
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
 use super::support::wait_until;
@@ -19,6 +20,17 @@ const LARGE: &str = "header('Content-Type: text/csv'); for ($i = 0; $i < 320; $i
 
 fn requests(handler: &str, code: &str) -> String {
     format!("haulier_requests_total{{site=\"test\",handler=\"{handler}\",code=\"{code}\"}}")
+}
+
+/// The metrics once everything asked is counted: a response may arrive a moment before that.
+#[track_caller]
+fn settled(server: &Haulier) -> Metrics {
+    let under_way = || {
+        let now = server.metrics();
+        now.count("haulier_requests_in_flight{site=\"test\"}") + now.count("haulier_connections{proto=\"h1\"}")
+    };
+    wait_until("no request and no connection", || under_way() == 0);
+    server.metrics()
 }
 
 #[test]
@@ -89,7 +101,7 @@ fn what_was_asked_is_what_was_counted() {
     }
     server.get("/boom.php").expect(500);
     server.ask_raw("GET / HTTP/1.1\r\n\r\n").expect(400);
-    let after = server.metrics();
+    let after = settled(&server);
     let more = |series: &str| after.value(series) - before.value(series);
     let expected = [
         ("static", "2xx", 3.0),
@@ -122,10 +134,6 @@ fn what_was_asked_is_what_was_counted() {
         "three heads and thirty bytes are {bytes}"
     );
     assert!(more("haulier_php_busy_seconds_total{pool=\"php\"}") > 0.0);
-    wait_until("no request and no connection", || {
-        let now = server.metrics();
-        now.count("haulier_requests_in_flight{site=\"test\"}") + now.count("haulier_connections{proto=\"h1\"}") == 0
-    });
 }
 
 #[test]
@@ -145,7 +153,7 @@ fn hosts_and_paths_that_clients_make_up_make_no_series() {
         };
         server.ask(&Request::new(&method, &target).with("Host", &host));
     }
-    let after = server.metrics();
+    let after = settled(&server);
     let new: Vec<_> = after
         .names()
         .into_iter()
@@ -170,7 +178,7 @@ fn a_worker_killed_in_the_middle_is_counted_and_missed_by_nobody() {
     server.get("/index.php").expect(200);
     server.get("/die.php").expect(502);
     server.get("/index.php").expect(200);
-    let metrics = server.metrics();
+    let metrics = settled(&server);
     assert_eq!(
         metrics.count("haulier_php_worker_exits_total{pool=\"php\",reason=\"crash\"}"),
         1
@@ -194,7 +202,7 @@ fn a_body_that_breaks_off_has_the_reason_of_the_worker_that_broke() {
     connection.send(Request::get("/half.php").to_bytes());
     assert!(connection.read_response("GET").is_err(), "a cut body is no response");
     assert_eq!(server.access_line_for("/half.php")["reason"], "php_crashed");
-    let metrics = server.metrics();
+    let metrics = settled(&server);
     assert_eq!(
         metrics.count("haulier_errors_total{site=\"test\",reason=\"php_crashed\"}"),
         1
