@@ -1,7 +1,7 @@
 //! What the server counts: one registry for `/metrics`, `haulier status` and everything else that shows numbers.
 //!
-//! Each thread counts for itself ([`counters`]), without locks and without sharing a cache line; a reader adds the
-//! threads up ([`totals`]). Labels come from the configuration and from fixed lists, never from a request.
+//! Each thread counts for itself (`counters`), without locks and without sharing a cache line; a reader adds the
+//! threads up (`totals`). Labels come from the configuration and from fixed lists, never from a request.
 
 mod counters;
 mod process;
