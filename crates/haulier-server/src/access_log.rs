@@ -165,6 +165,8 @@ pub(crate) struct Record<'a> {
     pub(crate) reason: Option<&'static str>,
     /// From the end of the request head to the last byte given to the kernel.
     pub(crate) took: Option<Duration>,
+    /// From the moment the worker was free to that byte, where the body left PHP at once.
+    pub(crate) saved: Option<Duration>,
 }
 
 impl Record<'_> {
@@ -204,6 +206,9 @@ impl Record<'_> {
             if php.queued >= Duration::from_millis(1) {
                 let _ = write!(out, ", waited {}", duration_text(php.queued));
             }
+            if let Some(client) = self.saved {
+                let _ = write!(out, ", client {}", duration_text(client));
+            }
         }
         if let Some(reason) = self.reason {
             let _ = write!(out, "   {reason}");
@@ -235,6 +240,9 @@ impl Record<'_> {
             self.trace.handler.as_str()
         );
         let _ = write!(out, ",\"bytes_out\":{}", self.sent);
+        if let Some(via) = self.trace.handoff {
+            let _ = write!(out, ",\"via\":\"{}\"", via.as_str());
+        }
         if let Some(took) = self.took {
             let _ = write!(out, ",\"dur_ms\":{:.3}", milliseconds(took));
         }
@@ -246,6 +254,9 @@ impl Record<'_> {
                 milliseconds(busy),
                 milliseconds(php.queued)
             );
+            if let Some(client) = self.saved {
+                let _ = write!(out, ",\"client_ms\":{:.3}", milliseconds(client));
+            }
             if let Some(pool) = self
                 .site
                 .and_then(|site| site.settings.php.as_ref())
@@ -390,6 +401,7 @@ mod tests {
             sent: 1,
             reason: None,
             took: None,
+            saved: None,
         };
         for _ in 0..50_000 {
             log.write(&record);

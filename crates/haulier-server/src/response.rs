@@ -60,7 +60,7 @@ impl Head {
     /// The field lines, to be changed. A prepared head becomes a loose copy.
     pub(crate) fn fields_mut(&mut self) -> &mut Fields {
         if let Self::Prepared(prepared) = self {
-            *self = Self::Fields(prepared.fields.clone());
+            *self = Self::Fields(prepared.fields().clone());
         }
         match self {
             Self::Fields(fields) => fields,
@@ -201,6 +201,14 @@ impl Trace {
             php: None,
             handoff: None,
         }
+    }
+
+    /// How long the client went on reading after the worker was free; `None` if the body did not leave PHP at once, or
+    /// the worker is still busy. This is the time of a worker that the hand-off saved.
+    #[must_use]
+    pub(crate) fn worker_time_saved(&self, now: Instant) -> Option<Duration> {
+        self.handoff?;
+        Some(now.saturating_duration_since(self.php.as_ref()?.released()?))
     }
 }
 

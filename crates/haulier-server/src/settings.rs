@@ -107,6 +107,30 @@ pub struct SiteSettings {
     pub body_limit: u64,
     /// Most bytes all spooled responses of this site may take on disk.
     pub spool_limit: u64,
+    /// Which files its scripts may name for us to send.
+    pub sendfile: SendfileSettings,
+    /// Which bodies of scripts are taken off PHP and sent as files; `None` for none.
+    pub offload: Option<OffloadSettings>,
+}
+
+/// Files that scripts name and the server sends (X-Sendfile and its kin).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SendfileSettings {
+    /// Directories such files may lie in. One that does not exist yet is looked for again.
+    pub roots: Vec<PathBuf>,
+    /// Prefix of an X-Accel-Redirect → directory. Without any, such a path is one in the document root.
+    pub map: Vec<(String, PathBuf)>,
+}
+
+/// Bodies that scripts pass on, recognised by what they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OffloadSettings {
+    /// Media types, lower case: `application/pdf`, or `video/*`.
+    pub types: Vec<String>,
+    /// Extensions without their dot, lower case, of the path asked for or of the name in Content-Disposition.
+    pub extensions: Vec<String>,
+    /// Shorter bodies are left alone, bytes.
+    pub min_size: u64,
 }
 
 /// How a site runs PHP.

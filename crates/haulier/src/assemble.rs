@@ -14,6 +14,7 @@ use haulier_server::{BindError, Server};
 
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
+use crate::prelude::{self, Prelude};
 
 /// What the server is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) struct Assembled {
     pub(crate) pools: Vec<Arc<Pool>>,
     /// Removed with the value.
     pub(crate) sockets: SocketDir,
+    /// The same.
+    pub(crate) prelude: Option<Prelude>,
 }
 
 /// Why no server came of it.
@@ -50,10 +53,11 @@ pub(crate) enum AssembleError {
 /// The first part that does not start; what was started before it ends with it.
 pub(crate) fn assemble(settings: Settings, purpose: Purpose, log: AccessLog) -> Result<Assembled, AssembleError> {
     let sockets = SocketDir::create().map_err(AssembleError::SocketDir)?;
+    let prelude = write_prelude(&settings.pools);
     let pools = settings
         .pools
         .iter()
-        .map(|pool| start_pool(pool, sockets.path()))
+        .map(|pool| start_pool(pool, sockets.path(), prelude.as_ref()))
         .collect::<Result<Vec<_>, _>>()?;
     let sites = settings
         .sites
@@ -74,13 +78,72 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, log: AccessLog) -> 
         server: Server::bind(server, log)?,
         pools,
         sockets,
+        prelude,
     })
 }
 
-fn start_pool(pool: &settings::Pool, sockets: &Path) -> Result<Arc<Pool>, AssembleError> {
+/// The prelude, if a pool runs it. Without it everything works but the functions it defines.
+fn write_prelude(pools: &[settings::Pool]) -> Option<Prelude> {
+    for (pool, open_basedir) in pools.iter().filter_map(|pool| Some((pool, open_basedir(pool)?))) {
+        tracing::info!(
+            pool = pool.settings.name,
+            open_basedir,
+            "zend_send_file() is not defined: open_basedir is set"
+        );
+    }
+    if !pools.iter().any(runs_prelude) {
+        return None;
+    }
+    match Prelude::create(runtime_dirs()) {
+        Ok(prelude) => Some(prelude),
+        Err(error) => {
+            tracing::warn!(%error, "zend_send_file() is not defined: its file cannot be written");
+            None
+        }
+    }
+}
+
+/// Whether the prelude runs before the scripts of this pool: `auto_prepend_file = "none"` in its `ini` says no.
+fn runs_prelude(pool: &settings::Pool) -> bool {
+    pool.php.is_some() && open_basedir(pool).is_none() && !prepended_by_ini(pool).is_some_and(is_none)
+}
+
+/// Where it is set, PHP would refuse to open the prelude, and with it every script.
+fn open_basedir(pool: &settings::Pool) -> Option<&str> {
+    pool.php.as_ref()?.open_basedir.as_deref()
+}
+
+/// PHP's word for no file.
+fn is_none(file: &str) -> bool {
+    file.eq_ignore_ascii_case("none")
+}
+
+fn prepended_by_ini(pool: &settings::Pool) -> Option<&str> {
+    let PoolKind::Supervised(supervised) = &pool.settings.kind else {
+        return None;
+    };
+    let last = supervised.ini.iter().rev().find(|(name, _)| name == prelude::SETTING);
+    last.map(|(_, file)| file.as_str())
+}
+
+/// The user's own file, which the prelude runs.
+fn prepended(pool: &settings::Pool) -> Option<&str> {
+    let of_php = pool.php.as_ref()?.auto_prepend_file.as_deref();
+    prepended_by_ini(pool)
+        .or(of_php)
+        .filter(|file| !file.is_empty() && !is_none(file))
+}
+
+fn start_pool(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) -> Result<Arc<Pool>, AssembleError> {
     let mut settings = pool.settings.clone();
     if let PoolKind::Supervised(supervised) = &mut settings.kind {
         supervised.socket_dir = sockets.to_owned();
+        if let Some(prelude) = prelude.filter(|_| runs_prelude(pool)) {
+            supervised.ini.retain(|(name, _)| name != prelude::SETTING);
+            supervised
+                .ini
+                .push((prelude::SETTING.to_owned(), prelude.path().display().to_string()));
+        }
     }
     let name = settings.name.clone();
     Pool::start(settings).map_err(|source| AssembleError::Pool { name, source })
@@ -94,7 +157,7 @@ fn site_settings(site: &Site, pools: &[settings::Pool], running: &[Arc<Pool>], p
         scripts: site.scripts.clone(),
         never: site.never.clone(),
         extensions: vec![".php".to_owned()],
-        params: pools[index].params.clone(),
+        params: params(&pools[index]),
         remote_root: pools[index].remote_root.clone(),
     });
     SiteSettings {
@@ -111,7 +174,18 @@ fn site_settings(site: &Site, pools: &[settings::Pool], running: &[Arc<Pool>], p
         development,
         body_limit: site.body_limit,
         spool_limit: site.spool_limit,
+        sendfile: site.sendfile.clone(),
+        offload: site.offload.clone(),
     }
+}
+
+/// What the pool's PHP gets with each request.
+fn params(pool: &settings::Pool) -> Vec<(String, String)> {
+    let mut params = pool.params.clone();
+    if let Some(file) = prepended(pool) {
+        params.push(("HAULIER_PREPEND".to_owned(), file.to_owned()));
+    }
+    params
 }
 
 /// A private directory for the listening sockets of PHP, one for each process.
@@ -121,7 +195,9 @@ pub(crate) struct SocketDir(PathBuf);
 impl SocketDir {
     /// Names that others took are passed over: in a shared folder somebody may sit on ours.
     fn create() -> io::Result<Self> {
-        let base = runtime_dir();
+        let base = runtime_dirs()
+            .find(|path| path.is_dir())
+            .unwrap_or_else(std::env::temp_dir);
         let mut last_error = io::Error::from(io::ErrorKind::AlreadyExists);
         for attempt in 0..100 {
             let path = base.join(format!("haulier-{}-{attempt}", std::process::id()));
@@ -147,15 +223,12 @@ impl Drop for SocketDir {
 }
 
 /// What systemd or the session made for us, else the system's folder for temporary files.
-fn runtime_dir() -> PathBuf {
+fn runtime_dirs() -> impl Iterator<Item = PathBuf> {
     let given = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"]
-        .iter()
+        .into_iter()
         .filter_map(std::env::var_os)
         .map(PathBuf::from);
-    given
-        .chain([PathBuf::from("/run/haulier")])
-        .find(|path| path.is_dir())
-        .unwrap_or_else(std::env::temp_dir)
+    given.chain([PathBuf::from("/run/haulier"), std::env::temp_dir()])
 }
 
 #[cfg(test)]

@@ -93,8 +93,12 @@ fn start(
     // Before PHP starts, too: most of what can go wrong here is a second haulier.
     let listener = bind_admin(&settings.admin, purpose).map_err(StartFailure::Admin)?;
     let (config, control) = (settings.config.clone(), settings.control.clone());
-    let Assembled { server, pools, sockets } =
-        assemble(settings, purpose, access_log).map_err(StartFailure::Assemble)?;
+    let Assembled {
+        server,
+        pools,
+        sockets,
+        prelude,
+    } = assemble(settings, purpose, access_log).map_err(StartFailure::Assemble)?;
     let addresses = server.addresses();
     let control = bind_control(control.as_deref(), &addresses).map_err(StartFailure::Admin)?;
     let admin = Admin { listener, control };
@@ -109,6 +113,7 @@ fn start(
     let outcome = runtime.block_on(until_stopped(running, &mut signals, grace));
     runtime.block_on(stop_pools(&pools));
     drop(sockets);
+    drop(prelude);
     Ok(outcome)
 }
 

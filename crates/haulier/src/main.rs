@@ -13,6 +13,7 @@ mod log;
 mod machine;
 mod php_discovery;
 mod port_holder;
+mod prelude;
 
 use std::process::ExitCode;
 

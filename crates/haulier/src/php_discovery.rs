@@ -13,7 +13,11 @@ const VERSIONS: [&str; 7] = ["8.5", "8.4", "8.3", "8.2", "8.1", "8.0", "7.4"];
 /// Prints what we want to know, one value a line.
 const QUESTION: &[u8] =
     b"<?php echo implode(\"\\n\", [PHP_SAPI, PHP_VERSION, ini_get('memory_limit'), ini_get('post_max_size'), \
-    extension_loaded('Zend OPcache') && ini_get('opcache.enable') ? 'on' : 'off', (string) php_ini_loaded_file()]);";
+    extension_loaded('Zend OPcache') && ini_get('opcache.enable') ? 'on' : 'off', (string) php_ini_loaded_file(), \
+    ini_get('open_basedir'), (function () { $prepended = ''; \
+    foreach (preg_split('/,\\s*/', php_ini_loaded_file() . ',' . php_ini_scanned_files()) as $file) { \
+    $read = $file === '' ? [] : (array) @parse_ini_file($file); \
+    $prepended = $read['auto_prepend_file'] ?? $prepended; } return $prepended; })()]);";
 
 /// A php-cgi that answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +34,10 @@ pub(crate) struct PhpCgi {
     pub(crate) opcache: bool,
     /// The php.ini it read.
     pub(crate) ini_file: Option<PathBuf>,
+    /// `open_basedir`, if it is set.
+    pub(crate) open_basedir: Option<String>,
+    /// The `auto_prepend_file` of php.ini and the files beside it.
+    pub(crate) auto_prepend_file: Option<String>,
 }
 
 /// Why there is no php-cgi to run.
@@ -126,6 +134,8 @@ fn ask(path: &Path, ini: &[(String, String)]) -> Result<PhpCgi, PhpError> {
         post_max_size: php_size(next()),
         opcache: next() == "on",
         ini_file: Some(next()).filter(|file| !file.is_empty()).map(PathBuf::from),
+        open_basedir: Some(next()).filter(|list| !list.is_empty()).map(str::to_owned),
+        auto_prepend_file: Some(next()).filter(|file| !file.is_empty()).map(str::to_owned),
     })
 }
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::spool::Charge;
+
 /// A file held open, with its content beside it if that is small.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
@@ -17,6 +19,8 @@ pub(crate) struct OpenFile {
     length: u64,
     /// The whole content of a small file: it leaves in the same send as the head.
     content: Option<Bytes>,
+    /// What a spool file takes of its site's budget, given back with it.
+    charge: Option<Charge>,
 }
 
 impl OpenFile {
@@ -27,7 +31,26 @@ impl OpenFile {
             file,
             length,
             content: None,
+            charge: None,
         }
+    }
+
+    /// A part of a site's spool budget goes with it.
+    #[must_use]
+    pub(crate) fn charged(mut self, charge: Charge) -> Self {
+        self.charge = Some(charge);
+        self
+    }
+
+    /// Forgets what lies beyond the first `most` bytes.
+    pub(crate) fn truncate(&mut self, most: u64) {
+        self.length = self.length.min(most);
+    }
+
+    /// The file alone.
+    #[must_use]
+    pub(crate) fn into_file(self) -> File {
+        self.file
     }
 
     /// With its content in memory; `content` is as long as the file.

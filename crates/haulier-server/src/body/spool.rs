@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_php::Response as PhpResponse;
@@ -72,12 +73,16 @@ struct Queue {
     site: Arc<Site>,
     spool_dir: PathBuf,
     chunks: VecDeque<Chunk>,
+    /// Bytes of `chunks` that may stay in memory.
+    most_memory: u64,
     /// Bytes of `chunks` in memory that are charged to the site.
     memory: u64,
     file: Option<Arc<OpenFile>>,
     /// Bytes in `file`, charged to the site until it is gone.
     file_length: u64,
     end: Option<Result<(), BrokenBody>>,
+    /// PHP waits for the client: there is no room.
+    is_full: bool,
     /// The client is gone: what still comes is thrown away, so that the worker is free when PHP says so.
     is_abandoned: bool,
     reader: Option<Waker>,
@@ -85,10 +90,27 @@ struct Queue {
 }
 
 impl Queue {
+    fn new(site: &Arc<Site>, thread: &Thread, most_memory: u64) -> Self {
+        Self {
+            site: Arc::clone(site),
+            spool_dir: thread.settings.spool_dir.clone(),
+            chunks: VecDeque::new(),
+            most_memory,
+            memory: 0,
+            file: None,
+            file_length: 0,
+            end: None,
+            is_full: false,
+            is_abandoned: false,
+            reader: None,
+            writer: None,
+        }
+    }
+
     /// Lays a piece into memory, else into the file; gives it back if there is no room.
     fn push(&mut self, piece: Bytes) -> Result<(), Bytes> {
         let length = piece.len() as u64;
-        let fits = self.memory + length <= MEMORY_OF_ONE;
+        let fits = self.memory + length <= self.most_memory;
         if fits && SpoolBudget::take(&self.site.spool.memory, length, MEMORY_OF_ALL) {
             self.memory += length;
             self.chunks.push_back(Chunk::Bytes(piece));
@@ -155,6 +177,22 @@ impl Queue {
         self.wake_reader();
     }
 
+    /// The whole body as one file, if it is complete and nothing of it went elsewhere.
+    fn take_file(&mut self) -> Option<OpenFile> {
+        let is_whole =
+            matches!(&self.chunks.make_contiguous()[..], [Chunk::File(slice)] if slice.range == (0..self.file_length));
+        if self.end != Some(Ok(())) || !is_whole {
+            return None;
+        }
+        self.chunks.clear();
+        let file = Arc::into_inner(self.file.take()?)?;
+        let charge = Charge {
+            site: Arc::clone(&self.site),
+            bytes: std::mem::take(&mut self.file_length),
+        };
+        Some(OpenFile::new(file.into_file(), charge.bytes).charged(charge))
+    }
+
     fn wake_reader(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -166,6 +204,19 @@ impl Drop for Queue {
     fn drop(&mut self) {
         self.site.spool.memory.fetch_sub(self.memory, Ordering::Relaxed);
         self.site.spool.disk.fetch_sub(self.file_length, Ordering::Relaxed);
+    }
+}
+
+/// What a finished spool file takes of its site's budget, until nobody reads it any more.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    site: Arc<Site>,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.site.spool.disk.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -189,7 +240,11 @@ impl Spool {
         length: Option<u64>,
         busy: Arc<AtomicU64>,
     ) -> Body {
-        Self::start(site, thread, answer, pieces, length, busy, false)
+        let mut queue = Queue::new(site, thread, MEMORY_OF_ONE);
+        queue.memory = pieces.iter().map(Chunk::len).sum();
+        site.spool.memory.fetch_add(queue.memory, Ordering::Relaxed);
+        queue.chunks = pieces.into();
+        Self::start(queue, answer, length, busy, false).into()
     }
 
     /// A body that goes out as it comes; the script runs for as long as the client listens.
@@ -200,44 +255,93 @@ impl Spool {
         length: Option<u64>,
         busy: Arc<AtomicU64>,
     ) -> Body {
-        Self::start(site, thread, answer, Vec::new(), length, busy, true)
+        Self::start(Queue::new(site, thread, MEMORY_OF_ONE), answer, length, busy, true).into()
     }
 
-    fn start(
+    /// A body that is to become a file as a whole: [`Spool::complete`] waits for that.
+    pub(crate) fn file(
         site: &Arc<Site>,
         thread: &Thread,
         answer: PhpResponse,
-        pieces: Vec<Chunk>,
+        pieces: Vec<Bytes>,
         length: Option<u64>,
         busy: Arc<AtomicU64>,
-        is_endless: bool,
-    ) -> Body {
-        let memory = pieces.iter().map(Chunk::len).sum();
-        site.spool.memory.fetch_add(memory, Ordering::Relaxed);
-        let queue = Rc::new(RefCell::new(Queue {
-            site: Arc::clone(site),
-            spool_dir: thread.settings.spool_dir.clone(),
-            chunks: pieces.into(),
-            memory,
-            file: None,
-            file_length: 0,
-            end: None,
-            is_abandoned: false,
-            reader: None,
-            writer: None,
-        }));
+    ) -> Self {
+        let mut queue = Queue::new(site, thread, 0);
+        for piece in pieces {
+            if let Err(piece) = queue.push(piece) {
+                queue.push_over_budget(piece);
+            }
+        }
+        Self::start(queue, answer, length, busy, false)
+    }
+
+    fn start(queue: Queue, answer: PhpResponse, length: Option<u64>, busy: Arc<AtomicU64>, is_endless: bool) -> Self {
+        let queue = Rc::new(RefCell::new(queue));
         let draining = Draining {
             answer,
             busy,
             queue: Rc::clone(&queue),
         };
         let task = tokio::task::spawn_local(draining.run()).abort_handle();
-        Body::Stream(Box::new(Self {
+        Self {
             queue,
             length,
             is_endless,
             task,
-        }))
+        }
+    }
+
+    /// Waits for the end of the body, or until there is no room for the rest of it.
+    ///
+    /// # Errors
+    /// PHP broke off, or ended short of the length it had announced.
+    pub(crate) async fn complete(mut self, patience: Duration) -> Result<Completed, BrokenBody> {
+        let ended = poll_fn(|context| {
+            let mut queue = self.queue.borrow_mut();
+            if queue.end.is_some() || queue.is_full {
+                return Poll::Ready(());
+            }
+            queue.reader = Some(context.waker().clone());
+            Poll::Pending
+        });
+        let _ = tokio::time::timeout(patience, ended).await;
+        let queue = Rc::clone(&self.queue);
+        let mut queue = queue.borrow_mut();
+        if let Some(Err(broken)) = queue.end {
+            return Err(broken);
+        }
+        if let Some(mut file) = queue.take_file() {
+            if self.length.is_some_and(|announced| file.length() < announced) {
+                return Err(BrokenBody { reason: "bad_response" });
+            }
+            file.truncate(self.length.unwrap_or(u64::MAX));
+            return Ok(Completed::File(Arc::new(file)));
+        }
+        if queue.end.is_some() {
+            self.length = self.length.or(Some(queue.chunks.iter().map(Chunk::len).sum()));
+        }
+        Ok(Completed::NotYet(self))
+    }
+
+    /// Bytes that came so far and nobody took yet.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.queue.borrow().chunks.iter().map(Chunk::len).sum()
+    }
+}
+
+/// What waiting for a body came to.
+#[derive(Debug)]
+pub(crate) enum Completed {
+    /// All of it.
+    File(Arc<OpenFile>),
+    /// The rest is still to come, or had no room in a file.
+    NotYet(Spool),
+}
+
+impl From<Spool> for Body {
+    fn from(spool: Spool) -> Self {
+        Self::Stream(Box::new(spool))
     }
 }
 
@@ -281,7 +385,7 @@ impl Drop for Spool {
 }
 
 /// Most that is taken of a body nobody reads, bytes. A script that goes on beyond it is told by its connection.
-const MOST_ABANDONED: usize = 64 * 1024 * 1024;
+pub(crate) const MOST_ABANDONED: usize = 64 * 1024 * 1024;
 
 /// PHP's end of a spooled response.
 struct Draining {
@@ -341,6 +445,8 @@ async fn push(queue: &RefCell<Queue>, piece: Bytes, warned: &mut bool) {
                     );
                 }
                 waiting = Some(piece);
+                queue.is_full = true;
+                queue.wake_reader();
                 queue.writer = Some(context.waker().clone());
                 Poll::Pending
             }

@@ -30,7 +30,7 @@ pub(crate) fn respond(site: &Site, path: &[u8], head: &RequestHead) -> Response 
 }
 
 fn list(site: &Site, path: &[u8]) -> io::Result<Response> {
-    let directory = static_files::open_directory(site, path)?.ok_or(Errno::NOENT)?;
+    let directory = static_files::open_directory(site.document_root(), path)?.ok_or(Errno::NOENT)?;
     let (mut names, complete) = read(site, path, &directory)?;
     // Directories first, then by name.
     names.sort_by(|one, other| {

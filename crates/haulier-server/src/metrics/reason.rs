@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 26] = [
+pub(super) const REASONS: [&str; 27] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -27,6 +27,7 @@ pub(super) const REASONS: [&str; 26] = [
     "pool_stopped",
     "redirect_loop",
     "request_body_lost",
+    "sendfile_denied",
     "spool_failed",
 ];
 

@@ -1,6 +1,6 @@
 //! A site made ready to serve: its settings, and its document root held open.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
@@ -9,6 +9,7 @@ use haulier_proto::fastcgi::params::EncodedPairs;
 
 use crate::body::spool::SpoolBudget;
 use crate::handler::php::constant_params;
+use crate::handler::static_files::{Root, SendRoots};
 use crate::settings::SiteSettings;
 
 /// One site. Shared by all threads.
@@ -23,6 +24,8 @@ pub struct Site {
     pub root_fd: OwnedFd,
     /// FastCGI parameters that are the same for every request.
     pub(crate) php_params: EncodedPairs,
+    /// Where files that scripts name may lie.
+    pub(crate) send_roots: SendRoots,
     /// What spooled responses may take.
     pub(crate) spool: SpoolBudget,
 }
@@ -35,7 +38,8 @@ impl Site {
     pub fn open(settings: SiteSettings, number: u32) -> std::io::Result<Self> {
         let root = settings.root.canonicalize()?;
         let root_fd = rustix::fs::open(&root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let php_params = constant_params(&settings, &root)?;
+        let send_roots = SendRoots::new(&settings.sendfile);
+        let php_params = constant_params(&settings, &root, &send_roots)?;
         let spool = SpoolBudget::new(settings.spool_limit);
         Ok(Self {
             settings,
@@ -43,7 +47,16 @@ impl Site {
             root,
             root_fd,
             php_params,
+            send_roots,
             spool,
         })
+    }
+
+    /// The document root, for opening beneath it.
+    pub(crate) fn document_root(&self) -> Root<'_> {
+        Root {
+            path: &self.root,
+            directory: self.root_fd.as_fd(),
+        }
     }
 }

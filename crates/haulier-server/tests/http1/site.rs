@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use haulier_php::{Pool, PoolKind, PoolSettings, Supervised};
 use haulier_server::access_log::{AccessLog, LogFormat, Which};
-use haulier_server::settings::{Limits, PhpSettings, ServerSettings, SiteSettings};
+use haulier_server::settings::{Limits, PhpSettings, SendfileSettings, ServerSettings, SiteSettings};
 use haulier_server::{RunningServer, Server};
 use tempfile::TempDir;
 
@@ -286,5 +286,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         development: false,
         body_limit: 8 * 1024 * 1024,
         spool_limit: 1024 * 1024 * 1024,
+        sendfile: SendfileSettings::default(),
+        offload: None,
     }
 }

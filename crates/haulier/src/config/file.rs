@@ -110,6 +110,8 @@ pub(crate) struct SiteTable {
     pub(crate) cache: Option<Pairs>,
     pub(crate) deny: Option<Vec<Placed<String>>>,
     pub(crate) body: Option<Placed<u64>>,
+    pub(crate) sendfile: SendfileTable,
+    pub(crate) offload: OffloadTable,
 }
 
 impl PoolTable {
@@ -138,6 +140,22 @@ impl PoolTable {
     }
 }
 
+/// `[site.NAME.sendfile]`
+#[derive(Debug, Default)]
+pub(crate) struct SendfileTable {
+    pub(crate) roots: Option<Vec<Placed<String>>>,
+    pub(crate) map: Option<Pairs>,
+}
+
+/// `[site.NAME.offload]`
+#[derive(Debug, Default)]
+pub(crate) struct OffloadTable {
+    pub(crate) types: Option<Vec<Placed<String>>>,
+    pub(crate) extensions: Option<Vec<Placed<String>>>,
+    pub(crate) min_size: Option<Placed<u64>>,
+    pub(crate) spool: Option<Placed<u64>>,
+}
+
 impl SiteTable {
     /// A site that says nothing but its name and root.
     pub(crate) fn rooted(name: &str, root: &Path) -> Self {
@@ -156,6 +174,8 @@ impl SiteTable {
             cache: None,
             deny: None,
             body: None,
+            sendfile: SendfileTable::default(),
+            offload: OffloadTable::default(),
         }
     }
 }
@@ -470,6 +490,22 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         let limits = reader.section(&words::SITE_LIMITS, &format!("site.{}.limits", name.value), limits);
         reader.size(&limits, "body", 0)
     });
+    let sendfile = reader.table(&section, "sendfile").map(|table| {
+        let section = reader.section(&words::SITE_SENDFILE, &format!("site.{}.sendfile", name.value), table);
+        SendfileTable {
+            roots: reader.texts(&section, "roots"),
+            map: reader.map(&section, "map"),
+        }
+    });
+    let offload = reader.table(&section, "offload").map(|table| {
+        let section = reader.section(&words::SITE_OFFLOAD, &format!("site.{}.offload", name.value), table);
+        OffloadTable {
+            types: reader.texts(&section, "types"),
+            extensions: reader.texts(&section, "extensions"),
+            min_size: reader.size(&section, "min_size", 0),
+            spool: reader.size(&section, "spool", 0),
+        }
+    });
     SiteTable {
         directory: directory.to_owned(),
         root: reader.text(&section, "root"),
@@ -484,6 +520,8 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         cache: reader.map(&section, "cache"),
         deny: reader.texts(&section, "deny"),
         body,
+        sendfile: sendfile.unwrap_or_default(),
+        offload: offload.unwrap_or_default(),
         name,
     }
 }

@@ -1,10 +1,11 @@
 //! The configuration, from text to settings.
 //!
 //! `source` reads files, `file` is what the user wrote (every value with its place), `settings` is what it means
-//! (with `site`, `pool` and `rules` for its parts).
+//! (with `site`, `downloads`, `pool` and `rules` for its parts).
 //! `words` lists every setting once: the error texts, the reference page and the reader all use that list.
 
 pub(crate) mod diagnostic;
+mod downloads;
 pub(crate) mod file;
 mod foreign;
 pub(crate) mod listen_address;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use haulier_php::{PoolKind, PoolSettings};
 use haulier_server::route::glob::Glob;
-use haulier_server::settings::{Limits, Redirect};
+use haulier_server::settings::{Limits, OffloadSettings, Redirect, SendfileSettings};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, LimitsTable, LogTable};
@@ -147,6 +147,8 @@ pub(crate) struct Site {
     pub(crate) cache: Vec<(Glob, String)>,
     pub(crate) body_limit: u64,
     pub(crate) spool_limit: u64,
+    pub(crate) sendfile: SendfileSettings,
+    pub(crate) offload: Option<OffloadSettings>,
 }
 
 impl Site {

@@ -9,7 +9,7 @@ use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, SiteTable};
 use super::settings::{BODY, Site};
 use super::source::Placed;
-use super::{reader, rules, value};
+use super::{downloads, reader, rules, value};
 use crate::app::{self, App, DetectError, PRESETS, Preset};
 
 /// Spooled responses of one site.
@@ -66,7 +66,9 @@ fn resolve_site(table: &SiteTable, report: &mut Report) -> Site {
             .unwrap_or_default(),
         cache,
         body_limit: BODY,
-        spool_limit: SPOOL,
+        spool_limit: table.offload.spool.as_ref().map_or(SPOOL, |spool| spool.value),
+        sendfile: downloads::sendfile(table, project.as_deref(), report),
+        offload: downloads::offload(&table.offload, report),
         app,
     }
 }

@@ -255,6 +255,16 @@ pub(super) static SITE: Table = Table {
         ),
         word("deny", "[]", "Patterns of paths nobody gets; 404."),
         word("limits", "{}", "`[site.NAME.limits]`: limits of this site."),
+        word(
+            "sendfile",
+            "{}",
+            "`[site.NAME.sendfile]`: files that scripts name and haulier sends.",
+        ),
+        word(
+            "offload",
+            "{}",
+            "`[site.NAME.offload]`: bodies of scripts that haulier sends as files.",
+        ),
     ],
 };
 
@@ -267,8 +277,56 @@ pub(super) static SITE_LIMITS: Table = Table {
     )],
 };
 
+pub(super) static SITE_SENDFILE: Table = Table {
+    name: "site.NAME.sendfile",
+    words: &[
+        word(
+            "roots",
+            "the project directory",
+            "Directories whose files a script may name: X-Sendfile, `zend_send_file()`.",
+        ),
+        word(
+            "map",
+            "{}",
+            "Prefix of X-Accel-Redirect → directory; without any it is a path in the document root.",
+        ),
+    ],
+};
+
+pub(super) static SITE_OFFLOAD: Table = Table {
+    name: "site.NAME.offload",
+    words: &[
+        word(
+            "types",
+            "none",
+            "Media types of bodies that are taken off PHP, such as `video/*`.",
+        ),
+        word(
+            "extensions",
+            "none",
+            "The same by extension of the path, or of the name in Content-Disposition.",
+        ),
+        word("min_size", "\"64KiB\"", "Shorter bodies are left alone."),
+        word(
+            "spool",
+            "\"2GiB\"",
+            "What all bodies of the site may take in `spool_dir`; beyond it PHP waits for its clients.",
+        ),
+    ],
+};
+
 /// All tables, in the order of the reference.
-pub(super) static TABLES: &[&Table] = &[&TOP, &SERVER, &LOG, &LIMITS, &POOL, &SITE, &SITE_LIMITS];
+pub(super) static TABLES: &[&Table] = &[
+    &TOP,
+    &SERVER,
+    &LOG,
+    &LIMITS,
+    &POOL,
+    &SITE,
+    &SITE_LIMITS,
+    &SITE_SENDFILE,
+    &SITE_OFFLOAD,
+];
 
 /// The other tables that have a setting of this name.
 pub(super) fn homes_of(name: &str, not: &Table) -> Vec<&'static str> {

@@ -176,3 +176,36 @@ fn dokuwiki_works_with_php_cgi() {
 fn dokuwiki_works_with_php_fpm() {
     visit(Php::Fpm(Socket::Unix));
 }
+
+/// `$conf['xsendfile']`: 1 is lighttpd's field, 2 Apache's, 3 nginx's, which names a path in the document root.
+#[test]
+fn dokuwiki_hands_media_over_in_each_of_its_three_ways() {
+    for (setting, via) in [(1, "x-sendfile"), (2, "x-sendfile"), (3, "x-accel")] {
+        let site = wiki(Php::Cgi);
+        let (root, conf) = (site.root().to_owned(), site.root().with_file_name("conf"));
+        let data = site.root().with_file_name("data");
+        let inside = root.join("data");
+        fs::rename(&data, &inside).expect("a copy of ours");
+        let local = conf.join("local.php");
+        let written = fs::read_to_string(&local).expect("written above");
+        let moved = written.replace(&data.display().to_string(), &inside.display().to_string());
+        fs::write(&local, format!("{moved}$conf['xsendfile'] = {setting};\n")).expect("a copy of ours");
+        let server = site.start();
+        let target = "/lib/exe/fetch.php?media=wiki:dokuwiki-128.png";
+        let expected = fs::read(inside.join("media/wiki/dokuwiki-128.png")).expect("DokuWiki brings it");
+        let whole = server.get(target).expect(200);
+        assert!(whole.body == expected, "xsendfile = {setting}");
+        assert_eq!(whole.field("Content-Type"), Some("image/png"));
+        let part = server
+            .ask(&Request::get(target).with("Range", "bytes=100-299"))
+            .expect(206);
+        assert_eq!(part.body, expected[100..300]);
+        let line = server.access_line_for("/lib/exe/fetch.php");
+        assert_eq!(
+            (line["handler"].as_str(), line["via"].as_str()),
+            (Some("handed"), Some(via)),
+            "{line}"
+        );
+        server.get("/data/media/wiki/dokuwiki-128.png").expect(404);
+    }
+}

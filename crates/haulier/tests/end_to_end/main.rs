@@ -7,10 +7,12 @@ mod support;
 
 mod dokuwiki;
 mod example_site;
+mod handoff;
 mod lifecycle;
 mod limits;
 mod mediawiki;
 mod metrics;
+mod offload;
 mod php_failures;
 mod php_requests;
 mod php_responses;
@@ -19,3 +21,4 @@ mod static_files;
 mod static_paths;
 mod status;
 mod symfony;
+mod zend_functions;

@@ -4,7 +4,7 @@ use super::support::browser::{Browser, input_value};
 use super::support::client::Request;
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
-use super::support::{copy_directory, require};
+use super::support::{content, copy_directory, require};
 
 const APPLICATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/apps/symfony");
 const PACKAGES: [(&str, &str); 7] = [
@@ -115,4 +115,44 @@ fn a_symfony_site_works_with_php_cgi() {
 #[test]
 fn a_symfony_site_works_with_php_fpm() {
     visit(Php::Fpm(Socket::Unix));
+}
+
+/// BinaryFileResponse changes over by itself, for files beneath a root; others it passes through as ever.
+#[test]
+fn a_binary_file_response_is_handed_over() {
+    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+        let site = application(php);
+        let files = site.root().join("files");
+        std::fs::create_dir(&files).expect("a copy of ours");
+        std::fs::write(files.join("report of 2026.pdf"), content(400_000)).expect("a copy of ours");
+        let server = site.start();
+
+        let response = server.get("/download/report").expect(200);
+        assert!(response.body == content(400_000), "by {php:?}");
+        assert_eq!(response.field("Content-Type"), Some("application/pdf"));
+        assert_eq!(
+            response.field("Content-Disposition"),
+            Some("attachment; filename=report.pdf")
+        );
+        let line = server.access_line_for("/download/report");
+        assert_eq!(
+            (line["handler"].as_str(), line["via"].as_str()),
+            (Some("handed"), Some("x-accel")),
+            "{line}"
+        );
+        let part = server
+            .ask(&Request::get("/download/report").with("Range", "bytes=1000-1999"))
+            .expect(206);
+        assert_eq!(part.body, content(400_000)[1000..2000]);
+        let forged = Request::get("/download/report")
+            .with("X-Sendfile-Type", "X-Evil")
+            .with("X-Accel-Mapping", "/=/evil/");
+        let response = server.ask(&forged).expect(200);
+        assert!(response.body == content(400_000));
+        assert_eq!(response.field("X-Evil"), None);
+
+        let elsewhere = server.get("/download/elsewhere").expect(200);
+        assert!(elsewhere.text().contains("class Request"), "{}", elsewhere.text());
+        assert_eq!(server.access_line_for("/download/elsewhere")["handler"], "php");
+    }
 }

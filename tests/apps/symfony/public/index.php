@@ -3,6 +3,7 @@
 // Front controller. Symfony comes from the distribution's packages, which bring their own class loaders.
 
 use App\Kernel;
+use Symfony\Component\HttpFoundation\BinaryFileResponse;
 use Symfony\Component\HttpFoundation\Request;
 
 foreach (['Bundle/FrameworkBundle', 'Bundle/TwigBundle', 'Bridge/Twig', 'Component/Form', 'Component/Validator',
@@ -15,6 +16,7 @@ spl_autoload_register(function (string $class): void {
     }
 });
 
+BinaryFileResponse::trustXSendfileTypeHeader();
 $kernel = new Kernel('prod', false);
 $request = Request::createFromGlobals();
 $response = $kernel->handle($request);

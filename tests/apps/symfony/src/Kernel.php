@@ -2,6 +2,7 @@
 
 namespace App;
 
+use App\Controller\DownloadController;
 use App\Controller\LoginController;
 use Symfony\Bundle\FrameworkBundle\FrameworkBundle;
 use Symfony\Bundle\FrameworkBundle\Kernel\MicroKernelTrait;
@@ -55,6 +56,8 @@ final class Kernel extends BaseKernel
         $routes->add('login', '/login')->controller([LoginController::class, 'login']);
         $routes->add('logout', '/logout')->controller([LoginController::class, 'logout'])->methods(['POST']);
         $routes->add('welcome', '/')->controller([LoginController::class, 'welcome']);
+        $routes->add('download', '/download/{name}')->controller([DownloadController::class, 'download'])
+            ->requirements(['name' => 'report|elsewhere']);
         $routes->add('section', '/{section}/{id}/{action}')->controller([LoginController::class, 'section'])
             ->defaults(['action' => 'list'])
             ->requirements(['section' => 'pages|media|users|settings|reports|help', 'id' => '\d+']);

@@ -3,11 +3,13 @@
 //! The request body is complete before a worker is asked for, and the response is taken at PHP's own speed: neither a
 //! slow sender nor a slow reader ever holds a worker.
 
+mod handoff;
+mod offload;
 mod params;
 mod translate;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,18 +17,20 @@ use haulier_php::{Body as PhpBody, PoolError, Response as PhpResponse, TryBody};
 use haulier_proto::fastcgi::params::ParamsWriter;
 use haulier_proto::fastcgi::response::{CgiHead, Redirect};
 
+use self::translate::Translated;
 use super::error_page;
-use super::static_files::Script;
+use super::static_files::{Refused, Script};
 use crate::body::request::{self, Collected};
-use crate::body::spool::Spool;
-use crate::body::{Body, Chunk};
+use crate::body::spool::{Completed, MOST_ABANDONED, Spool};
+use crate::body::{Body, BodyStream, BrokenBody, Chunk};
 use crate::metrics::Streamed;
 use crate::request::{BodyError, Request};
-use crate::response::{Handler, PhpTrace, Response};
+use crate::response::{Handler, PhpTrace, Response, Via};
 use crate::route::Site;
-use crate::settings::PhpSettings;
+use crate::settings::{OffloadSettings, PhpSettings};
 use crate::thread::Thread;
-use haulier_proto::head::Method;
+use haulier_proto::field::Fields;
+use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::status;
 
 pub(crate) use params::constant_params;
@@ -53,11 +57,11 @@ impl Call {
 }
 
 /// What running a script came to.
-#[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
-    reason = "the large variant is the usual one: a box would cost it an allocation"
+    reason = "the large variant is nearly every answer: a box would cost it an allocation"
 )]
+#[derive(Debug)]
 pub(crate) enum Outcome {
     Response(Response),
     /// Answer with this path and query instead (RFC 3875 §6.2.2).
@@ -83,6 +87,7 @@ pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request
             tracing::error!(site = site.settings.name, why, request = label(request), "bad_response");
             failed(site, request, 502, "bad_response", Some(why))
         }
+        Err(Failure::Broken(broken)) => failed(site, request, 502, broken.reason, None),
     }
 }
 
@@ -93,6 +98,8 @@ enum Failure {
     Pool(PoolError),
     /// PHP answered, but not with a response that may be sent on.
     Answer(&'static str),
+    /// PHP broke off after its head, before anything of it went out.
+    Broken(BrokenBody),
 }
 
 impl From<PoolError> for Failure {
@@ -136,7 +143,7 @@ async fn attempt(
     };
     let answer = php.pool.send(&sent, &mut interim).await?;
     thread.buffers.give(params);
-    take_answer(thread, site, request, &call.script, answer).await
+    take_answer(thread, site, request, call, answer).await
 }
 
 fn label(request: &Request) -> String {
@@ -153,7 +160,7 @@ async fn take_answer(
     thread: &Thread,
     site: &Arc<Site>,
     request: &Request,
-    script: &Script,
+    call: &Call,
     mut answer: PhpResponse,
 ) -> Result<Outcome, Failure> {
     if let Redirect::Local(target) = answer.head.redirect() {
@@ -162,46 +169,174 @@ async fn take_answer(
         return Ok(Outcome::Local(target));
     }
     let translated = translate::head(&answer.head).map_err(Failure::Answer)?;
-    let mut response = Response::new(translated.status, Handler::Php);
-    *response.head.fields_mut() = translated.fields;
-    if response.status >= 500 {
-        response.trace.reason = Some("php_error");
-    }
     let trace = PhpTrace {
         queued: answer.queued(),
         taken: Some(answer.taken()),
         pid: answer.pid(),
         ..PhpTrace::default()
     };
-    let busy = Arc::clone(&trace.busy);
-    response.trace.php = Some(trace);
-    if translated.is_live {
-        response.body = Spool::live(site, thread, answer, translated.length, busy);
+    if let Some(order) = handoff::order(&answer.head) {
+        let mut response = match handoff::respond(site, &request.head, &order, translated) {
+            Ok(response) => response,
+            Err(refused) => not_sent(site, request, call, handoff::field_of(&order), refused),
+        };
+        response.trace.php = Some(trace);
+        finish(&mut response, answer).await;
+        note_own_error(&mut response);
         return Ok(Outcome::Response(response));
     }
-    match gather(&mut answer).await? {
-        Gathered::Whole(body) => {
-            busy.store(answer.worker_time().as_micros() as u64, Ordering::Relaxed);
+    let is_buffer = handoff::is_buffer(&answer.head);
+    let mut response = take_body(thread, site, request, call, answer, translated, trace).await?;
+    if is_buffer {
+        response.trace.handler = Handler::Offloaded;
+        response.trace.handoff = Some(Via::Zend);
+    }
+    note_own_error(&mut response);
+    Ok(Outcome::Response(response))
+}
+
+/// A 5xx that nobody else gave a reason for is the script's own.
+fn note_own_error(response: &mut Response) {
+    if response.status >= 500 {
+        response.trace.reason.get_or_insert("php_error");
+    }
+}
+
+/// The response without the file that the script named. What a script may send is nobody's business outside.
+fn not_sent(site: &Arc<Site>, request: &Request, call: &Call, field: &str, refused: Refused) -> Response {
+    let script = String::from_utf8_lossy(&call.script.name);
+    let (site_name, id) = (&site.settings.name, request.id);
+    match refused {
+        Refused::Denied(tried) => {
+            tracing::warn!(site = site_name, field, %script, request = %id, tried, "sendfile_denied");
+            error_page::respond(404, Some("sendfile_denied"), Some(site), id, Some(&tried))
+        }
+        Refused::Failed(error) => {
+            tracing::error!(site = site_name, field, %script, request = %id, %error, "cannot open a file that a script named");
+            let (status, reason) = error_page::of_file(&error);
+            error_page::respond(status, reason, Some(site), id, None)
+        }
+    }
+}
+
+/// Takes what a script that named a file still writes, and drops it; a script that goes on for longer does so behind
+/// the response.
+async fn finish(response: &mut Response, mut answer: PhpResponse) {
+    let Some(php) = &response.trace.php else { return };
+    let busy = Arc::clone(&php.busy);
+    let is_complete = matches!(answer.try_body(), Ok(TryBody::Complete));
+    if !is_complete && tokio::time::timeout(HOLD, discard(&mut answer)).await.is_err() {
+        tokio::task::spawn_local(async move {
+            discard(&mut answer).await;
+            note_busy(&busy, &answer);
+        });
+        return;
+    }
+    note_busy(&busy, &answer);
+    note_stderr(response, &mut answer);
+}
+
+/// Takes the rest of a body, as far as for a client that left. If it breaks off, the pool has said so; the file that
+/// was named is as good as before.
+async fn discard(answer: &mut PhpResponse) {
+    let mut left = MOST_ABANDONED;
+    while let Ok(Some(piece)) = answer.body().await {
+        left = left.saturating_sub(piece.len());
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+fn note_busy(busy: &AtomicU64, answer: &PhpResponse) {
+    busy.store(answer.worker_time().as_micros() as u64, Ordering::Relaxed);
+}
+
+/// The response with the body that PHP sends.
+async fn take_body(
+    thread: &Thread,
+    site: &Arc<Site>,
+    request: &Request,
+    call: &Call,
+    mut answer: PhpResponse,
+    translated: Translated,
+    trace: PhpTrace,
+) -> Result<Response, Failure> {
+    let busy = Arc::clone(&trace.busy);
+    let mut response = Response::new(translated.status, Handler::Php);
+    response.trace.php = Some(trace);
+    let length = translated.length;
+    if translated.is_live {
+        *response.head.fields_mut() = translated.fields;
+        response.body = Spool::live(site, thread, answer, length, busy);
+        return Ok(response);
+    }
+    let rule = site.settings.offload.as_ref();
+    let rule = rule.filter(|rule| offload::applies(rule, &request.head, translated.status, &translated.fields));
+    match (gather(&mut answer).await?, rule) {
+        (Gathered::Whole(body), Some(rule)) if body.len() as u64 >= rule.min_size => {
+            let spool = Spool::file(site, thread, answer, vec![body], length, busy);
+            return offload(response, &request.head, rule, spool, translated.fields).await;
+        }
+        (Gathered::Part(pieces), Some(rule)) if length.is_none_or(|length| length >= rule.min_size) => {
+            let spool = Spool::file(site, thread, answer, pieces, length, busy);
+            return offload(response, &request.head, rule, spool, translated.fields).await;
+        }
+        (Gathered::Whole(body), _) => {
+            note_busy(&busy, &answer);
             note_stderr(&mut response, &mut answer);
             response.body = if status::is_bodiless(response.status) {
                 Body::Empty
             } else if request.head.method() == Method::Head {
-                Body::Unsent(translated.length)
+                Body::Unsent(length)
             } else {
-                exact(body, translated.length)?.into()
+                exact(body, length)?.into()
             };
         }
-        Gathered::Part(pieces) => {
-            note_streamed(&mut response, script);
-            response.body = Spool::drain(site, thread, answer, pieces, translated.length, busy);
+        (Gathered::Part(pieces), _) => {
+            note_streamed(&mut response, &call.script, &translated.fields);
+            let pieces = pieces.into_iter().map(Chunk::Bytes).collect();
+            response.body = Spool::drain(site, thread, answer, pieces, length, busy);
         }
     }
-    Ok(Outcome::Response(response))
+    *response.head.fields_mut() = translated.fields;
+    Ok(response)
+}
+
+/// The response with a body that the site's rule takes off PHP.
+async fn offload(
+    begun: Response,
+    head: &RequestHead,
+    rule: &OffloadSettings,
+    spool: Spool,
+    fields: Fields,
+) -> Result<Response, Failure> {
+    let (size, response) = match spool
+        .complete(offload::patience(head, &fields))
+        .await
+        .map_err(Failure::Broken)?
+    {
+        Completed::File(file) => (file.length(), offload::respond(head, fields, file)),
+        Completed::NotYet(spool) => {
+            let mut response = Response::new(200, Handler::Offloaded);
+            *response.head.fields_mut() = fields;
+            let size = spool.length().unwrap_or(spool.waiting());
+            response.body = spool.into();
+            (size, response)
+        }
+    };
+    let mut trace = begun.trace;
+    // A body without announced length may end before it is worth a word.
+    if size >= rule.min_size {
+        trace.handler = Handler::Offloaded;
+        trace.handoff = Some(Via::Transparent);
+    }
+    Ok(Response { trace, ..response })
 }
 
 /// A body too long to be held is noted with its script: a rule may spare PHP the work.
-fn note_streamed(response: &mut Response, script: &Script) {
-    let streamed = Streamed::new(&script.name, response.head.fields_mut().get("Content-Type"));
+fn note_streamed(response: &mut Response, script: &Script, fields: &Fields) {
+    let streamed = Streamed::new(&script.name, fields.get("Content-Type"));
     if let Some(php) = &mut response.trace.php {
         php.streamed = Some(streamed);
     }
@@ -236,7 +371,7 @@ fn note_stderr(response: &mut Response, answer: &mut PhpResponse) {
 /// A body, as far as it came without keeping the client waiting.
 enum Gathered {
     Whole(Bytes),
-    Part(Vec<Chunk>),
+    Part(Vec<Bytes>),
 }
 
 /// Collects a short answer whole, so that it gets a length; gives up at [`WHOLE`] bytes or a pause of [`HOLD`].
@@ -261,7 +396,7 @@ async fn gather(answer: &mut PhpResponse) -> Result<Gathered, PoolError> {
             break;
         }
     }
-    Ok(Gathered::Part(pieces.into_iter().map(Chunk::Bytes).collect()))
+    Ok(Gathered::Part(pieces))
 }
 
 fn joined(mut pieces: Vec<Bytes>, total: usize) -> Bytes {

@@ -15,7 +15,7 @@ pub(super) struct Translated {
 
 /// Fields that belong to the connection (RFC 9110 §7.6.1), that the protocol writes itself, or that tell outsiders
 /// what runs here.
-const DROPPED: [&str; 11] = [
+const DROPPED: [&str; 16] = [
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -26,8 +26,16 @@ const DROPPED: [&str; 11] = [
     "content-length",
     "status",
     "x-powered-by",
-    "x-accel-buffering",
+    "x-sendfile",
+    "x-sendfile2",
+    "x-lighttpd-send-file",
+    "x-lighttpd-send-file2",
+    "x-sendfile-type",
+    "x-haulier-send",
 ];
+
+/// What nginx takes as orders and never passes on.
+const DROPPED_PREFIX: &[u8] = b"x-accel-";
 
 /// Reads PHP's final head.
 ///
@@ -36,12 +44,7 @@ const DROPPED: [&str; 11] = [
 pub(super) fn head(head: &CgiHead) -> Result<Translated, &'static str> {
     let mut fields = Fields::new();
     for (name, value) in head.fields() {
-        if !DROPPED
-            .iter()
-            .any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes()))
-            && is_name(name)
-            && is_value(value)
-        {
+        if !is_dropped(name) && is_name(name) && is_value(value) {
             fields.append(name, value);
         }
     }
@@ -55,6 +58,14 @@ pub(super) fn head(head: &CgiHead) -> Result<Translated, &'static str> {
         is_live: is_live(head),
         fields,
     })
+}
+
+fn is_dropped(name: &[u8]) -> bool {
+    let begins = |prefix: &[u8]| name.len() >= prefix.len() && name[..prefix.len()].eq_ignore_ascii_case(prefix);
+    DROPPED
+        .iter()
+        .any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes()))
+        || begins(DROPPED_PREFIX)
 }
 
 /// The field lines of an interim response.

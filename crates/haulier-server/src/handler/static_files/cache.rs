@@ -247,7 +247,9 @@ impl Generation {
 impl Slot {
     /// Looks at the file; if it is the one that was opened, the slot is good for another while.
     fn still_true(&mut self, site: &Site, now: Instant) -> bool {
-        if self.expires.is_some_and(|expires| now >= expires) || Version::now(site, &self.name) != Some(self.version) {
+        if self.expires.is_some_and(|expires| now >= expires)
+            || Version::now(site.document_root(), &self.name) != Some(self.version)
+        {
             return false;
         }
         if self.expires.is_none() {

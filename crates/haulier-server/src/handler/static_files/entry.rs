@@ -77,14 +77,14 @@ impl Entry {
 }
 
 /// Inode, size and time of modification: a file that is replaced or written has another one of them.
-fn entity_tag(version: &Version) -> Vec<u8> {
+pub(super) fn entity_tag(version: &Version) -> Vec<u8> {
     let (seconds, nanoseconds) = version.modified;
     let modified = (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds);
     format!("\"{:x}-{:x}-{modified:x}\"", version.inode, version.size).into_bytes()
 }
 
 /// RFC 9110 §8.8.2.1: a date in the future is replaced by the present.
-fn last_modified(version: &Version, now: SystemTime) -> u64 {
+pub(super) fn last_modified(version: &Version, now: SystemTime) -> u64 {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     u64::try_from(version.modified.0).unwrap_or(0).min(now)
 }
@@ -112,14 +112,14 @@ fn cache_control<'a>(site: &'a Site, path: &[u8], name: &[u8]) -> Option<&'a str
 }
 
 /// RFC 9110 §15.4.5: a 304 says what a cache needs, and describes no content.
-fn without_metadata(fields: &Fields) -> Fields {
+pub(crate) fn without_metadata(fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     fields
         .retain(|name, _| !name.eq_ignore_ascii_case(b"Content-Type") && !name.eq_ignore_ascii_case(b"Accept-Ranges"));
     fields
 }
 
-fn open_file(regular: Regular) -> OpenFile {
+pub(super) fn open_file(regular: Regular) -> OpenFile {
     let length = regular.version.size;
     let content = read_small(&regular);
     let file = OpenFile::new(regular.file, length);

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::route::Site;
 use crate::route::glob::Glob;
-use crate::settings::{PhpSettings, SiteSettings};
+use crate::settings::{PhpSettings, SendfileSettings, SiteSettings};
 
 /// A document root that is removed when the test ends, and what the site shall be.
 pub(crate) struct Root {
@@ -100,6 +100,8 @@ fn settings(root: PathBuf) -> SiteSettings {
         development: false,
         body_limit: 1 << 20,
         spool_limit: 1 << 20,
+        sendfile: SendfileSettings::default(),
+        offload: None,
     }
 }
 

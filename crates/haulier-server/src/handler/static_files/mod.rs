@@ -2,6 +2,7 @@
 //!
 //! `names` judges what a path says, `open` opens beneath the root, `resolve` decides what a path is, `cache` remembers
 //! it, `entry` makes a file ready to send, `respond` answers with it. What is found is a value; the pipeline acts on it.
+//! `roots` opens what scripts name and clients may not ask for.
 
 mod cache;
 mod entry;
@@ -12,12 +13,15 @@ mod names;
 mod open;
 mod resolve;
 mod respond;
+mod roots;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use cache::{FileCache, Found};
-pub(crate) use entry::Entry;
+pub(crate) use entry::{Entry, without_metadata};
 pub(super) use names::{is_denied, is_hidden};
+pub(crate) use open::Root;
 pub(super) use open::open_directory;
 pub(crate) use resolve::Script;
-pub(crate) use respond::respond;
+pub(crate) use respond::{Representation, read, respond, whole};
+pub(crate) use roots::{Name, Refused, SendRoots, Sendable};

@@ -1,4 +1,4 @@
-//! Opening a name beneath the document root, without ever leaving it.
+//! Opening a name beneath a root, without ever leaving it.
 //!
 //! The kernel resolves the name beneath the root's descriptor and follows no symbolic link. Only a name with a link in
 //! it is resolved by us, and opened by the name it really has; so whoever swaps directories meanwhile gains nothing.
@@ -8,12 +8,19 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use crate::route::Site;
+/// A directory that names are opened beneath: a document root, or one that scripts may send files from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Root<'r> {
+    /// Absolute, without symbolic links.
+    pub(crate) path: &'r Path,
+    pub(crate) directory: BorrowedFd<'r>,
+}
 
 /// What a name stands for.
 #[derive(Debug)]
@@ -71,8 +78,8 @@ impl Version {
     }
 
     /// What this path in the root has now; links are followed, for only the very file that was opened compares equal.
-    pub(super) fn now(site: &Site, path: &[u8]) -> Option<Self> {
-        let stat = rustix::fs::statat(&site.root_fd, relative(path), rustix::fs::AtFlags::empty()).ok()?;
+    pub(super) fn now(root: Root<'_>, path: &[u8]) -> Option<Self> {
+        let stat = rustix::fs::statat(root.directory, relative(path), rustix::fs::AtFlags::empty()).ok()?;
         Some(Self::of(&stat))
     }
 }
@@ -81,13 +88,13 @@ impl Version {
 ///
 /// # Errors
 /// What the system says when the name may exist but cannot be opened: no descriptors left, no permission, EIO.
-pub(super) fn open(site: &Site, path: &[u8]) -> io::Result<Opened> {
+pub(super) fn open(root: Root<'_>, path: &[u8]) -> io::Result<Opened> {
     // O_NONBLOCK: a FIFO without writer must not hold the thread.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    match beneath(site.root_fd.as_fd(), relative(path), flags) {
-        Err(Errno::LOOP) => through_links(site, path, flags),
+    match beneath(root.directory, relative(path), flags) {
+        Err(Errno::LOOP) => through_links(root, path, flags),
         // A directory may be passed through without being read.
-        Err(Errno::ACCESS) if is_directory(site, path)? => Ok(Opened::Directory),
+        Err(Errno::ACCESS) if is_directory(root, path)? => Ok(Opened::Directory),
         opened => classify(opened, None),
     }
 }
@@ -96,10 +103,10 @@ pub(super) fn open(site: &Site, path: &[u8]) -> io::Result<Opened> {
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn is_directory(site: &Site, path: &[u8]) -> io::Result<bool> {
+pub(super) fn is_directory(root: Root<'_>, path: &[u8]) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let opened = match beneath(site.root_fd.as_fd(), relative(path), flags) {
-        Err(Errno::LOOP) => through_links(site, path, flags)?,
+    let opened = match beneath(root.directory, relative(path), flags) {
+        Err(Errno::LOOP) => through_links(root, path, flags)?,
         opened => classify(opened, None)?,
     };
     Ok(matches!(opened, Opened::Directory))
@@ -109,11 +116,11 @@ pub(super) fn is_directory(site: &Site, path: &[u8]) -> io::Result<bool> {
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn open_directory(site: &Site, path: &[u8]) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn open_directory(root: Root<'_>, path: &[u8]) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let opened = match beneath(site.root_fd.as_fd(), relative(path), flags) {
-        Err(Errno::LOOP) => match real_path(site, path)? {
-            Real::Inside(real) => beneath(site.root_fd.as_fd(), relative(&real), flags),
+    let opened = match beneath(root.directory, relative(path), flags) {
+        Err(Errno::LOOP) => match real_path(root, path)? {
+            Real::Inside(real) => beneath(root.directory, relative(&real), flags),
             Real::Missing | Real::Outside => return Ok(None),
         },
         opened => opened,
@@ -126,9 +133,9 @@ pub(crate) fn open_directory(site: &Site, path: &[u8]) -> io::Result<Option<Owne
 }
 
 /// Resolves a name with a symbolic link in it, and opens what it leads to.
-fn through_links(site: &Site, path: &[u8], flags: OFlags) -> io::Result<Opened> {
-    match real_path(site, path)? {
-        Real::Inside(real) => match beneath(site.root_fd.as_fd(), relative(&real), flags) {
+fn through_links(root: Root<'_>, path: &[u8], flags: OFlags) -> io::Result<Opened> {
+    match real_path(root, path)? {
+        Real::Inside(real) => match beneath(root.directory, relative(&real), flags) {
             // Another link by now: somebody is changing it under our hands.
             Err(Errno::LOOP) => Ok(Opened::Missing),
             opened => classify(opened, Some(real)),
@@ -146,8 +153,8 @@ enum Real {
     Outside,
 }
 
-fn real_path(site: &Site, path: &[u8]) -> io::Result<Real> {
-    let real = match site.root.join(OsStr::from_bytes(relative(path))).canonicalize() {
+fn real_path(root: Root<'_>, path: &[u8]) -> io::Result<Real> {
+    let real = match root.path.join(OsStr::from_bytes(relative(path))).canonicalize() {
         Ok(real) => real,
         Err(error) => {
             return match Errno::from_io_error(&error) {
@@ -157,7 +164,7 @@ fn real_path(site: &Site, path: &[u8]) -> io::Result<Real> {
             };
         }
     };
-    let Ok(inside) = real.strip_prefix(&site.root) else {
+    let Ok(inside) = real.strip_prefix(root.path) else {
         return Ok(Real::Outside);
     };
     let mut real = b"/".to_vec();
@@ -284,8 +291,10 @@ fn link_or(parent: BorrowedFd<'_>, segment: &[u8], error: Errno) -> Errno {
 
 /// What openat2 and the walk say of the same name: the kind of what was opened, or the error.
 #[cfg(test)]
-pub(super) fn both_ways(site: &Site, name: &[u8], flags: OFlags) -> [Result<FileType, Errno>; 2] {
+pub(super) fn both_ways(root: Root<'_>, name: &[u8], flags: OFlags) -> [Result<FileType, Errno>; 2] {
     let kind = |opened: Result<OwnedFd, Errno>| Ok(FileType::from_raw_mode(rustix::fs::fstat(opened?)?.st_mode));
-    let root = site.root_fd.as_fd();
-    [kind(beneath(root, name, flags)), kind(walk(root, name, flags))]
+    [
+        kind(beneath(root.directory, name, flags)),
+        kind(walk(root.directory, name, flags)),
+    ]
 }

@@ -57,7 +57,7 @@ pub(super) fn resolve(site: &Site, path: &[u8]) -> Resolved {
 
 /// The first index that is there and may be sent or run; one that may not is as good as none.
 fn directory(site: &Site, path: &[u8]) -> io::Result<Resolved> {
-    if !open::is_directory(site, path)? {
+    if !open::is_directory(site.document_root(), path)? {
         return Ok(Resolved::Missing);
     }
     for index in &site.settings.index {
@@ -78,7 +78,7 @@ fn file(site: &Site, name: &[u8]) -> io::Result<Resolved> {
     if !is_allowed(site, kind, name) {
         return Ok(Resolved::Denied);
     }
-    let regular = match open::open(site, name)? {
+    let regular = match open::open(site.document_root(), name)? {
         Opened::File(regular) => regular,
         Opened::Directory => return Ok(Resolved::SlashMissing),
         Opened::Missing => return Ok(Resolved::Missing),

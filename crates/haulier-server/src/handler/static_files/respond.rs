@@ -1,8 +1,8 @@
 //! The answer from a file: conditions, ranges, and methods a file knows (RFC 9110 §9, §13, §14).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::range::{self, ByteRange, Ranges};
 
 use super::Entry;
-use crate::body::{Body, Chunk, FileSlice, Parts};
+use crate::body::{Body, Chunk, FileSlice, OpenFile, Parts};
 use crate::response::{Handler, Head, Response};
 
 /// RFC 9110 §14.2 allows to ignore greedy requests; nobody's player asks for more.
@@ -20,6 +20,39 @@ const MOST_RANGES: usize = 16;
 
 /// What may be done with a file.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// A file with what is said of it: one of the document root, or one that a script names.
+pub(crate) trait Representation {
+    fn file(&self) -> &Arc<OpenFile>;
+    fn validators(&self) -> Validators<'_>;
+    /// The field lines of a 200.
+    fn head(&self) -> Head;
+    /// The field lines of a 304.
+    fn not_modified(&self) -> Head;
+    fn content_type(&self) -> &[u8];
+}
+
+impl Representation for Entry {
+    fn file(&self) -> &Arc<OpenFile> {
+        &self.file
+    }
+
+    fn validators(&self) -> Validators<'_> {
+        Self::validators(self)
+    }
+
+    fn head(&self) -> Head {
+        Head::Prepared(self.head.clone())
+    }
+
+    fn not_modified(&self) -> Head {
+        Head::Prepared(self.not_modified.clone())
+    }
+
+    fn content_type(&self) -> &[u8] {
+        self.content_type.as_bytes()
+    }
+}
 
 /// Answers a request for this file. The body is there for HEAD too: the protocol tells its length and keeps it.
 pub(crate) fn respond(head: &RequestHead, entry: &Entry) -> Response {
@@ -30,10 +63,11 @@ pub(crate) fn respond(head: &RequestHead, entry: &Entry) -> Response {
     }
 }
 
-fn read(head: &RequestHead, entry: &Entry) -> Response {
+/// Answers GET or HEAD as the conditions and the range of the request want it.
+pub(crate) fn read(head: &RequestHead, entry: &impl Representation) -> Response {
     match conditional::evaluate(head.fields(), head.method(), &entry.validators()) {
         Precondition::Failed => Response::new(412, Handler::Static),
-        Precondition::NotModified => prepared(304, Head::Prepared(entry.not_modified.clone()), Body::Empty),
+        Precondition::NotModified => prepared(304, entry.not_modified(), Body::Empty),
         Precondition::Proceed => match ranges(head, entry) {
             Ranges::Whole => whole(entry),
             Ranges::Unsatisfiable => unsatisfiable(entry),
@@ -44,12 +78,12 @@ fn read(head: &RequestHead, entry: &Entry) -> Response {
 }
 
 /// RFC 9110 §14.2: Range is for GET, and only if If-Range agrees.
-fn ranges(head: &RequestHead, entry: &Entry) -> Ranges {
+fn ranges(head: &RequestHead, entry: &impl Representation) -> Ranges {
     let fields = head.fields();
     match fields.known(Known::Range) {
         Some(value) if head.method() == Method::Get && !fields.is_repeated(Known::Range) => {
             if conditional::range_applies(fields, &strong_validators(entry)) {
-                range::resolve(value, entry.file.length(), MOST_RANGES)
+                range::resolve(value, entry.file().length(), MOST_RANGES)
             } else {
                 Ranges::Whole
             }
@@ -59,53 +93,56 @@ fn ranges(head: &RequestHead, entry: &Entry) -> Ranges {
 }
 
 /// RFC 9110 §8.8.2.2: a date is a strong validator once the file cannot change any more within its second.
-fn strong_validators(entry: &Entry) -> Validators<'_> {
+fn strong_validators(entry: &impl Representation) -> Validators<'_> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
-    let settled = now >= entry.last_modified.saturating_add(2);
+    let validators = entry.validators();
+    let settled = |&modified: &u64| now >= modified.saturating_add(2);
     Validators {
-        last_modified: settled.then_some(entry.last_modified),
-        ..entry.validators()
+        last_modified: validators.last_modified.filter(settled),
+        ..validators
     }
 }
 
-fn whole(entry: &Entry) -> Response {
-    let body = FileSlice::whole(entry.file.clone()).into();
-    prepared(200, Head::Prepared(entry.head.clone()), body)
+/// Answers with the whole file, whatever the request asks.
+pub(crate) fn whole(entry: &impl Representation) -> Response {
+    let body = FileSlice::whole(entry.file().clone()).into();
+    prepared(200, entry.head(), body)
 }
 
-fn part(entry: &Entry, range: ByteRange) -> Response {
-    let mut head = Head::Fields(entry.head.fields().clone());
+fn part(entry: &impl Representation, range: ByteRange) -> Response {
+    let mut head = entry.head();
     head.fields_mut()
-        .append("Content-Range", content_range(range, entry.file.length()));
+        .append("Content-Range", content_range(range, entry.file().length()));
     prepared(206, head, slice(entry, range).into())
 }
 
 /// RFC 9110 §14.6: each part says what it is and where it lies.
-fn parts(entry: &Entry, ranges: &[ByteRange]) -> Response {
+fn parts(entry: &impl Representation, ranges: &[ByteRange]) -> Response {
     let boundary = boundary();
-    let length = entry.file.length();
+    let length = entry.file().length();
     let mut body = Parts::default();
     let mut line_end = "";
     for &range in ranges {
         let place = content_range(range, length);
-        let kind = entry.content_type;
-        let head = format!("{line_end}--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {place}\r\n\r\n");
+        let mut head = format!("{line_end}--{boundary}\r\nContent-Type: ").into_bytes();
+        head.extend_from_slice(entry.content_type());
+        head.extend_from_slice(format!("\r\nContent-Range: {place}\r\n\r\n").as_bytes());
         body.push(Chunk::Bytes(Bytes::from(head)));
         body.push(Chunk::File(slice(entry, range)));
         line_end = "\r\n";
     }
     body.push(Chunk::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
-    let mut head = Head::Fields(entry.head.fields().clone());
+    let mut head = entry.head();
     head.fields_mut()
         .set("Content-Type", format!("multipart/byteranges; boundary={boundary}"));
     prepared(206, head, Body::Stream(Box::new(body)))
 }
 
-fn unsatisfiable(entry: &Entry) -> Response {
-    let length = entry.file.length();
+fn unsatisfiable(entry: &impl Representation) -> Response {
+    let length = entry.file().length();
     Response::new(416, Handler::Static)
         .with("Content-Range", format!("bytes */{length}"))
         .with("Accept-Ranges", "bytes")
@@ -122,9 +159,9 @@ fn content_range(range: ByteRange, length: u64) -> String {
     format!("bytes {}-{}/{length}", range.start, range.end)
 }
 
-fn slice(entry: &Entry, range: ByteRange) -> FileSlice {
+fn slice(entry: &impl Representation, range: ByteRange) -> FileSlice {
     FileSlice {
-        file: entry.file.clone(),
+        file: entry.file().clone(),
         range: range.start..range.end + 1,
     }
 }

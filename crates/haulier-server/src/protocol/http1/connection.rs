@@ -336,6 +336,7 @@ impl Connection {
                 sent: sender.sent,
                 reason,
                 took,
+                saved: trace.worker_time_saved(now),
             });
         }
         self.thread.buffers.give(sender.into_buffer());

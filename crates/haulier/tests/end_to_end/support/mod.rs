@@ -48,6 +48,18 @@ pub(crate) fn readable_directory() -> TempDir {
     directory
 }
 
+/// This many bytes that do not repeat in any simple way: a shifted or swapped piece is seen.
+pub(crate) fn content(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
 /// Copies a directory with what its symbolic links point to; everyone may write to the copy.
 pub(crate) fn copy_directory(from: &str, to: &Path) {
     run(Command::new("cp").arg("-rL").arg(from).arg(to));

@@ -79,6 +79,12 @@ impl Site {
         path
     }
 
+    /// With a directory `gates` where the test leaves files that its scripts wait for.
+    pub(crate) fn writable_for_gate(self) -> Self {
+        self.writable("gates");
+        self
+    }
+
     /// Serves what is in this directory instead.
     pub(crate) fn at(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = root.into();

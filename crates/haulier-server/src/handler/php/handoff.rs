@@ -1,0 +1,283 @@
+//! A script names a file and is done; the server sends it.
+//!
+//! X-Sendfile and X-LIGHTTPD-send-file name a path of the file system, X-Accel-Redirect one as in a URL, X-Sendfile2
+//! parts of files. X-Haulier-Send is what the prelude's functions write. What the script said of the body otherwise
+//! (type, disposition, cookies, validators) stands; conditions and ranges are answered as for any file.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, OnceLock};
+
+use haulier_proto::conditional::Validators;
+use haulier_proto::date;
+use haulier_proto::fastcgi::CgiHead;
+use haulier_proto::field::Fields;
+use haulier_proto::head::{Method, RequestHead};
+use haulier_proto::status;
+
+use super::translate::Translated;
+use crate::body::{Body, Chunk, FileSlice, OpenFile, Parts};
+use crate::handler::static_files::{self, Name, Refused, Representation, Sendable};
+use crate::response::{Handler, Head, Response, Via};
+use crate::route::Site;
+
+/// What a script wants sent in place of its body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Order<'h> {
+    File(FileOrder<'h>),
+    /// X-Sendfile2: these parts of files, one after the other. The script has said what they are.
+    Parts(Vec<PartOrder<'h>>),
+    /// A field that cannot be understood.
+    Malformed,
+}
+
+/// One whole file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FileOrder<'h> {
+    name: Name<'h>,
+    via: Via,
+    /// The type follows from the name; PHP's default says nothing.
+    by_extension: bool,
+}
+
+/// A run of bytes of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PartOrder<'h> {
+    path: &'h [u8],
+    first: u64,
+    /// Inclusive; `None` is the end of the file.
+    last: Option<u64>,
+}
+
+/// The private field of the prelude.
+const PRIVATE: &str = "x-haulier-send";
+
+/// What the head orders, if anything. The prelude's word counts first, an empty value is none.
+pub(super) fn order(head: &CgiHead) -> Option<Order<'_>> {
+    let field = |name: &str| head.field(name).filter(|value| !value.is_empty());
+    let file = |name, via| {
+        Order::File(FileOrder {
+            name,
+            via,
+            by_extension: false,
+        })
+    };
+    // A foreign X-Haulier-Send is nobody's order: it is dropped, and others still count.
+    if let Some(order) = field(PRIVATE).and_then(prelude_order) {
+        return Some(order);
+    }
+    if let Some(location) = field("x-accel-redirect") {
+        return Some(file(Name::Location(location), Via::XAccel));
+    }
+    if let Some(path) = field("x-sendfile").or_else(|| field("x-lighttpd-send-file")) {
+        return Some(file(Name::Path(path), Via::XSendfile));
+    }
+    let parts = field("x-sendfile2").or_else(|| field("x-lighttpd-send-file2"))?;
+    Some(part_orders(parts).map_or(Order::Malformed, Order::Parts))
+}
+
+/// Whether the body itself was given to `zend_send_buffer`.
+pub(super) fn is_buffer(head: &CgiHead) -> bool {
+    head.field(PRIVATE).and_then(of_prelude) == Some(b"body")
+}
+
+/// `file PATH`, or `file-by-extension PATH`; the path is percent-encoded.
+fn prelude_order(value: &[u8]) -> Option<Order<'_>> {
+    let order = of_prelude(value)?;
+    let by_extension = order.strip_prefix(b"file-by-extension ");
+    let path = by_extension.or_else(|| order.strip_prefix(b"file "))?;
+    Some(Order::File(FileOrder {
+        name: Name::Encoded(path),
+        via: Via::Zend,
+        by_extension: by_extension.is_some(),
+    }))
+}
+
+/// What follows the token.
+fn of_prelude(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(token().as_bytes())?.strip_prefix(b" ")
+}
+
+/// `/path/one 0-99, /path/two 100-`: what lighttpd takes as X-Sendfile2.
+fn part_orders(value: &[u8]) -> Option<Vec<PartOrder<'_>>> {
+    value
+        .split(|&byte| byte == b',')
+        .map(|part| {
+            let part = part.trim_ascii();
+            let space = part.iter().rposition(|&byte| byte == b' ')?;
+            let (path, range) = (
+                part[..space].trim_ascii(),
+                std::str::from_utf8(&part[space + 1..]).ok()?,
+            );
+            let (first, last) = range.split_once('-')?;
+            let last = if last.is_empty() {
+                None
+            } else {
+                Some(last.parse().ok()?)
+            };
+            Some(PartOrder {
+                path,
+                first: first.parse().ok()?,
+                last,
+            })
+        })
+        .collect()
+}
+
+/// Known to the prelude and to us: only its field is taken as an order.
+pub(super) fn token() -> &'static str {
+    static TOKEN: OnceLock<String> = OnceLock::new();
+    TOKEN.get_or_init(|| {
+        let random = || RandomState::new().build_hasher().finish();
+        format!("{:016x}{:016x}", random(), random())
+    })
+}
+
+/// The response to an order, or why there is none.
+pub(super) fn respond(
+    site: &Site,
+    head: &RequestHead,
+    order: &Order<'_>,
+    translated: Translated,
+) -> Result<Response, Refused> {
+    let (mut response, via) = match order {
+        Order::File(order) => (respond_with_file(site, head, order, translated)?, order.via),
+        Order::Parts(parts) => (respond_with_parts(site, parts, translated)?, Via::XSendfile),
+        Order::Malformed => return Err(Refused::Denied("X-Sendfile2 is not `/path first-last, …`".to_owned())),
+    };
+    response.trace.handler = Handler::Handed;
+    response.trace.handoff = Some(via);
+    Ok(response)
+}
+
+fn respond_with_file(
+    site: &Site,
+    head: &RequestHead,
+    order: &FileOrder<'_>,
+    translated: Translated,
+) -> Result<Response, Refused> {
+    let status = translated.status;
+    if status::is_bodiless(status) {
+        return Ok(with_head(status, translated.fields, Body::Empty));
+    }
+    let sendable = site.send_roots.open(site, order.name)?;
+    let file = FileResponse::of_named(sendable, translated.fields, order.by_extension);
+    Ok(file.respond(head, status))
+}
+
+fn respond_with_parts(site: &Site, orders: &[PartOrder<'_>], translated: Translated) -> Result<Response, Refused> {
+    let mut slices = Vec::with_capacity(orders.len());
+    for order in orders {
+        let file = site.send_roots.open(site, Name::Path(order.path))?.file;
+        let end = order
+            .last
+            .map_or(file.length(), |last| last.saturating_add(1).min(file.length()));
+        slices.push(FileSlice {
+            range: order.first.min(end)..end,
+            file,
+        });
+    }
+    let body = match <[FileSlice; 1]>::try_from(slices) {
+        Ok([only]) => only.into(),
+        Err(slices) => {
+            let mut parts = Parts::default();
+            for slice in slices.into_iter().filter(|slice| !slice.is_empty()) {
+                parts.push(Chunk::File(slice));
+            }
+            Body::Stream(Box::new(parts))
+        }
+    };
+    Ok(with_head(translated.status, translated.fields, body))
+}
+
+fn with_head(status: u16, fields: Fields, body: Body) -> Response {
+    let mut response = Response::new(status, Handler::Handed).body(body);
+    *response.head.fields_mut() = fields;
+    response
+}
+
+/// A file in place of a script's body, with the fields of the script.
+#[derive(Debug)]
+pub(super) struct FileResponse {
+    file: Arc<OpenFile>,
+    fields: Fields,
+    etag: Option<Vec<u8>>,
+    last_modified: Option<u64>,
+}
+
+impl FileResponse {
+    /// A file the script named. What it did not say follows from the file.
+    fn of_named(sendable: Sendable, mut fields: Fields, by_extension: bool) -> Self {
+        if by_extension || !fields.contains("Content-Type") {
+            fields.set("Content-Type", sendable.content_type);
+        }
+        if !fields.contains("ETag") {
+            fields.append("ETag", &sendable.etag);
+        }
+        if !fields.contains("Last-Modified") {
+            fields.append("Last-Modified", date::format(sendable.last_modified));
+        }
+        Self::with_validators(sendable.file, fields)
+    }
+
+    /// A file whose validators are those of the fields, if any.
+    pub(super) fn with_validators(file: Arc<OpenFile>, mut fields: Fields) -> Self {
+        fields.remove("Content-Range");
+        fields.set("Accept-Ranges", "bytes");
+        Self {
+            file,
+            etag: fields.get("ETag").map(<[u8]>::to_vec),
+            last_modified: fields.get("Last-Modified").and_then(date::parse),
+            fields,
+        }
+    }
+
+    /// A GET is answered as for any file; a script that answered 206 leaves the range to us. With another method or
+    /// status the file is only the content of an answer that the script made.
+    pub(super) fn respond(&self, head: &RequestHead, status: u16) -> Response {
+        let reads = matches!(head.method(), Method::Get | Method::Head);
+        if reads && matches!(status, 200 | 206) {
+            return static_files::read(head, self);
+        }
+        let mut response = static_files::whole(self);
+        response.head.fields_mut().remove("Accept-Ranges");
+        response.status = status;
+        response
+    }
+}
+
+impl Representation for FileResponse {
+    fn file(&self) -> &Arc<OpenFile> {
+        &self.file
+    }
+
+    fn validators(&self) -> Validators<'_> {
+        Validators {
+            etag: self.etag.as_deref(),
+            last_modified: self.last_modified,
+        }
+    }
+
+    fn head(&self) -> Head {
+        Head::Fields(self.fields.clone())
+    }
+
+    fn not_modified(&self) -> Head {
+        Head::Fields(static_files::without_metadata(&self.fields))
+    }
+
+    fn content_type(&self) -> &[u8] {
+        self.fields.get("Content-Type").unwrap_or_default()
+    }
+}
+
+/// The field that an order came in, for the log.
+pub(super) fn field_of(order: &Order<'_>) -> &'static str {
+    match order {
+        Order::File(order) => match order.via {
+            Via::XAccel => "X-Accel-Redirect",
+            Via::Zend => "zend_send_file",
+            Via::XSendfile | Via::Transparent => "X-Sendfile",
+        },
+        Order::Parts(_) | Order::Malformed => "X-Sendfile2",
+    }
+}

@@ -1,0 +1,317 @@
+//! Files that scripts name and the server sends, wherever clients themselves may look.
+//!
+//! A name is judged by where it really lies beneath one of the site's `sendfile` roots, and opened there. A refusal
+//! tells every path that was tried: who configures a server cannot see what an application wrote into a field.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use percent_encoding::percent_decode;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::entry;
+use super::names::{self, Kind};
+use super::open::{self, Opened, Regular, Root};
+use crate::body::OpenFile;
+use crate::route::Site;
+use crate::settings::SendfileSettings;
+
+/// Directories of a site that its scripts may send files from.
+#[derive(Debug)]
+pub(crate) struct SendRoots {
+    roots: Vec<LazyRoot>,
+    /// Prefix of an X-Accel-Redirect → directory, the longest prefix first.
+    map: Vec<(Vec<u8>, LazyRoot)>,
+}
+
+/// How a script names a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Name<'n> {
+    /// A path of the file system.
+    Path(&'n [u8]),
+    /// The same, percent-encoded for certain.
+    Encoded(&'n [u8]),
+    /// A path as in a URL: beneath a prefix of `map`, or in the document root where there is no `map`.
+    Location(&'n [u8]),
+}
+
+/// A file that may be sent, open.
+#[derive(Debug)]
+pub(crate) struct Sendable {
+    pub(crate) file: Arc<OpenFile>,
+    /// Of the file: strong, with its quotes.
+    pub(crate) etag: Vec<u8>,
+    /// Seconds since 1970.
+    pub(crate) last_modified: u64,
+    /// By the extension of its name.
+    pub(crate) content_type: &'static str,
+}
+
+/// Why a file is not sent.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Each path that was tried, and what is wrong with it.
+    Denied(String),
+    /// It may be there, but the system could not open it.
+    Failed(io::Error),
+}
+
+/// Beneath these prefixes frameworks name files of the roots (X-Accel-Mapping); the number of a root follows.
+const MAPPED: &str = "/.haulier-root-";
+
+impl SendRoots {
+    pub(crate) fn new(settings: &SendfileSettings) -> Self {
+        let mut map: Vec<_> = settings
+            .map
+            .iter()
+            .map(|(prefix, directory)| (prefix.clone().into_bytes(), LazyRoot::new(directory)))
+            .collect();
+        map.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        Self {
+            roots: settings
+                .roots
+                .iter()
+                .map(|directory| LazyRoot::new(directory))
+                .collect(),
+            map,
+        }
+    }
+
+    /// The roots that exist, with the prefix each is known by in X-Accel-Redirect.
+    pub(crate) fn mapped(&self) -> impl Iterator<Item = (&Path, String)> {
+        let roots = self.roots.iter().enumerate();
+        roots.filter_map(|(number, root)| Some((root.open()?.path, format!("{MAPPED}{number}/"))))
+    }
+
+    /// Opens what a script named: by the name as it stands, then percent-decoded.
+    pub(crate) fn open(&self, site: &Site, name: Name<'_>) -> Result<Sendable, Refused> {
+        let mut tried = String::new();
+        for spelling in spellings(name) {
+            let attempt = match name {
+                Name::Path(_) | Name::Encoded(_) => self.by_path(site, &spelling, &mut tried),
+                Name::Location(_) => self.by_location(site, &spelling, &mut tried),
+            };
+            if let Some(sendable) = attempt.map_err(Refused::Failed)? {
+                return Ok(sendable);
+            }
+        }
+        Err(Refused::Denied(tried))
+    }
+
+    /// Beneath the first root that has it.
+    fn by_path(&self, site: &Site, path: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
+        let path = local(site, path);
+        if !path.is_absolute() {
+            note(tried, path.as_os_str().as_bytes(), "is no absolute path");
+            return Ok(None);
+        }
+        let bytes = path.as_os_str().as_bytes();
+        if bytes.ends_with(b"/") {
+            note(tried, bytes, "is a directory");
+            return Ok(None);
+        }
+        let mut candidates = Vec::with_capacity(2);
+        if !bytes.split(|&byte| byte == b'/').any(|segment| segment == b"..") {
+            candidates.push(path.clone());
+        }
+        // Where it leads to may lie beneath another root than its name does, or beneath one at all.
+        candidates.extend(path.canonicalize().ok().filter(|real| *real != path));
+        let mut is_beneath_one = false;
+        for candidate in &candidates {
+            for (root, inside) in self.roots_of(candidate) {
+                is_beneath_one = true;
+                if let Some(sendable) = attempt(site, root, &inside, tried)? {
+                    return Ok(Some(sendable));
+                }
+            }
+        }
+        if !is_beneath_one {
+            note(tried, bytes, "lies outside the roots of `sendfile`");
+        }
+        Ok(None)
+    }
+
+    /// The roots this path lies beneath, with what follows them.
+    fn roots_of(&self, path: &Path) -> impl Iterator<Item = (Root<'_>, Vec<u8>)> {
+        let roots = self.roots.iter().filter_map(LazyRoot::open);
+        roots.filter_map(move |root| Some((root, rooted(path.strip_prefix(root.path).ok()?))))
+    }
+
+    fn by_location(&self, site: &Site, location: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
+        if let Some((number, inside)) = mapped_root(location) {
+            let Some(root) = self.roots.get(number).and_then(LazyRoot::open) else {
+                note(tried, location, "names a root that does not exist");
+                return Ok(None);
+            };
+            return attempt(site, root, inside, tried);
+        }
+        if self.map.is_empty() {
+            return match location {
+                [b'/', ..] => attempt(site, site.document_root(), location, tried),
+                _ => {
+                    note(tried, location, "is no path");
+                    Ok(None)
+                }
+            };
+        }
+        let mut fitting = self
+            .map
+            .iter()
+            .filter_map(|(prefix, root)| Some((beneath(location, prefix)?, root)));
+        let Some((inside, root)) = fitting.next() else {
+            note(tried, location, "begins with no prefix of `map`");
+            return Ok(None);
+        };
+        match root.open() {
+            Some(root) => attempt(site, root, &inside, tried),
+            None => {
+                note(tried, root.given.as_os_str().as_bytes(), "does not exist");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// A directory that need not exist when the server starts: applications make theirs when they need them.
+#[derive(Debug)]
+struct LazyRoot {
+    given: PathBuf,
+    opened: OnceLock<(PathBuf, OwnedFd)>,
+}
+
+impl LazyRoot {
+    fn new(given: &Path) -> Self {
+        let root = Self {
+            given: given.to_owned(),
+            opened: OnceLock::new(),
+        };
+        root.open();
+        root
+    }
+
+    fn open(&self) -> Option<Root<'_>> {
+        if self.opened.get().is_none() {
+            let path = self.given.canonicalize().ok()?;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
+            // Another thread may have been faster: its descriptor is as good.
+            let _ = self.opened.set((path, directory));
+        }
+        let (path, directory) = self.opened.get()?;
+        Some(Root {
+            path,
+            directory: directory.as_fd(),
+        })
+    }
+}
+
+/// The name as written, and what it says percent-decoded if that is another. A location may carry a query.
+fn spellings(name: Name<'_>) -> Vec<Vec<u8>> {
+    let (written, encoded) = match name {
+        Name::Encoded(path) => return vec![percent_decode(path).collect()],
+        Name::Path(path) => (path, path),
+        Name::Location(location) => {
+            let end = location.iter().position(|&byte| byte == b'?').unwrap_or(location.len());
+            (location, &location[..end])
+        }
+    };
+    let decoded: Vec<u8> = percent_decode(encoded).collect();
+    if decoded == written {
+        return vec![decoded];
+    }
+    vec![written.to_vec(), decoded]
+}
+
+/// A path as PHP on another machine writes it, as it is here.
+fn local(site: &Site, path: &[u8]) -> PathBuf {
+    let path = Path::new(OsStr::from_bytes(path));
+    let remote = site.settings.php.as_ref().and_then(|php| php.remote_root.as_deref());
+    match remote.and_then(|remote| path.strip_prefix(remote).ok()) {
+        Some(inside) => site.root.join(inside),
+        None => path.to_owned(),
+    }
+}
+
+fn rooted(inside: &Path) -> Vec<u8> {
+    [b"/", inside.as_os_str().as_bytes()].concat()
+}
+
+/// The number of a root, and the path in it that begins with a slash.
+fn mapped_root(location: &[u8]) -> Option<(usize, &[u8])> {
+    let rest = location.strip_prefix(MAPPED.as_bytes())?;
+    let slash = rest.iter().position(|&byte| byte == b'/')?;
+    let number = std::str::from_utf8(&rest[..slash]).ok()?.parse().ok()?;
+    Some((number, &rest[slash..]))
+}
+
+/// What follows a prefix, with a leading slash; a prefix ends where a segment ends.
+fn beneath(location: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
+    let rest = location.strip_prefix(prefix)?;
+    match rest {
+        [b'/', ..] => Some(rest.to_vec()),
+        _ if prefix.ends_with(b"/") => Some([b"/", rest].concat()),
+        _ => None,
+    }
+}
+
+/// Opens `inside` beneath the root; why not is noted.
+fn attempt(site: &Site, root: Root<'_>, inside: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
+    let why = match open_regular(site, root, inside) {
+        Ok(Ok(regular)) => return Ok(Some(Sendable::new(inside, regular))),
+        Ok(Err(why)) => why,
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::ACCESS | Errno::PERM) => "may not be read",
+            _ => return Err(error),
+        },
+    };
+    note(tried, &[root.path.as_os_str().as_bytes(), inside].concat(), why);
+    Ok(None)
+}
+
+fn open_regular(site: &Site, root: Root<'_>, inside: &[u8]) -> io::Result<Result<Regular, &'static str>> {
+    if let Some(why) = wrong_with(site, inside) {
+        return Ok(Err(why));
+    }
+    Ok(match open::open(root, inside)? {
+        Opened::File(regular) => match regular.real.as_deref().and_then(|real| wrong_with(site, real)) {
+            Some(_) => Err("is a symbolic link to a script or a dotfile"),
+            None => Ok(regular),
+        },
+        Opened::Directory => Err("is a directory"),
+        Opened::Missing => Err("is no regular file"),
+        Opened::Outside => Err("is a symbolic link out of its root"),
+    })
+}
+
+/// What a name alone says against sending it.
+fn wrong_with(site: &Site, inside: &[u8]) -> Option<&'static str> {
+    let mut segments = inside.split(|&byte| byte == b'/');
+    if segments.any(|segment| segment.first() == Some(&b'.')) {
+        return Some("is a dotfile");
+    }
+    (names::kind(site, inside) != Kind::Plain).then_some("is a script")
+}
+
+fn note(tried: &mut String, path: &[u8], why: &str) {
+    if !tried.is_empty() {
+        tried.push_str("; ");
+    }
+    let _ = write!(tried, "{} {why}", String::from_utf8_lossy(path));
+}
+
+impl Sendable {
+    fn new(name: &[u8], regular: Regular) -> Self {
+        Self {
+            etag: entry::entity_tag(&regular.version),
+            last_modified: entry::last_modified(&regular.version, std::time::SystemTime::now()),
+            content_type: super::mime::of(name),
+            file: Arc::new(entry::open_file(regular)),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What `[site.NAME.sendfile]` and `[site.NAME.offload]` mean: downloads that leave PHP at once.
+
+use std::path::{Path, PathBuf};
+
+use haulier_server::settings::{OffloadSettings, SendfileSettings};
+
+use super::diagnostic::{Diagnostic, Report};
+use super::file::{OffloadTable, Pairs, SiteTable};
+use super::source::Placed;
+
+/// Shorter bodies cost more as a file than they hold PHP up.
+const MIN_SIZE: u64 = 64 << 10;
+
+/// Where files that scripts name may lie: the project, if nothing is said.
+pub(super) fn sendfile(table: &SiteTable, project: Option<&Path>, report: &mut Report) -> SendfileSettings {
+    let roots = match &table.sendfile.roots {
+        Some(written) => written.iter().map(|root| directory(table, root, report)).collect(),
+        None => project.map(Path::to_owned).into_iter().collect(),
+    };
+    let map = table.sendfile.map.as_ref().map(|pairs| map(table, pairs, report));
+    SendfileSettings {
+        roots,
+        map: map.unwrap_or_default(),
+    }
+}
+
+/// An application may make a directory later, so a missing one is worth no more than a word.
+fn directory(table: &SiteTable, written: &Placed<String>, report: &mut Report) -> PathBuf {
+    let path = table.directory.join(&written.value);
+    if !path.is_dir() {
+        let title = format!("sendfile root {} does not exist (yet?)", path.display());
+        report.push(Diagnostic::warning("sendfile::root", title).at(written.place.as_ref(), "named here"));
+    }
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+fn map(table: &SiteTable, pairs: &Pairs, report: &mut Report) -> Vec<(String, PathBuf)> {
+    let mut map = Vec::new();
+    for (prefix, written) in pairs {
+        if !prefix.value.starts_with('/') {
+            let title = format!("not a prefix of X-Accel-Redirect: \"{}\"", prefix.value);
+            report.push(Diagnostic::error("config::value", title).at(
+                prefix.place.as_ref(),
+                "expected a path as in a URL, such as \"/protected/\"",
+            ));
+            continue;
+        }
+        map.push((prefix.value.clone(), directory(table, written, report)));
+    }
+    map
+}
+
+/// Which bodies are taken off PHP; without types and extensions, none.
+pub(super) fn offload(table: &OffloadTable, report: &mut Report) -> Option<OffloadSettings> {
+    let types = table
+        .types
+        .iter()
+        .flatten()
+        .filter_map(|written| media_type(written, report))
+        .collect();
+    let extensions = table
+        .extensions
+        .iter()
+        .flatten()
+        .filter_map(|written| extension(written, report))
+        .collect();
+    if table.types.is_none() && table.extensions.is_none() {
+        if let Some(min_size) = &table.min_size {
+            report.push(
+                Diagnostic::warning("config::offload", "nothing is offloaded")
+                    .at(min_size.place.as_ref(), "of no use alone")
+                    .help("name what is: `types = [\"video/*\"]`, or `extensions = [\"zip\"]`"),
+            );
+        }
+        return None;
+    }
+    let min_size = table.min_size.as_ref().map_or(MIN_SIZE, |size| size.value);
+    Some(OffloadSettings {
+        types,
+        extensions,
+        min_size,
+    })
+}
+
+fn media_type(written: &Placed<String>, report: &mut Report) -> Option<String> {
+    let kind = written.value.trim().to_ascii_lowercase();
+    let star = kind.find('*');
+    let is_type = kind.contains('/')
+        && !kind.contains([' ', ';', ','])
+        && star.is_none_or(|at| kind.ends_with("/*") && at + 1 == kind.len());
+    if !is_type {
+        let title = format!("not a media type: \"{}\"", written.value);
+        report.push(Diagnostic::error("config::value", title).at(
+            written.place.as_ref(),
+            "expected such as \"application/pdf\" or \"video/*\"",
+        ));
+        return None;
+    }
+    Some(kind)
+}
+
+/// `zip`, `.zip` and `*.zip` are the same.
+fn extension(written: &Placed<String>, report: &mut Report) -> Option<String> {
+    let value = written
+        .value
+        .trim_start_matches('*')
+        .trim_start_matches('.')
+        .to_ascii_lowercase();
+    if value.is_empty()
+        || !value
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_+".contains(&byte))
+    {
+        let title = format!("not an extension: \"{}\"", written.value);
+        report.push(
+            Diagnostic::error("config::value", title).at(written.place.as_ref(), "expected such as \"zip\" or \"mp4\""),
+        );
+        return None;
+    }
+    Some(value)
+}

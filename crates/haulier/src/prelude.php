@@ -1,0 +1,92 @@
+<?php
+
+// Runs before every script of a pool that haulier supervises (auto_prepend_file). It defines the functions of the
+// Zend Download Server, so that a script names its file and is done, and then runs the auto_prepend_file that php.ini
+// or the pool's `ini` names. Only getenv() is asked: a mention of $_SERVER would have PHP fill it for every request.
+
+if (!function_exists('haulier_send_file')) {
+    /**
+     * Has the server send a file, and ends the script. Headers sent so far are dropped.
+     *
+     * @param string $filename
+     * @param string|null $mime_type without it, the type follows from the extension
+     * @param string|array|null $custom_headers lines, or names with values
+     * @return false if the file cannot be read, or output has begun
+     */
+    function haulier_send_file($filename, $mime_type = null, $custom_headers = null)
+    {
+        $path = is_string($filename) ? @realpath($filename) : false;
+        if ($path === false || !@is_file($path) || !@is_readable($path) || headers_sent()) {
+            return false;
+        }
+        haulier_begin_answer($mime_type, $custom_headers);
+        $type_is_given = preg_grep('/^content-type:/i', headers_list()) !== [];
+        $token = getenv('HAULIER_SEND');
+        if (!is_string($token) || $token === '') {
+            // No haulier in front, or one that sends no files for scripts.
+            if (!$type_is_given) {
+                header('Content-Type: application/octet-stream');
+            }
+            header('Content-Length: ' . filesize($path));
+            readfile($path);
+            exit;
+        }
+        $kind = $type_is_given ? 'file' : 'file-by-extension';
+        header("X-Haulier-Send: $token $kind " . str_replace('%2F', '/', rawurlencode($path)));
+        exit;
+    }
+
+    /** Drops what a script said and wrote so far, and begins anew. */
+    function haulier_begin_answer($mime_type, $custom_headers)
+    {
+        while (ob_get_level() > 0 && @ob_end_clean()) {
+            continue;
+        }
+        @ini_set('zlib.output_compression', '0');
+        header_remove();
+        http_response_code(200);
+        if (is_string($mime_type) && $mime_type !== '') {
+            header('Content-Type: ' . $mime_type);
+        }
+        $lines = is_array($custom_headers) ? $custom_headers : preg_split('/[\r\n]+/', (string) $custom_headers);
+        foreach ($lines as $name => $line) {
+            $line = trim(is_string($name) ? "$name: $line" : $line);
+            if ($line !== '') {
+                header($line, stripos($line, 'set-cookie:') !== 0);
+            }
+        }
+    }
+}
+
+if (!function_exists('zend_send_file')) {
+    function zend_send_file($filename, $mime_type = null, $custom_headers = null)
+    {
+        return haulier_send_file($filename, $mime_type, $custom_headers);
+    }
+}
+
+if (!function_exists('zend_send_buffer')) {
+    /**
+     * Sends a text in place of everything so far, and ends the script.
+     *
+     * @return false if output has begun
+     */
+    function zend_send_buffer($buffer, $mime_type = null, $custom_headers = null)
+    {
+        if (headers_sent()) {
+            return false;
+        }
+        haulier_begin_answer($mime_type, $custom_headers);
+        $token = getenv('HAULIER_SEND');
+        if (is_string($token) && $token !== '') {
+            header("X-Haulier-Send: $token body");
+        }
+        header('Content-Length: ' . strlen($buffer));
+        echo $buffer;
+        exit;
+    }
+}
+
+if (is_string(getenv('HAULIER_PREPEND'))) {
+    require getenv('HAULIER_PREPEND');
+}

@@ -1,0 +1,111 @@
+//! The PHP file that runs before every script of our own pools: it defines `zend_send_file` and its kin.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+const TEXT: &str = include_str!("prelude.php");
+
+/// The setting of PHP by which it runs.
+pub(crate) const SETTING: &str = "auto_prepend_file";
+
+/// The file in a directory of its own, which every account may read. Removed with the value.
+#[derive(Debug)]
+pub(crate) struct Prelude {
+    directory: PathBuf,
+    file: PathBuf,
+    /// The directory, locked: systemd-tmpfiles leaves alone what somebody holds, however old it is.
+    _lock: File,
+}
+
+impl Prelude {
+    /// Writes it. `bases` are tried in their order; one that PHP's account cannot enter is passed over.
+    ///
+    /// # Errors
+    /// When it can be written nowhere.
+    pub(crate) fn create(bases: impl Iterator<Item = PathBuf>) -> io::Result<Self> {
+        let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no directory that PHP could read");
+        for base in bases.filter(|base| may_be_entered(base)) {
+            match Self::create_in(&base) {
+                Ok(prelude) => return Ok(prelude),
+                Err(error) => last_error = error,
+            }
+        }
+        Err(last_error)
+    }
+
+    fn create_in(base: &Path) -> io::Result<Self> {
+        // A name that somebody else took is passed over: in a shared folder he may sit on ours.
+        for attempt in 0..100 {
+            let directory = base.join(format!("haulier-{}-prelude-{attempt}", std::process::id()));
+            match DirBuilder::new().mode(0o755).create(&directory) {
+                Ok(()) => return Self::fill(directory),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    fn fill(directory: PathBuf) -> io::Result<Self> {
+        // Whatever the umask says, PHP's account must be able to read it.
+        fs::set_permissions(&directory, Permissions::from_mode(0o755))?;
+        let lock = File::open(&directory)?;
+        rustix::fs::flock(&lock, FlockOperation::LockShared)?;
+        let file = directory.join("prelude.php");
+        let prelude = Self {
+            directory,
+            file,
+            _lock: lock,
+        };
+        fs::write(&prelude.file, TEXT)?;
+        fs::set_permissions(&prelude.file, Permissions::from_mode(0o644))?;
+        Ok(prelude)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.file
+    }
+}
+
+impl Drop for Prelude {
+    fn drop(&mut self) {
+        // What is left of it costs nothing, and the next start takes another name.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Whether every account may pass through this directory and all above it.
+fn may_be_entered(directory: &Path) -> bool {
+    let Ok(real) = directory.canonicalize() else {
+        return false;
+    };
+    real.ancestors()
+        .all(|above| fs::metadata(above).is_ok_and(|found| found.mode() & 0o001 != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_account_may_read_the_prelude_and_it_goes_with_its_owner() {
+        let prelude = Prelude::create([std::env::temp_dir()].into_iter()).expect("a shared folder");
+        let path = prelude.path().to_owned();
+        assert_eq!(fs::read_to_string(&path).expect("readable"), TEXT);
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o644);
+        assert!(may_be_entered(path.parent().expect("a directory")));
+        drop(prelude);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_private_directory_is_no_place_for_what_php_reads() {
+        let private = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(private.path(), Permissions::from_mode(0o700)).expect("it is ours");
+        assert!(Prelude::create([private.path().to_owned()].into_iter()).is_err());
+    }
+}

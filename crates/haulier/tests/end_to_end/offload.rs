@@ -1,0 +1,264 @@
+//! The transparent mode: scripts pass bodies on by themselves, a rule of the site takes them off PHP.
+
+use std::fs;
+use std::sync::Barrier;
+use std::thread;
+
+use super::support::client::{Connection, Request};
+use super::support::content;
+use super::support::site::Site;
+
+const LENGTH: usize = 1_000_000;
+const RULE: &str = "[site.test.offload]\ntypes = [\"image/*\"]\nextensions = [\"zip\"]";
+
+/// Passes a file on, with what the query wants said before.
+const PASSING: &str = "header('Content-Type: ' . ($_GET['type'] ?? 'image/jpeg'));
+    foreach ((array) ($_GET['say'] ?? []) as $line) header($line);
+    while (ob_get_level()) ob_end_clean();
+    fpassthru(fopen(__DIR__ . '/../private/file.bin', 'rb'));";
+
+fn site() -> Site {
+    let site = Site::new().php("pass.php", PASSING);
+    fs::write(site.writable("private").join("file.bin"), content(LENGTH)).expect("ours");
+    site.config(RULE)
+}
+
+#[test]
+fn a_body_that_is_passed_on_gets_a_length_and_a_label() {
+    let server = site().start();
+    let response = server.get("/pass.php").expect(200);
+    assert!(response.body == content(LENGTH));
+    assert_eq!(response.field("Content-Length"), Some("1000000"));
+    assert_eq!(
+        response.field("Accept-Ranges"),
+        None,
+        "the script did not say that it is the same each time"
+    );
+    let line = server.access_line_for("/pass.php");
+    assert_eq!(
+        (line["handler"].as_str(), line["via"].as_str()),
+        (Some("offloaded"), Some("transparent"))
+    );
+    assert!(line["client_ms"].is_number(), "{line}");
+
+    let ranged = server
+        .ask(&Request::get("/pass.php").with("Range", "bytes=5-9"))
+        .expect(200);
+    assert_eq!(ranged.body.len(), LENGTH);
+}
+
+#[test]
+fn ranges_and_conditions_are_answered_where_the_script_allows_them() {
+    let server = site().start();
+    for say in [
+        "ETag: \"v1\"",
+        "Accept-Ranges: bytes",
+        "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+    ] {
+        let target = format!("/pass.php?say[]={}", super::support::client::encode(say));
+        assert_eq!(server.get(&target).expect(200).field("Accept-Ranges"), Some("bytes"));
+        let part = server
+            .ask(&Request::get(&target).with("Range", "bytes=5-9"))
+            .expect(206);
+        assert_eq!(part.body, content(LENGTH)[5..10], "{say}");
+        assert_eq!(part.field("Content-Range"), Some("bytes 5-9/1000000"));
+        server
+            .ask(&Request::get(&target).with("Range", "bytes=1000000-"))
+            .expect(416);
+    }
+    let tagged = "/pass.php?say[]=ETag:%20%22v1%22";
+    let resumed = Request::get(tagged)
+        .with("Range", "bytes=999990-")
+        .with("If-Range", "\"v1\"");
+    assert_eq!(server.ask(&resumed).expect(206).body, content(LENGTH)[999_990..]);
+    let changed = Request::get(tagged)
+        .with("Range", "bytes=999990-")
+        .with("If-Range", "\"v0\"");
+    assert_eq!(server.ask(&changed).expect(200).body.len(), LENGTH);
+    server
+        .ask(&Request::get(tagged).with("If-None-Match", "\"v1\""))
+        .expect(304);
+    let never = "/pass.php?say[]=ETag:%20%22v1%22&say[]=Accept-Ranges:%20none";
+    assert_eq!(
+        server
+            .ask(&Request::get(never).with("Range", "bytes=5-9"))
+            .expect(200)
+            .body
+            .len(),
+        LENGTH
+    );
+}
+
+/// The download script of a hundred WordPress plugins.
+#[test]
+fn a_download_script_as_wordpress_plugins_have_it_runs_unchanged() {
+    let code = "$file = __DIR__ . '/../private/file.bin';
+        if (function_exists('apache_setenv')) @apache_setenv('no-gzip', 1);
+        @ini_set('zlib.output_compression', 'Off'); @set_time_limit(0); @session_cache_limiter('none');
+        nocache(); header('Robots: none'); header('Content-Type: application/octet-stream');
+        header('Content-Description: File Transfer');
+        header('Content-Disposition: attachment; filename=\"backup 2026.zip\";');
+        header('Content-Transfer-Encoding: binary'); header('Accept-Ranges: bytes');
+        header('Content-Length: ' . filesize($file));
+        while (ob_get_level() > 0) { @ob_end_clean(); } flush(); readfile($file); exit;
+        function nocache() { header('Cache-Control: no-cache, must-revalidate, max-age=0'); }";
+    let server = site().php("download.php", code).start();
+    let response = server.get("/download.php").expect(200);
+    assert!(response.body == content(LENGTH));
+    assert_eq!(
+        response.field("Content-Disposition"),
+        Some("attachment; filename=\"backup 2026.zip\";")
+    );
+    assert_eq!(server.access_line_for("/download.php")["via"], "transparent");
+    let mut got = Vec::new();
+    while got.len() < LENGTH {
+        let last = (got.len() + 333_332).min(LENGTH - 1);
+        let range = format!("bytes={}-{last}", got.len());
+        got.extend(
+            server
+                .ask(&Request::get("/download.php").with("Range", &range))
+                .expect(206)
+                .body,
+        );
+    }
+    assert!(got == content(LENGTH));
+    let head = server.ask(&Request::head("/download.php")).expect(200);
+    assert_eq!(head.field("Content-Length"), Some("1000000"));
+}
+
+#[test]
+fn other_types_other_statuses_and_short_bodies_are_left_alone() {
+    let server = site()
+        .php(
+            "small.php",
+            "header('Content-Type: image/png'); echo str_repeat('x', 5000);",
+        )
+        .php(
+            "missing.php",
+            "http_response_code(404); header('Content-Type: image/png'); echo str_repeat('x', 500000);",
+        )
+        .start();
+    server.get("/pass.php?type=text/html").expect(200);
+    server.get("/small.php").expect(200);
+    server.get("/missing.php").expect(404);
+    for path in ["/pass.php", "/small.php", "/missing.php"] {
+        assert_eq!(server.access_line_for(path)["handler"], "php", "{path}");
+    }
+}
+
+#[test]
+fn a_slow_script_is_not_waited_for() {
+    let site = site().writable_for_gate();
+    let gate = site.root().with_file_name("gates").join("gate");
+    let code = format!(
+        "header('Content-Type: image/png'); while (ob_get_level()) ob_end_flush();
+        echo str_repeat('a', 100000); flush();
+        for ($i = 0; $i < 3000 && !file_exists('{}'); $i++) {{ usleep(10000); clearstatcache(); }}
+        echo str_repeat('b', 100000);",
+        gate.display()
+    );
+    let server = site.php("slow.php", &code).start();
+    let mut connection = server.connect();
+    connection.send(Request::get("/slow.php").to_bytes());
+    let head = connection.read_head().expect("a head before the end");
+    assert_eq!(head.field("Transfer-Encoding"), Some("chunked"));
+    fs::write(&gate, "").expect("ours");
+    let mut body = Vec::new();
+    loop {
+        let chunk = connection.read_chunk().expect("a chunk");
+        if chunk.is_empty() {
+            break;
+        }
+        body.extend(chunk);
+    }
+    assert!(body == [vec![b'a'; 100_000], vec![b'b'; 100_000]].concat());
+    assert_eq!(server.access_line_for("/slow.php")["handler"], "offloaded");
+}
+
+#[test]
+fn a_full_spool_passes_through_and_says_so() {
+    let site = Site::new().php("pass.php", PASSING);
+    fs::write(site.writable("private").join("file.bin"), content(LENGTH)).expect("ours");
+    let server = site.config(&format!("{RULE}\nspool = \"300KB\"")).start();
+    let response = server.get("/pass.php").expect(200);
+    assert!(response.body == content(LENGTH));
+    server.wait_for_line("spool_full");
+    let again = server.get("/pass.php").expect(200);
+    assert!(again.body == content(LENGTH), "what the first one took is given back");
+}
+
+#[test]
+fn a_body_shorter_than_announced_is_an_error_and_no_truncated_file() {
+    let code = "header('Content-Type: image/png'); header('Content-Length: 900000');
+        while (ob_get_level()) ob_end_flush(); echo str_repeat('x', 500000);";
+    let server = site().php("short.php", code).start();
+    server.get("/short.php").expect(502);
+    assert_eq!(server.access_line_for("/short.php")["reason"], "bad_response");
+}
+
+/// 200 clients that stop in the middle of their download, and four workers.
+#[test]
+fn two_hundred_slow_readers_leave_the_workers_to_others() {
+    const READERS: usize = 200;
+    let site = site()
+        .php("light.php", "echo 'light';")
+        .php(
+            "named.php",
+            "header('Content-Type: image/jpeg'); header('X-Sendfile: ' . realpath(__DIR__ . '/../private/file.bin'));",
+        )
+        .php(
+            "zend.php",
+            "zend_send_file(__DIR__ . '/../private/file.bin', 'image/jpeg');",
+        );
+    let private = site.root().with_file_name("private");
+    let server = site
+        .config(&format!("[site.test.sendfile]\nroots = [{private:?}]"))
+        .start();
+    let (address, whole) = (server.address(), content(LENGTH));
+    // `pass.php` with a type that no rule names: drained all the same.
+    for target in ["/named.php", "/zend.php", "/pass.php", "/pass.php?type=video/mp4"] {
+        let (reading, served) = (Barrier::new(READERS + 1), Barrier::new(READERS + 1));
+        thread::scope(|scope| {
+            for _ in 0..READERS {
+                scope.spawn(|| {
+                    let mut connection = Connection::open(address);
+                    connection.send(Request::get(target).with("Connection", "close").to_bytes());
+                    let begun = connection.read_some();
+                    reading.wait();
+                    served.wait();
+                    let rest = connection.read_to_end();
+                    let all = [begun.expect("the beginning"), rest.expect("the rest")].concat();
+                    assert!(ends_with_body(&all, &whole), "{target}: {} bytes", all.len());
+                });
+            }
+            reading.wait();
+            for _ in 0..20 {
+                assert_eq!(server.get("/light.php").expect(200).text(), "light");
+            }
+            served.wait();
+        });
+    }
+}
+
+/// Whether a message ends in this body, in one piece or in chunks.
+fn ends_with_body(message: &[u8], body: &[u8]) -> bool {
+    if message.ends_with(body) {
+        return true;
+    }
+    let Some(start) = message.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return false;
+    };
+    let mut rest = &message[start + 4..];
+    let mut joined = Vec::new();
+    while let Some(end) = rest.windows(2).position(|window| window == b"\r\n") {
+        let size = std::str::from_utf8(&rest[..end])
+            .ok()
+            .and_then(|size| usize::from_str_radix(size, 16).ok());
+        let Some(size) = size.filter(|&size| size > 0 && rest.len() >= end + 4 + size) else {
+            break;
+        };
+        joined.extend_from_slice(&rest[end + 2..end + 2 + size]);
+        rest = &rest[end + 4 + size..];
+    }
+    joined == body
+}
