@@ -13,7 +13,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check build bench fuzz install setup-build setup-demo setup-test setup-bench
+.PHONY: help demo test check build bench experiments fuzz install setup-build setup-demo setup-test setup-bench
 
 help:                  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -35,6 +35,9 @@ build: setup-build     ## the release binary, target/release/haulier
 
 bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W="hello 10k" ROUNDS=3)
 	bench/bench.py --haulier $(TARGET_DIR)/release/haulier --rounds $(ROUNDS) $(W)
+
+experiments: setup-bench build ## the experiments beside the peers, write docs/experiments/
+	experiments/zds/run.py --haulier $(TARGET_DIR)/release/haulier
 
 fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (300)
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-proto --test mutation

@@ -240,6 +240,46 @@ fn two_hundred_slow_readers_leave_the_workers_to_others() {
     }
 }
 
+/// A thousand clients in the middle of their downloads cost descriptors, and a spool, but no memory to speak of.
+#[test]
+fn a_thousand_readers_at_once_take_no_memory() {
+    const READERS: usize = 1000;
+    let site = site().php(
+        "named.php",
+        "header('X-Sendfile: ' . realpath(__DIR__ . '/../private/short.bin'));",
+    );
+    let site = site.php(
+        "short.php",
+        "header('Content-Type: image/png'); while (ob_get_level()) ob_end_clean();
+        readfile(__DIR__ . '/../private/short.bin');",
+    );
+    let private = site.root().with_file_name("private");
+    let whole = content(200_000);
+    fs::write(private.join("short.bin"), &whole).expect("ours");
+    let server = site
+        .config(&format!("[site.test.sendfile]\nroots = [{private:?}]"))
+        .limit("send_timeout = \"5m\"")
+        .pool("queue = \"5m\"\nqueue_length = 2000")
+        .start();
+    for target in ["/named.php", "/short.php"] {
+        server.get(target).expect(200);
+        let before = server.resident();
+        let mut readers: Vec<Connection> = (0..READERS).map(|_| server.connect()).collect();
+        for reader in &mut readers {
+            reader.send(Request::get(target).to_bytes());
+        }
+        for reader in &mut readers {
+            let head = reader.read_head().expect("a head");
+            assert_eq!(head.status, 200, "{target}");
+        }
+        let grown = server.resident().saturating_sub(before);
+        assert!(grown < 64 << 20, "{target}: {grown} bytes more");
+        for reader in &mut readers {
+            assert!(reader.read_exactly(200_000).expect("a body") == whole, "{target}");
+        }
+    }
+}
+
 /// Whether a message ends in this body, in one piece or in chunks.
 fn ends_with_body(message: &[u8], body: &[u8]) -> bool {
     if message.ends_with(body) {

@@ -143,10 +143,20 @@ fn a_prepended_file_of_a_user_ini_still_runs() {
         .php("first.php", "$greeting = 'by the directory';")
         .php("see.php", "echo $greeting;");
     let first = site.root().join("first.php").display().to_string();
-    let server = site
+    let both = "require ini_get_all()['auto_prepend_file']['global_value']; $greeting = 'both';";
+    let site = site
         .file(".user.ini", format!("auto_prepend_file = \"{first}\"\n"))
+        .php("sub/both.php", both)
+        .php(
+            "sub/see.php",
+            "echo $greeting, function_exists('zend_send_file') ? ' defined' : ' missing';",
+        );
+    let second = site.root().join("sub/both.php").display().to_string();
+    let server = site
+        .file("sub/.user.ini", format!("auto_prepend_file = \"{second}\"\n"))
         .start();
     assert_eq!(server.get("/see.php").expect(200).text(), "by the directory");
+    assert_eq!(server.get("/sub/see.php").expect(200).text(), "both defined");
 }
 
 #[test]

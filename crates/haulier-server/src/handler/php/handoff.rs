@@ -281,3 +281,73 @@ pub(super) fn field_of(order: &Order<'_>) -> &'static str {
         Order::Parts(_) | Order::Malformed => "X-Sendfile2",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use haulier_proto::fastcgi::HeadParser;
+
+    use super::*;
+
+    fn parsed(lines: &str) -> CgiHead {
+        let text = format!("{lines}\r\n");
+        let head = HeadParser::new(64 * 1024).feed(&mut text.as_bytes());
+        head.expect("a valid head").expect("a whole head")
+    }
+
+    fn file(name: Name<'_>, via: Via, by_extension: bool) -> Option<Order<'_>> {
+        Some(Order::File(FileOrder {
+            name,
+            via,
+            by_extension,
+        }))
+    }
+
+    #[test]
+    fn each_field_is_an_order_of_its_kind() {
+        for (line, expected) in [
+            ("X-Sendfile: /a", file(Name::Path(b"/a"), Via::XSendfile, false)),
+            (
+                "x-lighttpd-send-file: /a",
+                file(Name::Path(b"/a"), Via::XSendfile, false),
+            ),
+            ("X-Accel-Redirect: /a", file(Name::Location(b"/a"), Via::XAccel, false)),
+            ("X-Sendfile:", None),
+            ("X-Accel-Buffering: no", None),
+            ("X-Sendfile2: /a", Some(Order::Malformed)),
+            ("X-Sendfile2: /a 1-x", Some(Order::Malformed)),
+        ] {
+            assert_eq!(order(&parsed(&format!("{line}\r\n"))), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn parts_have_a_path_and_a_range_each() {
+        let head = parsed("X-Sendfile2: /a b 0-9, /c 10-\r\n");
+        let part = |path, first, last| PartOrder { path, first, last };
+        let parts = vec![part(&b"/a b"[..], 0, Some(9)), part(b"/c", 10, None)];
+        assert_eq!(order(&head), Some(Order::Parts(parts)));
+    }
+
+    #[test]
+    fn only_the_token_makes_an_order_of_the_private_field() {
+        let token = token();
+        let head = parsed(&format!(
+            "X-Haulier-Send: {token} file-by-extension /a%20b\r\nX-Sendfile: /c\r\n"
+        ));
+        assert_eq!(order(&head), file(Name::Encoded(b"/a%20b"), Via::Zend, true));
+        let head = parsed(&format!("X-Haulier-Send: {token} file /a\r\n"));
+        assert_eq!(order(&head), file(Name::Encoded(b"/a"), Via::Zend, false));
+        assert!(is_buffer(&parsed(&format!("X-Haulier-Send: {token} body\r\n"))));
+        for value in [
+            "0 file /a",
+            "file /a",
+            &format!("{token}file /a"),
+            &format!("{token} else /a"),
+            token,
+        ] {
+            let head = parsed(&format!("X-Haulier-Send: {value}\r\nX-Sendfile: /c\r\n"));
+            assert_eq!(order(&head), file(Name::Path(b"/c"), Via::XSendfile, false), "{value}");
+            assert!(!is_buffer(&head));
+        }
+    }
+}

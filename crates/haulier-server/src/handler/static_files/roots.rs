@@ -116,23 +116,36 @@ impl SendRoots {
             note(tried, bytes, "is a directory");
             return Ok(None);
         }
-        let mut candidates = Vec::with_capacity(2);
-        if !bytes.split(|&byte| byte == b'/').any(|segment| segment == b"..") {
-            candidates.push(path.clone());
+        let has_dots = bytes.split(|&byte| byte == b'/').any(|segment| segment == b"..");
+        let mut is_beneath_one = false;
+        if !has_dots && let Some(sendable) = self.beneath_any(site, &path, tried, &mut is_beneath_one)? {
+            return Ok(Some(sendable));
         }
         // Where it leads to may lie beneath another root than its name does, or beneath one at all.
-        candidates.extend(path.canonicalize().ok().filter(|real| *real != path));
-        let mut is_beneath_one = false;
-        for candidate in &candidates {
-            for (root, inside) in self.roots_of(candidate) {
-                is_beneath_one = true;
-                if let Some(sendable) = attempt(site, root, &inside, tried)? {
-                    return Ok(Some(sendable));
-                }
-            }
+        let real = path.canonicalize().ok().filter(|real| *real != path);
+        if let Some(real) = real
+            && let Some(sendable) = self.beneath_any(site, &real, tried, &mut is_beneath_one)?
+        {
+            return Ok(Some(sendable));
         }
         if !is_beneath_one {
             note(tried, bytes, "lies outside the roots of `sendfile`");
+        }
+        Ok(None)
+    }
+
+    fn beneath_any(
+        &self,
+        site: &Site,
+        path: &Path,
+        tried: &mut String,
+        is_beneath_one: &mut bool,
+    ) -> io::Result<Option<Sendable>> {
+        for (root, inside) in self.roots_of(path) {
+            *is_beneath_one = true;
+            if let Some(sendable) = attempt(site, root, &inside, tried)? {
+                return Ok(Some(sendable));
+            }
         }
         Ok(None)
     }
@@ -313,5 +326,41 @@ impl Sendable {
             content_type: super::mime::of(name),
             file: Arc::new(entry::open_file(regular)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_where_a_segment_ends() {
+        assert_eq!(beneath(b"/p/x", b"/p/"), Some(b"/x".to_vec()));
+        assert_eq!(beneath(b"/p/x", b"/p"), Some(b"/x".to_vec()));
+        assert_eq!(beneath(b"/p", b"/p"), None);
+        assert_eq!(beneath(b"/px", b"/p"), None);
+        assert_eq!(beneath(b"/x", b"/p"), None);
+    }
+
+    #[test]
+    fn a_mapped_name_tells_its_root() {
+        assert_eq!(mapped_root(b"/.haulier-root-12/a/b"), Some((12, &b"/a/b"[..])));
+        for name in ["/.haulier-root-/a", "/.haulier-root-x/a", "/.haulier-root-1", "/a"] {
+            assert_eq!(mapped_root(name.as_bytes()), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_tried_as_written_and_then_decoded() {
+        let texts = |name| {
+            let spellings = spellings(name).into_iter();
+            spellings
+                .map(|text| String::from_utf8(text).expect("text"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(texts(Name::Path(b"/a b")), ["/a b"]);
+        assert_eq!(texts(Name::Path(b"/a%20b?c")), ["/a%20b?c", "/a b?c"]);
+        assert_eq!(texts(Name::Location(b"/a%20b?c")), ["/a%20b?c", "/a b"]);
+        assert_eq!(texts(Name::Encoded(b"/a%20b")), ["/a b"]);
     }
 }

@@ -160,6 +160,14 @@ impl Haulier {
         children_of(self.pid()).into_iter().flat_map(children_of).collect()
     }
 
+    /// Memory of the server itself, bytes.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the server runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kibibytes.expect("a size in kB") * 1024
+    }
+
     /// Processor time used so far by the server itself, user and system.
     pub(crate) fn cpu_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("the server runs");
