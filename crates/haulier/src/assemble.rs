@@ -14,7 +14,7 @@ use haulier_server::{BindError, Server};
 
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
-use crate::prelude::{self, Prelude};
+use crate::prelude::{self, Prelude, Reader};
 
 /// What the server is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,13 +94,24 @@ fn write_prelude(pools: &[settings::Pool]) -> Option<Prelude> {
     if !pools.iter().any(runs_prelude) {
         return None;
     }
-    match Prelude::create(runtime_dirs()) {
+    // PHP of another account reads only what every account may.
+    let reader = if pools.iter().any(has_user) {
+        Reader::Anybody
+    } else {
+        Reader::Ourselves
+    };
+    match Prelude::create(runtime_dirs(), reader) {
         Ok(prelude) => Some(prelude),
         Err(error) => {
             tracing::warn!(%error, "zend_send_file() is not defined: its file cannot be written");
             None
         }
     }
+}
+
+/// Whether PHP runs as another account than we do.
+fn has_user(pool: &settings::Pool) -> bool {
+    matches!(&pool.settings.kind, PoolKind::Supervised(supervised) if supervised.user.is_some())
 }
 
 /// Whether the prelude runs before the scripts of this pool: `auto_prepend_file = "none"` in its `ini` says no.

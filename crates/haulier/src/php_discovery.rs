@@ -10,6 +10,9 @@ use crate::config::value::php_size;
 /// Newest first: without a word in the configuration the newest one runs.
 const VERSIONS: [&str; 7] = ["8.5", "8.4", "8.3", "8.2", "8.1", "8.0", "7.4"];
 
+/// Where PHP looks for its php.ini, if the pool's environment says so.
+pub(crate) const INI_PLACES: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
+
 /// Prints what we want to know, one value a line.
 const QUESTION: &[u8] =
     b"<?php echo implode(\"\\n\", [PHP_SAPI, PHP_VERSION, ini_get('memory_limit'), ini_get('post_max_size'), \
@@ -70,13 +73,18 @@ impl PhpError {
     }
 }
 
-/// Finds php-cgi: `wanted` itself, or the best one in PATH; `ini` is applied before it is asked.
+/// Finds php-cgi: `wanted` itself, or the best one in PATH; `ini` and what `env` says of [`INI_PLACES`] are applied
+/// before it is asked.
 ///
 /// # Errors
 /// When there is none, or it does not answer as php-cgi does.
-pub(crate) fn find(wanted: Option<&Path>, ini: &[(String, String)]) -> Result<PhpCgi, PhpError> {
+pub(crate) fn find(
+    wanted: Option<&Path>,
+    ini: &[(String, String)],
+    env: &[(String, String)],
+) -> Result<PhpCgi, PhpError> {
     if let Some(path) = wanted {
-        return ask(path, ini);
+        return ask(path, ini, env);
     }
     let mut candidates = candidates().peekable();
     if candidates.peek().is_none() {
@@ -84,7 +92,7 @@ pub(crate) fn find(wanted: Option<&Path>, ini: &[(String, String)]) -> Result<Ph
     }
     let mut first_error = None;
     for path in candidates {
-        match ask(&path, ini) {
+        match ask(&path, ini, env) {
             Ok(php) => return Ok(php),
             Err(error) => first_error.get_or_insert(error),
         };
@@ -109,12 +117,12 @@ fn in_path(name: &str) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-fn ask(path: &Path, ini: &[(String, String)]) -> Result<PhpCgi, PhpError> {
+fn ask(path: &Path, ini: &[(String, String)], env: &[(String, String)]) -> Result<PhpCgi, PhpError> {
     let unusable = |why: String| PhpError::Unusable {
         path: path.to_owned(),
         why,
     };
-    let output = run(path, ini).map_err(|error| unusable(error.to_string()))?;
+    let output = run(path, ini, env).map_err(|error| unusable(error.to_string()))?;
     let text = String::from_utf8_lossy(&output);
     let mut lines = text.lines();
     let sapi = lines.next().unwrap_or_default();
@@ -139,12 +147,17 @@ fn ask(path: &Path, ini: &[(String, String)]) -> Result<PhpCgi, PhpError> {
     })
 }
 
-/// Runs the question. The environment is empty: a variable of CGI would make php-cgi answer a request instead.
-fn run(path: &Path, ini: &[(String, String)]) -> std::io::Result<Vec<u8>> {
+/// Runs the question. The environment is nearly empty: a variable of CGI would make php-cgi answer a request instead.
+fn run(path: &Path, ini: &[(String, String)], env: &[(String, String)]) -> std::io::Result<Vec<u8>> {
     let mut command = Command::new(path);
     command
         .arg("-q")
         .env_clear()
+        .envs(
+            env.iter()
+                .filter(|(name, _)| INI_PLACES.contains(&name.as_str()))
+                .cloned(),
+        )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
@@ -184,10 +197,26 @@ mod tests {
 
     #[test]
     fn php_cgi_says_what_it_is_and_obeys_ini() {
-        let php =
-            find(None, &[("memory_limit".to_owned(), "77M".to_owned())]).expect("php-cgi is installed for the tests");
+        let php = find(None, &[("memory_limit".to_owned(), "77M".to_owned())], &[])
+            .expect("php-cgi is installed for the tests");
         assert!(php.version.split('.').count() >= 3, "{php:?}");
         assert_eq!(php.memory_limit, Some(77 << 20));
+    }
+
+    #[test]
+    fn php_ini_is_read_where_the_environment_says() {
+        let ask = |text: &str| {
+            let place = tempfile::tempdir().expect("a directory");
+            std::fs::write(place.path().join("php.ini"), text).expect("it is ours");
+            let env = [("PHPRC".to_owned(), place.path().display().to_string())];
+            find(None, &[], &env).expect("php-cgi is installed for the tests")
+        };
+        let php = ask("auto_prepend_file = \"/srv/first.php\"\nmemory_limit = 66M\n");
+        assert_eq!(php.auto_prepend_file.as_deref(), Some("/srv/first.php"));
+        assert_eq!((php.memory_limit, php.open_basedir), (Some(66 << 20), None));
+        let php = ask("auto_prepend_file = none\nopen_basedir = /srv\n");
+        assert_eq!(php.open_basedir.as_deref(), Some("/srv"));
+        assert_eq!(php.auto_prepend_file, None);
     }
 
     #[test]
@@ -202,9 +231,9 @@ mod tests {
 
     #[test]
     fn a_program_that_is_no_php_cgi_is_named() {
-        let error = find(Some(Path::new("/bin/true")), &[]).expect_err("true is no php-cgi");
+        let error = find(Some(Path::new("/bin/true")), &[], &[]).expect_err("true is no php-cgi");
         assert!(error.to_string().contains("/bin/true is no php-cgi"), "{error}");
-        let error = find(Some(Path::new("/no/such/program")), &[]).expect_err("nothing is there");
+        let error = find(Some(Path::new("/no/such/program")), &[], &[]).expect_err("nothing is there");
         assert!(error.to_string().contains("No such file"), "{error}");
     }
 }

@@ -12,6 +12,15 @@ const TEXT: &str = include_str!("prelude.php");
 /// The setting of PHP by which it runs.
 pub(crate) const SETTING: &str = "auto_prepend_file";
 
+/// Who runs PHP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// The account that runs haulier.
+    Ourselves,
+    /// Some other one.
+    Anybody,
+}
+
 /// The file in a directory of its own, which every account may read. Removed with the value.
 #[derive(Debug)]
 pub(crate) struct Prelude {
@@ -22,13 +31,13 @@ pub(crate) struct Prelude {
 }
 
 impl Prelude {
-    /// Writes it. `bases` are tried in their order; one that PHP's account cannot enter is passed over.
+    /// Writes it. `bases` are tried in their order; one that the reader cannot enter is passed over.
     ///
     /// # Errors
     /// When it can be written nowhere.
-    pub(crate) fn create(bases: impl Iterator<Item = PathBuf>) -> io::Result<Self> {
+    pub(crate) fn create(bases: impl Iterator<Item = PathBuf>, reader: Reader) -> io::Result<Self> {
         let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no directory that PHP could read");
-        for base in bases.filter(|base| may_be_entered(base)) {
+        for base in bases.filter(|base| reader == Reader::Ourselves || may_be_entered(base)) {
             match Self::create_in(&base) {
                 Ok(prelude) => return Ok(prelude),
                 Err(error) => last_error = error,
@@ -93,7 +102,7 @@ mod tests {
 
     #[test]
     fn every_account_may_read_the_prelude_and_it_goes_with_its_owner() {
-        let prelude = Prelude::create([std::env::temp_dir()].into_iter()).expect("a shared folder");
+        let prelude = Prelude::create([std::env::temp_dir()].into_iter(), Reader::Anybody).expect("a shared folder");
         let path = prelude.path().to_owned();
         assert_eq!(fs::read_to_string(&path).expect("readable"), TEXT);
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o644);
@@ -106,6 +115,8 @@ mod tests {
     fn a_private_directory_is_no_place_for_what_php_reads() {
         let private = tempfile::tempdir().expect("a directory");
         fs::set_permissions(private.path(), Permissions::from_mode(0o700)).expect("it is ours");
-        assert!(Prelude::create([private.path().to_owned()].into_iter()).is_err());
+        let create = |reader| Prelude::create([private.path().to_owned()].into_iter(), reader);
+        assert!(create(Reader::Anybody).is_err());
+        assert!(create(Reader::Ourselves).is_ok());
     }
 }

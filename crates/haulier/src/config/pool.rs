@@ -215,7 +215,7 @@ fn supervised(
         return None;
     }
     let ini = pairs(table.ini.as_ref());
-    let php = find_php(table, &ini, report)?;
+    let php = find_php(table, &ini, &ini_places(table, &env), report)?;
     let workers = table
         .workers
         .as_ref()
@@ -257,10 +257,22 @@ fn check_lines(table: &PoolTable, report: &mut Report) {
     }
 }
 
-fn find_php(table: &PoolTable, ini: &[(String, String)], report: &mut Report) -> Option<PhpCgi> {
+/// What the pool's environment says of the places of php.ini: set in `env`, or copied from ours.
+fn ini_places(table: &PoolTable, env: &[(String, String)]) -> Vec<(String, String)> {
+    let copied = table.env_copy.iter().flatten();
+    let copied = copied.filter_map(|name| Some((name.value.clone(), std::env::var(&name.value).ok()?)));
+    copied.chain(env.iter().cloned()).collect()
+}
+
+fn find_php(
+    table: &PoolTable,
+    ini: &[(String, String)],
+    env: &[(String, String)],
+    report: &mut Report,
+) -> Option<PhpCgi> {
     let written = table.php.as_ref().filter(|php| php.value != "auto");
     let path = written.map(|php| program(&php.value, &table.directory));
-    match php_discovery::find(path.as_deref(), ini) {
+    match php_discovery::find(path.as_deref(), ini, env) {
         Ok(php) => Some(php),
         Err(error) => {
             let title = match error {

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::support::client::Request;
 use super::support::content;
-use super::support::site::Site;
+use super::support::php_fpm::Socket;
+use super::support::site::{Php, Site};
 
 #[test]
 fn zend_send_file_ends_the_script_and_sends_the_file() {
@@ -172,4 +173,24 @@ fn the_prelude_can_be_turned_off_and_keeps_out_of_open_basedir() {
     let server = site.ini("open_basedir", &root).start();
     assert_eq!(server.get("/see.php").expect(200).text(), "plain");
     server.wait_for_line("open_basedir is set");
+}
+
+/// What docs/downloads.md says of php-fpm: a copy of the prelude, named in the pool.
+#[test]
+fn php_fpm_has_the_functions_by_a_line_in_its_pool() {
+    let site = Site::new()
+        .file("pic.png", content(100_000))
+        .php("get.php", "zend_send_file(__DIR__ . '/pic.png');")
+        .run_by(Php::Fpm(Socket::Unix));
+    let prelude = site.writable("haulier").join("prelude.php");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/src/prelude.php"), &prelude).expect("ours");
+    let server = site.ini("auto_prepend_file", &prelude.display().to_string()).start();
+    let response = server.get("/get.php").expect(200);
+    assert!(response.body == content(100_000));
+    assert_eq!(response.field("Content-Type"), Some("image/png"));
+    let line = server.access_line_for("/get.php");
+    assert_eq!(
+        (line["handler"].as_str(), line["via"].as_str()),
+        (Some("handed"), Some("zend"))
+    );
 }
