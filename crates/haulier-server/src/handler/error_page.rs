@@ -155,6 +155,10 @@ fn in_words(reason: &str) -> (&'static str, &'static str) {
             "Scripts of this site handed the request from one to the next without end.",
             "Look for `Location:` with a path, sent without a status.",
         ),
+        "sendfile_denied" => (
+            "A script named a file that may not be sent. Below is each path that was tried.",
+            "`roots` and `map` in `[site.NAME.sendfile]` say where such files may lie.",
+        ),
         "out_of_descriptors" => (
             "This process has no file descriptors left.",
             "Raise its limit (LimitNOFILE, ulimit -n) or lower `connections`.",

@@ -7,6 +7,7 @@ use std::thread;
 use super::support::client::{Connection, Request};
 use super::support::content;
 use super::support::site::Site;
+use super::support::wait_until;
 
 const LENGTH: usize = 1_000_000;
 const RULE: &str = "[site.test.offload]\ntypes = [\"image/*\"]\nextensions = [\"zip\"]";
@@ -87,6 +88,32 @@ fn ranges_and_conditions_are_answered_where_the_script_allows_them() {
             .len(),
         LENGTH
     );
+}
+
+#[test]
+fn each_way_out_of_php_is_counted_with_the_time_it_saved() {
+    let server = site()
+        .file("public.txt", "text")
+        .php("accel.php", "header('X-Accel-Redirect: /public.txt');")
+        .php("named.php", "header('X-Sendfile: ' . __DIR__ . '/public.txt');")
+        .php("zend.php", "zend_send_file(__DIR__ . '/public.txt');")
+        .php("denied.php", "header('X-Sendfile: /etc/passwd');")
+        .start();
+    for target in ["/pass.php", "/accel.php", "/named.php", "/zend.php", "/zend.php"] {
+        server.get(target).expect(200);
+    }
+    server.get("/denied.php").expect(404);
+    let count = |via| {
+        server
+            .metrics()
+            .count(&format!("haulier_handoffs_total{{site=\"test\",via=\"{via}\"}}"))
+    };
+    let counts = || ["transparent", "x-accel", "x-sendfile", "zend"].map(count);
+    wait_until("all hand-offs in the metrics", || counts() == [1, 1, 1, 2]);
+    let metrics = server.metrics();
+    let denied = "haulier_errors_total{site=\"test\",reason=\"sendfile_denied\"}";
+    assert_eq!(metrics.count(denied), 1);
+    assert!(metrics.value("haulier_worker_seconds_saved_total{site=\"test\"}") > 0.0);
 }
 
 /// The download script of a hundred WordPress plugins.
