@@ -189,6 +189,25 @@ fn a_name_counts_as_it_stands_and_then_decoded() {
 }
 
 #[test]
+fn a_root_may_come_later_and_be_replaced() {
+    let site = Site::new().php("get.php", NAMING);
+    let exports = site.root().with_file_name("exports");
+    let file = exports.join("a.txt");
+    let server = site
+        .config(&format!("[site.test.sendfile]\nroots = [{exports:?}]"))
+        .start();
+    let get = || server.get(&target("X-Sendfile", &file.display().to_string()));
+    get().expect(404);
+    for content in ["first", "second"] {
+        fs::create_dir(&exports).expect("ours");
+        fs::write(&file, content).expect("ours");
+        assert_eq!(get().expect(200).text(), content);
+        fs::remove_dir_all(&exports).expect("ours");
+        get().expect(404);
+    }
+}
+
+#[test]
 fn an_x_accel_redirect_is_mapped_to_a_directory() {
     let site = Site::new().php("get.php", NAMING);
     let (files, deeper) = (site.writable("files"), site.writable("deeper"));

@@ -9,10 +9,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use percent_encoding::percent_decode;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::entry;
@@ -84,13 +85,26 @@ impl SendRoots {
     }
 
     /// The roots that exist, with the prefix each is known by in X-Accel-Redirect.
-    pub(crate) fn mapped(&self) -> impl Iterator<Item = (&Path, String)> {
+    pub(crate) fn mapped(&self) -> impl Iterator<Item = (PathBuf, String)> {
         let roots = self.roots.iter().enumerate();
-        roots.filter_map(|(number, root)| Some((root.open()?.path, format!("{MAPPED}{number}/"))))
+        roots.filter_map(|(number, root)| Some((root.open()?.path.clone(), format!("{MAPPED}{number}/"))))
     }
 
     /// Opens what a script named: by the name as it stands, then percent-decoded.
     pub(crate) fn open(&self, site: &Site, name: Name<'_>) -> Result<Sendable, Refused> {
+        match self.try_open(site, name) {
+            // A root that was replaced still leads to the old directory.
+            Err(Refused::Denied(_)) if self.renew() => self.try_open(site, name),
+            opened => opened,
+        }
+    }
+
+    fn renew(&self) -> bool {
+        let all = self.roots.iter().chain(self.map.iter().map(|(_, root)| root));
+        all.fold(false, |renewed, root| root.renew() | renewed)
+    }
+
+    fn try_open(&self, site: &Site, name: Name<'_>) -> Result<Sendable, Refused> {
         let mut tried = String::new();
         for spelling in spellings(name) {
             let attempt = match name {
@@ -143,7 +157,7 @@ impl SendRoots {
     ) -> io::Result<Option<Sendable>> {
         for (root, inside) in self.roots_of(path) {
             *is_beneath_one = true;
-            if let Some(sendable) = attempt(site, root, &inside, tried)? {
+            if let Some(sendable) = attempt(site, root.root(), &inside, tried)? {
                 return Ok(Some(sendable));
             }
         }
@@ -151,9 +165,12 @@ impl SendRoots {
     }
 
     /// The roots this path lies beneath, with what follows them.
-    fn roots_of(&self, path: &Path) -> impl Iterator<Item = (Root<'_>, Vec<u8>)> {
+    fn roots_of(&self, path: &Path) -> impl Iterator<Item = (Arc<OpenRoot>, Vec<u8>)> {
         let roots = self.roots.iter().filter_map(LazyRoot::open);
-        roots.filter_map(move |root| Some((root, rooted(path.strip_prefix(root.path).ok()?))))
+        roots.filter_map(move |root| {
+            let inside = rooted(path.strip_prefix(&root.path).ok()?);
+            Some((root, inside))
+        })
     }
 
     fn by_location(&self, site: &Site, location: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
@@ -162,7 +179,7 @@ impl SendRoots {
                 note(tried, location, "names a root that does not exist");
                 return Ok(None);
             };
-            return attempt(site, root, inside, tried);
+            return attempt(site, root.root(), inside, tried);
         }
         if self.map.is_empty() {
             return match location {
@@ -182,7 +199,7 @@ impl SendRoots {
             return Ok(None);
         };
         match root.open() {
-            Some(root) => attempt(site, root, &inside, tried),
+            Some(root) => attempt(site, root.root(), &inside, tried),
             None => {
                 note(tried, root.given.as_os_str().as_bytes(), "does not exist");
                 Ok(None)
@@ -191,36 +208,62 @@ impl SendRoots {
     }
 }
 
-/// A directory that need not exist when the server starts: applications make theirs when they need them.
+/// A directory that need not exist when the server starts, and may be replaced: applications make and clear theirs.
 #[derive(Debug)]
 struct LazyRoot {
     given: PathBuf,
-    opened: OnceLock<(PathBuf, OwnedFd)>,
+    opened: ArcSwapOption<OpenRoot>,
+}
+
+/// A directory held open, with its path without symbolic links.
+#[derive(Debug)]
+struct OpenRoot {
+    path: PathBuf,
+    directory: OwnedFd,
 }
 
 impl LazyRoot {
     fn new(given: &Path) -> Self {
-        let root = Self {
+        Self {
             given: given.to_owned(),
-            opened: OnceLock::new(),
-        };
-        root.open();
-        root
+            opened: ArcSwapOption::new(OpenRoot::open(given).map(Arc::new)),
+        }
     }
 
-    fn open(&self) -> Option<Root<'_>> {
-        if self.opened.get().is_none() {
-            let path = self.given.canonicalize().ok()?;
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let directory = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
-            // Another thread may have been faster: its descriptor is as good.
-            let _ = self.opened.set((path, directory));
-        }
-        let (path, directory) = self.opened.get()?;
-        Some(Root {
-            path,
-            directory: directory.as_fd(),
+    fn open(&self) -> Option<Arc<OpenRoot>> {
+        self.opened.load_full().or_else(|| {
+            self.renew();
+            self.opened.load_full()
         })
+    }
+
+    /// Opens it anew if its name stands for another directory by now.
+    fn renew(&self) -> bool {
+        let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
+        let held = self.opened.load();
+        let held = held.as_ref().and_then(|root| rustix::fs::fstat(&root.directory).ok());
+        let named = rustix::fs::stat(&self.given).ok();
+        if named.is_none() || held.map(identity) == named.map(identity) {
+            return false;
+        }
+        self.opened.store(OpenRoot::open(&self.given).map(Arc::new));
+        true
+    }
+}
+
+impl OpenRoot {
+    fn open(given: &Path) -> Option<Self> {
+        let path = given.canonicalize().ok()?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
+        Some(Self { path, directory })
+    }
+
+    fn root(&self) -> Root<'_> {
+        Root {
+            path: &self.path,
+            directory: self.directory.as_fd(),
+        }
     }
 }
 
