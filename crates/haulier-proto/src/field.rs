@@ -127,6 +127,19 @@ impl Fields {
         self.bytes = bytes;
     }
 
+    /// Puts bytes into the buffer that are no line yet, or never will be.
+    pub(crate) fn store(&mut self, bytes: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        Span::new(start, self.bytes.len())
+    }
+
+    /// Adds a line of bytes stored before.
+    pub(crate) fn push_stored(&mut self, name: Span, value: Span) {
+        let known = Known::of(name.of(&self.bytes));
+        self.push(Line { name, value }, known);
+    }
+
     /// The buffer, to be used again; the lines are gone.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.bytes);

@@ -117,7 +117,7 @@ pub enum Expectation {
 #[must_use]
 pub fn expectation(head: &RequestHead) -> Expectation {
     match head.fields().known(Known::Expect) {
-        Some(value) if head.version() == Version::Http11 => {
+        Some(value) if head.version() != Version::Http10 => {
             if value.eq_ignore_ascii_case(b"100-continue") && !head.fields().is_repeated(Known::Expect) {
                 Expectation::Continue
             } else {

@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::field::{Fields, Known, Span};
+use crate::field::{Fields, Known, Span, is_name};
 
 /// What a request asks for (RFC 9110 §9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +51,7 @@ impl Method {
 pub enum Version {
     Http10,
     Http11,
+    Http2,
 }
 
 impl Version {
@@ -60,6 +61,7 @@ impl Version {
         match self {
             Self::Http10 => "HTTP/1.0",
             Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
         }
     }
 }
@@ -87,10 +89,10 @@ impl HeadLimits {
     }
 }
 
-/// Why a request head is refused. Every one ends the connection.
+/// Why a request head is refused. Every one ends the connection in HTTP/1, its stream alone in HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// Not a request of RFC 9112: 400.
+    /// Not a request of RFC 9112, or of RFC 9113 §8: 400.
     #[error("malformed request head: {0}")]
     Malformed(&'static str),
     /// 414.
@@ -135,6 +137,15 @@ pub struct RequestHead {
     fields: Fields,
 }
 
+/// The pseudo-fields of an HTTP/2 request (RFC 9113 §8.3.1), parts of the buffer its fields lie in.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PseudoFields {
+    pub method: Option<Span>,
+    pub scheme: Option<Span>,
+    pub authority: Option<Span>,
+    pub path: Option<Span>,
+}
+
 /// Field lines held on the stack while httparse runs. A higher limit costs an allocation a request.
 const STACK_FIELDS: usize = 128;
 
@@ -165,6 +176,50 @@ impl RequestHead {
         let mut fields = std::mem::take(storage);
         fields.over(std::mem::replace(buffer, rest));
         head.finish(fields).map(Some)
+    }
+
+    /// Makes a head of what HTTP/2 carries in pseudo-fields and fields (RFC 9113 §8.3.1); the names and values of
+    /// `fields` are checked already. The authority stands in a Host line too, so that everybody finds it there.
+    ///
+    /// # Errors
+    /// [`HeadError::Malformed`] for whatever could mean something else as HTTP/1 text or CGI variables.
+    pub(crate) fn from_pseudo(pseudo: &PseudoFields, mut fields: Fields) -> Result<Self, HeadError> {
+        let bytes = fields.buffer();
+        let method_name = pseudo.method.ok_or(HeadError::Malformed("no :method"))?;
+        if !is_name(method_name.of(bytes)) {
+            return Err(HeadError::Malformed("bad :method"));
+        }
+        let method = match std::str::from_utf8(method_name.of(bytes)) {
+            Ok(name) => Method::of(name),
+            Err(_) => Method::Other,
+        };
+        let target = pseudo_target(pseudo, method, bytes)?;
+        let host = host_field(&fields, Version::Http2)?.map(|host| Span::within(bytes, host));
+        let authority = match (pseudo.authority, host) {
+            (Some(authority), Some(host)) if !authority.of(bytes).eq_ignore_ascii_case(host.of(bytes)) => {
+                return Err(HeadError::Malformed("Host is not :authority"));
+            }
+            (Some(authority), _) if is_authority(authority.of(bytes)) => authority,
+            (None, Some(host)) if !host.is_empty() => host,
+            _ => return Err(HeadError::Malformed("no or bad :authority")),
+        };
+        let found = Target::parse(target.of(bytes), method).map_err(HeadError::Malformed)?;
+        let path = Span::within(bytes, found.path);
+        let query = found.query.map(|query| Span::within(bytes, query));
+        if host.is_none() {
+            let name = fields.store(b"host");
+            fields.push_stored(name, authority);
+        }
+        Ok(Self {
+            method,
+            version: Version::Http2,
+            method_name,
+            target,
+            path,
+            query,
+            authority: Some(authority),
+            fields,
+        })
     }
 
     /// Judges what the lines say, once they are complete.
@@ -278,6 +333,32 @@ fn split<'b>(
         fields: Fields::new(),
     };
     Ok(Some((head, length)))
+}
+
+/// The request target that the pseudo-fields come to: `:path`, or for CONNECT the authority (RFC 9113 §8.5).
+fn pseudo_target(pseudo: &PseudoFields, method: Method, bytes: &[u8]) -> Result<Span, HeadError> {
+    let target = match (method, pseudo.scheme, pseudo.path) {
+        (Method::Connect, None, None) => pseudo
+            .authority
+            .ok_or(HeadError::Malformed("CONNECT without :authority"))?,
+        (Method::Connect, _, _) => return Err(HeadError::Malformed("CONNECT with :scheme or :path")),
+        (_, Some(scheme), Some(path)) => {
+            if !matches!(scheme.of(bytes), b"http" | b"https") {
+                return Err(HeadError::Malformed(":scheme is not http or https"));
+            }
+            path
+        }
+        _ => return Err(HeadError::Malformed("no :scheme or no :path")),
+    };
+    let text = target.of(bytes);
+    if method != Method::Connect && !(text.starts_with(b"/") || text == b"*") {
+        return Err(HeadError::Malformed(":path does not begin with a slash"));
+    }
+    // What could end a request line, or a word in it.
+    if text.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
+        return Err(HeadError::Malformed("control byte or space in :path"));
+    }
+    Ok(target)
 }
 
 /// httparse reports whatever stands in the version's place; only a well-formed version is one we do not support.

@@ -11,6 +11,7 @@ pub mod etag;
 pub mod fastcgi;
 pub mod field;
 pub mod framing;
+pub mod h2;
 pub mod head;
 pub mod path;
 pub mod range;

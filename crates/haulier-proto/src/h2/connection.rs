@@ -1,0 +1,374 @@
+//! The server's side of one connection (RFC 9113).
+//!
+//! [`Connection::receive`] takes frames until one means something to the driver, and says what. Answers go into
+//! [`Connection::output`] as far as the windows let them; [`Connection::next_writable`] says which stream may go on.
+//! Everything a client can do too often is counted here ([`Limits`]); what it can do too slowly is the driver's
+//! matter, but for streams that wait for a window ([`Connection::reset_stalled`]).
+
+mod receive;
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::error::{ConnectionError, ErrorCode};
+use super::flow::{DEFAULT_WINDOW, Window};
+use super::frame::{self, MOST_STREAM};
+use super::hpack::decode::Decoder;
+use super::hpack::encode::EMPTY_TABLE;
+use super::limits::{Budget, Limits};
+use super::settings::Settings;
+use super::stream::{Ended, Stream, Streams};
+use crate::head::{HeadError, RequestHead};
+
+/// Our DATA frames are never larger, whatever the client takes, bytes.
+const MOST_PAYLOAD: u32 = 64 * 1024;
+/// WINDOW_UPDATE frames a client may send before we sent anything: one for the connection, one a stream, and spare.
+const FIRST_UPDATES: u32 = 128;
+/// Further WINDOW_UPDATE frames a DATA frame of ours may cause.
+const UPDATES_A_FRAME: u32 = 8;
+
+/// What frames mean to the driver.
+#[derive(Debug)]
+pub enum Event<'i> {
+    /// A request. With `end`, it has no body.
+    Request { stream: u32, head: RequestHead, end: bool },
+    /// A request too large to be taken; the driver answers it with the error's status.
+    Refused { stream: u32, error: HeadError },
+    /// Some of a request's body. The driver says when it has used it up ([`Connection::consume`]). With `end`, the
+    /// body is complete, and `data` may be empty.
+    Data { stream: u32, data: &'i [u8], end: bool },
+    /// The stream is gone, by the client's will or by its fault: nothing can be sent on it any more.
+    Reset { stream: u32, code: ErrorCode },
+    /// The client is going to close the connection and opens no more streams.
+    GoAway { code: ErrorCode },
+}
+
+/// How far [`Connection::receive`] came.
+#[derive(Debug)]
+pub struct Step<'i> {
+    /// Bytes of the input that are done with.
+    pub taken: usize,
+    /// `None`: more input is needed.
+    pub event: Option<Event<'i>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing has come yet.
+    Preface,
+    /// The first frame must be SETTINGS (RFC 9113 §3.4).
+    FirstSettings,
+    Open,
+    Failed(ConnectionError),
+}
+
+/// How we told the client to open no more streams (RFC 9113 §6.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shutdown {
+    No,
+    /// That there will be an end; streams under way are still taken.
+    Announced,
+    /// Which stream was the last.
+    Final(u32),
+}
+
+/// A field block whose end is still to come.
+#[derive(Debug)]
+struct Block {
+    stream: u32,
+    end_stream: bool,
+    bytes: Vec<u8>,
+    continuations: u32,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    limits: Limits,
+    state: State,
+    shutdown: Shutdown,
+    /// What the client asks of us.
+    peer: Settings,
+    decoder: Decoder,
+    streams: Streams,
+    /// What we may send on all streams together.
+    send: Window,
+    /// What the client may send on all streams together.
+    receive: Window,
+    /// Bytes used up that the client was not told of yet.
+    owed: u32,
+    block: Option<Box<Block>>,
+    output: Vec<u8>,
+    /// Streams with something to send, in the order of their turns; some may be gone.
+    queue: VecDeque<u32>,
+    /// Size of the heads of all open streams.
+    heads: u32,
+    resets: Budget,
+    control: Budget,
+    /// WINDOW_UPDATE frames still expected for what we sent.
+    updates: u32,
+    /// Whether the next block must tell that we use no dynamic table (RFC 7541 §4.2).
+    tell_table: bool,
+    /// The time of the turn at hand.
+    now: Instant,
+}
+
+impl Connection {
+    /// A new connection; our SETTINGS are in the output.
+    #[must_use]
+    pub fn new(limits: Limits, now: Instant) -> Self {
+        let mut output = Vec::new();
+        limits.settings().write(&mut output);
+        // The connection's window cannot begin smaller or larger than the default (RFC 9113 §6.9.2).
+        let more = limits.connection_window.saturating_sub(DEFAULT_WINDOW);
+        if more > 0 {
+            frame::write_window_update(&mut output, 0, more);
+        }
+        Self {
+            state: State::Preface,
+            shutdown: Shutdown::No,
+            peer: Settings::default(),
+            decoder: Decoder::new(limits.table),
+            streams: Streams::default(),
+            send: Window::new(DEFAULT_WINDOW),
+            receive: Window::new(DEFAULT_WINDOW + more),
+            owed: 0,
+            block: None,
+            output,
+            queue: VecDeque::new(),
+            heads: 0,
+            resets: Budget::new(limits.resets, now),
+            control: Budget::new(limits.control_frames, now),
+            updates: FIRST_UPDATES,
+            tell_table: false,
+            now,
+            limits,
+        }
+    }
+
+    /// What is to be sent, in this order. The driver sends it and clears it, or changes it for another buffer; before
+    /// it is sent, nothing more should be received.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// Streams whose answer is not complete.
+    #[must_use]
+    pub fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether a field block or the preface has begun and not ended: its deadline is that of a request head.
+    #[must_use]
+    pub fn is_within_head(&self) -> bool {
+        self.block.is_some() || matches!(self.state, State::Preface | State::FirstSettings)
+    }
+
+    /// Whether the last stream was named to the client and all have ended: the connection may be closed.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self.shutdown, Shutdown::Final(_)) && self.streams.len() == 0
+    }
+
+    /// Sends a field block: a response head, an interim one, or with `end` trailers or a head without a body. False if
+    /// the stream is gone.
+    pub fn send_head(&mut self, stream: u32, block: &[u8], end: bool) -> bool {
+        if self.streams.get(stream).is_none() {
+            return false;
+        }
+        self.write_head(stream, block, end);
+        if end {
+            self.finish(stream);
+        }
+        true
+    }
+
+    /// Sends `data`, as much of it as the windows allow, and says how much that was; `None` if the stream is gone.
+    /// With `end`, it is the last of the body, which may be empty. If some is left, the stream stands in the queue.
+    pub fn send_data(&mut self, stream: u32, data: &[u8], end: bool) -> Option<usize> {
+        let most = self.most_payload();
+        let state = self.streams.get(stream)?;
+        let room = state.send.room().min(self.send.room()).min(data.len());
+        let (part, whole) = (&data[..room], room == data.len());
+        // Both windows have this room.
+        let taken = state.send.take(room as u32) && self.send.take(room as u32);
+        debug_assert!(taken);
+        frame::write_data(&mut self.output, stream, part, whole && end, most);
+        self.updates = self
+            .updates
+            .saturating_add(UPDATES_A_FRAME * (room as u32).div_ceil(most));
+        if !whole {
+            if room > 0 || state.stalled.is_none() {
+                state.stalled = Some(self.now);
+            }
+            self.queue(stream);
+        } else if end {
+            self.finish(stream);
+        } else {
+            state.stalled = None;
+        }
+        Some(room)
+    }
+
+    /// Sends head and body of a response in one go: what most answers are. Says how much of the body went out, or
+    /// `None` if the stream is gone.
+    pub fn respond(&mut self, stream: u32, block: &[u8], body: &[u8]) -> Option<usize> {
+        let end = body.is_empty();
+        if !self.send_head(stream, block, end) {
+            return None;
+        }
+        if end {
+            Some(0)
+        } else {
+            self.send_data(stream, body, true)
+        }
+    }
+
+    /// Puts a stream that has more to send at the end of the queue, unless it stands there.
+    pub fn queue(&mut self, stream: u32) {
+        if let Some(state) = self.streams.get(stream)
+            && !state.queued
+        {
+            state.queued = true;
+            self.queue.push_back(stream);
+        }
+    }
+
+    /// Takes the next stream out of the queue that may send at least a byte. If it has more to send afterwards, it
+    /// comes back by [`Connection::send_data`] or [`Connection::queue`].
+    pub fn next_writable(&mut self) -> Option<u32> {
+        if self.send.room() == 0 {
+            return None;
+        }
+        for _ in 0..self.queue.len() {
+            let id = self.queue.pop_front()?;
+            match self.streams.get(id) {
+                Some(state) if state.send.room() > 0 => {
+                    state.queued = false;
+                    return Some(id);
+                }
+                Some(_) => self.queue.push_back(id),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Bytes that may be sent on a stream now.
+    #[must_use]
+    pub fn room(&mut self, stream: u32) -> usize {
+        let all = self.send.room();
+        self.streams.get(stream).map_or(0, |state| state.send.room().min(all))
+    }
+
+    /// The driver has used up `bytes` of a stream's body: the client may send as many more. What a stream still holds
+    /// when it ends counts as used up.
+    pub fn consume(&mut self, stream: u32, bytes: usize) {
+        let Some(state) = self.streams.get(stream) else { return };
+        let bytes = (bytes as u32).min(state.held);
+        state.held -= bytes;
+        self.give_back(stream, bytes);
+    }
+
+    /// Gives a stream up.
+    pub fn reset(&mut self, stream: u32, code: ErrorCode) {
+        if self.remove(stream, Ended::ByUs).is_some() {
+            frame::write_reset(&mut self.output, stream, code);
+        }
+    }
+
+    /// Gives up one stream that could send nothing for the limit's time and says which; to be called until `None`.
+    pub fn reset_stalled(&mut self, now: Instant) -> Option<u32> {
+        let (all, limit) = (self.send.room(), self.limits.stall);
+        let stalled = self.streams.iter_mut().find(|state| {
+            state.send.room().min(all) == 0
+                && state
+                    .stalled
+                    .is_some_and(|since| now.saturating_duration_since(since) >= limit)
+        })?;
+        let id = stalled.id;
+        self.reset(id, ErrorCode::CANCEL);
+        Some(id)
+    }
+
+    /// Tells the client that the connection will end; what it has sent meanwhile is still answered.
+    pub fn announce_shutdown(&mut self) {
+        if self.shutdown == Shutdown::No {
+            self.shutdown = Shutdown::Announced;
+            frame::write_goaway(&mut self.output, MOST_STREAM, ErrorCode::NO_ERROR);
+        }
+    }
+
+    /// Takes no more streams: those open are answered, then the connection may be closed.
+    pub fn shut_down(&mut self) {
+        if !matches!(self.shutdown, Shutdown::Final(_)) {
+            let last = self.streams.last();
+            self.shutdown = Shutdown::Final(last);
+            frame::write_goaway(&mut self.output, last, ErrorCode::NO_ERROR);
+        }
+    }
+
+    /// Ends the connection for a reason the driver has found, such as a deadline.
+    pub fn fail(&mut self, error: ConnectionError) {
+        if !matches!(self.state, State::Failed(_)) {
+            self.state = State::Failed(error);
+            frame::write_goaway(&mut self.output, self.streams.last(), error.code);
+        }
+    }
+
+    fn write_head(&mut self, stream: u32, block: &[u8], end: bool) {
+        let most = self.most_payload();
+        if std::mem::take(&mut self.tell_table) {
+            let block = [&[EMPTY_TABLE], block].concat();
+            frame::write_headers(&mut self.output, stream, &block, end, most);
+        } else {
+            frame::write_headers(&mut self.output, stream, block, end, most);
+        }
+    }
+
+    fn most_payload(&self) -> u32 {
+        self.peer.max_frame_size.min(MOST_PAYLOAD)
+    }
+
+    /// Our side of the stream is complete. A client that still sends is told to stop (RFC 9113 §8.1).
+    fn finish(&mut self, stream: u32) {
+        let receiving = self.streams.get(stream).is_some_and(|state| state.receiving);
+        if receiving {
+            self.reset(stream, ErrorCode::NO_ERROR);
+        } else {
+            self.remove(stream, Ended::ByClient);
+        }
+    }
+
+    fn remove(&mut self, stream: u32, how: Ended) -> Option<Stream> {
+        let state = self.streams.end(stream, how)?;
+        self.heads -= state.head;
+        self.give_back(0, state.held);
+        Some(state)
+    }
+
+    /// Widens the windows by `bytes`, once it is worth a frame: a stream's and the connection's, or for stream 0 the
+    /// connection's alone.
+    fn give_back(&mut self, stream: u32, bytes: u32) {
+        self.owed += bytes;
+        if self.owed >= self.limits.connection_window.max(DEFAULT_WINDOW) / 2 {
+            let grown = self.receive.shift(i64::from(self.owed));
+            debug_assert!(grown, "no more than was taken out");
+            frame::write_window_update(&mut self.output, 0, self.owed);
+            self.owed = 0;
+        }
+        let least = (self.limits.stream_window / 2).max(1);
+        if let Some(state) = self.streams.get(stream).filter(|state| state.receiving) {
+            state.owed += bytes;
+            if state.owed >= least {
+                let grown = state.receive.shift(i64::from(state.owed));
+                debug_assert!(grown, "no more than was taken out");
+                frame::write_window_update(&mut self.output, stream, state.owed);
+                state.owed = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,461 @@
+//! Frames as they come in (RFC 9113 §6), and what of them is too much.
+
+use std::time::Instant;
+
+use super::{Block, Connection, Event, Shutdown, State, Step};
+use crate::field::{Fields, Known};
+use crate::framing::{self, BodyLength};
+use crate::h2::PREFACE;
+use crate::h2::error::{ConnectionError, ErrorCode};
+use crate::h2::flow::Window;
+use crate::h2::frame::{self, ACK, DEFAULT_PAYLOAD, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind, PRIORITY};
+use crate::h2::hpack::HpackError;
+use crate::h2::request::{RequestLines, TrailerLines};
+use crate::h2::settings::Settings;
+use crate::h2::stream::{Ended, Stream};
+use crate::head::{HeadError, RequestHead};
+
+type Outcome<'i> = Result<Option<Event<'i>>, ConnectionError>;
+
+/// WINDOW_UPDATE frames a new stream may bring.
+const UPDATES_A_STREAM: u32 = 2;
+
+impl Connection {
+    /// Takes frames from the start of `input` until one makes an event or no whole frame is left; the bytes taken must
+    /// not be given again. `storage` lends the memory of an earlier head ([`RequestHead::into_storage`]).
+    ///
+    /// # Errors
+    /// [`ConnectionError`] when the client broke the protocol or a limit. GOAWAY is in the output; it is to be sent,
+    /// and the connection closed. Every later call gives the same error.
+    pub fn receive<'i>(
+        &mut self,
+        input: &'i [u8],
+        now: Instant,
+        storage: &mut Fields,
+    ) -> Result<Step<'i>, ConnectionError> {
+        self.now = now;
+        let step = self.step(input, storage);
+        if let Err(error) = step {
+            self.fail(error);
+        }
+        step
+    }
+
+    fn step<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Step<'i>, ConnectionError> {
+        let mut taken = match self.state {
+            State::Failed(error) => return Err(error),
+            State::Preface => self.take_preface(input)?,
+            _ => 0,
+        };
+        while self.state != State::Preface
+            && let Some(head) = FrameHead::parse(&input[taken..])
+        {
+            if head.length > DEFAULT_PAYLOAD {
+                return Err(ConnectionError::frame_size("frame larger than SETTINGS_MAX_FRAME_SIZE"));
+            }
+            let start = taken + HEAD_LENGTH;
+            let Some(payload) = input.get(start..start + head.length as usize) else {
+                break;
+            };
+            taken = start + payload.len();
+            let event = self.frame(head, payload, storage)?;
+            if event.is_some() {
+                return Ok(Step { taken, event });
+            }
+        }
+        Ok(Step { taken, event: None })
+    }
+
+    fn take_preface(&mut self, input: &[u8]) -> Result<usize, ConnectionError> {
+        let length = input.len().min(PREFACE.len());
+        if input[..length] != PREFACE[..length] {
+            return Err(ConnectionError::protocol("not the HTTP/2 preface"));
+        }
+        if length < PREFACE.len() {
+            return Ok(0);
+        }
+        self.state = State::FirstSettings;
+        Ok(length)
+    }
+
+    fn frame<'i>(&mut self, head: FrameHead, payload: &'i [u8], storage: &mut Fields) -> Outcome<'i> {
+        if let Some(block) = &self.block
+            && (head.kind != Kind::Continuation || head.stream != block.stream)
+        {
+            return Err(ConnectionError::protocol("another frame within a field block"));
+        }
+        if self.state == State::FirstSettings {
+            if head.kind != Kind::Settings || head.has(ACK) {
+                return Err(ConnectionError::protocol("first frame is not SETTINGS"));
+            }
+            self.state = State::Open;
+        }
+        match head.kind {
+            Kind::Data => self.data(head, payload),
+            Kind::Headers => self.headers(head, payload, storage),
+            Kind::Continuation => self.continuation(head, payload, storage),
+            Kind::Priority => self.priority(head, payload),
+            Kind::ResetStream => self.reset_stream(head, payload),
+            Kind::Settings => self.settings(head, payload),
+            Kind::Ping => self.ping(head, payload),
+            Kind::GoAway => self.goaway(head, payload),
+            Kind::WindowUpdate => self.window_update(head, payload),
+            Kind::PushPromise => Err(ConnectionError::protocol("PUSH_PROMISE from a client")),
+            Kind::Unknown(_) => self.spend_control().map(|()| None),
+        }
+    }
+
+    fn data<'i>(&mut self, head: FrameHead, payload: &'i [u8]) -> Outcome<'i> {
+        let (id, end) = (head.stream, head.has(END_STREAM));
+        if self.streams.is_idle(id) {
+            return Err(ConnectionError::protocol("DATA on a stream that was never opened"));
+        }
+        if !self.receive.take(head.length) {
+            return Err(ConnectionError::flow_control("DATA beyond the connection's window"));
+        }
+        let data = head.unpadded(payload)?;
+        if data.is_empty() && !end {
+            self.spend_control()?;
+        }
+        let Some(state) = self.streams.get(id) else {
+            self.give_back(0, head.length);
+            return match self.streams.ended(id) {
+                Some(Ended::ByUs) => Ok(None),
+                _ => self.fault(id, ErrorCode::STREAM_CLOSED),
+            };
+        };
+        let code = match state.due {
+            _ if !state.receiving => Some(ErrorCode::STREAM_CLOSED),
+            _ if !state.receive.take(head.length) => Some(ErrorCode::FLOW_CONTROL_ERROR),
+            Some(due) if data.len() as u64 > due || (end && data.len() as u64 != due) => {
+                Some(ErrorCode::PROTOCOL_ERROR)
+            }
+            _ => None,
+        };
+        if let Some(code) = code {
+            self.give_back(0, head.length);
+            return self.fault(id, code);
+        }
+        state.due = state.due.map(|due| due - data.len() as u64);
+        state.held += data.len() as u32;
+        state.receiving = !end;
+        self.give_back(id, head.length - data.len() as u32);
+        if data.is_empty() && !end {
+            return Ok(None);
+        }
+        Ok(Some(Event::Data { stream: id, data, end }))
+    }
+
+    fn headers<'i>(&mut self, head: FrameHead, payload: &'i [u8], storage: &mut Fields) -> Outcome<'i> {
+        let id = head.stream;
+        if id.is_multiple_of(2) {
+            return Err(ConnectionError::protocol(
+                "HEADERS on a stream that is not the client's",
+            ));
+        }
+        let mut block = head.unpadded(payload)?;
+        if head.has(PRIORITY) {
+            let (priority, rest) = block
+                .split_first_chunk::<5>()
+                .ok_or(ConnectionError::frame_size("HEADERS too short for its priority"))?;
+            check_dependency(id, priority)?;
+            block = rest;
+        }
+        let end = head.has(END_STREAM);
+        if head.has(END_HEADERS) {
+            return self.field_block(id, end, block, storage);
+        }
+        self.block = Some(Box::new(Block {
+            stream: id,
+            end_stream: end,
+            bytes: block.to_vec(),
+            continuations: 0,
+        }));
+        Ok(None)
+    }
+
+    fn continuation<'i>(&mut self, head: FrameHead, payload: &[u8], storage: &mut Fields) -> Outcome<'i> {
+        let most = self.limits.block();
+        let Some(block) = &mut self.block else {
+            return Err(ConnectionError::protocol("CONTINUATION without a field block"));
+        };
+        block.continuations += 1;
+        if block.continuations > self.limits.continuations {
+            return Err(ConnectionError::flood("too many CONTINUATION frames"));
+        }
+        if block.bytes.len() + payload.len() > most {
+            return Err(ConnectionError::flood("field block too long"));
+        }
+        block.bytes.extend_from_slice(payload);
+        match self.block.take_if(|_| head.has(END_HEADERS)) {
+            Some(block) => self.field_block(block.stream, block.end_stream, &block.bytes, storage),
+            None => Ok(None),
+        }
+    }
+
+    /// A complete field block. Whatever becomes of it, it has to be decoded: the next one builds on its table.
+    fn field_block<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
+        if id > self.streams.last() {
+            return self.request(id, end, block, storage);
+        }
+        let mut lines = TrailerLines::default();
+        self.decoder
+            .decode(block, |name, value| lines.line(name, value))
+            .map_err(compression)?;
+        match self.streams.get(id) {
+            Some(state) if !state.receiving => self.fault(id, ErrorCode::STREAM_CLOSED),
+            Some(state) if !end || !lines.is_sound() || state.due.is_some_and(|due| due > 0) => {
+                self.fault(id, ErrorCode::PROTOCOL_ERROR)
+            }
+            Some(state) => {
+                state.receiving = false;
+                Ok(Some(Event::Data {
+                    stream: id,
+                    data: &[],
+                    end: true,
+                }))
+            }
+            None => match self.streams.ended(id) {
+                Some(Ended::ByUs) => Ok(None),
+                Some(Ended::ByClient) => Err(ConnectionError {
+                    code: ErrorCode::STREAM_CLOSED,
+                    reason: "HEADERS on a stream that has ended",
+                }),
+                None => Err(ConnectionError::protocol("stream numbers do not rise")),
+            },
+        }
+    }
+
+    fn request<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
+        let limits = self.limits;
+        let mut lines = RequestLines::new(&limits, storage);
+        self.decoder
+            .decode(block, |name, value| lines.line(name, value))
+            .map_err(compression)?;
+        self.streams.reach(id);
+        if let Shutdown::Final(_) = self.shutdown {
+            self.refuse(id);
+            return Ok(None);
+        }
+        let size = lines.size();
+        if self.streams.len() >= limits.streams as usize || self.heads + size > limits.all_heads {
+            self.refuse(id);
+            return self.spend_reset().map(|()| None);
+        }
+        match lines.finish() {
+            Ok(head) => match due(&head, end) {
+                Ok(due) => {
+                    self.open(id, end, due, size);
+                    Ok(Some(Event::Request { stream: id, head, end }))
+                }
+                Err(()) => self.fault(id, ErrorCode::PROTOCOL_ERROR),
+            },
+            Err(HeadError::Malformed(_)) => self.fault(id, ErrorCode::PROTOCOL_ERROR),
+            Err(error) => {
+                self.open(id, end, None, 0);
+                Ok(Some(Event::Refused { stream: id, error }))
+            }
+        }
+    }
+
+    fn open(&mut self, id: u32, end: bool, due: Option<u64>, head: u32) {
+        self.heads += head;
+        self.updates = self.updates.saturating_add(UPDATES_A_STREAM);
+        self.streams.open(Stream {
+            id,
+            receiving: !end,
+            send: Window::new(self.peer.initial_window_size),
+            receive: Window::new(self.limits.stream_window),
+            held: 0,
+            owed: 0,
+            due,
+            head,
+            queued: false,
+            stalled: None,
+        });
+    }
+
+    /// Takes a request back unread: the client may send it again (RFC 9113 §8.7).
+    fn refuse(&mut self, id: u32) {
+        frame::write_reset(&mut self.output, id, ErrorCode::REFUSED_STREAM);
+        self.streams.remember(id, Ended::ByUs);
+    }
+
+    fn priority<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
+        let Ok(payload) = payload.try_into() else {
+            return Err(ConnectionError::frame_size("PRIORITY is not of 5 bytes"));
+        };
+        if head.stream == 0 {
+            return Err(ConnectionError::protocol("PRIORITY on the connection"));
+        }
+        check_dependency(head.stream, payload)?;
+        self.spend_control().map(|()| None)
+    }
+
+    fn reset_stream<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
+        let Ok(code) = payload.try_into() else {
+            return Err(ConnectionError::frame_size("RST_STREAM is not of 4 bytes"));
+        };
+        if self.streams.is_idle(head.stream) {
+            return Err(ConnectionError::protocol(
+                "RST_STREAM on a stream that was never opened",
+            ));
+        }
+        if self.remove(head.stream, Ended::ByClient).is_none() {
+            return self.spend_control().map(|()| None);
+        }
+        self.spend_reset()?;
+        Ok(Some(Event::Reset {
+            stream: head.stream,
+            code: ErrorCode(u32::from_be_bytes(code)),
+        }))
+    }
+
+    fn settings<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
+        if head.stream != 0 {
+            return Err(ConnectionError::protocol("SETTINGS on a stream"));
+        }
+        self.spend_control()?;
+        if head.has(ACK) {
+            return if payload.is_empty() {
+                Ok(None)
+            } else {
+                Err(ConnectionError::frame_size("SETTINGS acknowledgement with a payload"))
+            };
+        }
+        let before = self.peer.initial_window_size;
+        self.peer.apply(payload)?;
+        // Our encoder may use the default table until it says that it does not (RFC 7541 §4.2).
+        self.tell_table |= self.peer.header_table_size < Settings::default().header_table_size;
+        let change = i64::from(self.peer.initial_window_size) - i64::from(before);
+        if change != 0 && !self.streams.iter_mut().all(|state| state.send.shift(change)) {
+            return Err(ConnectionError::flow_control("SETTINGS make a window too large"));
+        }
+        frame::write_settings_ack(&mut self.output);
+        Ok(None)
+    }
+
+    fn ping<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
+        let Ok(opaque) = payload.try_into() else {
+            return Err(ConnectionError::frame_size("PING is not of 8 bytes"));
+        };
+        if head.stream != 0 {
+            return Err(ConnectionError::protocol("PING on a stream"));
+        }
+        self.spend_control()?;
+        if !head.has(ACK) {
+            frame::write_ping(&mut self.output, opaque, true);
+        }
+        Ok(None)
+    }
+
+    fn goaway<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
+        let Some(&[_, _, _, _, c0, c1, c2, c3]) = payload.first_chunk() else {
+            return Err(ConnectionError::frame_size("GOAWAY is shorter than 8 bytes"));
+        };
+        if head.stream != 0 {
+            return Err(ConnectionError::protocol("GOAWAY on a stream"));
+        }
+        self.spend_control()?;
+        let code = ErrorCode(u32::from_be_bytes([c0, c1, c2, c3]));
+        Ok(Some(Event::GoAway { code }))
+    }
+
+    fn window_update<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
+        let Ok(increment) = payload.try_into().map(u32::from_be_bytes) else {
+            return Err(ConnectionError::frame_size("WINDOW_UPDATE is not of 4 bytes"));
+        };
+        match self.updates.checked_sub(1) {
+            Some(left) => self.updates = left,
+            None => self.spend_control()?,
+        }
+        // The highest bit is reserved.
+        let increment = increment & frame::MOST_STREAM;
+        if head.stream == 0 {
+            if increment == 0 {
+                return Err(ConnectionError::protocol("WINDOW_UPDATE by nothing"));
+            }
+            return if self.send.shift(i64::from(increment)) {
+                Ok(None)
+            } else {
+                Err(ConnectionError::flow_control("the connection's window too large"))
+            };
+        }
+        if self.streams.is_idle(head.stream) {
+            return Err(ConnectionError::protocol(
+                "WINDOW_UPDATE on a stream that was never opened",
+            ));
+        }
+        let Some(state) = self.streams.get(head.stream) else {
+            return Ok(None);
+        };
+        if increment == 0 {
+            return self.fault(head.stream, ErrorCode::PROTOCOL_ERROR);
+        }
+        if !state.send.shift(i64::from(increment)) {
+            return self.fault(head.stream, ErrorCode::FLOW_CONTROL_ERROR);
+        }
+        Ok(None)
+    }
+
+    /// Ends a stream for the client's fault. If the driver knows the stream, it hears of it. These count as if the
+    /// client had reset the stream itself: it made us do the work for nothing all the same (CVE-2025-8671).
+    fn fault<'i>(&mut self, id: u32, code: ErrorCode) -> Outcome<'i> {
+        frame::write_reset(&mut self.output, id, code);
+        let known = self.remove(id, Ended::ByUs).is_some();
+        if !known {
+            self.streams.remember(id, Ended::ByUs);
+        }
+        self.spend_reset()?;
+        Ok(known.then_some(Event::Reset { stream: id, code }))
+    }
+
+    fn spend_reset(&mut self) -> Result<(), ConnectionError> {
+        if self.resets.spend(self.now) {
+            Ok(())
+        } else {
+            Err(ConnectionError::flood("too many streams reset"))
+        }
+    }
+
+    fn spend_control(&mut self) -> Result<(), ConnectionError> {
+        if self.control.spend(self.now) {
+            Ok(())
+        } else {
+            Err(ConnectionError::flood("too many frames that carry nothing"))
+        }
+    }
+}
+
+fn compression(error: HpackError) -> ConnectionError {
+    ConnectionError {
+        code: ErrorCode::COMPRESSION_ERROR,
+        reason: match error {
+            HpackError::Truncated => "field block ends too early",
+            HpackError::Integer => "integer of a field block out of range",
+            HpackError::Index(_) => "index of a field block is in no table",
+            HpackError::Huffman => "bad Huffman code in a field block",
+            HpackError::TableSize => "dynamic table size update out of place or range",
+        },
+    }
+}
+
+/// A stream that depends on itself (RFC 7540 §5.3.1); what priorities say is otherwise ignored (RFC 9113 §5.3.2).
+fn check_dependency(id: u32, priority: &[u8; 5]) -> Result<(), ConnectionError> {
+    let [d0, d1, d2, d3, _] = *priority;
+    if u32::from_be_bytes([d0, d1, d2, d3]) & frame::MOST_STREAM == id {
+        return Err(ConnectionError::protocol("stream depends on itself"));
+    }
+    Ok(())
+}
+
+/// Bytes the body must have, if Content-Length tells (RFC 9113 §8.1.1).
+fn due(head: &RequestHead, end: bool) -> Result<Option<u64>, ()> {
+    if head.fields().known(Known::ContentLength).is_none() {
+        return Ok(None);
+    }
+    match framing::body_length(head) {
+        Ok(BodyLength::Known(length)) if !end || length == 0 => Ok(Some(length)),
+        _ => Err(()),
+    }
+}

@@ -1,0 +1,18 @@
+//! HTTP/2 as a pure state machine (RFC 9113): bytes in → events, answers → frames out.
+//!
+//! [`connection::Connection`] is the server's side of one connection. It reads no socket and no clock: the driver
+//! feeds it what it received, acts on the events, and sends what is in [`connection::Connection::output`], all
+//! answers of one turn in one write. Frames and HPACK are of use to a client too.
+
+pub mod connection;
+pub mod error;
+pub mod flow;
+pub mod frame;
+pub mod hpack;
+pub mod limits;
+mod request;
+pub mod settings;
+mod stream;
+
+/// What a client sends first (RFC 9113 §3.4).
+pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -1,0 +1,127 @@
+//! Streams of a connection: the open ones, and a memory of those that ended (RFC 9113 §5.1).
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::flow::Window;
+
+/// Ended streams remembered: frames for them may still be under way.
+const MOST_ENDED: usize = 128;
+/// Marks an ended stream that we ended: what comes for it is ignored. Stream numbers have 31 bits.
+const BY_US: u32 = 1 << 31;
+
+/// A stream whose answer is not complete yet.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub id: u32,
+    /// Whether the client may still send.
+    pub receiving: bool,
+    /// What we may send.
+    pub send: Window,
+    /// What the client may send.
+    pub receive: Window,
+    /// Bytes of the body given to the driver and not yet used up by it.
+    pub held: u32,
+    /// Bytes used up that the client was not told of yet.
+    pub owed: u32,
+    /// Bytes of the body still to come, if Content-Length told.
+    pub due: Option<u64>,
+    /// What its head counts toward `Limits::all_heads`.
+    pub head: u32,
+    /// Whether it stands in the queue of those that have something to send.
+    pub queued: bool,
+    /// Since when it could not send anything for want of a window.
+    pub stalled: Option<Instant>,
+}
+
+/// How a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// We reset it: the client may not know yet.
+    ByUs,
+    /// The client knows: it ended or reset the stream itself.
+    ByClient,
+}
+
+/// All streams of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    /// By rising number: new ones come last.
+    open: Vec<Stream>,
+    /// Numbers of ended streams, perhaps with `BY_US`, the latest last.
+    ended: VecDeque<u32>,
+    /// The highest number a client's HEADERS had.
+    last: u32,
+}
+
+impl Streams {
+    pub(super) fn last(&self) -> u32 {
+        self.last
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether the client has not used this number yet, or never may.
+    pub(super) fn is_idle(&self, id: u32) -> bool {
+        id > self.last || id.is_multiple_of(2)
+    }
+
+    /// Takes note that the client used this number; lower ones are gone with it.
+    pub(super) fn reach(&mut self, id: u32) {
+        debug_assert!(id > self.last, "numbers rise");
+        self.last = id;
+    }
+
+    /// Adds the stream last reached.
+    pub(super) fn open(&mut self, stream: Stream) {
+        debug_assert_eq!(stream.id, self.last);
+        self.open.push(stream);
+    }
+
+    pub(super) fn get(&mut self, id: u32) -> Option<&mut Stream> {
+        // Mostly it is the one just opened.
+        match self.open.last_mut() {
+            Some(last) if last.id == id => self.open.last_mut(),
+            _ => self.place(id).map(|place| &mut self.open[place]),
+        }
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.open.iter_mut()
+    }
+
+    /// Removes an open stream and remembers how it ended.
+    pub(super) fn end(&mut self, id: u32, how: Ended) -> Option<Stream> {
+        let place = match self.open.last() {
+            Some(last) if last.id == id => self.open.len() - 1,
+            _ => self.place(id)?,
+        };
+        let stream = self.open.remove(place);
+        self.remember(id, how);
+        Some(stream)
+    }
+
+    /// Remembers a stream that never was open.
+    pub(super) fn remember(&mut self, id: u32, how: Ended) {
+        if self.ended.len() == MOST_ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(if how == Ended::ByUs { id | BY_US } else { id });
+    }
+
+    /// How a stream ended, as far as remembered.
+    pub(super) fn ended(&self, id: u32) -> Option<Ended> {
+        let found = self.ended.iter().rev().find(|&&ended| ended & !BY_US == id)?;
+        Some(if found & BY_US == 0 {
+            Ended::ByClient
+        } else {
+            Ended::ByUs
+        })
+    }
+
+    fn place(&self, id: u32) -> Option<usize> {
+        self.open.binary_search_by_key(&id, |stream| stream.id).ok()
+    }
+}
