@@ -10,6 +10,8 @@ pub mod date;
 pub mod etag_list;
 pub mod fastcgi_params;
 pub mod fastcgi_record;
+pub mod h2_connection;
+pub mod hpack;
 pub mod path;
 pub mod range;
 pub mod request_head;

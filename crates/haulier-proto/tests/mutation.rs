@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 mod targets;
 
 /// Shares the time; the number of tests below.
-const TARGETS: u32 = 10;
+const TARGETS: u32 = 12;
 /// Longest input that is tried, bytes.
 const MOST_BYTES: usize = 4096;
 /// Mutated inputs kept beside the seeds, so that damage adds up.
@@ -67,6 +67,16 @@ const TOKENS: &[&[u8]] = &[
     b"Status: 103\r\n",
     b"Location: //a\r\n",
     b"\x01\x06\x00\x01\x00\x02\x01\x00ab\x00",
+    b"\x00\x00\x01\x01\x05\x00\x00\x00\x03\x82",
+    b"\x00\x00\x00\x09\x04\x00\x00\x00\x03",
+    b"\x00\x00\x04\x08\x00\x00\x00\x00\x01\x7f\xff\xff\xff",
+    b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x05",
+    b"\x00\x00\x08\x06\x00\x00\x00\x00\x00pingping",
+    b"\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x08",
+    b"\x00\x00\x03\x00\x01\x00\x00\x00\x03abc",
+    b"\x40\x01a\x01b",
+    b"\xbe",
+    b"\x3f\xe1\x1f",
     b"\x01\x03\x00\x01\x00\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
 ];
 
@@ -118,6 +128,16 @@ fn fastcgi_params_survive_mutation() {
 #[test]
 fn cgi_response_heads_survive_mutation() {
     survive("cgi_head", targets::cgi_head::check);
+}
+
+#[test]
+fn http2_connections_survive_mutation() {
+    survive("h2_connection", targets::h2_connection::check);
+}
+
+#[test]
+fn hpack_blocks_survive_mutation() {
+    survive("hpack", targets::hpack::check);
 }
 
 /// Checks every seed, then mutations of them until the target's share of the time is over.

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::{encode, table};
+use super::super::encode;
 use super::*;
 
 type Lines = Vec<(String, String)>;
@@ -236,7 +236,7 @@ fn a_bomb_of_references_takes_no_memory_here() {
 #[test]
 fn every_static_entry_is_found_by_its_index() {
     let mut decoder = Decoder::new(0);
-    for (row, (name, value)) in table::STATIC.iter().enumerate() {
+    for (row, (name, value)) in STATIC.iter().enumerate() {
         let found = lines(&mut decoder, &[0x80 | (row as u8 + 1)]).expect("an index");
         assert_eq!((found[0].0.as_bytes(), found[0].1.as_bytes()), (*name, *value));
     }
