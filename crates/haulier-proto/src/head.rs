@@ -504,6 +504,21 @@ pub fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// Bytes of a registered name (RFC 3986 §3.2.2).
+const HOST_BYTE: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        allowed[byte] = (byte as u8).is_ascii_alphanumeric()
+            || matches!(
+                byte as u8,
+                b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'%' | b'&' | b'\''..=b',' | b';' | b'='
+            );
+        byte += 1;
+    }
+    allowed
+};
+
 /// Whether this is `host [":" port]` of RFC 3986 §3.2 without user information.
 fn is_authority(authority: &[u8]) -> bool {
     let (host, port) = split_port(authority);
@@ -512,9 +527,7 @@ fn is_authority(authority: &[u8]) -> bool {
         [b'[', inner @ .., b']'] => {
             std::str::from_utf8(inner).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
         }
-        _ => host
-            .iter()
-            .all(|&byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte)),
+        _ => host.iter().all(|&byte| HOST_BYTE[usize::from(byte)]),
     };
     host_is_good && port.len() <= 5 && port.iter().all(u8::is_ascii_digit)
 }

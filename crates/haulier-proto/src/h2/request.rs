@@ -6,7 +6,7 @@
 use super::hpack::encode::is_connection_specific;
 use super::hpack::table::ENTRY_OVERHEAD;
 use super::limits::Limits;
-use crate::field::{Fields, Span, is_value};
+use crate::field::{Fields, Span, is_token_byte, is_value};
 use crate::head::{HeadError, PseudoFields, RequestHead};
 
 /// Takes the lines of a request's field block in.
@@ -170,10 +170,7 @@ const LOWER_CASE_NAME: [bool; 256] = {
     let mut allowed = [false; 256];
     let mut byte = 0;
     while byte < 256 {
-        allowed[byte] = matches!(
-            byte as u8,
-            b'a'..=b'z' | b'0'..=b'9' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~'
-        );
+        allowed[byte] = is_token_byte(byte as u8) && !(byte as u8).is_ascii_uppercase();
         byte += 1;
     }
     allowed

@@ -24,8 +24,11 @@ fn expected(lines: &[(&str, &str)]) -> Lines {
     lines.iter().map(own).collect()
 }
 
-/// Blocks of one connection: the bytes, what they say, and the size of the table after them.
-fn check(table: u32, blocks: &[(&str, &[(&str, &str)], usize)]) {
+/// The bytes of a block, what they say, and the size of the table after them.
+type Example<'a> = (&'a str, &'a [(&'a str, &'a str)], usize);
+
+/// Blocks of one connection.
+fn check(table: u32, blocks: &[Example<'_>]) {
     let mut decoder = Decoder::new(table);
     for (block, said, size) in blocks {
         assert_eq!(lines(&mut decoder, &hex(block)), Ok(expected(said)), "{block}");
