@@ -179,11 +179,11 @@ impl RequestHead {
     }
 
     /// Makes a head of what HTTP/2 carries in pseudo-fields and fields (RFC 9113 §8.3.1); the names and values of
-    /// `fields` are checked already. The authority stands in a Host line too, so that everybody finds it there.
+    /// `fields` are checked already, and they are taken. The authority stands in a Host line too, so that everybody finds it there.
     ///
     /// # Errors
     /// [`HeadError::Malformed`] for whatever could mean something else as HTTP/1 text or CGI variables.
-    pub(crate) fn from_pseudo(pseudo: &PseudoFields, mut fields: Fields) -> Result<Self, HeadError> {
+    pub(crate) fn from_pseudo(pseudo: &PseudoFields, fields: &mut Fields) -> Result<Self, HeadError> {
         let bytes = fields.buffer();
         let method_name = pseudo.method.ok_or(HeadError::Malformed("no :method"))?;
         if !is_name(method_name.of(bytes)) {
@@ -194,7 +194,7 @@ impl RequestHead {
             Err(_) => Method::Other,
         };
         let target = pseudo_target(pseudo, method, bytes)?;
-        let host = host_field(&fields, Version::Http2)?.map(|host| Span::within(bytes, host));
+        let host = host_field(fields, Version::Http2)?.map(|host| Span::within(bytes, host));
         let authority = match (pseudo.authority, host) {
             (Some(authority), Some(host)) if !authority.of(bytes).eq_ignore_ascii_case(host.of(bytes)) => {
                 return Err(HeadError::Malformed("Host is not :authority"));
@@ -218,7 +218,7 @@ impl RequestHead {
             path,
             query,
             authority: Some(authority),
-            fields,
+            fields: std::mem::take(fields),
         })
     }
 

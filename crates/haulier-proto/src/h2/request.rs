@@ -62,20 +62,20 @@ impl<'l> RequestLines<'l> {
         self.size.min(self.limits.header_list as usize) as u32
     }
 
-    /// The head, once the block is complete.
-    pub(super) fn finish(mut self) -> Result<RequestHead, HeadError> {
+    /// The head, once the block is complete; to be asked for once.
+    pub(super) fn finish(&mut self) -> Result<RequestHead, HeadError> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        if let Some(value) = match self.cookie {
+        if let Some(value) = match &self.cookie {
             Cookie::None => None,
-            Cookie::One(value) => Some(value),
-            Cookie::Pieces(whole) => Some(self.fields.store(&whole)),
+            Cookie::One(value) => Some(*value),
+            Cookie::Pieces(whole) => Some(self.fields.store(whole)),
         } {
             let name = self.fields.store(b"cookie");
             self.fields.push_stored(name, value);
         }
-        RequestHead::from_pseudo(&self.pseudo, self.fields)
+        RequestHead::from_pseudo(&self.pseudo, &mut self.fields)
     }
 
     fn take(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
