@@ -150,14 +150,30 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<(), HeadError> {
 
 /// Judges the trailers of a request, line by line. They are dropped: what arrives behind the body must not pass for
 /// what stood before it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TrailerLines {
+    /// What may still come, as RFC 9113 §6.5.2 counts it. Judging costs time for every byte that a reference of one
+    /// byte stands for, so it ends with this.
+    room: usize,
     fault: bool,
 }
 
 impl TrailerLines {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            room: limits.header_list as usize,
+            fault: false,
+        }
+    }
+
     pub(super) fn line(&mut self, name: &[u8], value: &[u8]) {
-        self.fault |= check_field(name, value).is_err();
+        match self.room.checked_sub(name.len() + value.len() + ENTRY_OVERHEAD) {
+            Some(room) if !self.fault => {
+                self.room = room;
+                self.fault = check_field(name, value).is_err();
+            }
+            _ => self.fault = true,
+        }
     }
 
     pub(super) fn is_sound(&self) -> bool {

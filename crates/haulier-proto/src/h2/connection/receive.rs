@@ -198,7 +198,7 @@ impl Connection {
         if id > self.streams.last() {
             return self.request(id, end, block, storage);
         }
-        let mut lines = TrailerLines::default();
+        let mut lines = TrailerLines::new(&self.limits);
         self.decoder
             .decode(block, |name, value| lines.line(name, value))
             .map_err(compression)?;

@@ -867,6 +867,22 @@ mod floods {
     }
 
     #[test]
+    fn trailers_are_no_way_around_the_limits() {
+        let mut wire = Wire::new(Limits::default());
+        let mut bomb = b"\x40\x01a\x7f\xa1\x1e".to_vec();
+        bomb.extend_from_slice(&[b'x'; 4000]);
+        bomb.extend_from_slice(&[0xbe; 9]);
+        let seen = wire.send(&[post(1, &[]), frame(Kind::Headers, END_HEADERS | END_STREAM, 1, &bomb)].concat());
+        assert_eq!(
+            seen.expect("a stream error")[1],
+            Seen::Reset(1, ErrorCode::PROTOCOL_ERROR)
+        );
+        bomb.truncate(bomb.len() - 3);
+        let seen = wire.send(&[post(3, &[]), frame(Kind::Headers, END_HEADERS | END_STREAM, 3, &bomb)].concat());
+        assert_eq!(seen.expect("seven lines of 4 KB")[1], Seen::Data(3, vec![], true));
+    }
+
+    #[test]
     fn pieces_of_a_cookie_are_no_way_around_the_limits() {
         let mut wire = Wire::new(Limits::default());
         let mut crumbs = block("GET", "/", &[]);
