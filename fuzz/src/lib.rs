@@ -10,7 +10,9 @@ pub mod date;
 pub mod etag_list;
 pub mod fastcgi_params;
 pub mod fastcgi_record;
+pub mod forwarded;
 pub mod path;
+pub mod proxy;
 pub mod range;
 pub mod request_head;
 

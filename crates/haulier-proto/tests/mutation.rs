@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 mod targets;
 
 /// Shares the time; the number of tests below.
-const TARGETS: u32 = 10;
+const TARGETS: u32 = 12;
 /// Longest input that is tried, bytes.
 const MOST_BYTES: usize = 4096;
 /// Mutated inputs kept beside the seeds, so that damage adds up.
@@ -66,6 +66,11 @@ const TOKENS: &[&[u8]] = &[
     b"If-None-Match: *\n",
     b"Status: 103\r\n",
     b"Location: //a\r\n",
+    b"PROXY TCP4 ",
+    b"\r\n\r\n\0\r\nQUIT\n",
+    b"\x21\x11\x00\x0c",
+    b"192.0.2.1",
+    b"for=",
     b"\x01\x06\x00\x01\x00\x02\x01\x00ab\x00",
     b"\x01\x03\x00\x01\x00\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
 ];
@@ -118,6 +123,16 @@ fn fastcgi_params_survive_mutation() {
 #[test]
 fn cgi_response_heads_survive_mutation() {
     survive("cgi_head", targets::cgi_head::check);
+}
+
+#[test]
+fn proxy_headers_survive_mutation() {
+    survive("proxy", targets::proxy::check);
+}
+
+#[test]
+fn forwarded_lists_survive_mutation() {
+    survive("forwarded", targets::forwarded::check);
 }
 
 /// Checks every seed, then mutations of them until the target's share of the time is over.
