@@ -25,6 +25,7 @@ pub(super) const REASONS: [&str; 27] = [
     "php_timeout",
     "pool_full",
     "pool_stopped",
+    "proxy_header",
     "redirect_loop",
     "request_body_lost",
     "sendfile_denied",

@@ -205,7 +205,7 @@ fn check_machine(settings: &Settings, report: &mut Report) {
     }
     check_admin(&settings.admin, report);
     for site in &settings.sites {
-        check_readable(site, &settings.pools, report);
+        check_readable(site, settings, report);
     }
     check_writable("spool_dir", &settings.spool_dir, settings, report);
     let of_sites = settings.sites.iter().map(|site| &site.log.file);
@@ -281,12 +281,13 @@ fn try_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The front controller, or the document root itself, must be readable by the account PHP runs as.
-fn check_readable(site: &Site, pools: &[Pool], report: &mut Report) {
-    let user = site.pool.and_then(|pool| match &pools[pool].settings.kind {
+/// The front controller, or the document root itself, must be readable by the account PHP runs as, or that serves.
+fn check_readable(site: &Site, settings: &Settings, report: &mut Report) {
+    let of_pool = site.pool.and_then(|pool| match &settings.pools[pool].settings.kind {
         PoolKind::Supervised(supervised) => supervised.user.as_ref(),
         PoolKind::External(_) => None,
     });
+    let user = of_pool.or(settings.user.as_ref());
     let path = match &site.front {
         Some(front) => site.app.root.join(front.trim_start_matches('/')),
         None => site.app.root.clone(),
