@@ -63,6 +63,13 @@ enum Line {
     Unset { name: &'static str, meaning: &'static str },
 }
 
+impl Line {
+    /// Whether it says nothing but the reference.
+    fn is_default(&self) -> bool {
+        !matches!(self, Self::Setting { origin, .. } if *origin != Origin::Default)
+    }
+}
+
 /// A table with its lines.
 #[derive(Debug)]
 struct Section {
@@ -70,6 +77,9 @@ struct Section {
     path: Vec<String>,
     /// One of several: `[[site.shop.route]]`.
     is_element: bool,
+    /// A table below another one that nobody wrote: it is shown, but as a remark. To write it is to ask for what it is
+    /// about.
+    is_remark: bool,
     lines: Vec<Line>,
 }
 
@@ -126,11 +136,12 @@ impl Effective {
         for section in &self.sections {
             let path: Vec<String> = section.path.iter().map(|part| key(part)).collect();
             let (open, close) = if section.is_element { ("[[", "]]") } else { ("[", "]") };
-            let _ = writeln!(out, "{open}{}{close}", path.join("."));
+            let remark = if section.is_remark { "# " } else { "" };
+            let _ = writeln!(out, "{remark}{open}{}{close}", path.join("."));
             for line in &section.lines {
                 let _ = match line {
                     Line::Setting { name, text, origin, .. } => {
-                        let setting = format!("{} = {text}", key(name));
+                        let setting = format!("{remark}{} = {text}", key(name));
                         // A comment at the end of the last line of a value that has several.
                         writeln!(out, "{setting:COMMENT_COLUMN$}  # {}", origin.as_str())
                     }
@@ -237,6 +248,7 @@ impl Collector<'_> {
         self.sections.push(Section {
             path: path.to_vec(),
             is_element: false,
+            is_remark: source.is_none() && path.len() > 2 && lines.iter().all(Line::is_default),
             lines,
         });
         for (name, words, value) in below {
