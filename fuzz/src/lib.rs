@@ -12,7 +12,9 @@ pub mod fastcgi_params;
 pub mod fastcgi_record;
 pub mod h2_connection;
 pub mod hpack;
+pub mod forwarded;
 pub mod path;
+pub mod proxy;
 pub mod range;
 pub mod request_head;
 

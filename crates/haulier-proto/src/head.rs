@@ -294,6 +294,17 @@ impl RequestHead {
     pub fn fields(&self) -> &Fields {
         &self.fields
     }
+
+    /// Takes the authority from a part of the last field line called `name`, as a trusted proxy says it. False, and
+    /// nothing changed, if there is no such part or it is no host.
+    pub fn take_authority(&mut self, name: &str, part: impl Fn(&[u8]) -> Option<&[u8]>) -> bool {
+        let found = self.fields.get_all(name).last().and_then(part);
+        let Some(host) = found.filter(|host| is_authority(host)) else {
+            return false;
+        };
+        self.authority = Some(Span::within(self.fields.buffer(), host));
+        true
+    }
 }
 
 /// Lets httparse find the lines. `Ok(None)` means the head is not complete.

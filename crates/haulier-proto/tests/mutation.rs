@@ -66,6 +66,11 @@ const TOKENS: &[&[u8]] = &[
     b"If-None-Match: *\n",
     b"Status: 103\r\n",
     b"Location: //a\r\n",
+    b"PROXY TCP4 ",
+    b"\r\n\r\n\0\r\nQUIT\n",
+    b"\x21\x11\x00\x0c",
+    b"192.0.2.1",
+    b"for=",
     b"\x01\x06\x00\x01\x00\x02\x01\x00ab\x00",
     b"\x00\x00\x01\x01\x05\x00\x00\x00\x03\x82",
     b"\x00\x00\x00\x09\x04\x00\x00\x00\x03",
@@ -138,6 +143,16 @@ fn http2_connections_survive_mutation() {
 #[test]
 fn hpack_blocks_survive_mutation() {
     survive("hpack", targets::hpack::check);
+}
+
+#[test]
+fn proxy_headers_survive_mutation() {
+    survive("proxy", targets::proxy::check);
+}
+
+#[test]
+fn forwarded_lists_survive_mutation() {
+    survive("forwarded", targets::forwarded::check);
 }
 
 /// Checks every seed, then mutations of them until the target's share of the time is over.

@@ -22,6 +22,8 @@ pub enum LogFormat {
     Text { color: bool },
     /// For programs: one object a line.
     Json,
+    /// What Apache calls combined, for the tools that read it. Bytes are those of the body.
+    Combined,
 }
 
 /// Which requests are logged.
@@ -53,6 +55,9 @@ struct State {
     /// Being written right now.
     writing: bool,
 }
+
+/// A writer calls `write` and little else, and every site may have one.
+const WRITER_STACK: usize = 128 * 1024;
 
 /// Bytes that may wait to be written.
 const MOST_WAITING: usize = 1024 * 1024;
@@ -106,12 +111,23 @@ impl AccessLog {
         let written = Arc::clone(&sink);
         std::thread::Builder::new()
             .name("access-log".into())
+            .stack_size(WRITER_STACK)
             .spawn(move || written.write_all(writer))?;
         Ok(Self {
             sink: Some(sink),
             format,
             which,
         })
+    }
+
+    /// Another handle on the same place, with its own form and choice of lines.
+    #[must_use]
+    pub fn with(&self, format: LogFormat, which: Which) -> Self {
+        Self {
+            sink: self.sink.clone(),
+            format,
+            which,
+        }
     }
 
     /// Whether a response of this status is logged at all.
@@ -126,6 +142,7 @@ impl AccessLog {
         match self.format {
             LogFormat::Text { color } => record.write_text(&mut line, color),
             LogFormat::Json => record.write_json(&mut line),
+            LogFormat::Combined => record.write_combined(&mut line),
         }
         line.push('\n');
         let mut state = sink.lock();
@@ -141,12 +158,12 @@ impl AccessLog {
         }
     }
 
-    /// Waits until everything is written, at most a second.
-    pub fn flush(&self) {
+    /// Waits until everything is written, at most so long.
+    pub(crate) fn flush(&self, patience: Duration) {
         let Some(sink) = &self.sink else { return };
         let state = sink.lock();
         let busy = |state: &mut State| state.writing || !state.lines.is_empty();
-        let _ = sink.changed.wait_timeout_while(state, Duration::from_secs(1), busy);
+        let _ = sink.changed.wait_timeout_while(state, patience, busy);
     }
 }
 
@@ -161,6 +178,8 @@ pub(crate) struct Record<'a> {
     pub(crate) trace: &'a Trace,
     /// Bytes sent, head included.
     pub(crate) sent: u64,
+    /// Bytes of the body sent.
+    pub(crate) body_sent: u64,
     /// Why it came to nothing, if it did.
     pub(crate) reason: Option<&'static str>,
     /// From the end of the request head to the last byte given to the kernel.
@@ -230,6 +249,12 @@ impl Record<'_> {
             json_field(out, "site", &site.settings.name);
         }
         let _ = write!(out, ",\"ip\":\"{}\"", self.peer.remote.ip());
+        if let Some(proxy) = self.peer.proxy {
+            let _ = write!(out, ",\"proxy\":\"{proxy}\"");
+        }
+        if self.peer.tls {
+            out.push_str(",\"scheme\":\"https\"");
+        }
         if let Some(request) = self.request {
             self.write_request(out, request);
         }
@@ -275,6 +300,38 @@ impl Record<'_> {
             json_field(out, "reason", reason);
         }
         out.push('}');
+    }
+
+    /// `ip - - [time] "GET / HTTP/1.1" 200 bytes "referer" "user agent"`; what is not known is `-`.
+    fn write_combined(&self, out: &mut String) {
+        let date = haulier_proto::date::format(since_epoch().as_secs());
+        // `Sun, 06 Nov 1994 08:49:37 GMT`
+        let part = |range: std::ops::Range<usize>| std::str::from_utf8(&date[range]).unwrap_or_default();
+        let _ = write!(
+            out,
+            "{} - - [{}/{}/{}:{} +0000] \"",
+            self.peer.remote.ip(),
+            part(5..7),
+            part(8..11),
+            part(12..16),
+            part(17..25),
+        );
+        let field = |known| self.request.and_then(|request| request.head.fields().known(known));
+        match self.request.map(|request| &request.head) {
+            Some(head) => {
+                combined_text(out, head.method_name());
+                out.push(' ');
+                combined_text(out, head.target());
+                let _ = write!(out, " {}", head.version().as_str());
+            }
+            None => out.push('-'),
+        }
+        let _ = write!(out, "\" {} {}", self.status, self.body_sent);
+        for known in [Known::Referer, Known::UserAgent] {
+            out.push_str(" \"");
+            combined_text(out, field(known).unwrap_or(b"-"));
+            out.push('"');
+        }
     }
 
     fn write_request(&self, out: &mut String, request: &Request) {
@@ -336,6 +393,19 @@ fn size_text(bytes: u64) -> String {
     }
 }
 
+/// Text between quotes as Apache writes it: quotes, backslashes, and what is not printable ASCII are escaped.
+fn combined_text(out: &mut String, text: &[u8]) {
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => {
+                let _ = write!(out, "\\x{byte:02x}");
+            }
+        }
+    }
+}
+
 fn json_field(out: &mut String, name: &str, value: &str) {
     let _ = write!(out, ",\"{name}\":\"");
     for c in value.chars() {
@@ -360,6 +430,13 @@ mod tests {
         let mut out = String::new();
         json_field(&mut out, "path", "/a\"b\\c\n\u{7f}é");
         assert_eq!(out, ",\"path\":\"/a\\\"b\\\\c\\u000a\\u007fé\"");
+    }
+
+    #[test]
+    fn a_combined_line_cannot_be_forged() {
+        let mut out = String::new();
+        combined_text(&mut out, b"a \"b\" \\ \n\xc3\xa9");
+        assert_eq!(out, "a \\\"b\\\" \\\\ \\x0a\\xc3\\xa9");
     }
 
     #[test]
@@ -390,6 +467,7 @@ mod tests {
             remote: std::net::SocketAddr::from(([127, 0, 0, 1], 1)),
             local: std::net::SocketAddr::from(([127, 0, 0, 1], 2)),
             tls: false,
+            proxy: None,
         };
         let trace = Trace::of(crate::response::Handler::Error);
         let record = Record {
@@ -399,6 +477,7 @@ mod tests {
             status: 400,
             trace: &trace,
             sent: 1,
+            body_sent: 0,
             reason: None,
             took: None,
             saved: None,

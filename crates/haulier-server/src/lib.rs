@@ -8,6 +8,7 @@ pub mod settings;
 pub mod access_log;
 mod body; // what is sent
 mod filter; // answers early, or adjusts a response
+mod forwarded; // who the client is behind a proxy
 mod handler; // makes a response
 mod listen; // accept
 pub mod metrics; // what was counted
@@ -20,5 +21,5 @@ mod request;
 mod response;
 mod thread; // what all parts of one thread share
 
-pub use listen::BindError;
+pub use listen::{Address, BindError, Network, NotANetwork};
 pub use runtime::{RunningServer, Server};

@@ -12,6 +12,7 @@ use haulier_proto::head::Method;
 use haulier_proto::path;
 
 use crate::filter;
+use crate::forwarded;
 use crate::handler::php::{self, Call, Outcome};
 use crate::handler::static_files::{self, Found, Script};
 use crate::handler::{error_page, listing, redirect};
@@ -48,6 +49,7 @@ enum Decision {
 
 /// Carries a request to its response. What needs no waiting is answered without a future.
 pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
+    forwarded::apply(&thread.settings.trusted_proxies, &mut request);
     let Some(site) = thread.router.find(request.head.host()).map(Arc::clone) else {
         let response = error_page::respond(421, Some("no_site"), None, request.id, None);
         return Answer::Ready(Answered {

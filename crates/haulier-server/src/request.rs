@@ -1,6 +1,6 @@
 //! A request as handlers see it, whichever protocol carried it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -17,8 +17,10 @@ pub(crate) struct Peer {
     pub remote: SocketAddr,
     /// The address it reached.
     pub local: SocketAddr,
-    /// Whether the connection is encrypted.
+    /// Whether the client's connection is encrypted, here or at a proxy we trust.
     pub tls: bool,
+    /// The proxy we trust that carried the request for the client.
+    pub proxy: Option<IpAddr>,
 }
 
 /// A request whose answer needs waiting: head, peer, and the way to its body.

@@ -1,6 +1,5 @@
 //! One thread and one event loop per core.
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use tokio::task::{JoinSet as LocalTasks, LocalSet};
 
 use crate::access_log::AccessLog;
 use crate::handler::static_files::FileCache;
-use crate::listen::{self, BindError, Gate, Listener};
+use crate::listen::{self, Address, BindError, Gate, Listener, SocketFile};
 use crate::metrics::Metrics;
 use crate::route::{Router, Site};
 use crate::settings::{ServerSettings, SiteSettings};
@@ -39,7 +38,7 @@ impl Server {
         let listeners = settings
             .listen
             .iter()
-            .map(|&address| Listener::bind(address, settings.threads, settings.reuse_port, settings.defer_accept))
+            .map(|address| Listener::bind(address, &settings))
             .collect::<Result<_, _>>()?;
         let router = Arc::new(Router::new(&sites));
         let gate = Gate::new(settings.limits.connections, settings.limits.connections_per_ip);
@@ -56,8 +55,8 @@ impl Server {
 
     /// The bound addresses, with their real ports.
     #[must_use]
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().map(|listener| listener.address).collect()
+    pub fn addresses(&self) -> Vec<Address> {
+        self.listeners.iter().map(|listener| listener.address.clone()).collect()
     }
 
     /// What the server will have counted; it may outlive the server.
@@ -87,18 +86,27 @@ impl Server {
             let thread = std::thread::Builder::new().name(format!("haulier-{number}"));
             threads.push(thread.spawn(move || start.run())?);
         }
+        let logs = self.router.sites().filter_map(|site| site.settings.log.clone());
         Ok(RunningServer {
             threads,
             control,
             gate: self.gate,
-            log: self.log,
+            logs: logs.chain([self.log]).collect(),
+            _socket_files: self
+                .listeners
+                .into_iter()
+                .filter_map(|listener| listener.file)
+                .collect(),
         })
     }
 
-    fn sockets_of_a_thread(&mut self) -> Vec<(OwnedFd, SocketAddr)> {
+    fn sockets_of_a_thread(&mut self) -> Vec<(OwnedFd, Address)> {
         self.listeners
             .iter_mut()
-            .filter_map(|listener| listener.sockets.pop().map(|socket| (socket, listener.address)))
+            .filter_map(|listener| {
+                let socket = listener.sockets.pop()?;
+                Some((socket, listener.address.clone()))
+            })
             .collect()
     }
 }
@@ -128,7 +136,9 @@ pub struct RunningServer {
     threads: Vec<JoinHandle<()>>,
     control: Arc<Control>,
     gate: Arc<Gate>,
-    log: AccessLog,
+    logs: Vec<AccessLog>,
+    /// Removed with the server.
+    _socket_files: Vec<SocketFile>,
 }
 
 impl RunningServer {
@@ -169,9 +179,15 @@ impl RunningServer {
                 tracing::error!("a serving thread had panicked");
             }
         }
-        self.log.flush();
+        let end = now() + LOG_PATIENCE;
+        for log in &self.logs {
+            log.flush(end.saturating_duration_since(now()));
+        }
     }
 }
+
+/// How long a stop waits for logs that do not take their lines.
+const LOG_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a thread needs to begin.
 struct Start {
@@ -181,7 +197,7 @@ struct Start {
     log: AccessLog,
     metrics: Arc<Metrics>,
     control: Arc<Control>,
-    sockets: Vec<(OwnedFd, SocketAddr)>,
+    sockets: Vec<(OwnedFd, Address)>,
     number: usize,
 }
 

@@ -1,19 +1,26 @@
 //! What the server needs to know, as plain values with their defaults. Nothing here knows of files or flags.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_php::Pool;
 
+use crate::access_log::AccessLog;
+use crate::listen::{Address, Network};
 use crate::route::glob::Glob;
 
 /// A whole server: where it listens and what it serves.
 #[derive(Debug)]
 pub struct ServerSettings {
     /// Addresses to listen on; port 0 takes a free one.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Address>,
+    /// Permissions of Unix sockets, such as 0o660.
+    pub socket_mode: u32,
+    /// Proxies whose word about a client counts.
+    pub trusted_proxies: Vec<Network>,
+    /// Connections of those proxies begin with a PROXY header.
+    pub proxy_protocol: bool,
     /// Let a second haulier bind the same port.
     pub reuse_port: bool,
     /// TCP_DEFER_ACCEPT: the kernel hands a connection over when its first bytes are there.
@@ -111,6 +118,8 @@ pub struct SiteSettings {
     pub sendfile: SendfileSettings,
     /// Which bodies of scripts are taken off PHP and sent as files; `None` for none.
     pub offload: Option<OffloadSettings>,
+    /// The access log of this site; `None` writes to the server's.
+    pub log: Option<AccessLog>,
 }
 
 /// Files that scripts name and the server sends (X-Sendfile and its kin).

@@ -4,13 +4,15 @@ use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
+use haulier_server::Address;
 use serde_json::{Value, json};
 
 use crate::admin::{Admin, AdminListener};
 use crate::cli::Console;
 use crate::config::settings::{Format, Mode, Pool, Settings, Site};
-use crate::log::json_line;
+use crate::log::{json_line, seconds};
 
 /// The words for one start; the addresses are filled in when they are bound.
 #[derive(Debug)]
@@ -62,11 +64,11 @@ impl Announcement {
     }
 
     /// Prints it on standard output; a reader that has gone away is no failure.
-    pub(crate) fn print(&self, addresses: &[SocketAddr], admin: &Admin, console: &Console) {
+    pub(crate) fn print(&self, addresses: &[Address], admin: &Admin, console: &Console) {
         if self.open
-            && let Some(address) = addresses.first()
+            && let Some(address) = addresses.iter().find_map(Address::internet)
         {
-            open_browser(&url(*address));
+            open_browser(&url(address));
         }
         if console.quiet {
             return;
@@ -74,7 +76,7 @@ impl Announcement {
         let text = match self.format {
             Format::Text => true,
             Format::Json => false,
-            Format::Auto => io::stdout().is_terminal(),
+            Format::Auto | Format::Combined => io::stdout().is_terminal(),
         };
         let answer = if text {
             self.text(addresses, admin, console.colors_stdout())
@@ -85,9 +87,9 @@ impl Announcement {
         let _ = output.write_all(answer.as_bytes()).and_then(|()| output.flush());
     }
 
-    fn text(&self, addresses: &[SocketAddr], admin: &Admin, color: bool) -> String {
+    fn text(&self, addresses: &[Address], admin: &Admin, color: bool) -> String {
         let mut text = format!("haulier {} · {}\n\n", env!("CARGO_PKG_VERSION"), self.what);
-        let urls: Vec<String> = addresses.iter().map(|address| url(*address)).collect();
+        let urls: Vec<String> = addresses.iter().map(shown).collect();
         text.push_str(&format!("  {}", urls.join("  ")));
         if self.public {
             let (on, off) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
@@ -110,8 +112,10 @@ impl Announcement {
         text
     }
 
-    fn json(&self, addresses: &[SocketAddr], admin: &Admin) -> String {
+    fn json(&self, addresses: &[Address], admin: &Admin) -> String {
+        let addresses: Vec<String> = addresses.iter().map(Address::to_string).collect();
         let first = [
+            ("ts", json!(seconds(SystemTime::now()))),
             ("level", json!("info")),
             ("msg", json!("listening")),
             ("listen", json!(addresses)),
@@ -194,6 +198,11 @@ fn fields(settings: &Settings) -> Vec<(&'static str, Value)> {
         ("threads", json!(settings.threads)),
         ("connections", json!(settings.limits.connections)),
     ]
+}
+
+/// What one types, or the socket's path.
+fn shown(address: &Address) -> String {
+    address.internet().map_or_else(|| address.to_string(), url)
 }
 
 /// The address a browser on this machine, or for the wildcard on the network, would use.

@@ -2,19 +2,22 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use haulier_php::PoolKind;
-use haulier_php::{Pool, StartError};
-use haulier_server::access_log::AccessLog;
+use haulier_php::{Pool, StartError, User};
 use haulier_server::settings::{PhpSettings, ServerSettings, SiteSettings};
 use haulier_server::{BindError, Server};
 
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
+use crate::lifecycle;
+use crate::log::{AccessLogs, LogFileError};
 use crate::prelude::{self, Prelude, Reader};
+use crate::privileges;
 
 /// What the server is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +46,20 @@ pub(crate) enum AssembleError {
     SocketDir(#[source] io::Error),
     #[error("pool `{name}` does not start")]
     Pool { name: String, source: StartError },
+    #[error("cannot become the user `{name}`")]
+    User { name: String, source: io::Error },
+    #[error(transparent)]
+    Log(#[from] LogFileError),
     #[error(transparent)]
     Bind(#[from] BindError),
 }
 
-/// Starts the pools and binds the server.
+/// Opens the logs, starts the pools and binds the server.
 ///
 /// # Errors
 /// The first part that does not start; what was started before it ends with it.
-pub(crate) fn assemble(settings: Settings, purpose: Purpose, log: AccessLog) -> Result<Assembled, AssembleError> {
+pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLogs) -> Result<Assembled, AssembleError> {
+    let log = logs.of_server(&settings.log)?;
     let sockets = SocketDir::create().map_err(AssembleError::SocketDir)?;
     let prelude = write_prelude(&settings.pools);
     let pools = settings
@@ -62,10 +70,17 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, log: AccessLog) -> 
     let sites = settings
         .sites
         .iter()
-        .map(|site| site_settings(site, &settings.pools, &pools, purpose))
-        .collect();
+        .map(|site| {
+            let log = logs.of_site(&settings.log, &site.log)?;
+            let settings = site_settings(site, &settings.pools, &pools, purpose);
+            Ok(SiteSettings { log, ..settings })
+        })
+        .collect::<Result<_, LogFileError>>()?;
     let server = ServerSettings {
         listen: settings.listen,
+        socket_mode: settings.socket_mode,
+        trusted_proxies: settings.trusted_proxies,
+        proxy_protocol: settings.proxy_protocol,
         reuse_port: settings.reuse_port,
         defer_accept: settings.defer_accept,
         threads: settings.threads,
@@ -145,6 +160,33 @@ fn prepended(pool: &settings::Pool) -> Option<&str> {
         .filter(|file| !file.is_empty() && !is_none(file))
 }
 
+/// Gives root's rights away for good, once everything is bound that needs them, if somebody else is to serve.
+///
+/// # Errors
+/// The process must not go on: it would serve as root.
+pub(crate) fn leave_root(user: Option<&User>, sockets: &SocketDir) -> Result<(), AssembleError> {
+    let Some(user) = user else { return Ok(()) };
+    let left = sockets.give_to(user).and_then(|()| privileges::drop_to(user));
+    left.map_err(|source| AssembleError::User {
+        name: user.name.clone(),
+        source,
+    })
+}
+
+/// Starts PHP as the server would, and ends it; what went wrong comes in words.
+pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
+    let said = |error: &dyn std::error::Error| lifecycle::with_sources(error);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| said(&error))?;
+    let _entered = runtime.enter();
+    let sockets = SocketDir::create().map_err(|error| said(&AssembleError::SocketDir(error)))?;
+    let pool = start_pool(pool, sockets.path(), None).map_err(|error| said(&error))?;
+    runtime.block_on(pool.stop(Duration::ZERO));
+    Ok(())
+}
+
 fn start_pool(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) -> Result<Arc<Pool>, AssembleError> {
     let mut settings = pool.settings.clone();
     if let PoolKind::Supervised(supervised) = &mut settings.kind {
@@ -187,6 +229,7 @@ fn site_settings(site: &Site, pools: &[settings::Pool], running: &[Arc<Pool>], p
         spool_limit: site.spool_limit,
         sendfile: site.sendfile.clone(),
         offload: site.offload.clone(),
+        log: None,
     }
 }
 
@@ -223,6 +266,15 @@ impl SocketDir {
 
     fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Lets `user` connect to the sockets that are there, and make others when PHP starts again.
+    fn give_to(&self, user: &User) -> io::Result<()> {
+        let give = |path: &Path| lchown(path, Some(user.uid), Some(user.gid));
+        for entry in fs::read_dir(self.path())? {
+            give(&entry?.path())?;
+        }
+        give(self.path())
     }
 }
 

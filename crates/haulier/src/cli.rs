@@ -28,7 +28,7 @@ pub(crate) struct Cli {
 /// How much is said, and in which colours.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Console {
-    /// No start lines and no access log
+    /// No start lines, and no access log on standard error
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Say more; twice for everything
@@ -61,6 +61,10 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// What is the running haulier doing now?
     Status(StatusArgs),
+    /// The configuration in force, with the line each value came from
+    Config(ConfigArgs),
+    /// Commands and flags, for a shell to complete
+    Completions(CompletionsArgs),
 }
 
 /// Arguments of `serve`.
@@ -112,6 +116,30 @@ pub(crate) struct CheckArgs {
     /// Answer for programs
     #[arg(long)]
     pub(crate) json: bool,
+    /// Start or call every pool, too
+    #[arg(long)]
+    pub(crate) live: bool,
+}
+
+/// Arguments of `config`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// The configuration [default: ./haulier.toml, then /etc/haulier/haulier.toml]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Answer for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What a configuration may hold, as JSON Schema
+    #[arg(long, conflicts_with_all = ["json", "config"])]
+    pub(crate) schema: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
 }
 
 /// Arguments of `status`.

@@ -2,26 +2,24 @@
 
 use std::error::Error;
 use std::io::{self, ErrorKind, IsTerminal};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_php::Pool;
-use haulier_server::access_log::{AccessLog, LogFormat, Which};
-use haulier_server::{BindError, RunningServer};
+use haulier_server::{Address, BindError, RunningServer};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 use tracing::{Level, error, info, warn};
 
 use crate::admin::{self, Admin, AdminListener, Identity, Reporter, SocketFile};
 use crate::announce::Announcement;
-use crate::assemble::{AssembleError, Assembled, Purpose, assemble};
+use crate::assemble::{AssembleError, Assembled, Purpose, assemble, leave_root};
 use crate::cli::Console;
 use crate::command::Outcome;
-use crate::config::settings::{Access, AdminAddress, Format, LogSettings};
+use crate::config::settings::{AdminAddress, Format, LogSettings};
 use crate::config::{Diagnostic, Report, Settings};
-use crate::log::{self, Shape};
+use crate::log::{self, AccessLogs, Reopen, Shape};
 use crate::{machine, port_holder};
 
 /// How often a draining server is looked at.
@@ -39,7 +37,7 @@ pub(crate) fn serve(
 ) -> Outcome {
     machine::raise_descriptor_limit();
     let shape = shape(settings.log.format, console);
-    let writer = log::start(shape, level(settings.log, console));
+    let writer = log::start(shape, level(&settings.log, console));
     for line in report.warning_lines() {
         warn!("{line}");
     }
@@ -85,29 +83,31 @@ fn start(
     console: &Console,
 ) -> Result<Outcome, StartFailure> {
     let grace = settings.grace;
-    let access_log = access_log(settings.log.access, shape, console)?;
+    let reopen = Reopen::default();
+    let logs = AccessLogs::new(shape, console.quiet, reopen.clone(), settings.user.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _entered = runtime.enter();
     // Before PHP starts: a signal during the start must end what was started.
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen(reopen)?;
     // Before PHP starts, too: most of what can go wrong here is a second haulier.
     let listener = bind_admin(&settings.admin, purpose).map_err(StartFailure::Admin)?;
-    let (config, control) = (settings.config.clone(), settings.control.clone());
+    let (config, control, user) = (settings.config.clone(), settings.control.clone(), settings.user.clone());
     let Assembled {
         server,
         pools,
         sockets,
         prelude,
-    } = assemble(settings, purpose, access_log).map_err(StartFailure::Assemble)?;
+    } = assemble(settings, purpose, logs).map_err(StartFailure::Assemble)?;
     let addresses = server.addresses();
     let control = bind_control(control.as_deref(), &addresses).map_err(StartFailure::Admin)?;
     let admin = Admin { listener, control };
     let identity = Identity {
         config,
-        listen: addresses.iter().map(SocketAddr::to_string).collect(),
+        listen: addresses.iter().map(Address::to_string).collect(),
         admin: admin.address(),
     };
     admin.serve(&Reporter::new(identity, server.metrics()))?;
+    leave_root(user.as_ref(), &sockets).map_err(StartFailure::Assemble)?;
     let running = server.run()?;
     announcement.print(&addresses, &admin, console);
     let outcome = runtime.block_on(until_stopped(running, &mut signals, grace));
@@ -121,7 +121,7 @@ fn start(
 fn bind_admin(address: &AdminAddress, purpose: Purpose) -> Result<Option<AdminListener>, Box<Diagnostic>> {
     AdminListener::bind(address, purpose == Purpose::Development).map_err(|error| {
         let diagnostic = match address {
-            AdminAddress::Tcp(address) => cannot_listen(*address, &error),
+            AdminAddress::Tcp(address) => cannot_listen(&(*address).into(), &error),
             AdminAddress::Unix(path) => cannot_bind(path, &error),
             AdminAddress::Off => Diagnostic::error("bind", error.to_string()),
         };
@@ -130,13 +130,16 @@ fn bind_admin(address: &AdminAddress, purpose: Purpose) -> Result<Option<AdminLi
 }
 
 /// The control socket. Without one of its own name a server still serves; one that is named must be had.
-fn bind_control(named: Option<&Path>, addresses: &[SocketAddr]) -> Result<Option<SocketFile>, Box<Diagnostic>> {
+fn bind_control(named: Option<&Path>, addresses: &[Address]) -> Result<Option<SocketFile>, Box<Diagnostic>> {
     if let Some(path) = named {
         let bound = SocketFile::bind(path).map(Some);
         return bound.map_err(|error| Box::new(cannot_bind(path, &error).help("this is `control` in `[server]`")));
     }
-    let place = addresses.first().and_then(|address| admin::place_for(address.port()));
-    let Some(path) = place else {
+    let port = addresses
+        .iter()
+        .find_map(Address::internet)
+        .map_or(0, |address| address.port());
+    let Some(path) = admin::place_for(port) else {
         warn!("no directory for a control socket: `haulier status` cannot ask this server");
         return Ok(None);
     };
@@ -164,6 +167,9 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    user1: Signal,
+    /// What SIGUSR1 is for.
+    reopen: Reopen,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,21 +179,24 @@ enum Stop {
 }
 
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    fn listen(reopen: Reopen) -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
+            reopen,
         })
     }
 
     /// The next signal that means stop. SIGHUP, which many servers take as "read your configuration again", must not
-    /// end us; it says so and changes nothing.
+    /// end us; it says so and changes nothing. SIGUSR1 opens the log files anew.
     async fn stop(&mut self) -> Stop {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return Stop::Terminate,
                 _ = self.interrupt.recv() => return Stop::Interrupt,
+                _ = self.user1.recv() => self.reopen.ask(),
                 _ = self.hang_up.recv() => warn!("SIGHUP changes nothing: restart haulier to read its configuration again"),
             }
         }
@@ -229,7 +238,7 @@ fn shape(format: Format, console: &Console) -> Shape {
     let text = match format {
         Format::Text => true,
         Format::Json => false,
-        Format::Auto => io::stderr().is_terminal(),
+        Format::Auto | Format::Combined => io::stderr().is_terminal(),
     };
     if text {
         Shape::Text {
@@ -240,7 +249,7 @@ fn shape(format: Format, console: &Console) -> Shape {
     }
 }
 
-fn level(settings: LogSettings, console: &Console) -> Level {
+fn level(settings: &LogSettings, console: &Console) -> Level {
     match console.verbose {
         0 => settings.level,
         1 => settings.level.max(Level::DEBUG),
@@ -248,33 +257,17 @@ fn level(settings: LogSettings, console: &Console) -> Level {
     }
 }
 
-fn access_log(access: Access, shape: Shape, console: &Console) -> io::Result<AccessLog> {
-    let which = match access {
-        Access::On => Which::All,
-        Access::Errors => Which::Errors,
-        Access::Off => return Ok(AccessLog::off()),
-    };
-    if console.quiet {
-        return Ok(AccessLog::off());
-    }
-    let format = match shape {
-        Shape::Text { color } => LogFormat::Text { color },
-        Shape::Json => LogFormat::Json,
-    };
-    AccessLog::new(format, which, Box::new(io::stderr()))
-}
-
 fn describe(failure: &AssembleError) -> Report {
     let mut report = Report::default();
     report.push(match failure {
-        AssembleError::Bind(BindError::Address { address, source }) => cannot_listen(*address, source),
+        AssembleError::Bind(BindError::Address { address, source }) => cannot_listen(address, source),
         other => Diagnostic::error("start", with_sources(other)),
     });
     report
 }
 
 /// An error and its causes in one line.
-fn with_sources(error: &dyn Error) -> String {
+pub(crate) fn with_sources(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -285,17 +278,21 @@ fn with_sources(error: &dyn Error) -> String {
 }
 
 /// Why an address cannot be listened on, and what to do about it.
-pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error) -> Diagnostic {
+pub(crate) fn cannot_listen(address: &Address, error: &io::Error) -> Diagnostic {
     let failed = |why: &str| Diagnostic::error("bind", format!("cannot listen on {address}: {why}"));
     match error.kind() {
-        ErrorKind::AddrInUse => match port_holder::find(address) {
+        ErrorKind::AddrInUse => match address.internet().and_then(port_holder::find) {
             Some(holder) => failed(&format!("{holder} listens there")).help("stop it, or choose another port"),
             None => failed("another program listens there").help("stop it, or choose another port"),
         },
+        ErrorKind::PermissionDenied if address.internet().is_none() => failed("permission denied"),
         ErrorKind::PermissionDenied => failed("permission denied")
             .help("ports below 1024 need root, or: setcap cap_net_bind_service=+ep /usr/bin/haulier"),
         ErrorKind::AddrNotAvailable => {
             failed("this machine has no such address").help("`ip address` lists those it has")
+        }
+        ErrorKind::NotFound => {
+            failed("there is no such directory").help("make it, or let the unit do it: RuntimeDirectory=")
         }
         _ => failed(&error.to_string()),
     }

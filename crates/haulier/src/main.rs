@@ -14,6 +14,7 @@ mod machine;
 mod php_discovery;
 mod port_holder;
 mod prelude;
+mod privileges;
 
 use std::process::ExitCode;
 

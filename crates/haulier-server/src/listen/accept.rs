@@ -8,6 +8,8 @@ use std::rc::Rc;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
+use super::Address;
+use crate::forwarded;
 use crate::protocol::Http1;
 use crate::protocol::socket::{self, Socket};
 use crate::request::Peer;
@@ -27,11 +29,12 @@ enum Batch {
 }
 
 /// Accepts connections until the thread drains. What the kernel had queued by then is still served.
-pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, local: SocketAddr) {
+pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address) {
+    let local = address.as_internet();
     let listener = match socket::watch(Rc::new(socket)) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(%local, %error, "cannot watch the listening socket");
+            tracing::error!(%address, %error, "cannot watch the listening socket");
             return;
         }
     };
@@ -84,7 +87,9 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Bat
 
 fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: SocketAddr) {
     let socket = Socket::new(accepted);
-    let Some(permit) = thread.gate.enter(remote.ip().to_canonical()) else {
+    let remote = canonical(remote);
+    let is_proxy = forwarded::is_trusted(&thread.settings.trusted_proxies, remote.ip());
+    let Some(permit) = thread.gate.enter((!is_proxy).then(|| remote.ip())) else {
         let _ = socket.send(
             b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             false,
@@ -98,17 +103,23 @@ fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: 
         listening
     };
     let peer = Peer {
-        remote: canonical(remote),
+        remote,
         local: canonical(local),
         tls: false,
+        proxy: None,
     };
+    let begins_with_header = is_proxy && thread.settings.proxy_protocol;
     // A panic here is one connection's, not the listener's.
-    if catch_unwind(AssertUnwindSafe(|| Http1::start(thread, socket, peer, permit))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| {
+        Http1::start(thread, socket, peer, permit, begins_with_header);
+    }))
+    .is_err()
+    {
         tracing::error!(%remote, "a connection ended by a panic");
     }
 }
 
 /// An IPv4 client of an IPv6 listener is an IPv4 client.
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

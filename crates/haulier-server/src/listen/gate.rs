@@ -46,9 +46,12 @@ impl Gate {
         self.open() >= self.most
     }
 
-    /// A place for a connection that was accepted; `None` if its address has enough.
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
-        if self.most_per_ip > 0 {
+    /// A place for a connection that was accepted; `None` if its address has enough. A proxy has no address here: it
+    /// speaks for many.
+    pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Permit> {
+        if self.most_per_ip > 0
+            && let Some(address) = address
+        {
             let mut per_ip = self.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
             let count = per_ip.entry(address).or_default();
             if *count >= self.most_per_ip {
@@ -70,11 +73,13 @@ impl Gate {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn leave(&self, address: IpAddr) {
+    fn leave(&self, address: Option<IpAddr>) {
         self.open.fetch_sub(1, Ordering::SeqCst);
         if self.most_per_ip > 0 {
             let mut per_ip = self.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(count) = per_ip.get_mut(&address) {
+            if let Some(address) = address
+                && let Some(count) = per_ip.get_mut(&address)
+            {
                 *count -= 1;
                 if *count == 0 {
                     per_ip.remove(&address);
@@ -91,7 +96,7 @@ impl Gate {
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Arc<Gate>,
-    address: IpAddr,
+    address: Option<IpAddr>,
 }
 
 impl Drop for Permit {
@@ -110,8 +115,8 @@ mod tests {
     #[test]
     fn a_dropped_permit_makes_room() {
         let gate = Gate::new(2, 0);
-        let first = gate.enter(A).expect("room for two");
-        let _second = gate.enter(A).expect("room for two");
+        let first = gate.enter(Some(A)).expect("room for two");
+        let _second = gate.enter(Some(A)).expect("room for two");
         assert!(gate.is_full());
         drop(first);
         assert!(!gate.is_full());
@@ -121,9 +126,13 @@ mod tests {
     #[test]
     fn an_address_has_its_own_limit() {
         let gate = Gate::new(100, 1);
-        let first = gate.enter(A);
-        assert!(first.is_some() && gate.enter(A).is_none() && gate.enter(B).is_some());
+        let first = gate.enter(Some(A));
+        assert!(first.is_some() && gate.enter(Some(A)).is_none() && gate.enter(Some(B)).is_some());
+        assert!(
+            gate.enter(None).is_some() && gate.enter(None).is_some(),
+            "a proxy speaks for many"
+        );
         drop(first);
-        assert!(gate.enter(A).is_some());
+        assert!(gate.enter(Some(A)).is_some());
     }
 }

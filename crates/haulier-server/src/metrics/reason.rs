@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 27] = [
+pub(super) const REASONS: [&str; 28] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -25,6 +25,7 @@ pub(super) const REASONS: [&str; 27] = [
     "php_timeout",
     "pool_full",
     "pool_stopped",
+    "proxy_header",
     "redirect_loop",
     "request_body_lost",
     "sendfile_denied",

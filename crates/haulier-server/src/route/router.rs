@@ -32,6 +32,11 @@ impl Router {
         router
     }
 
+    /// Every site that answers to a host; one may come several times.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
+        self.exact.values().chain(self.suffixes.values()).chain(&self.any)
+    }
+
     /// The site for this host (without port). `None`: nobody here answers to it, or there is no host and no site
     /// for every host.
     #[must_use]

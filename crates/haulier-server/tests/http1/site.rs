@@ -49,7 +49,7 @@ impl Site {
         change(&mut settings);
         let access_log = AccessLog::new(LogFormat::Json, Which::All, Box::new(log.clone())).expect("a log");
         let server = Server::bind(settings, access_log).expect("a free port");
-        let address = server.addresses()[0];
+        let address = server.addresses()[0].internet().expect("an internet address");
         let server = Some(server.run().expect("threads"));
         Self {
             address,
@@ -227,7 +227,10 @@ fn write(root: &Path, name: &str, content: &[u8]) {
 
 fn settings(root: &Path) -> ServerSettings {
     ServerSettings {
-        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
+        socket_mode: 0o666,
+        trusted_proxies: Vec::new(),
+        proxy_protocol: false,
         reuse_port: false,
         defer_accept: false,
         threads: 1,
@@ -288,5 +291,6 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         spool_limit: 1024 * 1024 * 1024,
         sendfile: SendfileSettings::default(),
         offload: None,
+        log: None,
     }
 }

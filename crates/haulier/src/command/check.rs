@@ -1,14 +1,20 @@
 //! `haulier check`: is the configuration right, is the machine ready?
 
-use std::io::{ErrorKind, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use haulier_php::{PoolKind, User};
-use rustix::fs::{Mode as Bits, stat};
+use haulier_server::Address;
+use rustix::fs::{Access, Mode as Bits, stat};
 
 use super::Outcome;
 use super::configuration::{self, plural};
+use super::live;
 use crate::cli::{CheckArgs, Console};
 use crate::config::settings::{self, AdminAddress, Mode, Pool, Settings, Site};
 use crate::config::value::show_size;
@@ -32,6 +38,9 @@ pub(super) fn run(arguments: &CheckArgs, console: &Console) -> Outcome {
         return answer(&path, &report, None, arguments, console);
     }
     check_machine(&settings, &mut report);
+    if arguments.live {
+        live::check(&settings, &mut report);
+    }
     answer(&path, &report, Some((&settings, &machine)), arguments, console)
 }
 
@@ -43,7 +52,7 @@ fn answer(
     arguments: &CheckArgs,
     console: &Console,
 ) -> Outcome {
-    let mut output = std::io::stdout().lock();
+    let mut output = io::stdout().lock();
     // A reader that has gone away is no failure.
     let _ = if arguments.json {
         writeln!(output, "{}", as_json(path, report, understood))
@@ -101,7 +110,7 @@ fn facts(settings: &Settings, machine: &Machine) -> String {
     for pool in &settings.pools {
         text.push_str(&format!("pool {}: {}\n", pool.settings.name, describe_pool(pool)));
     }
-    let addresses: Vec<String> = settings.listen.iter().map(SocketAddr::to_string).collect();
+    let addresses: Vec<String> = settings.listen.iter().map(Address::to_string).collect();
     text.push_str(&format!(
         "listens on {} with {}\n",
         addresses.join(", "),
@@ -184,7 +193,7 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
         "findings": report.to_json(),
         "sites": understood.map(|(settings, _)| sites(settings)),
         "pools": understood.map(|(settings, _)| pools(settings)),
-        "listen": understood.map(|(settings, _)| settings.listen.clone()),
+        "listen": understood.map(|(settings, _)| settings.listen.iter().map(Address::to_string).collect::<Vec<_>>()),
         "connections": understood.map(|(settings, _)| settings.limits.connections),
         "descriptors": understood.map(|(_, machine)| machine.descriptors),
     })
@@ -192,18 +201,52 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
 
 fn check_machine(settings: &Settings, report: &mut Report) {
     for address in &settings.listen {
-        check_listen(*address, settings.reuse_port, report);
+        check_listen(address, settings.reuse_port, report);
     }
     check_admin(&settings.admin, report);
     for site in &settings.sites {
-        check_readable(site, &settings.pools, report);
+        check_readable(site, settings, report);
+    }
+    check_writable("spool_dir", &settings.spool_dir, settings, report);
+    let of_sites = settings.sites.iter().map(|site| &site.log.file);
+    let logs: BTreeSet<&Path> = of_sites
+        .chain([&settings.log.file])
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    for log in logs {
+        let place = if log.exists() { log } else { log.parent().unwrap_or(log) };
+        check_writable("log::file", place, settings, report);
+    }
+}
+
+/// Whoever serves must be able to make files there, or to write to one.
+fn check_writable(code: &'static str, path: &Path, settings: &Settings, report: &mut Report) {
+    let Ok(found) = stat(path) else { return }; // said already
+    let bits = Bits::from_raw_mode(found.st_mode);
+    let (may, who) = match &settings.user {
+        Some(user) => (may(user, found.st_uid, found.st_gid, bits, WRITE), user.name.as_str()),
+        None => (rustix::fs::access(path, Access::WRITE_OK).is_ok(), "us"),
+    };
+    if !may {
+        let mode = found.st_mode & 0o7777;
+        let title = format!("{} is not writable by `{who}` (mode {mode:04o})", path.display());
+        report.push(Diagnostic::warning(code, title));
     }
 }
 
 /// A port that haulier itself holds is no mistake: `check` runs beside a running server.
-fn check_listen(address: SocketAddr, reuse_port: bool, report: &mut Report) {
-    let Err(error) = TcpListener::bind(address) else { return };
-    let ours = || port_holder::find(address).is_some_and(|holder| holder.name == "haulier");
+fn check_listen(address: &Address, reuse_port: bool, report: &mut Report) {
+    let tried = match address {
+        Address::Internet(address) => TcpListener::bind(address).map(drop),
+        Address::Unix(path) => try_socket(path),
+    };
+    let Err(error) = tried else { return };
+    // Nobody says who holds a Unix socket; another program would hardly choose our path.
+    let ours = || match address {
+        Address::Internet(address) => port_holder::find(*address).is_some_and(|holder| holder.name == "haulier"),
+        Address::Unix(_) => true,
+    };
     if error.kind() == ErrorKind::AddrInUse && (reuse_port || ours()) {
         report.push(Diagnostic::warning(
             "bind",
@@ -219,16 +262,32 @@ fn check_admin(address: &AdminAddress, report: &mut Report) {
     let AdminAddress::Tcp(address) = address else { return };
     let Err(error) = TcpListener::bind(address) else { return };
     if port_holder::find(*address).is_some_and(|holder| holder.name != "haulier") {
-        report.push(cannot_listen(*address, &error).help("this is `admin` in `[server]`"));
+        report.push(cannot_listen(&(*address).into(), &error).help("this is `admin` in `[server]`"));
     }
 }
 
-/// The front controller, or the document root itself, must be readable by the account PHP runs as.
-fn check_readable(site: &Site, pools: &[Pool], report: &mut Report) {
-    let user = site.pool.and_then(|pool| match &pools[pool].settings.kind {
+/// Whether a socket could be made at `path`, without making it.
+fn try_socket(path: &Path) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    rustix::fs::access(directory, Access::WRITE_OK)?;
+    match UnixStream::connect(path) {
+        Ok(_) => Err(ErrorKind::AddrInUse.into()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound) => Ok(()),
+        Err(_) if fs::symlink_metadata(path)?.file_type().is_socket() => Ok(()),
+        Err(_) => Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "a file that is no socket lies there",
+        )),
+    }
+}
+
+/// The front controller, or the document root itself, must be readable by the account PHP runs as, or that serves.
+fn check_readable(site: &Site, settings: &Settings, report: &mut Report) {
+    let of_pool = site.pool.and_then(|pool| match &settings.pools[pool].settings.kind {
         PoolKind::Supervised(supervised) => supervised.user.as_ref(),
         PoolKind::External(_) => None,
     });
+    let user = of_pool.or(settings.user.as_ref());
     let path = match &site.front {
         Some(front) => site.app.root.join(front.trim_start_matches('/')),
         None => site.app.root.clone(),
@@ -240,7 +299,15 @@ fn check_readable(site: &Site, pools: &[Pool], report: &mut Report) {
                 format!("{} cannot be read: {error}", path.display()),
             ));
         }
-        (Ok(found), Some(user)) if !may_read(user, found.st_uid, found.st_gid, Bits::from_raw_mode(found.st_mode)) => {
+        (Ok(found), Some(user))
+            if !may(
+                user,
+                found.st_uid,
+                found.st_gid,
+                Bits::from_raw_mode(found.st_mode),
+                READ,
+            ) =>
+        {
             let mode = found.st_mode & 0o7777;
             let title = format!(
                 "{} is not readable by user `{}` (mode {mode:04o})",
@@ -254,16 +321,21 @@ fn check_readable(site: &Site, pools: &[Pool], report: &mut Report) {
     }
 }
 
-fn may_read(user: &User, owner: u32, group: u32, bits: Bits) -> bool {
+/// The bits of owner, group and others for reading.
+const READ: [Bits; 3] = [Bits::RUSR, Bits::RGRP, Bits::ROTH];
+/// And for writing.
+const WRITE: [Bits; 3] = [Bits::WUSR, Bits::WGRP, Bits::WOTH];
+
+fn may(user: &User, owner: u32, group: u32, bits: Bits, wanted: [Bits; 3]) -> bool {
     if user.uid == 0 {
         return true;
     }
-    let wanted = match () {
-        () if user.uid == owner => Bits::RUSR,
-        () if user.gid == group => Bits::RGRP,
-        () => Bits::ROTH,
-    };
-    bits.contains(wanted)
+    let [of_owner, of_group, of_others] = wanted;
+    bits.contains(match () {
+        () if user.uid == owner => of_owner,
+        () if user.gid == group => of_group,
+        () => of_others,
+    })
 }
 
 #[cfg(test)]
@@ -277,12 +349,12 @@ mod tests {
             uid: 33,
             gid: 33,
         };
-        let may = |owner, group, mode| may_read(&user, owner, group, Bits::from_raw_mode(mode));
-        assert!(may(33, 0, 0o600));
-        assert!(!may(33, 33, 0o044), "the owner has no bit, whatever others have");
-        assert!(may(0, 33, 0o640));
-        assert!(!may(0, 33, 0o604));
-        assert!(may(0, 0, 0o644));
-        assert!(!may(0, 0, 0o640));
+        let reads = |owner, group, mode| may(&user, owner, group, Bits::from_raw_mode(mode), READ);
+        assert!(reads(33, 0, 0o600));
+        assert!(!reads(33, 33, 0o044), "the owner has no bit, whatever others have");
+        assert!(reads(0, 33, 0o640));
+        assert!(!reads(0, 33, 0o604));
+        assert!(reads(0, 0, 0o644));
+        assert!(!reads(0, 0, 0o640));
     }
 }

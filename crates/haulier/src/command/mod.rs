@@ -1,7 +1,10 @@
 //! The commands, one file each.
 
 mod check;
+mod completions;
+mod config;
 mod configuration;
+mod live;
 mod run;
 mod serve;
 mod status;
@@ -46,6 +49,8 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Run(arguments)) => run::run(&arguments, &cli.console),
         Some(Command::Check(arguments)) => check::run(&arguments, &cli.console),
         Some(Command::Status(arguments)) => status::run(&arguments, &cli.console),
+        Some(Command::Config(arguments)) => config::run(&arguments, &cli.console),
+        Some(Command::Completions(arguments)) => completions::run(&arguments),
         None => print_commands(),
     }
 }

@@ -41,7 +41,7 @@ fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic
         configuration::print(&report, console);
         return Ok(Outcome::AskedWrong);
     }
-    settings.listen = vec![choose_address(arguments)];
+    settings.listen = vec![choose_address(arguments).into()];
     answer_every_host(&mut settings);
     if arguments.write {
         write_configuration(&directory, arguments, &settings)?;

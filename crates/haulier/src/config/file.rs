@@ -38,15 +38,30 @@ pub(crate) struct ServerTable {
     pub(crate) spool_dir: Option<Placed<String>>,
     pub(crate) admin: Option<Placed<String>>,
     pub(crate) control: Option<Placed<String>>,
+    pub(crate) socket_mode: Option<Placed<String>>,
+    pub(crate) trusted_proxies: Option<Vec<Placed<String>>>,
+    pub(crate) proxy_protocol: Option<Placed<bool>>,
+    pub(crate) user: Option<Placed<String>>,
 }
 
 /// `[log]`
 #[derive(Debug, Default)]
 pub(crate) struct LogTable {
     place: Option<Place>,
+    /// Relative paths of this table start here.
+    pub(crate) directory: PathBuf,
     pub(crate) format: Option<Placed<String>>,
     pub(crate) access: Option<Placed<String>>,
     pub(crate) level: Option<Placed<String>>,
+    pub(crate) file: Option<Placed<String>>,
+}
+
+/// `[site.NAME.log]`
+#[derive(Debug, Default)]
+pub(crate) struct SiteLogTable {
+    pub(crate) format: Option<Placed<String>>,
+    pub(crate) access: Option<Placed<String>>,
+    pub(crate) file: Option<Placed<String>>,
 }
 
 /// `[limits]`
@@ -112,6 +127,7 @@ pub(crate) struct SiteTable {
     pub(crate) body: Option<Placed<u64>>,
     pub(crate) sendfile: SendfileTable,
     pub(crate) offload: OffloadTable,
+    pub(crate) log: SiteLogTable,
 }
 
 impl PoolTable {
@@ -176,6 +192,7 @@ impl SiteTable {
             body: None,
             sendfile: SendfileTable::default(),
             offload: OffloadTable::default(),
+            log: SiteLogTable::default(),
         }
     }
 }
@@ -292,7 +309,14 @@ fn read_tables(reader: &mut Reader<'_>, top: &DeTable<'_>, directory: &Path, fil
         |table| &table.place,
         read_server,
     );
-    read_once(reader, &top, "log", &mut file.log, |table| &table.place, read_log);
+    read_once(
+        reader,
+        &top,
+        "log",
+        &mut file.log,
+        |table| &table.place,
+        |reader, table, place| read_log(reader, table, place, directory),
+    );
     read_once(
         reader,
         &top,
@@ -417,16 +441,22 @@ fn read_server(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Se
         spool_dir: reader.text(&section, "spool_dir"),
         admin: reader.text(&section, "admin"),
         control: reader.text(&section, "control"),
+        socket_mode: reader.text(&section, "socket_mode"),
+        trusted_proxies: reader.texts(&section, "trusted_proxies"),
+        proxy_protocol: reader.flag(&section, "proxy_protocol"),
+        user: reader.text(&section, "user"),
     }
 }
 
-fn read_log(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> LogTable {
+fn read_log(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place, directory: &Path) -> LogTable {
     let section = reader.section(&words::LOG, "log", table);
     LogTable {
         place: Some(place),
         format: reader.text(&section, "format"),
         access: reader.text(&section, "access"),
         level: reader.text(&section, "level"),
+        file: reader.text(&section, "file"),
+        directory: directory.to_owned(),
     }
 }
 
@@ -506,6 +536,14 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             spool: reader.size(&section, "spool", 0),
         }
     });
+    let log = reader.table(&section, "log").map(|log| {
+        let log = reader.section(&words::SITE_LOG, &format!("site.{}.log", name.value), log);
+        SiteLogTable {
+            format: reader.text(&log, "format"),
+            access: reader.text(&log, "access"),
+            file: reader.text(&log, "file"),
+        }
+    });
     SiteTable {
         directory: directory.to_owned(),
         root: reader.text(&section, "root"),
@@ -522,6 +560,7 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         body,
         sendfile: sendfile.unwrap_or_default(),
         offload: offload.unwrap_or_default(),
+        log: log.unwrap_or_default(),
         name,
     }
 }

@@ -1,7 +1,9 @@
 //! Addresses to listen on, as people write them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use haulier_server::Address;
 
 /// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or `:80` for every address of the machine.
 pub(crate) fn parse(text: &str) -> Option<SocketAddr> {
@@ -12,6 +14,14 @@ pub(crate) fn parse(text: &str) -> Option<SocketAddr> {
         return Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), parse_port(port)?));
     }
     text.parse().ok()
+}
+
+/// The same, or `unix:/absolute/path`.
+pub(crate) fn parse_any(text: &str) -> Option<Address> {
+    match text.strip_prefix("unix:") {
+        Some(path) => path.starts_with('/').then(|| Address::Unix(PathBuf::from(path))),
+        None => parse(text).map(Address::Internet),
+    }
 }
 
 /// `u16::from_str` takes `+80`; we do not.
@@ -40,6 +50,16 @@ mod tests {
         let address = parse(":8080").expect("an address");
         assert!(address.ip().is_unspecified());
         assert_eq!(address.port(), 8080);
+    }
+
+    #[test]
+    fn a_unix_socket_has_an_absolute_path() {
+        assert_eq!(parse_any("unix:/run/x.sock"), Some(Address::Unix("/run/x.sock".into())));
+        assert_eq!(parse_any("unix:x.sock"), None);
+        assert_eq!(
+            parse_any("127.0.0.1:80").map(|address| address.to_string()).as_deref(),
+            Some("127.0.0.1:80")
+        );
     }
 
     #[test]

@@ -1,17 +1,21 @@
 //! The configuration, from text to settings.
 //!
 //! `source` reads files, `file` is what the user wrote (every value with its place), `settings` is what it means
-//! (with `site`, `downloads`, `pool` and `rules` for its parts).
-//! `words` lists every setting once: the error texts, the reference page and the reader all use that list.
+//! (with `server`, `site`, `downloads`, `pool` and `rules` for its parts).
+//! `words` lists every setting once: the error texts, the reference page, `schema` and the reader all use that list.
+//! `effective` shows what holds.
 
 pub(crate) mod diagnostic;
 mod downloads;
+pub(crate) mod effective;
 pub(crate) mod file;
 mod foreign;
 pub(crate) mod listen_address;
 mod pool;
 mod reader;
 mod rules;
+pub(crate) mod schema;
+mod server;
 pub(crate) mod settings;
 mod site;
 pub(crate) mod source;

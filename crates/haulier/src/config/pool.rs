@@ -18,9 +18,9 @@ use crate::php_discovery::{self, PhpCgi, PhpError};
 /// Longest head of a CGI response, bytes.
 const RESPONSE_HEAD: usize = 64 * 1024;
 /// Settings that only a pool of our own has.
-const SUPERVISED: [&str; 6] = ["workers", "max_requests", "php", "ini", "env_copy", "user"];
+pub(super) const SUPERVISED: [&str; 6] = ["workers", "max_requests", "php", "ini", "env_copy", "user"];
 /// Settings that only a pool of others has.
-const EXTERNAL: [&str; 5] = [
+pub(super) const EXTERNAL: [&str; 5] = [
     "servers",
     "connections",
     "remote_root",

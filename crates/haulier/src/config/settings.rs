@@ -7,14 +7,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haulier_php::{PoolKind, PoolSettings};
+use haulier_php::{PoolKind, PoolSettings, User};
 use haulier_server::route::glob::Glob;
 use haulier_server::settings::{Limits, OffloadSettings, Redirect, SendfileSettings};
+use haulier_server::{Address, Network};
 
 use super::diagnostic::{Diagnostic, Report};
-use super::file::{File, LimitsTable, LogTable};
+use super::file::{File, LimitsTable, LogTable, SiteTable};
 use super::source::Placed;
-use super::{listen_address, pool, reader, site};
+use super::{listen_address, pool, reader, server, site};
 use crate::app::App;
 use crate::machine::Machine;
 use crate::php_discovery::PhpCgi;
@@ -28,7 +29,15 @@ pub(crate) struct Settings {
     /// The file it was read from; filled in by whoever read it.
     pub(crate) config: Option<PathBuf>,
     /// Addresses to listen on.
-    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<Address>,
+    /// Permissions of Unix sockets.
+    pub(crate) socket_mode: u32,
+    /// Proxies whose word about a client counts.
+    pub(crate) trusted_proxies: Vec<Network>,
+    /// Their connections begin with a PROXY header.
+    pub(crate) proxy_protocol: bool,
+    /// Who serves once root has bound the sockets; `None` stays who we are.
+    pub(crate) user: Option<User>,
     /// Let another haulier bind the same port.
     pub(crate) reuse_port: bool,
     /// TCP_DEFER_ACCEPT.
@@ -67,11 +76,28 @@ pub(crate) enum AdminAddress {
 const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4870);
 
 /// What is logged, and how it looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogSettings {
     pub(crate) format: Format,
     pub(crate) access: Access,
     pub(crate) level: tracing::Level,
+    /// Of the access log; `None` is standard error.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// What a site says about its own access log; `None` is as the server's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SiteLog {
+    pub(crate) format: Option<Format>,
+    pub(crate) access: Option<Access>,
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl SiteLog {
+    /// Whether it says nothing at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for LogSettings {
@@ -80,6 +106,7 @@ impl Default for LogSettings {
             format: Format::Auto,
             access: Access::On,
             level: tracing::Level::INFO,
+            file: None,
         }
     }
 }
@@ -93,6 +120,8 @@ pub(crate) enum Format {
     Text,
     /// For programs.
     Json,
+    /// Apache's combined form for requests; everything else as `Auto`.
+    Combined,
 }
 
 /// Which requests are logged.
@@ -149,6 +178,7 @@ pub(crate) struct Site {
     pub(crate) spool_limit: u64,
     pub(crate) sendfile: SendfileSettings,
     pub(crate) offload: Option<OffloadSettings>,
+    pub(crate) log: SiteLog,
 }
 
 impl Site {
@@ -174,7 +204,11 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         .as_ref()
         .map_or(machine.cores, |threads| to_usize(threads.value));
     let mut sites = site::resolve_all(file, report);
-    let pools = pool::resolve_all(file, &mut sites, mode, machine, report);
+    let mut pools = pool::resolve_all(file, &mut sites, mode, machine, report);
+    let user = server::resolve_user(file, report);
+    if let Some(user) = &user {
+        server::share_user(user, &file.pools, &mut pools, report);
+    }
     let limits = resolve_limits(&file.limits, &pools, threads, machine, report);
     for (site, table) in sites.iter_mut().zip(&file.sites) {
         let of_php = site.pool.and_then(|pool| pools[pool].php.as_ref()?.post_max_size);
@@ -186,10 +220,15 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
             .or(general)
             .or(of_php)
             .unwrap_or(BODY);
+        site.log = resolve_site_log(table, report);
     }
     Settings {
         config: None,
-        listen: resolve_listen(file, report),
+        listen: server::resolve_listen(file, report),
+        socket_mode: server::resolve_socket_mode(file.server.socket_mode.as_ref(), report),
+        trusted_proxies: server::resolve_proxies(file, report),
+        proxy_protocol: value_or(file.server.proxy_protocol.as_ref(), false),
+        user,
         reuse_port: value_or(file.server.reuse_port.as_ref(), false),
         defer_accept: value_or(file.server.defer_accept.as_ref(), true),
         threads,
@@ -210,33 +249,6 @@ pub(super) fn value_or<T: Copy>(written: Option<&Placed<T>>, default: T) -> T {
 
 pub(super) fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-fn resolve_listen(file: &File, report: &mut Report) -> Vec<SocketAddr> {
-    let default = [Placed::unplaced(":80".to_owned())];
-    let written = file.server.http.as_deref().unwrap_or(&default);
-    let mut addresses: Vec<SocketAddr> = Vec::new();
-    for one in written {
-        match listen_address::parse(&one.value) {
-            Some(address) if address.port() != 0 && addresses.contains(&address) => report.push(
-                Diagnostic::error("config::listen", format!("{} stands twice in `http`", one.value))
-                    .at(one.place.as_ref(), "again here"),
-            ),
-            Some(address) => addresses.push(address),
-            None => report.push(
-                Diagnostic::error(
-                    "config::listen",
-                    format!("not an address to listen on: \"{}\"", one.value),
-                )
-                .at(
-                    one.place.as_ref(),
-                    "expected an address and a port, such as \":80\" or \"127.0.0.1:8080\"",
-                )
-                .help("an IPv6 address stands in brackets: \"[::1]:8080\"; host names are not looked up"),
-            ),
-        }
-    }
-    addresses
 }
 
 fn resolve_admin(written: Option<&Placed<String>>, report: &mut Report) -> AdminAddress {
@@ -314,9 +326,15 @@ fn resolve_spool_dir(written: Option<&Placed<String>>, report: &mut Report) -> P
     path
 }
 
+const FORMATS: [(&str, Format); 4] = [
+    ("auto", Format::Auto),
+    ("text", Format::Text),
+    ("json", Format::Json),
+    ("combined", Format::Combined),
+];
+const ACCESSES: [(&str, Access); 3] = [("on", Access::On), ("off", Access::Off), ("errors", Access::Errors)];
+
 fn resolve_log(table: &LogTable, report: &mut Report) -> LogSettings {
-    let formats = [("auto", Format::Auto), ("text", Format::Text), ("json", Format::Json)];
-    let accesses = [("on", Access::On), ("off", Access::Off), ("errors", Access::Errors)];
     let levels = [
         ("error", tracing::Level::ERROR),
         ("warn", tracing::Level::WARN),
@@ -326,9 +344,18 @@ fn resolve_log(table: &LogTable, report: &mut Report) -> LogSettings {
     ];
     let default = LogSettings::default();
     LogSettings {
-        format: choice("format", table.format.as_ref(), &formats, report).unwrap_or(default.format),
-        access: choice("access", table.access.as_ref(), &accesses, report).unwrap_or(default.access),
+        format: choice("format", table.format.as_ref(), &FORMATS, report).unwrap_or(default.format),
+        access: choice("access", table.access.as_ref(), &ACCESSES, report).unwrap_or(default.access),
         level: choice("level", table.level.as_ref(), &levels, report).unwrap_or(default.level),
+        file: server::resolve_log_file(table.file.as_ref(), &table.directory, report),
+    }
+}
+
+fn resolve_site_log(table: &SiteTable, report: &mut Report) -> SiteLog {
+    SiteLog {
+        format: choice("format", table.log.format.as_ref(), &FORMATS, report),
+        access: choice("access", table.log.access.as_ref(), &ACCESSES, report),
+        file: server::resolve_log_file(table.log.file.as_ref(), &table.directory, report),
     }
 }
 

@@ -7,7 +7,7 @@ use haulier_server::route::glob::Glob;
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, SiteTable};
-use super::settings::{BODY, Site};
+use super::settings::{BODY, Site, SiteLog};
 use super::source::Placed;
 use super::{downloads, reader, rules, value};
 use crate::app::{self, App, DetectError, PRESETS, Preset};
@@ -69,6 +69,7 @@ fn resolve_site(table: &SiteTable, report: &mut Report) -> Site {
         spool_limit: table.offload.spool.as_ref().map_or(SPOOL, |spool| spool.value),
         sendfile: downloads::sendfile(table, project.as_deref(), report),
         offload: downloads::offload(&table.offload, report),
+        log: SiteLog::default(),
         app,
     }
 }

@@ -10,7 +10,6 @@ pub(super) struct Word {
     /// The default as it would be written, or in words.
     pub(super) default: &'static str,
     /// One sentence for the reference page.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the reference page is checked against it"))]
     pub(super) about: &'static str,
 }
 
@@ -19,6 +18,13 @@ pub(super) struct Word {
 pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) words: &'static [Word],
+}
+
+impl Word {
+    /// The default as a value, where it is one and not a description in words.
+    pub(super) fn literal_default(&self) -> Option<serde_json::Value> {
+        serde_json::from_str(self.default).ok()
+    }
 }
 
 impl Table {
@@ -60,7 +66,7 @@ pub(super) static SERVER: Table = Table {
         word(
             "http",
             "\":80\"",
-            "Address to listen on, or a list of them. `:80` is every address; port 0 takes a free one.",
+            "Address to listen on, or a list: `:80` is every address, port 0 takes a free one, `unix:/path` is a socket.",
         ),
         word(
             "reuse_port",
@@ -93,6 +99,22 @@ pub(super) static SERVER: Table = Table {
             "\"/var/tmp\"",
             "Directory of the nameless files that hold bodies; not a tmpfs.",
         ),
+        word("socket_mode", "\"0666\"", "Permissions of the Unix sockets in `http`."),
+        word(
+            "trusted_proxies",
+            "[]",
+            "Addresses and networks of the proxies whose word about a client counts.",
+        ),
+        word(
+            "proxy_protocol",
+            "false",
+            "Connections of those proxies begin with a PROXY header, version 1 or 2.",
+        ),
+        word(
+            "user",
+            "the account that starts it",
+            "Root listens, then becomes this account for good; PHP runs as it too.",
+        ),
     ],
 };
 
@@ -102,7 +124,7 @@ pub(super) static LOG: Table = Table {
         word(
             "format",
             "\"auto\"",
-            "`text`, `json`, or `auto`: text on a terminal, JSON otherwise.",
+            "`text`, `json`, `combined` (requests only), or `auto`: text on a terminal, JSON otherwise.",
         ),
         word(
             "access",
@@ -110,6 +132,11 @@ pub(super) static LOG: Table = Table {
             "The access log: `on`, `off`, or `errors` (4xx and 5xx).",
         ),
         word("level", "\"info\"", "`error`, `warn`, `info`, `debug` or `trace`."),
+        word(
+            "file",
+            "standard error",
+            "File of the access log; opened anew on SIGUSR1.",
+        ),
     ],
 };
 
@@ -265,6 +292,7 @@ pub(super) static SITE: Table = Table {
             "{}",
             "`[site.NAME.offload]`: bodies of scripts that haulier sends as files.",
         ),
+        word("log", "{}", "`[site.NAME.log]`: the access log of this site."),
     ],
 };
 
@@ -315,6 +343,23 @@ pub(super) static SITE_OFFLOAD: Table = Table {
     ],
 };
 
+pub(super) static SITE_LOG: Table = Table {
+    name: "site.NAME.log",
+    words: &[
+        word(
+            "format",
+            "as in `[log]`",
+            "`text`, `json`, `combined` or `auto`: JSON in a file.",
+        ),
+        word("access", "as in `[log]`", "`on`, `off` or `errors`."),
+        word(
+            "file",
+            "as in `[log]`",
+            "File of this site's access log; several sites may share one.",
+        ),
+    ],
+};
+
 /// All tables, in the order of the reference.
 pub(super) static TABLES: &[&Table] = &[
     &TOP,
@@ -326,7 +371,13 @@ pub(super) static TABLES: &[&Table] = &[
     &SITE_LIMITS,
     &SITE_SENDFILE,
     &SITE_OFFLOAD,
+    &SITE_LOG,
 ];
+
+/// The table of this name, as the reference calls it: `site.NAME.limits`.
+pub(super) fn table(name: &str) -> Option<&'static Table> {
+    TABLES.iter().copied().find(|table| table.name == name)
+}
 
 /// The other tables that have a setting of this name.
 pub(super) fn homes_of(name: &str, not: &Table) -> Vec<&'static str> {
@@ -359,12 +410,7 @@ mod tests {
                 table.name
             ));
             for word in table.words {
-                page.push_str(&format!(
-                    "| `{}` | {} | {} |\n",
-                    word.name,
-                    code(word.default),
-                    word.about
-                ));
+                page.push_str(&format!("| `{}` | {} | {} |\n", word.name, code(word), word.about));
             }
             page.push('\n');
         }
@@ -372,12 +418,10 @@ mod tests {
     }
 
     /// Defaults that can be written as such are set as code.
-    fn code(default: &str) -> String {
-        let literal = default.starts_with(['"', '[', '{']) || default.parse::<u64>().is_ok() || default == "true";
-        if (literal || default == "false") && !default.contains(" when ") {
-            format!("`{default}`")
-        } else {
-            default.to_owned()
+    fn code(word: &Word) -> String {
+        match word.literal_default() {
+            Some(_) => format!("`{}`", word.default),
+            None => word.default.to_owned(),
         }
     }
 

@@ -122,7 +122,7 @@ impl Visit for Fields {
 }
 
 /// Seconds since 1970 with milliseconds, as in the access log.
-fn seconds(now: SystemTime) -> f64 {
+pub(crate) fn seconds(now: SystemTime) -> f64 {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as f64 / 1000.0
 }
 

@@ -1,7 +1,9 @@
 //! Our own events on standard error: text for people, JSON for programs.
 //!
-//! `line` makes the lines, `writer` puts them out on a thread of its own: a stalled pipe costs lines, never a request.
+//! `access` and `file` are for access logs. `line` makes the lines, `writer` puts them out on a thread of its own: a stalled pipe costs lines, never a request.
 
+mod access;
+mod file;
 mod json_line;
 mod line;
 mod writer;
@@ -10,8 +12,11 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+pub(crate) use access::{AccessLogs, LogFileError};
+pub(crate) use file::Reopen;
 pub(crate) use json_line::json_line;
 pub(crate) use line::Shape;
+pub(crate) use line::seconds;
 pub(crate) use writer::LogWriter;
 
 /// Sends every event of `level` and above to standard error. The writer given back is closed before the process ends.

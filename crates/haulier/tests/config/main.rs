@@ -2,6 +2,7 @@
 
 mod broken;
 mod command_line;
+mod config_command;
 mod docs;
 mod program;
 mod understood;

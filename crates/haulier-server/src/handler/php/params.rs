@@ -202,6 +202,9 @@ fn write_fields(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), Pai
         let Some(variable) = variable_name(name, &mut name_buffer) else {
             continue;
         };
+        if request.peer.proxy.is_none() && is_forwarding(name) {
+            continue;
+        }
         let same_name = |other: &[u8]| other.eq_ignore_ascii_case(name);
         if fields.iter().take(number).any(|(earlier, _)| same_name(earlier)) {
             continue;
@@ -241,6 +244,18 @@ const DROPPED: [&str; 10] = [
     "x-accel-mapping",
     "x-accel-redirect",
 ];
+
+/// Whether only a proxy may say this about a client. From anybody else it would be believed by applications that look
+/// for their visitors there.
+fn is_forwarding(name: &[u8]) -> bool {
+    const PREFIX: &[u8] = b"x-forwarded-";
+    matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F'))
+        && (name.eq_ignore_ascii_case(b"forwarded")
+            || name.eq_ignore_ascii_case(b"x-real-ip")
+            || name
+                .get(..PREFIX.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX)))
+}
 
 /// `Accept-Language` → `HTTP_ACCEPT_LANGUAGE`; `None` for what PHP must not see as a field.
 fn variable_name<'b>(name: &[u8], buffer: &'b mut [u8; 256]) -> Option<&'b [u8]> {
@@ -294,6 +309,22 @@ mod tests {
         );
         assert_eq!(variable_name(b"x-a.b", &mut buffer), Some(&b"HTTP_X_A.B"[..]));
         assert_eq!(variable_name(&[b'a'; 251], &mut buffer).map(<[u8]>::len), Some(256));
+    }
+
+    #[test]
+    fn what_only_proxies_may_say_is_known_in_any_case() {
+        for name in [
+            "Forwarded",
+            "X-Forwarded-For",
+            "x-forwarded-proto",
+            "X-FORWARDED-SSL",
+            "X-Real-IP",
+        ] {
+            assert!(is_forwarding(name.as_bytes()), "{name}");
+        }
+        for name in ["X-Forwarded", "X-Requested-With", "From", "", "Forwarded-For"] {
+            assert!(!is_forwarding(name.as_bytes()), "{name}");
+        }
     }
 
     #[test]

@@ -102,6 +102,7 @@ fn settings(root: PathBuf) -> SiteSettings {
         spool_limit: 1 << 20,
         sendfile: SendfileSettings::default(),
         offload: None,
+        log: None,
     }
 }
 

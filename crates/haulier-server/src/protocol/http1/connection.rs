@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use haulier_proto::framing::{self, BodyLength, Expectation};
 use haulier_proto::head::{HeadError, HeadLimits, RequestHead, Version};
+use haulier_proto::proxy::{self, ProxyHeaderError};
 
 use super::super::Phase;
 use super::super::socket::Socket;
@@ -23,7 +24,7 @@ use super::waiting::{Read, Waiting};
 use crate::access_log::Record;
 use crate::body::BrokenBody;
 use crate::handler::error_page;
-use crate::listen::Permit;
+use crate::listen::{Permit, canonical};
 use crate::metrics::Finished;
 use crate::pipeline::{self, Answer, Answered};
 use crate::request::{Exchange, Peer, Request};
@@ -36,7 +37,9 @@ use crate::thread::{self, Thread};
 pub(crate) struct Connection {
     pub(super) thread: Rc<Thread>,
     pub(super) socket: Socket,
-    pub(super) peer: Peer,
+    peer: Cell<Peer>,
+    /// A PROXY header comes before the first request.
+    awaits_proxy_header: Cell<bool>,
     /// Bytes read and not yet understood; without memory while the connection is idle.
     pub(super) input: RefCell<Vec<u8>>,
     /// The body of the current request.
@@ -93,11 +96,18 @@ impl Sending {
 impl Connection {
     /// Takes over an accepted socket. A request that is already there is answered before anything is registered,
     /// and a connection that is over by then never was.
-    pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Permit) {
+    pub(crate) fn start(
+        thread: &Rc<Thread>,
+        socket: Socket,
+        peer: Peer,
+        permit: Permit,
+        begins_with_proxy_header: bool,
+    ) {
         let connection = Rc::new(Self {
             thread: Rc::clone(thread),
             socket,
-            peer,
+            peer: Cell::new(peer),
+            awaits_proxy_header: Cell::new(begins_with_proxy_header),
             input: RefCell::default(),
             incoming: RefCell::new(Incoming::none()),
             waiting: Cell::new((Phase::Head, thread.clock.coarse())),
@@ -141,6 +151,16 @@ impl Connection {
 
     /// Everything that can be done without waiting.
     fn turn(self: &Rc<Self>) -> Next {
+        if self.awaits_proxy_header.get() {
+            match self.take_proxy_header() {
+                Ok(true) => {}
+                Ok(false) => return Next::Read,
+                Err(error) => {
+                    tracing::warn!(proxy = %self.peer.get().remote, %error, "a connection of a trusted proxy is refused");
+                    return self.refuse(400, "proxy_header");
+                }
+            }
+        }
         loop {
             let next = match self.take_head() {
                 Ok(Some(head)) => self.begin(head),
@@ -151,6 +171,26 @@ impl Connection {
                 return next;
             }
         }
+    }
+
+    /// Takes the PROXY header from the input; false if bytes of it are missing.
+    fn take_proxy_header(&self) -> Result<bool, ProxyHeaderError> {
+        let mut input = self.input.borrow_mut();
+        let Some(header) = proxy::parse(&input)? else {
+            return Ok(false);
+        };
+        input.drain(..header.length);
+        self.awaits_proxy_header.set(false);
+        if let Some((remote, local)) = header.addresses {
+            let proxy = Some(self.peer.get().remote.ip());
+            self.peer.set(Peer {
+                remote: canonical(remote),
+                local: canonical(local),
+                tls: header.tls,
+                proxy,
+            });
+        }
+        Ok(true)
     }
 
     /// The next request head, if it is complete.
@@ -196,7 +236,7 @@ impl Connection {
         let keep_alive = framing::wants_keep_alive(&head);
         let request = Request {
             head,
-            peer: self.peer,
+            peer: self.peer.get(),
             id: self.thread.next_id(),
             received: thread::now(),
             body_length: match length {
@@ -326,14 +366,17 @@ impl Connection {
         if let (Some(site), Some(streamed), None) = (&site, streamed, trace.handoff) {
             self.thread.metrics.note_streamed(site, streamed, sender.sent);
         }
-        if self.thread.log.wants(status) {
-            self.thread.log.write(&Record {
+        let of_site = site.as_ref().and_then(|site| site.settings.log.as_ref());
+        let log = of_site.unwrap_or(&self.thread.log);
+        if log.wants(status) {
+            log.write(&Record {
                 request: request.as_ref(),
                 site: site.as_deref(),
-                peer: self.peer,
+                peer: request.as_ref().map_or(self.peer.get(), |request| request.peer),
                 status,
                 trace: &trace,
                 sent: sender.sent,
+                body_sent: sender.body_sent(),
                 reason,
                 took,
                 saved: trace.worker_time_saved(now),

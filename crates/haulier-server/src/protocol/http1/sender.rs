@@ -79,6 +79,8 @@ pub(super) struct Sender {
     promised: Option<u64>,
     /// Bytes given to the kernel, head included.
     pub(super) sent: u64,
+    /// Bytes of the head.
+    head: u64,
     /// Whether another request may follow on the connection.
     pub(super) keep_alive: bool,
 }
@@ -105,6 +107,7 @@ impl Sender {
             None => {}
         }
         lead.extend_from_slice(b"\r\n");
+        let head = lead.len() as u64;
         let mut sender = Self {
             lead,
             at: 0,
@@ -116,12 +119,18 @@ impl Sender {
             chunked,
             promised: length,
             sent: 0,
+            head,
             keep_alive,
         };
         if !plan.head_only && !bodiless {
             sender.lay(body);
         }
         sender
+    }
+
+    /// Bytes of the body given to the kernel, as they went over the wire.
+    pub(super) fn body_sent(&self) -> u64 {
+        self.sent.saturating_sub(self.head)
     }
 
     fn lay(&mut self, body: Body) {

@@ -29,6 +29,7 @@ pub(crate) struct Site {
     php: Option<Php>,
     workers: usize,
     ini: Vec<(String, String)>,
+    listen: String,
     server: String,
     limits: String,
     pool: String,
@@ -57,6 +58,7 @@ impl Site {
             php: None,
             workers: 4,
             ini: Vec::new(),
+            listen: "\"127.0.0.1:0\"".into(),
             server: String::new(),
             limits: String::new(),
             pool: String::new(),
@@ -126,6 +128,12 @@ impl Site {
     /// Sets a PHP ini value for all workers.
     pub(crate) fn ini(mut self, name: &str, value: &str) -> Self {
         self.ini.push((name.into(), value.into()));
+        self
+    }
+
+    /// Listens on these addresses, given as they are written; the first one must be an IPv4 address.
+    pub(crate) fn listen(mut self, addresses: &str) -> Self {
+        self.listen = addresses.into();
         self
     }
 
@@ -208,8 +216,8 @@ impl Site {
     fn configuration(&self, fpm: Option<&PhpFpm>) -> String {
         let spool = self.writable("spool");
         let mut text = format!(
-            "[server]\nhttp = \"127.0.0.1:0\"\nadmin = \"localhost:0\"\nspool_dir = {spool:?}\n{}\n",
-            self.server
+            "[server]\nhttp = {}\nadmin = \"localhost:0\"\nspool_dir = {spool:?}\n{}\n",
+            self.listen, self.server
         );
         let _ = writeln!(text, "[limits]\n{}", self.limits);
         match fpm {

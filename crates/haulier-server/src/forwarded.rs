@@ -1,0 +1,200 @@
+//! Who the client is behind proxies we trust: what they say about it becomes the peer of the request.
+//!
+//! Lists are walked from the right, over every address that is trusted; the first one that is not is the client.
+//! `X-Forwarded-*` counts if any of it is there, else `Forwarded` (RFC 7239): a proxy that writes the one must not pass
+//! on the other, since a client may have written it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use haulier_proto::forwarded::{address, from_the_right, parameter};
+use haulier_proto::head::{RequestHead, split_port};
+
+use crate::listen::Network;
+use crate::request::Request;
+
+/// Makes the client of what a trusted proxy forwarded the peer of the request.
+pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
+    let proxy = request.peer.remote.ip();
+    if !is_trusted(trusted, proxy) {
+        return;
+    }
+    request.peer.proxy = Some(proxy);
+    let said = Said::by(&request.head, trusted, proxy);
+    if said.client != proxy {
+        // The port of the proxy's own connection says nothing about the client.
+        request.peer.remote = SocketAddr::new(said.client, 0);
+    }
+    if let Some(tls) = said.tls {
+        request.peer.tls = tls;
+        request.peer.local.set_port(if tls { 443 } else { 80 });
+    }
+    let has_host = match said.family {
+        Family::X => request
+            .head
+            .take_authority("x-forwarded-host", |value| from_the_right(value).next()),
+        Family::Forwarded => request
+            .head
+            .take_authority("forwarded", |value| parameter(from_the_right(value).next()?, "host")),
+    };
+    let of_host = request
+        .head
+        .authority()
+        .filter(|_| has_host)
+        .and_then(|host| port(split_port(host).1));
+    if let Some(port) = said.port.or(of_host) {
+        request.peer.local.set_port(port);
+    }
+}
+
+/// Whether an address is one of a proxy we trust.
+pub(crate) fn is_trusted(trusted: &[Network], address: IpAddr) -> bool {
+    trusted.iter().any(|network| network.contains(address))
+}
+
+/// Which fields the proxy writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    X,
+    Forwarded,
+}
+
+/// What the fields say.
+struct Said {
+    family: Family,
+    client: IpAddr,
+    tls: Option<bool>,
+    port: Option<u16>,
+}
+
+impl Said {
+    fn by(head: &RequestHead, trusted: &[Network], proxy: IpAddr) -> Self {
+        let last = |name| {
+            head.fields()
+                .get_all(name)
+                .last()
+                .and_then(|value| from_the_right(value).next())
+        };
+        let of_x = [
+            "x-forwarded-for",
+            "x-forwarded-proto",
+            "x-forwarded-host",
+            "x-forwarded-port",
+        ];
+        if of_x.iter().any(|name| head.fields().contains(name)) {
+            return Self {
+                family: Family::X,
+                client: client(head, "x-forwarded-for", Some, trusted, proxy),
+                tls: last("x-forwarded-proto").and_then(scheme_is_tls),
+                port: last("x-forwarded-port").and_then(port),
+            };
+        }
+        Self {
+            family: Family::Forwarded,
+            client: client(head, "forwarded", |element| parameter(element, "for"), trusted, proxy),
+            tls: last("forwarded")
+                .and_then(|element| parameter(element, "proto"))
+                .and_then(scheme_is_tls),
+            port: None,
+        }
+    }
+}
+
+/// The first address from the right that is not trusted; where the list ends, or says no address, the last trusted one.
+fn client<'h>(
+    head: &'h RequestHead,
+    name: &'h str,
+    part: impl Fn(&'h [u8]) -> Option<&'h [u8]>,
+    trusted: &[Network],
+    proxy: IpAddr,
+) -> IpAddr {
+    let lines: Vec<&[u8]> = head.fields().get_all(name).collect();
+    let mut client = proxy;
+    for element in lines.into_iter().rev().flat_map(from_the_right) {
+        let Some(next) = part(element).and_then(address) else {
+            return client;
+        };
+        client = next;
+        if !is_trusted(trusted, client) {
+            return client;
+        }
+    }
+    client
+}
+
+fn scheme_is_tls(scheme: &[u8]) -> Option<bool> {
+    match scheme {
+        _ if scheme.eq_ignore_ascii_case(b"https") => Some(true),
+        _ if scheme.eq_ignore_ascii_case(b"http") => Some(false),
+        _ => None,
+    }
+}
+
+fn port(text: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'))?;
+    text.parse().ok().filter(|&port| port > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use haulier_proto::field::Fields;
+    use haulier_proto::head::HeadLimits;
+
+    use super::*;
+
+    const TRUSTED: [&str; 2] = ["10.0.0.0/8", "::1"];
+
+    fn said(lines: &str) -> (String, Option<bool>, Option<u16>) {
+        let trusted = TRUSTED.map(|text| text.parse().expect("a network"));
+        let limits = HeadLimits {
+            request_line: 1000,
+            header: 1000,
+            fields: 20,
+        };
+        let mut bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n").into_bytes();
+        let head = RequestHead::parse(&mut bytes, &limits, &mut Fields::new())
+            .expect("well-formed")
+            .expect("complete");
+        let said = Said::by(&head, &trusted, "10.0.0.1".parse().expect("an address"));
+        (said.client.to_string(), said.tls, said.port)
+    }
+
+    #[test]
+    fn the_client_is_the_first_stranger_from_the_right() {
+        let rows = [
+            ("", "10.0.0.1"),
+            ("X-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7"),
+            ("X-Forwarded-For: 6.6.6.6, 192.0.2.7, 10.0.0.9\r\n", "192.0.2.7"),
+            (
+                "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 192.0.2.7\r\n",
+                "192.0.2.7",
+            ),
+            ("X-Forwarded-For: 10.0.0.5, 10.0.0.9\r\n", "10.0.0.5"),
+            ("X-Forwarded-For: 6.6.6.6, unknown, 10.0.0.9\r\n", "10.0.0.9"),
+            ("X-Forwarded-For: nonsense\r\n", "10.0.0.1"),
+            ("X-Forwarded-For: [2001:db8::5]:443\r\n", "2001:db8::5"),
+            (
+                "Forwarded: for=6.6.6.6, for=\"[2001:db8::7]:1\";proto=https\r\n",
+                "2001:db8::7",
+            ),
+            ("Forwarded: proto=https\r\n", "10.0.0.1"),
+            ("Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7"),
+            ("Forwarded: for=6.6.6.6\r\nX-Forwarded-Proto: https\r\n", "10.0.0.1"),
+        ];
+        for (lines, expected) in rows {
+            assert_eq!(said(lines).0, expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn scheme_and_port_are_those_of_the_nearest_proxy() {
+        let of = |lines| (said(lines).1, said(lines).2);
+        assert_eq!(of("X-Forwarded-Proto: http, HTTPS\r\n"), (Some(true), None));
+        assert_eq!(of("X-Forwarded-Proto: ftp\r\n"), (None, None));
+        assert_eq!(
+            of("X-Forwarded-Port: 8443\r\nX-Forwarded-Proto: https\r\n"),
+            (Some(true), Some(8443))
+        );
+        assert_eq!(of("X-Forwarded-Port: 0\r\n"), (None, None));
+        assert_eq!(of("Forwarded: for=a;proto=http\r\n"), (Some(false), None));
+    }
+}

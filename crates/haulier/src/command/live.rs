@@ -1,0 +1,93 @@
+//! `check --live`: starts or calls every pool, as the server would.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use haulier_php::{PoolKind, Server};
+
+use crate::assemble;
+use crate::config::settings::{Pool, Settings};
+use crate::config::{Diagnostic, Report};
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// FCGI_GET_VALUES for FCGI_MPXS_CONNS, and its two possible answers (FastCGI 1.0 §4.1): any server must know it, and
+/// no script runs.
+const QUESTION: [u8; 32] = *b"\x01\x09\x00\x00\x00\x11\x07\x00\x0f\x00FCGI_MPXS_CONNS\0\0\0\0\0\0\0";
+const GET_VALUES_RESULT: u8 = 10;
+const UNKNOWN_TYPE: u8 = 11;
+
+/// Calls all pools; what does not answer goes to `report`.
+pub(super) fn check(settings: &Settings, report: &mut Report) {
+    for pool in &settings.pools {
+        match &pool.settings.kind {
+            PoolKind::External(external) => {
+                for server in &external.servers {
+                    if let Err(error) = call(server, external.connect_timeout) {
+                        let name = &pool.settings.name;
+                        let title = format!("pool `{name}`: {} does not answer as FastCGI: {error}", shown(server));
+                        report.push(Diagnostic::error("live::server", title).help(advice(&error)));
+                    }
+                }
+            }
+            PoolKind::Supervised(_) => start(pool, report),
+        }
+    }
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "is php-fpm running, and is this its `listen`?",
+        io::ErrorKind::PermissionDenied => "see `listen.owner`, `listen.group` and `listen.mode` of php-fpm",
+        io::ErrorKind::InvalidData => "something else listens there: `servers` are FastCGI, not HTTP",
+        _ => "see its log; `listen.allowed_clients` of php-fpm may leave this machine out",
+    }
+}
+
+/// Starts PHP as `run` does, and ends it.
+fn start(pool: &Pool, report: &mut Report) {
+    if let Err(error) = assemble::try_pool(pool) {
+        report.push(Diagnostic::error("live::start", error));
+    }
+}
+
+/// As it is written in the configuration.
+fn shown(server: &Server) -> String {
+    match server {
+        Server::Unix(path) => format!("unix:{}", path.display()),
+        Server::Tcp(address) => address.to_string(),
+    }
+}
+
+/// Asks one server what it can do.
+fn call(server: &Server, connect_timeout: Duration) -> io::Result<()> {
+    match server {
+        Server::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            ask(stream)
+        }
+        Server::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(address, connect_timeout)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            ask(stream)
+        }
+    }
+}
+
+fn ask(mut stream: impl Read + Write) -> io::Result<()> {
+    stream.write_all(&QUESTION)?;
+    let mut head = [0; 8];
+    stream.read_exact(&mut head)?;
+    match head {
+        [1, GET_VALUES_RESULT | UNKNOWN_TYPE, ..] => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "its answer is no FastCGI record",
+        )),
+    }
+}

@@ -1,0 +1,445 @@
+//! The configuration in force: every setting with its value and where the value came from.
+//!
+//! Values are shown as they are written, so that a secret in `${VAR}` or `${file:…}` stays out of sight and what is
+//! printed is a configuration again. Paths are made absolute, because it may be read somewhere else.
+
+use std::fmt::Write as _;
+
+use haulier_php::PoolKind;
+use serde_json::{Map, Value, json};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::diagnostic::Report;
+use super::pool::{EXTERNAL, SUPERVISED};
+use super::reader;
+use super::settings::Settings;
+use super::source::Source;
+use super::words::{self, Table, Word};
+
+/// Settings that hold a path, or a list of them, relative to the file that says them.
+const PATHS: [(&str, &str); 5] = [
+    ("log", "file"),
+    ("site.NAME", "root"),
+    ("site.NAME.log", "file"),
+    ("site.NAME.sendfile", "roots"),
+    ("pool.NAME", "php"),
+];
+/// Comments begin here where the value leaves room.
+const COMMENT_COLUMN: usize = 44;
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    /// `haulier.toml:3`
+    File(String),
+    /// The default in the reference.
+    Default,
+    /// Worked out here: from the machine, the project, or the other settings.
+    Found,
+}
+
+impl Origin {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::File(place) => place,
+            Self::Default => "default",
+            Self::Found => "found here",
+        }
+    }
+}
+
+/// One line.
+#[derive(Debug)]
+enum Line {
+    Setting {
+        name: String,
+        /// As TOML.
+        text: String,
+        value: Value,
+        origin: Origin,
+    },
+    /// A setting that has no value of its own, and what that means.
+    Unset { name: &'static str, meaning: &'static str },
+}
+
+impl Line {
+    /// Whether it says nothing but the reference.
+    fn is_default(&self) -> bool {
+        !matches!(self, Self::Setting { origin, .. } if *origin != Origin::Default)
+    }
+}
+
+/// A table with its lines.
+#[derive(Debug)]
+struct Section {
+    /// As it would be written: `["site", "shop"]`.
+    path: Vec<String>,
+    /// One of several: `[[site.shop.route]]`.
+    is_element: bool,
+    /// A table below another one that nobody wrote: it is shown, but as a remark. To write it is to ask for what it is
+    /// about.
+    is_remark: bool,
+    lines: Vec<Line>,
+}
+
+/// All tables, in the order of the reference.
+#[derive(Debug)]
+pub(crate) struct Effective {
+    sections: Vec<Section>,
+}
+
+impl Effective {
+    /// Puts together what the sources of `report`, which hold no mistakes, and the defaults say.
+    pub(crate) fn of(report: &Report, settings: &Settings) -> Self {
+        let parsed: Vec<(&Source, Spanned<DeTable<'_>>)> = report
+            .sources
+            .iter()
+            .filter_map(|source| Some((source, reader::parse(&source.text, 0).ok()?)))
+            .collect();
+        let mut all = Collector {
+            settings,
+            sections: Vec::new(),
+        };
+        for top in words::TOP.names().filter(|&top| top != "include") {
+            let mut written = parsed
+                .iter()
+                .filter_map(|(source, table)| Some((*source, table.get_ref().get(top)?.get_ref().as_table()?)));
+            if let Some(words) = words::table(&format!("{top}.NAME")) {
+                let named: Vec<_> = written
+                    .flat_map(|(source, table)| sorted(table).map(move |entry| (source, entry)))
+                    .collect();
+                for (source, (name, value)) in &named {
+                    if let Some(table) = value.get_ref().as_table() {
+                        all.add(
+                            Some(source),
+                            &[top.to_owned(), (*name).to_owned()],
+                            Some(words),
+                            Some(table),
+                        );
+                    }
+                }
+                for name in all.invented(top, &named.iter().map(|(_, (name, _))| *name).collect::<Vec<_>>()) {
+                    all.add(None, &[top.to_owned(), name], Some(words), None);
+                }
+            } else if let Some(words) = words::table(top) {
+                let (source, table) = written.next().unzip();
+                all.add(source, &[top.to_owned()], Some(words), table);
+            }
+        }
+        Self { sections: all.sections }
+    }
+
+    /// As a configuration, each value with its origin in a comment.
+    pub(crate) fn to_toml(&self) -> String {
+        let mut out = String::new();
+        for section in &self.sections {
+            let path: Vec<String> = section.path.iter().map(|part| key(part)).collect();
+            let (open, close) = if section.is_element { ("[[", "]]") } else { ("[", "]") };
+            let remark = if section.is_remark { "# " } else { "" };
+            let _ = writeln!(out, "{remark}{open}{}{close}", path.join("."));
+            for line in &section.lines {
+                let _ = match line {
+                    Line::Setting { name, text, origin, .. } => {
+                        let setting = format!("{remark}{} = {text}", key(name));
+                        // A comment at the end of the last line of a value that has several.
+                        writeln!(out, "{setting:COMMENT_COLUMN$}  # {}", origin.as_str())
+                    }
+                    Line::Unset { name, meaning } => writeln!(out, "# {name}: {meaning}"),
+                };
+            }
+            out.push('\n');
+        }
+        out.truncate(out.trim_end().len());
+        out
+    }
+
+    /// Tables as objects, each setting as its value and where that came from.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut root = Map::new();
+        for section in &self.sections {
+            let mut settings = Map::new();
+            for line in &section.lines {
+                if let Line::Setting {
+                    name, value, origin, ..
+                } = line
+                {
+                    settings.insert(name.clone(), json!({"value": value, "from": origin.as_str()}));
+                }
+            }
+            put(&mut root, &section.path, settings, section.is_element);
+        }
+        Value::Object(root)
+    }
+}
+
+/// Lays `settings` at `path`, at the end of a list if it is one of several.
+fn put(root: &mut Map<String, Value>, path: &[String], settings: Map<String, Value>, is_element: bool) {
+    match path {
+        [] => {}
+        [last] if is_element => {
+            let list = root.entry(last.clone()).or_insert_with(|| json!([]));
+            if let Some(list) = list.as_array_mut() {
+                list.push(Value::Object(settings));
+            }
+        }
+        [last] => {
+            root.insert(last.clone(), Value::Object(settings));
+        }
+        [first, rest @ ..] => {
+            let inner = root.entry(first.clone()).or_insert_with(|| json!({}));
+            let inner = match inner {
+                Value::Array(list) => list.last_mut().and_then(Value::as_object_mut),
+                other => other.as_object_mut(),
+            };
+            if let Some(inner) = inner {
+                put(inner, rest, settings, is_element);
+            }
+        }
+    }
+}
+
+/// Gathers sections.
+struct Collector<'s> {
+    settings: &'s Settings,
+    sections: Vec<Section>,
+}
+
+impl Collector<'_> {
+    /// Adds one table with its sub-tables: first what is written, with the defaults of what is not, in the order of the
+    /// reference.
+    fn add(
+        &mut self,
+        source: Option<&Source>,
+        path: &[String],
+        words: Option<&'static Table>,
+        table: Option<&DeTable<'_>>,
+    ) {
+        let mut lines = Vec::new();
+        let mut below = Vec::new();
+        let written = |name: &str| table.and_then(|table| table.get(name));
+        match words {
+            Some(words) => {
+                for word in words.words {
+                    let sub_words = words::table(&format!("{}.{}", words.name, word.name));
+                    match (written(word.name), source) {
+                        (Some(value), Some(source)) => match is_section(source, value) {
+                            true => below.push((word.name.to_owned(), sub_words, Some(value))),
+                            false => lines.push(setting(source, Some(words), word.name, value)),
+                        },
+                        _ if is_excluded(words, word, table) => {}
+                        _ if sub_words.is_some() && word.default == "{}" => {
+                            below.push((word.name.to_owned(), sub_words, None));
+                        }
+                        _ => lines.push(self.unwritten(path, word)),
+                    }
+                }
+            }
+            // Names of the user's own: headers, php.ini settings.
+            None => {
+                for ((name, value), source) in table.into_iter().flat_map(sorted).zip(source.into_iter().cycle()) {
+                    match is_section(source, value) {
+                        true => below.push((name.to_owned(), None, Some(value))),
+                        false => lines.push(setting(source, None, name, value)),
+                    }
+                }
+            }
+        }
+        self.sections.push(Section {
+            path: path.to_vec(),
+            is_element: false,
+            is_remark: source.is_none() && path.len() > 2 && lines.iter().all(Line::is_default),
+            lines,
+        });
+        for (name, words, value) in below {
+            let path: Vec<String> = path.iter().cloned().chain([name]).collect();
+            match value.map(Spanned::get_ref) {
+                Some(DeValue::Array(elements)) => {
+                    for element in elements {
+                        let first = self.sections.len();
+                        self.add(source, &path, words, element.get_ref().as_table());
+                        self.sections[first].is_element = true;
+                    }
+                }
+                Some(value) => self.add(source, &path, words, value.as_table()),
+                None => self.add(None, &path, words, None),
+            }
+        }
+    }
+
+    /// What holds for a setting that nobody wrote.
+    fn unwritten(&self, path: &[String], word: &'static Word) -> Line {
+        if let Some(value) = self.found(path, word.name) {
+            return Line::Setting {
+                name: word.name.to_owned(),
+                text: value.to_string(),
+                value,
+                origin: Origin::Found,
+            };
+        }
+        match word.literal_default() {
+            Some(value) => Line::Setting {
+                name: word.name.to_owned(),
+                text: word.default.to_owned(),
+                value,
+                origin: Origin::Default,
+            },
+            None => Line::Unset {
+                name: word.name,
+                meaning: word.default,
+            },
+        }
+    }
+
+    /// The value of a setting that follows from the machine or the project.
+    fn found(&self, path: &[String], word: &str) -> Option<Value> {
+        let settings = self.settings;
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        match (&path[..], word) {
+            (["server"], "threads") => Some(json!(settings.threads)),
+            (["server"], "spool_dir") => Some(json!(settings.spool_dir)),
+            (["limits"], "connections") => Some(json!(settings.limits.connections)),
+            (["pool", name], _) => {
+                let pool = settings.pools.iter().find(|pool| pool.settings.name == *name)?;
+                let PoolKind::Supervised(supervised) = &pool.settings.kind else {
+                    return None;
+                };
+                match word {
+                    "workers" => Some(json!(pool.workers())),
+                    "php" => Some(json!(pool.php.as_ref()?.path)),
+                    "user" => Some(json!(supervised.user.as_ref()?.name)),
+                    _ => None,
+                }
+            }
+            (["site", name, rest @ ..], _) => {
+                let site = settings.sites.iter().find(|site| site.name == *name)?;
+                match (rest, word) {
+                    ([], "app") => Some(json!(site.app.preset.name)),
+                    ([], "front") => Some(json!(site.front.as_ref()?)),
+                    ([], "pool") => Some(json!(settings.pools[site.pool?].settings.name)),
+                    (["limits"], "body") => Some(json!(format!("{}B", site.body_limit))),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Pools that exist though no file names them.
+    fn invented(&self, kind: &str, written: &[&str]) -> Vec<String> {
+        let names = self.settings.pools.iter().map(|pool| pool.settings.name.clone());
+        names
+            .filter(|name| kind == "pool" && !written.contains(&name.as_str()))
+            .collect()
+    }
+}
+
+/// Whether a default would contradict what is written: a pool is ours or that of others.
+fn is_excluded(words: &Table, word: &Word, table: Option<&DeTable<'_>>) -> bool {
+    let is_external = table.is_some_and(|table| table.contains_key("servers"));
+    let excluded: &[&str] = if is_external { &SUPERVISED } else { &EXTERNAL };
+    words.name == "pool.NAME" && excluded.contains(&word.name)
+}
+
+type Entry<'t> = (&'t str, &'t Spanned<DeValue<'t>>);
+
+/// The entries of a table in the order of the file.
+fn sorted<'t>(table: &'t DeTable<'t>) -> impl Iterator<Item = Entry<'t>> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    entries
+        .into_iter()
+        .map(|(name, value)| (name.get_ref().as_ref(), value))
+}
+
+/// Whether a value is written with a header of its own. Its span is then that of the header.
+fn is_section(source: &Source, value: &Spanned<DeValue<'_>>) -> bool {
+    let is_inline = |value: &Spanned<DeValue<'_>>| source.text[value.span()].starts_with('{');
+    match value.get_ref() {
+        DeValue::Table(_) => !is_inline(value),
+        DeValue::Array(elements) => {
+            let is_header = |element: &Spanned<DeValue<'_>>| element.get_ref().is_table() && !is_inline(element);
+            elements.iter().next().is_some_and(is_header)
+        }
+        _ => false,
+    }
+}
+
+/// A value as it is written.
+fn setting(source: &Source, words: Option<&Table>, name: &str, value: &Spanned<DeValue<'_>>) -> Line {
+    let span = value.span();
+    let line = source.text[..span.start].matches('\n').count() + 1;
+    let is_path = words.is_some_and(|words| PATHS.contains(&(words.name, name)));
+    let plain = json_of(value.get_ref());
+    let paths = if is_path {
+        absolute_paths(source, name, &plain)
+    } else {
+        None
+    };
+    let (text, value) = match paths {
+        Some(paths) => (paths.to_string(), paths),
+        None => (source.text[span].to_owned(), plain),
+    };
+    Line::Setting {
+        name: name.to_owned(),
+        text,
+        value,
+        origin: Origin::File(format!("{}:{line}", source.path.display())),
+    }
+}
+
+/// A path, or a list of them, from the root on; `None` where all stay as they are written.
+fn absolute_paths(source: &Source, name: &str, written: &Value) -> Option<Value> {
+    match written {
+        Value::String(path) => absolute(source, name, path).map(Value::from),
+        Value::Array(paths) => {
+            let each = paths
+                .iter()
+                .map(|path| absolute_paths(source, name, path).unwrap_or_else(|| path.clone()));
+            Some(each.collect())
+        }
+        _ => None,
+    }
+}
+
+/// The path from the root on; `None` for what begins with a variable, and for words that are no path.
+fn absolute(source: &Source, name: &str, path: &str) -> Option<String> {
+    let is_word = name == "php" && !path.contains('/');
+    if path.starts_with('$') || is_word {
+        return None;
+    }
+    // Links stay: a root may be one that each release changes.
+    let joined = std::path::absolute(source.directory().join(path)).ok()?;
+    joined.to_str().map(str::to_owned)
+}
+
+/// TOML as JSON; dates become their text.
+fn json_of(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => Value::from(text.as_ref()),
+        DeValue::Integer(integer) => {
+            i64::from_str_radix(&integer.as_str().replace('_', ""), integer.radix()).map_or(Value::Null, Value::from)
+        }
+        DeValue::Float(float) => float
+            .as_str()
+            .replace('_', "")
+            .parse::<f64>()
+            .map_or(Value::Null, Value::from),
+        DeValue::Boolean(flag) => Value::from(*flag),
+        DeValue::Datetime(date) => Value::from(date.to_string()),
+        DeValue::Array(elements) => elements.iter().map(|element| json_of(element.get_ref())).collect(),
+        DeValue::Table(table) => sorted(table)
+            .map(|(name, value)| (name.to_owned(), json_of(value.get_ref())))
+            .collect(),
+    }
+}
+
+/// A name as TOML takes it: bare where it may be.
+fn key(name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if !name.is_empty() && name.bytes().all(is_bare) {
+        name.to_owned()
+    } else {
+        Value::from(name).to_string()
+    }
+}

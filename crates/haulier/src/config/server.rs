@@ -1,0 +1,171 @@
+//! What `[server]` means: addresses, proxies, the account we serve as.
+
+use std::path::{Path, PathBuf};
+
+use haulier_php::{PoolKind, User};
+use haulier_server::{Address, Network};
+
+use super::diagnostic::{Diagnostic, Report};
+use super::file::{File, PoolTable};
+use super::listen_address;
+use super::settings::Pool;
+use super::source::Placed;
+use crate::account;
+
+/// Everybody on this machine may connect, as to a port.
+const SOCKET_MODE: u32 = 0o666;
+
+/// The addresses of `http`, each once.
+pub(super) fn resolve_listen(file: &File, report: &mut Report) -> Vec<Address> {
+    let default = [Placed::unplaced(":80".to_owned())];
+    let written = file.server.http.as_deref().unwrap_or(&default);
+    let mut addresses: Vec<Address> = Vec::new();
+    for one in written {
+        match listen_address::parse_any(&one.value) {
+            Some(address) if !takes_a_free_port(&address) && addresses.contains(&address) => report.push(
+                Diagnostic::error("config::listen", format!("{} stands twice in `http`", one.value))
+                    .at(one.place.as_ref(), "again here"),
+            ),
+            Some(address) => addresses.push(address),
+            None => report.push(not_an_address(one)),
+        }
+    }
+    addresses
+}
+
+fn takes_a_free_port(address: &Address) -> bool {
+    address.internet().is_some_and(|address| address.port() == 0)
+}
+
+fn not_an_address(written: &Placed<String>) -> Diagnostic {
+    let title = format!("not an address to listen on: \"{}\"", written.value);
+    let error = Diagnostic::error("config::listen", title);
+    if written.value.starts_with("unix:") {
+        return error
+            .at(written.place.as_ref(), "the path must be absolute")
+            .help("write the whole path, such as \"unix:/run/haulier/http.sock\"");
+    }
+    error
+        .at(
+            written.place.as_ref(),
+            "expected an address and a port, such as \":80\" or \"127.0.0.1:8080\"",
+        )
+        .help("an IPv6 address stands in brackets: \"[::1]:8080\"; host names are not looked up")
+}
+
+/// Permissions of Unix sockets, from their octal digits.
+pub(super) fn resolve_socket_mode(written: Option<&Placed<String>>, report: &mut Report) -> u32 {
+    let Some(written) = written else { return SOCKET_MODE };
+    let digits = written.value.bytes().all(|byte| byte.is_ascii_digit());
+    let mode = u32::from_str_radix(&written.value, 8)
+        .ok()
+        .filter(|&mode| digits && mode <= 0o777);
+    if mode.is_none() {
+        report.push(
+            Diagnostic::error("config::value", format!("not permissions: \"{}\"", written.value)).at(
+                written.place.as_ref(),
+                "expected octal digits, such as \"0660\" for owner and group",
+            ),
+        );
+    }
+    mode.unwrap_or(SOCKET_MODE)
+}
+
+/// The networks of `trusted_proxies`.
+pub(super) fn resolve_proxies(file: &File, report: &mut Report) -> Vec<Network> {
+    let written = file.server.trusted_proxies.as_deref().unwrap_or_default();
+    let mut networks = Vec::with_capacity(written.len());
+    for one in written {
+        match one.value.parse() {
+            Ok(network) => networks.push(network),
+            Err(_) => report.push(
+                Diagnostic::error("config::network", format!("not a network: \"{}\"", one.value))
+                    .at(
+                        one.place.as_ref(),
+                        "expected an address or a network, such as \"10.0.0.0/8\"",
+                    )
+                    .help("host names are not looked up; a Unix socket counts as \"127.0.0.1\""),
+            ),
+        }
+    }
+    let protocol = file.server.proxy_protocol.as_ref();
+    if written.is_empty()
+        && let Some(protocol) = protocol.filter(|protocol| protocol.value)
+    {
+        report.push(
+            Diagnostic::error("config::proxy", "`proxy_protocol` without `trusted_proxies`")
+                .at(protocol.place.as_ref(), "nobody is trusted to say who the client is")
+                .help("name the proxies: trusted_proxies = [\"10.0.0.0/8\"]"),
+        );
+    }
+    networks
+}
+
+/// The account that serves, if it is another one than ours.
+pub(super) fn resolve_user(file: &File, report: &mut Report) -> Option<User> {
+    let written = file.server.user.as_ref()?;
+    let Some(user) = account::look_up(&written.value) else {
+        let title = format!("no account `{}` on this machine", written.value);
+        report.push(Diagnostic::error("config::user", title).at(written.place.as_ref(), "named here"));
+        return None;
+    };
+    if user.uid == rustix::process::geteuid().as_raw() {
+        return None;
+    }
+    if !account::is_root() {
+        report.push(
+            Diagnostic::error("config::user", format!("only root can serve as `{}`", written.value))
+                .at(written.place.as_ref(), "named here")
+                .help("remove the line: haulier then serves as the user who starts it"),
+        );
+        return None;
+    }
+    Some(user)
+}
+
+/// PHP runs as the account that serves: after the change there is no way to start it as another.
+pub(super) fn share_user(user: &User, tables: &[PoolTable], pools: &mut [Pool], report: &mut Report) {
+    for pool in pools {
+        let PoolKind::Supervised(supervised) = &mut pool.settings.kind else {
+            continue;
+        };
+        let written = tables
+            .iter()
+            .find(|table| table.name.value == pool.settings.name)
+            .and_then(|table| table.user.as_ref());
+        if let Some(written) = written
+            && supervised.user.as_ref().is_some_and(|own| own.uid != user.uid)
+        {
+            let title = format!("pool `{}` cannot run as `{}`", pool.settings.name, written.value);
+            report.push(
+                Diagnostic::error("config::user", title)
+                    .at(
+                        written.place.as_ref(),
+                        format!("haulier is `{}` by then and may not start PHP as another", user.name),
+                    )
+                    .help("remove one of the two, or name a php-fpm of that account in `servers`"),
+            );
+        }
+        supervised.user = Some(user.clone());
+    }
+}
+
+/// An absolute path of a log file, from the directory of the file that names it.
+pub(super) fn resolve_log_file(
+    written: Option<&Placed<String>>,
+    directory: &Path,
+    report: &mut Report,
+) -> Option<PathBuf> {
+    let written = written?;
+    let joined = directory.join(&written.value);
+    let path = std::path::absolute(&joined).unwrap_or(joined);
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    if written.value.is_empty() || written.value.ends_with('/') || path.is_dir() {
+        report
+            .push(Diagnostic::error("log::file", "`file` names a directory").at(written.place.as_ref(), "named here"));
+    } else if !parent.is_dir() {
+        let title = format!("log directory {} does not exist", parent.display());
+        report.push(Diagnostic::error("log::file", title).at(written.place.as_ref(), "named here"));
+    }
+    Some(path)
+}

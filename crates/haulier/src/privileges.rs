@@ -1,0 +1,34 @@
+//! Root binds the ports, another account serves: the change that cannot be undone.
+#![allow(unsafe_code)] // rustix changes the account of one thread; the C library's calls change it for the process
+
+use std::ffi::CString;
+use std::io;
+
+use haulier_php::User;
+
+/// Makes this process, with all its threads, one of `user`: its group, its further groups in place of root's, its id.
+///
+/// # Errors
+/// A change was refused, or root could still be had afterwards; the process must not go on then.
+pub(crate) fn drop_to(user: &User) -> io::Result<()> {
+    let name = CString::new(user.name.as_str()).map_err(io::Error::other)?;
+    // SAFETY: the name ends in NUL and outlives the call; the others are plain numbers.
+    check(unsafe { libc::initgroups(name.as_ptr(), user.gid) })?;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
+    // SAFETY: plain numbers. With all three ids changed the kernel takes every capability away (capabilities(7)).
+    check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) })?;
+    // SAFETY: plain numbers.
+    if user.uid != 0 && (unsafe { libc::setuid(0) } == 0 || unsafe { libc::setgid(0) } == 0 && user.gid != 0) {
+        return Err(io::Error::other("root's rights could be had back"));
+    }
+    Ok(())
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
