@@ -21,6 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use tokio::sync::oneshot;
 
 use crate::error::StartError;
+use crate::ini_admin::AdminIni;
 use crate::peer;
 use crate::settings::{PoolSettings, Server, Supervised};
 use crate::spawn::spawn;
@@ -58,10 +59,12 @@ impl Supervisor {
         let (orders, order) = io::pipe().map_err(StartError::Thread)?;
         let (tell_started, started) = mpsc::sync_channel(1);
         let (tell_ended, ended) = oneshot::channel();
+        let admin_ini = admin_ini(&own, &socket.path)?;
         let watch = Watch {
             shared: Arc::clone(&shared),
             own: own.clone(),
             socket,
+            admin_ini,
             orders,
         };
         thread::Builder::new()
@@ -159,11 +162,24 @@ fn file_name(pool: &str) -> String {
     )
 }
 
+/// What no script may change, in a directory beside the socket.
+fn admin_ini(own: &Supervised, socket: &Path) -> Result<Option<AdminIni>, StartError> {
+    if own.ini_admin.is_empty() {
+        return Ok(None);
+    }
+    let path = socket.with_extension("ini");
+    let written = AdminIni::write(path.clone(), &own.ini_admin);
+    written
+        .map(Some)
+        .map_err(|source| StartError::SocketDir { path, source })
+}
+
 /// What the thread works with.
 struct Watch {
     shared: Arc<Shared>,
     own: Supervised,
     socket: Socket,
+    admin_ini: Option<AdminIni>,
     orders: PipeReader,
 }
 
@@ -175,7 +191,7 @@ impl Watch {
         let mut first = Some(tell_started);
         loop {
             let begun = Instant::now();
-            match spawn(&self.own, self.socket.listener.as_fd()) {
+            match spawn(&self.own, self.socket.listener.as_fd(), self.admin_ini.as_ref()) {
                 Ok(master) => {
                     let (pid, workers) = (master.id(), self.own.workers);
                     match first.take() {
