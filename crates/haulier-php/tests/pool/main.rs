@@ -5,6 +5,8 @@ mod support;
 
 mod external;
 mod facts;
+mod health;
+mod options;
 mod queue;
 mod scripted;
 mod status;
