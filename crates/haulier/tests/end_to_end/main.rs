@@ -17,6 +17,7 @@ mod php_failures;
 mod php_requests;
 mod php_responses;
 mod phpsysinfo;
+mod pools;
 mod static_files;
 mod static_paths;
 mod status;
