@@ -525,8 +525,8 @@ impl State {
         let available = self.available;
         let any_up = self.servers.iter().any(|server| !server.down);
         let candidates = self.servers.iter_mut().enumerate().filter(|(number, server)| {
-            let usable = !(server.down && any_up) && !excluded.contains(number);
-            usable && (!server.idle.is_empty() || (available && server.open < most))
+            let usable = !server.down || !any_up;
+            usable && !excluded.contains(number) && (!server.idle.is_empty() || (available && server.open < most))
         });
         let (number, server) = candidates.min_by_key(|(_, server)| server.busy)?;
         server.busy += 1;
