@@ -84,7 +84,12 @@ async fn watch(shared: Arc<Shared>, server: usize, health: Option<Health>) {
 }
 
 async fn connect(shared: &Shared, server: usize) -> io::Result<Connection> {
-    Connection::open(&shared.addresses[server], shared.generation(), shared.connect_timeout).await
+    Connection::open(
+        &shared.addresses[server],
+        shared.generation(server),
+        shared.connect_timeout,
+    )
+    .await
 }
 
 /// True if the server answers a request for this path with 200.

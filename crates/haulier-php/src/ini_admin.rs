@@ -3,53 +3,26 @@
 //! A `[PATH=/x]` section of an ini file holds for scripts below that directory, and neither `ini_set` nor a `.user.ini`
 //! changes what it sets. PHP looks such sections up for every directory above a script except the root itself, so there
 //! is one for each directory that stands in the root.
-//!
-//! The directory lies in a private one that PHP's user cannot enter, so PHP gets it as an open descriptor.
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// A directory with one ini file, removed with the value.
-#[derive(Debug)]
-pub(crate) struct AdminIni {
-    directory: PathBuf,
-    opened: OwnedFd,
-}
+use crate::directory::OpenDirectory;
 
-impl AdminIni {
-    /// Writes the file for these settings into a new directory.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub(crate) fn write(directory: PathBuf, settings: &[(String, String)]) -> io::Result<Self> {
-        fs::create_dir(&directory)?;
-        let opened = fs::File::open(&directory)?.into();
-        let made = Self { directory, opened };
-        let file = made.directory.join("admin.ini");
-        fs::write(&file, sections(&top_directories(), settings))?;
-        // PHP reads it as another user.
-        fs::set_permissions(&file, Permissions::from_mode(0o644))?;
-        fs::set_permissions(&made.directory, Permissions::from_mode(0o755))?;
-        Ok(made)
-    }
-
-    /// The open directory; a process that inherits it has it at [`path`](Self::path).
-    pub(crate) fn opened(&self) -> BorrowedFd<'_> {
-        self.opened.as_fd()
-    }
-
-    pub(crate) fn path(&self) -> String {
-        format!("/proc/self/fd/{}", self.opened.as_raw_fd())
-    }
-}
-
-impl Drop for AdminIni {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory); // may be gone with the directory above it
-    }
+/// Writes the file for these settings into a new directory.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn write(path: PathBuf, settings: &[(String, String)]) -> io::Result<OpenDirectory> {
+    let directory = OpenDirectory::create(path)?;
+    let file = format!("{}/admin.ini", directory.path());
+    fs::write(&file, sections(&top_directories(), settings))?;
+    // PHP reads it as another user.
+    fs::set_permissions(&file, Permissions::from_mode(0o644))?;
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
+    Ok(directory)
 }
 
 fn top_directories() -> Vec<String> {
@@ -111,7 +84,7 @@ mod tests {
     fn the_file_goes_with_its_owner() {
         let place = tempfile::tempdir().expect("a temporary directory");
         let directory = place.path().join("ini");
-        let written = AdminIni::write(directory.clone(), &[("a".into(), "1".into())]).expect("it can be written");
+        let written = write(directory.clone(), &[("a".into(), "1".into())]).expect("it can be written");
         assert!(
             fs::read_to_string(format!("{}/admin.ini", written.path()))
                 .expect("it is there")

@@ -81,7 +81,7 @@ impl Lease {
         self.taken = Instant::now();
         let shared = Arc::clone(self.shared());
         let address = &shared.addresses[self.server];
-        let opened = Connection::open(address, shared.generation(), shared.connect_timeout).await;
+        let opened = Connection::open(address, shared.generation(self.server), shared.connect_timeout).await;
         let connection = opened.map_err(|source| PoolError::Connect {
             server: address.to_string(),
             source,
@@ -116,11 +116,14 @@ impl Lease {
     pub(crate) fn learn_peer(&mut self) {
         let shared = self.shared.as_ref().expect("a lease is given back only as it ends");
         let Some(connection) = &mut self.connection else { return };
-        let master = shared.master.load(Ordering::Relaxed);
-        if connection.peer != Peer::Unknown || master == 0 {
+        let master = shared.masters[self.server].load(Ordering::Relaxed);
+        if !matches!(connection.peer, Peer::Unknown) || master == 0 {
             return;
         }
-        connection.peer = Peer::find(&*connection, master);
+        connection.peer = match shared.process(self.server) {
+            Some(process) => Peer::Process { pid: master, process },
+            None => Peer::find(&*connection, master),
+        };
         let known = connection.peer.pid().filter(|_| shared.recycle().is_on());
         if let Some(before) = known.and_then(|pid| shared.take_worker(pid)) {
             connection.worker.served += before.served;
@@ -151,8 +154,9 @@ impl Lease {
         if let Some(connection) = &mut connection {
             connection.worker.served += 1;
         }
-        let keep = connection
-            .filter(|connection| !is_spent(&shared, connection) && reusable_or_noted(&shared, connection, reusable));
+        let keep = connection.filter(|connection| {
+            !is_spent(&shared, self.server, connection) && reusable_or_noted(&shared, connection, reusable)
+        });
         shared.count(|counts| counts.served += 1);
         shared.put_back(self.server, keep);
     }
@@ -194,6 +198,9 @@ impl Lease {
         // SIGTERM would only ask php-cgi to end after the request that hangs.
         let killed = self.connection().peer.signal(Signal::KILL);
         let (shared, pid) = (Arc::clone(self.shared()), self.pid());
+        if killed {
+            shared.note_ending(self.server, self.connection().generation);
+        }
         drop(self);
         shared.count(|counts| counts.timeouts += 1);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
@@ -213,7 +220,7 @@ impl Drop for Lease {
 }
 
 /// True if the worker has done its share. It is asked to end, which it does as soon as the connection closes.
-fn is_spent(shared: &Shared, connection: &Connection) -> bool {
+fn is_spent(shared: &Shared, server: usize, connection: &Connection) -> bool {
     let recycle = shared.recycle();
     let why = connection
         .peer
@@ -223,6 +230,7 @@ fn is_spent(shared: &Shared, connection: &Connection) -> bool {
         .filter(|_| connection.peer.signal(Signal::TERM));
     if let Some(why) = why {
         shared.count_spent(why);
+        shared.note_ending(server, connection.generation);
     }
     why.is_some()
 }

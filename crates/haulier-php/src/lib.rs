@@ -6,6 +6,7 @@
 //! response, is the server's business.
 
 mod connection;
+mod directory;
 mod error;
 mod exchange;
 mod health;

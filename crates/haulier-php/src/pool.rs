@@ -59,7 +59,7 @@ impl Pool {
                 if external.connections == 0 || external.servers.is_empty() {
                     return Err(StartError::Empty);
                 }
-                let shared = Arc::new(Shared::new(settings, external.servers.clone()));
+                let shared = Arc::new(Shared::new(settings, external.servers.clone(), false));
                 let checks = HealthChecks::start(&shared, &external).map_err(StartError::Thread)?;
                 (shared, Source::Others(checks))
             }
@@ -96,8 +96,8 @@ impl Pool {
     pub fn memory(&self) -> Option<u64> {
         match self.source {
             Source::Own(_) => {
-                let master = self.shared.master.load(Ordering::Relaxed);
-                Some(memory::of_tree(master).unwrap_or(0))
+                let masters = self.shared.masters.iter().map(|master| master.load(Ordering::Relaxed));
+                Some(masters.filter_map(memory::of_tree).sum())
             }
             Source::Others(_) => None,
         }
@@ -124,7 +124,10 @@ impl Pool {
             return Err(PoolError::Abandoned { waited: queued });
         }
         // A request that finds an old connection closed may find its server gone too, but not another one.
-        let most = self.shared.addresses.len().min(2);
+        let most = match self.source {
+            Source::Own(_) => 1,
+            Source::Others(_) => self.shared.addresses.len().min(2),
+        };
         let mut sent = 0;
         loop {
             let mut exchange = Exchange::new(self.shared.settings.response_head);

@@ -89,7 +89,12 @@ pub struct Supervised {
     pub nice: i32,
     /// Limits of every PHP process.
     pub rlimits: Vec<Rlimit>,
-    /// Directory for the listening socket; made private (0700), one socket a pool.
+    /// Every worker is a php-cgi of its own instead of a child of one master, with a socket of its own and opcache's
+    /// file cache instead of its shared memory. It is so by itself where the system does not let us tell the children of
+    /// a master apart: to end the right one we read their open descriptors in /proc, which for another user takes
+    /// CAP_SYS_PTRACE.
+    pub separate: bool,
+    /// Directory for the listening sockets; made private (0700), one socket a pool.
     pub socket_dir: PathBuf,
 }
 
@@ -108,6 +113,7 @@ impl Supervised {
             user: None,
             nice: 0,
             rlimits: Vec::new(),
+            separate: false,
             socket_dir,
         }
     }

@@ -5,13 +5,13 @@
 
 use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Rlimit as Limits, setrlimit};
 
-use crate::ini_admin::AdminIni;
+use crate::directory::Directories;
 use crate::settings::{Rlimit, Supervised, User};
 
 /// php-cgi would end a child after 500 requests, in the middle of ours; replacing them is our own business.
@@ -26,19 +26,23 @@ const PATH_INI: [&str; 4] = ["-d", "cgi.fix_pathinfo=1", "-d", "cgi.discard_path
 const SCAN_DIR: &str = "PHP_INI_SCAN_DIR";
 
 /// Starts php-cgi in its own process group with `listener` as its descriptor 0 and a pipe for what it writes to
-/// stderr. It gets SIGTERM when the calling thread ends, and takes its children along. `admin_ini` holds what
-/// no script may change.
+/// stderr. It gets SIGTERM when the calling thread ends, and takes its children along. It inherits the
+/// directories. A `separate` one has no children.
 ///
 /// # Errors
 /// What the system says, also about changing to the pool's user.
 pub(crate) fn spawn(
     settings: &Supervised,
     listener: BorrowedFd<'_>,
-    admin_ini: Option<&AdminIni>,
+    directories: &Directories,
+    separate: bool,
 ) -> io::Result<Child> {
     let mut command = Command::new(&settings.php);
     for (name, value) in settings.ini.iter().chain(&settings.ini_admin) {
         command.arg("-d").arg(format!("{name}={value}"));
+    }
+    if let Some(cache) = directories.opcache.as_ref().filter(|_| separate) {
+        command.arg("-d").arg(format!("opcache.file_cache={}", cache.path()));
     }
     command.args(PATH_INI);
     command.env_clear();
@@ -49,11 +53,12 @@ pub(crate) fn spawn(
             .filter_map(|name| Some((name, std::env::var_os(name)?))),
     );
     command.envs(settings.env.iter().map(|(name, value)| (name, value)));
-    if let Some(admin_ini) = admin_ini {
+    if let Some(admin_ini) = &directories.admin_ini {
         command.env(SCAN_DIR, scan_dir(settings, &admin_ini.path()));
     }
+    let children = if separate { 0 } else { children(settings) };
     command
-        .env("PHP_FCGI_CHILDREN", children(settings).to_string())
+        .env("PHP_FCGI_CHILDREN", children.to_string())
         .env("PHP_FCGI_MAX_REQUESTS", BEYOND_REACH);
     command.current_dir("/").process_group(0);
     command
@@ -63,13 +68,16 @@ pub(crate) fn spawn(
     let account = settings.user.as_ref().map(Account::look_up).transpose()?;
     let parent = std::process::id();
     let (nice, rlimits) = (settings.nice, settings.rlimits.clone());
-    let inherited = admin_ini.map(|ini| ini.opened().as_raw_fd());
+    let inherited: Vec<RawFd> = directories
+        .all()
+        .map(|directory| directory.as_fd().as_raw_fd())
+        .collect();
     // SAFETY: between fork and exec `limit` and `prepare` make only system calls that are async-signal-safe, on values
     // that were made before the fork; they neither allocate nor lock.
     unsafe {
         command.pre_exec(move || {
             limit(nice, &rlimits)?;
-            inherited.map_or(Ok(()), keep_open)?;
+            inherited.iter().try_for_each(|&descriptor| keep_open(descriptor))?;
             prepare(account.as_ref(), parent)
         })
     };

@@ -4,6 +4,7 @@
 //! worker that becomes free goes to the first waiter, so nothing lies idle while somebody waits.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -82,11 +83,13 @@ pub struct ServerStatus {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) settings: PoolSettings,
-    /// Where to connect; one address for a pool of our own.
+    /// Where to connect: the servers of others, or the socket of each of our own php-cgi programs, mostly one.
     pub(crate) addresses: Vec<Server>,
     pub(crate) connect_timeout: Duration,
-    /// Process id of our php-cgi master; 0 while there is none.
-    pub(crate) master: AtomicU32,
+    /// Process ids of our php-cgi programs, one an address; 0 while there is none.
+    pub(crate) masters: Vec<AtomicU32>,
+    /// They are no masters: every worker is a program of its own.
+    pub(crate) separate: bool,
     /// Requests that take long.
     pub(crate) running: Arc<Running>,
     /// How the servers of others are checked.
@@ -103,10 +106,6 @@ struct State {
     servers: Vec<ServerState>,
     waiters: VecDeque<Waiter>,
     next_ticket: u64,
-    /// New connections make sense: php-cgi runs.
-    available: bool,
-    /// Start of php-cgi that new connections belong to; older ones are closed when they come back.
-    generation: u64,
     stopping: bool,
     /// Workers whose connection closed while they live on, by process id; for `recycle` only.
     workers: HashMap<u32, Worker>,
@@ -117,6 +116,12 @@ struct State {
 
 #[derive(Debug, Default)]
 struct ServerState {
+    /// New connections make sense: php-cgi runs.
+    available: bool,
+    /// Start of php-cgi that new connections belong to; older ones are closed when they come back.
+    generation: u64,
+    /// The process, where every worker is one of its own.
+    process: Option<Arc<OwnedFd>>,
     /// It is left out while others are well.
     down: bool,
     /// Health checks of the same outcome in a row.
@@ -164,22 +169,27 @@ impl Drop for QueuePlace {
 
 impl Shared {
     /// A pool without connections. A supervised one is not available before [`master_started`](Self::master_started).
-    pub(crate) fn new(settings: PoolSettings, addresses: Vec<Server>) -> Self {
+    ///
+    /// `separate` if each address is that of one worker of our own.
+    pub(crate) fn new(settings: PoolSettings, addresses: Vec<Server>, separate: bool) -> Self {
         let (connections, connect_timeout, available) = match &settings.kind {
-            PoolKind::Supervised(own) => (own.workers, OWN_CONNECT_TIMEOUT, false),
+            PoolKind::Supervised(own) => (own.workers / addresses.len(), OWN_CONNECT_TIMEOUT, false),
             PoolKind::External(external) => (external.connections, external.connect_timeout, true),
         };
         let health = match &settings.kind {
             PoolKind::Supervised(_) => None,
             PoolKind::External(external) => external.health.clone(),
         };
-        let servers = addresses.iter().map(|_| ServerState::default()).collect();
+        let server = |_| ServerState {
+            available,
+            ..ServerState::default()
+        };
+        let servers = addresses.iter().map(server).collect();
+        let masters = addresses.iter().map(|_| AtomicU32::new(0)).collect();
         let state = State {
             servers,
             waiters: VecDeque::new(),
             next_ticket: 0,
-            available,
-            generation: 0,
             stopping: false,
             workers: HashMap::new(),
             counts: PoolStatus {
@@ -188,16 +198,16 @@ impl Shared {
             },
             settled: Instant::now(),
         };
-        let (master, drained) = (AtomicU32::new(0), Notify::new());
         Self {
             settings,
             addresses,
             connect_timeout,
-            master,
+            masters,
+            separate,
             running: Arc::default(),
             health,
             connections,
-            drained,
+            drained: Notify::new(),
             state: Mutex::new(state),
         }
     }
@@ -240,7 +250,7 @@ impl Shared {
             let mut state = self.lock();
             let current = connection
                 .as_ref()
-                .is_none_or(|found| found.generation == state.generation);
+                .is_none_or(|found| found.generation == state.servers[server].generation);
             if state.stopping || !current {
                 // Closed outside the lock: closing a socket is a system call.
                 drop(state);
@@ -278,10 +288,13 @@ impl Shared {
     }
 
     /// php-cgi runs: connections may be opened.
-    pub(crate) fn master_started(self: &Arc<Self>, pid: u32) {
-        self.master.store(pid, Ordering::Relaxed);
-        self.lock().available = true;
-        self.grant_free(0);
+    pub(crate) fn master_started(self: &Arc<Self>, server: usize, pid: u32, process: Option<OwnedFd>) {
+        self.masters[server].store(pid, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.servers[server].available = true;
+        state.servers[server].process = process.map(Arc::new);
+        drop(state);
+        self.grant_free(server);
     }
 
     /// Gives the connections that a server may have beyond its open ones to those who wait.
@@ -300,16 +313,33 @@ impl Shared {
     }
 
     /// php-cgi is gone: requests wait until it is back. Connections to children that outlive it carry no further one.
-    pub(crate) fn master_ended(&self) {
-        self.master.store(0, Ordering::Relaxed);
+    /// `asked` if it was one worker that we have ended ourselves.
+    pub(crate) fn master_ended(&self, server: usize, asked: bool) {
+        let pid = self.masters[server].swap(0, Ordering::Relaxed);
         let mut state = self.lock();
-        state.available = false;
-        state.generation += 1;
-        state.workers.clear();
-        state.counts.exits += u64::from(!state.stopping);
-        let orphaned = state.drain_idle(|_| true);
+        state.workers.retain(|&worker, _| self.separate && worker != pid);
+        state.counts.exits += u64::from(!state.stopping && !asked);
+        let place = &mut state.servers[server];
+        (place.available, place.process) = (false, None);
+        place.generation += 1;
+        let orphaned = std::mem::take(&mut place.idle);
+        place.open -= orphaned.len();
         drop(state);
         drop(orphaned);
+    }
+
+    /// A worker was asked to end: where it is a program of its own, nothing more goes to its address until the next one
+    /// runs. That may be the case already, hence the `generation` of the connection to the one that ends.
+    pub(crate) fn note_ending(&self, server: usize, generation: u64) {
+        if self.separate {
+            let place = &mut self.lock().servers[server];
+            place.available &= place.generation != generation;
+        }
+    }
+
+    /// The one process behind an address, where every worker is one of its own.
+    pub(crate) fn process(&self, server: usize) -> Option<Arc<OwnedFd>> {
+        self.lock().servers[server].process.clone()
     }
 
     /// Closes connections that have been idle for `limit`; gives the time until the next one will have been.
@@ -341,7 +371,12 @@ impl Shared {
             .map(|old| (old, Spent::Age))
             .collect();
         if let Some(shrink) = own.shrink {
-            let mut surplus = state.servers[0].open.saturating_sub(shrink.least);
+            let mut surplus = state
+                .servers
+                .iter()
+                .map(|server| server.open)
+                .sum::<usize>()
+                .saturating_sub(shrink.least);
             // The stack begins with those that lie idle longest.
             let unused = state.drain_idle(|connection| {
                 let goes = surplus > 0 && connection.idle_since.elapsed() >= shrink.idle;
@@ -375,8 +410,8 @@ impl Shared {
     }
 
     /// Which start of php-cgi a new connection belongs to.
-    pub(crate) fn generation(&self) -> u64 {
-        self.lock().generation
+    pub(crate) fn generation(&self, server: usize) -> u64 {
+        self.lock().servers[server].generation
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -495,7 +530,7 @@ impl Shared {
             busy: state.busy(),
             idle,
             queued: state.waiters.len(),
-            is_live: state.available && state.servers.iter().any(|server| !server.down),
+            is_live: state.servers.iter().any(|server| server.available && !server.down),
             ..state.counts
         }
     }
@@ -508,7 +543,8 @@ impl State {
 
     /// Whether a new connection to this server makes sense: it is well, or none is.
     fn may_open(&self, server: usize) -> bool {
-        self.available && (!self.servers[server].down || self.servers.iter().all(|server| server.down))
+        let place = &self.servers[server];
+        place.available && (!place.down || self.servers.iter().all(|server| server.down))
     }
 
     /// Brings the busy time up to date; to be called before the number of busy workers changes.
@@ -522,11 +558,12 @@ impl State {
     /// A connection of the least busy server, or leave to open one.
     fn take(&mut self, most: usize, excluded: &[usize], runtime: Id) -> Option<(usize, Option<Connection>)> {
         self.settle();
-        let available = self.available;
         let any_up = self.servers.iter().any(|server| !server.down);
         let candidates = self.servers.iter_mut().enumerate().filter(|(number, server)| {
             let usable = !server.down || !any_up;
-            usable && !excluded.contains(number) && (!server.idle.is_empty() || (available && server.open < most))
+            usable
+                && !excluded.contains(number)
+                && (!server.idle.is_empty() || (server.available && server.open < most))
         });
         let (number, server) = candidates.min_by_key(|(_, server)| server.busy)?;
         server.busy += 1;

@@ -10,4 +10,5 @@ mod options;
 mod queue;
 mod scripted;
 mod status;
+mod separate;
 mod workers;

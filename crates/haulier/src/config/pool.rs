@@ -261,6 +261,7 @@ fn supervised(
         user,
         nice: value_or(table.nice.as_ref(), 0),
         rlimits: rlimits(table),
+        separate: false,
         // One for all pools, made when they start.
         socket_dir: PathBuf::new(),
     };

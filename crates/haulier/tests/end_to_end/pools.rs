@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::support::haulier::{Haulier, children_of};
 use super::support::load::{Load, assert_only, kill};
 use super::support::php_fpm::{PhpFpm, Socket};
 use super::support::site::Site;
-use super::support::wait_until;
+use super::support::{is_root, wait_until};
 
 /// A page of the site with this host name.
 fn page(host: &str, target: &str) -> Request {
@@ -184,4 +185,40 @@ health = {{ path = "/ping", every = "100ms", fail = 2, recover = 2 }}
     mortal.start_again();
     server.wait_for_line("answers again");
     server.get("/hello.php").expect(200);
+}
+
+/// As in a container without CAP_SYS_PTRACE, where PHP runs as another user.
+#[test]
+fn without_the_right_to_look_into_php_a_time_out_still_ends_the_right_worker() {
+    if !is_root() {
+        println!("skipped: only root can give a capability up and still run PHP as another user");
+        return;
+    }
+    let site = Site::new()
+        .php("pid.php", "echo getmypid();")
+        .php("stuck.php", "set_time_limit(0); while (true);")
+        .workers(2)
+        .pool("timeout = \"1s\"");
+    let (config, _) = site.prepare();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"])
+        .arg(Haulier::command().get_program())
+        .args(["run", "-c"])
+        .arg(config);
+    let server = Haulier::start(command, vec![Box::new(site)]);
+    server.wait_for_line("cannot be told apart here");
+    server.get("/pid.php").expect(200);
+    for _ in 0..3 {
+        server.get("/stuck.php").expect(504);
+    }
+    let pid = server.get("/pid.php").expect(200).text();
+    let line = server.access_line_for("/stuck.php");
+    assert_eq!(line["reason"], "php_timeout");
+    let workers = children_of(server.pid());
+    assert!(
+        workers.iter().any(|worker| worker.to_string() == pid),
+        "{pid} of {workers:?}"
+    );
+    assert_eq!(workers.len(), 2);
 }
