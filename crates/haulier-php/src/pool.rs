@@ -52,7 +52,7 @@ impl Pool {
                 if own.workers == 0 {
                     return Err(StartError::Empty);
                 }
-                let (shared, supervisor) = Supervisor::start(settings, own)?;
+                let (shared, supervisor) = Supervisor::start(settings, &own)?;
                 (shared, Source::Own(supervisor))
             }
             PoolKind::External(external) => {

@@ -92,13 +92,13 @@ impl Supervisor {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub(crate) fn start(settings: PoolSettings, own: Supervised) -> Result<(Arc<Shared>, Self), StartError> {
-        let separate = is_separate(&settings.name, &own);
+    pub(crate) fn start(settings: PoolSettings, own: &Supervised) -> Result<(Arc<Shared>, Self), StartError> {
+        let separate = is_separate(&settings.name, own);
         let sockets = (0..if separate { own.workers } else { 1 })
             .map(|_| Socket::bind(&own.socket_dir, &settings.name))
             .collect::<Result<Vec<_>, _>>()?;
         let addresses = sockets.iter().map(|socket| Server::Unix(socket.path.clone())).collect();
-        let directories = Arc::new(directories(&own, separate, &sockets[0].path)?);
+        let directories = Arc::new(directories(own, separate, &sockets[0].path)?);
         let shared = Arc::new(Shared::new(settings, addresses, separate));
         let (orders, order) = io::pipe().map_err(StartError::Thread)?;
         let (tell_started, started) = mpsc::sync_channel(sockets.len());
@@ -230,23 +230,26 @@ impl Watch {
         let pool = self.shared.settings.name.as_str();
         let mut pause = Duration::ZERO;
         let mut first = Some(tell_started);
+        let mut asked = false;
         loop {
             let begun = Instant::now();
             let separate = self.shared.separate;
             match spawn(&self.own, self.socket.listener.as_fd(), &self.directories, separate) {
                 Ok(master) => {
-                    let (pid, workers) = (master.id(), self.own.workers);
+                    let (pid, workers) = (master.id(), if separate { 1 } else { self.own.workers });
                     match first.take() {
                         // Whoever starts us says so: it is part of the start.
                         Some(tell) => {
                             let _ = tell.send(Ok(()));
                             tracing::debug!(pool, pid, workers, "PHP started");
                         }
+                        None if asked => tracing::debug!(pool, pid, "PHP worker replaced"),
                         None => tracing::info!(pool, pid, workers, "PHP started again"),
                     }
                     let Some(status) = self.watch(master) else { return };
                     // One that ends well at its very start is no PHP.
-                    if self.was_asked_to_end(status) && begun.elapsed() >= FIRST_PAUSE {
+                    asked = self.was_asked_to_end(status) && begun.elapsed() >= FIRST_PAUSE;
+                    if asked {
                         pause = Duration::ZERO;
                         continue;
                     }

@@ -9,6 +9,6 @@ mod health;
 mod options;
 mod queue;
 mod scripted;
-mod status;
 mod separate;
+mod status;
 mod workers;

@@ -236,7 +236,7 @@ async fn a_php_that_fails_to_start_for_a_while_loses_no_request() {
 async fn a_long_silence_in_the_body_ends_the_worker_but_not_an_event_stream() {
     let scripts = Scripts::new();
     let pool = own_pool(&scripts, 1, |settings, _| {
-        settings.body_timeout = Duration::from_millis(700)
+        settings.body_timeout = Duration::from_millis(700);
     });
     let response = Call::get(&scripts, "do=slow-body&n=60000")
         .send(&pool)

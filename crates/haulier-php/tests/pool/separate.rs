@@ -47,7 +47,7 @@ async fn each_worker_is_a_process_of_ours_and_known_by_its_id() {
 async fn a_time_out_ends_that_worker_and_no_other() {
     let scripts = Scripts::new();
     let pool = separate(&scripts, 2, |settings, _| {
-        settings.timeout = Duration::from_millis(1500)
+        settings.timeout = Duration::from_millis(1500);
     });
     Call::get(&scripts, "").text(&pool).await;
     let neighbour = {

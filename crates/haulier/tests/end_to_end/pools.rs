@@ -215,10 +215,8 @@ fn without_the_right_to_look_into_php_a_time_out_still_ends_the_right_worker() {
     let pid = server.get("/pid.php").expect(200).text();
     let line = server.access_line_for("/stuck.php");
     assert_eq!(line["reason"], "php_timeout");
-    let workers = children_of(server.pid());
-    assert!(
-        workers.iter().any(|worker| worker.to_string() == pid),
-        "{pid} of {workers:?}"
-    );
-    assert_eq!(workers.len(), 2);
+    wait_until("both workers to run", || {
+        let workers = children_of(server.pid());
+        workers.len() == 2 && workers.iter().any(|worker| worker.to_string() == pid)
+    });
 }
