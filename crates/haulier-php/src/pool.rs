@@ -344,7 +344,8 @@ fn response(head: CgiHead, exchange: Exchange, mut lease: Lease, queued: Duratio
         label
     };
     let (taken, pid) = (lease.taken, lease.pid());
-    let silence = (!passes_at_once(&head)).then(|| Silence::new(lease.body_timeout()));
+    let may_stall = !exchange.is_complete() && !passes_at_once(&head);
+    let silence = may_stall.then(|| Silence::new(lease.body_timeout()));
     let mut response = Response {
         head,
         exchange,
