@@ -19,6 +19,7 @@ use tokio::runtime::{Handle, Id};
 use crate::peer::Peer;
 use crate::settings::Server;
 use crate::watch::watch;
+use crate::worker::Worker;
 
 /// Bytes taken by one read. A whole small response fits, and so does the largest record.
 const READ_SIZE: usize = 64 * 1024 + 16;
@@ -42,8 +43,8 @@ pub(crate) struct Connection {
     pub(crate) generation: u64,
     /// The process that answers here; looked for once.
     pub(crate) peer: Peer,
-    /// Requests that process has answered, as far as we know.
-    pub(crate) served: u64,
+    /// What that process has done, as far as we know.
+    pub(crate) worker: Worker,
     /// When it became idle.
     pub(crate) idle_since: Instant,
 }
@@ -64,7 +65,7 @@ impl Connection {
             writes_watched: false,
             generation,
             peer: Peer::Unknown,
-            served: 0,
+            worker: Worker::new(),
             idle_since: Instant::now(),
         })
     }

@@ -67,12 +67,13 @@ pub enum PoolError {
         /// What the system said; `None` for a plain end of the stream.
         source: Option<io::Error>,
     },
-    /// No response head in time. The worker was ended; a 504.
-    #[error("no response head from PHP within {after:?}")]
+    /// No response head in time, or a long silence in the middle of the body. The worker was ended; a 504 if nothing was
+    /// sent to the client yet.
+    #[error("PHP said nothing for {after:?}")]
     Timeout {
         /// The process that was ended, if it was known.
         pid: Option<u32>,
-        /// The pool's time limit.
+        /// The limit of the pool that was reached.
         after: Duration,
     },
     /// No server took the connection. Nothing reached PHP; a 502.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -12,7 +12,6 @@ use crate::error::PoolError;
 use crate::exchange::Failure;
 use crate::peer::Peer;
 use crate::running::Noted;
-use crate::settings::PoolKind;
 use crate::state::Shared;
 
 /// One worker, or leave to connect to one.
@@ -25,6 +24,8 @@ pub(crate) struct Lease {
     /// Something was sent, so the connection is worth keeping only after the answer's end.
     used: bool,
     pub(crate) taken: Instant,
+    /// How long the request had to wait for it.
+    pub(crate) queued: Duration,
     /// The request is in the list of those that take long.
     noted: Option<Noted>,
 }
@@ -37,6 +38,7 @@ impl Lease {
             connection,
             used: false,
             taken: Instant::now(),
+            queued: Duration::ZERO,
             noted: None,
         }
     }
@@ -79,7 +81,7 @@ impl Lease {
         self.taken = Instant::now();
         let shared = Arc::clone(self.shared());
         let address = &shared.addresses[self.server];
-        let opened = Connection::open(address, shared.generation(), shared.connect_timeout).await;
+        let opened = Connection::open(address, shared.generation(self.server), shared.connect_timeout).await;
         let connection = opened.map_err(|source| PoolError::Connect {
             server: address.to_string(),
             source,
@@ -114,19 +116,25 @@ impl Lease {
     pub(crate) fn learn_peer(&mut self) {
         let shared = self.shared.as_ref().expect("a lease is given back only as it ends");
         let Some(connection) = &mut self.connection else { return };
-        let master = shared.master.load(Ordering::Relaxed);
-        if connection.peer != Peer::Unknown || master == 0 {
+        let master = shared.masters[self.server].load(Ordering::Relaxed);
+        if !matches!(connection.peer, Peer::Unknown) || master == 0 {
             return;
         }
-        connection.peer = Peer::find(&*connection, master);
-        if let (Some(pid), true) = (connection.peer.pid(), max_requests(shared) > 0) {
-            connection.served += shared.take_served_by(pid);
+        connection.peer = match shared.process(self.server) {
+            Some(process) => Peer::Process { pid: master, process },
+            None => Peer::find(&*connection, master),
+        };
+        let known = connection.peer.pid().filter(|_| shared.recycle().is_on());
+        if let Some(before) = known.and_then(|pid| shared.take_worker(pid)) {
+            connection.worker.served += before.served;
+            connection.worker.since = before.since;
         }
     }
 
     /// Puts the request into the list of those that take long, once.
     pub(crate) fn note(&mut self, label: impl FnOnce() -> String) {
         if self.noted.is_none() {
+            self.learn_peer();
             self.noted = Some(self.shared().running.note(label(), self.taken, self.pid()));
         }
     }
@@ -144,10 +152,11 @@ impl Lease {
         let shared = self.shared.take().expect("a lease is given back only as it ends");
         let mut connection = self.connection.take();
         if let Some(connection) = &mut connection {
-            connection.served += 1;
+            connection.worker.served += 1;
         }
-        let keep = connection
-            .filter(|connection| !is_spent(&shared, connection) && reusable_or_noted(&shared, connection, reusable));
+        let keep = connection.filter(|connection| {
+            !is_spent(&shared, self.server, connection) && reusable_or_noted(&shared, connection, reusable)
+        });
         shared.count(|counts| counts.served += 1);
         shared.put_back(self.server, keep);
     }
@@ -173,19 +182,28 @@ impl Lease {
         }
     }
 
-    /// Ends the worker in the middle of its request, which has run for too long.
-    pub(crate) fn time_out(mut self, stderr: &[u8], label: &str) -> PoolError {
+    /// Longest time to the response head.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.shared().settings.timeout
+    }
+
+    /// Longest silence in a response body.
+    pub(crate) fn body_timeout(&self) -> Duration {
+        self.shared().settings.body_timeout
+    }
+
+    /// Ends the worker in the middle of its request, after it has let us wait for so long.
+    pub(crate) fn time_out(mut self, after: Duration, stderr: &[u8], label: &str) -> PoolError {
         self.learn_peer();
         // SIGTERM would only ask php-cgi to end after the request that hangs.
         let killed = self.connection().peer.signal(Signal::KILL);
         let (shared, pid) = (Arc::clone(self.shared()), self.pid());
+        if killed {
+            shared.note_ending(self.server, self.connection().generation);
+        }
         drop(self);
         shared.count(|counts| counts.timeouts += 1);
-        let (pool, after, stderr) = (
-            shared.settings.name.as_str(),
-            shared.settings.timeout,
-            String::from_utf8_lossy(stderr),
-        );
+        let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
         tracing::error!(pool, pid, killed, ?after, request = label, %stderr, "no answer from PHP in time");
         PoolError::Timeout { pid, after }
     }
@@ -202,26 +220,25 @@ impl Drop for Lease {
 }
 
 /// True if the worker has done its share. It is asked to end, which it does as soon as the connection closes.
-fn is_spent(shared: &Shared, connection: &Connection) -> bool {
-    let most = max_requests(shared);
-    let spent = most > 0 && connection.served >= most && connection.peer.signal(Signal::TERM);
-    if spent {
-        shared.count(|counts| counts.recycled += 1);
+fn is_spent(shared: &Shared, server: usize, connection: &Connection) -> bool {
+    let recycle = shared.recycle();
+    let why = connection
+        .peer
+        .pid()
+        .filter(|_| recycle.is_on())
+        .and_then(|pid| connection.worker.spent(&recycle, pid))
+        .filter(|_| connection.peer.signal(Signal::TERM));
+    if let Some(why) = why {
+        shared.count_spent(why);
+        shared.note_ending(server, connection.generation);
     }
-    spent
+    why.is_some()
 }
 
-/// Passes `reusable` on; what the worker has answered is noted down if its connection closes.
+/// Passes `reusable` on; what is known of the worker is noted down if its connection closes.
 fn reusable_or_noted(shared: &Shared, connection: &Connection, reusable: bool) -> bool {
-    if let (false, Some(pid), true) = (reusable, connection.peer.pid(), max_requests(shared) > 0) {
-        shared.put_served_by(pid, connection.served);
+    if let (false, Some(pid), true) = (reusable, connection.peer.pid(), shared.recycle().is_on()) {
+        shared.put_worker(pid, connection.worker);
     }
     reusable
-}
-
-fn max_requests(shared: &Shared) -> u64 {
-    match &shared.settings.kind {
-        PoolKind::Supervised(own) => own.max_requests,
-        PoolKind::External(_) => 0,
-    }
 }

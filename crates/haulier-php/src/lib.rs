@@ -6,9 +6,12 @@
 //! response, is the server's business.
 
 mod connection;
+mod directory;
 mod error;
 mod exchange;
-mod idle;
+mod health;
+mod ini_admin;
+mod keeper;
 mod lease;
 mod memory;
 mod peer;
@@ -17,17 +20,20 @@ mod request;
 mod response;
 mod running;
 mod settings;
+mod slow;
 mod spawn;
 mod state;
 mod supervisor;
 mod wait_times;
 mod watch;
+mod worker;
 
 pub use error::{BadResponse, PoolError, StartError};
 pub use pool::Pool;
 pub use request::{Body, Request};
 pub use response::{Response, TryBody};
 pub use running::RunningRequest;
-pub use settings::{External, PoolKind, PoolSettings, Server, Supervised, User};
+pub use rustix::process::Resource;
+pub use settings::{External, Health, PoolKind, PoolSettings, Recycle, Rlimit, Server, Shrink, Slow, Supervised, User};
 pub use state::{PoolStatus, ServerStatus};
 pub use wait_times::WaitTimes;

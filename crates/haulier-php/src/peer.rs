@@ -5,14 +5,17 @@
 //! right one.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::thread::CapabilitySet;
 
 /// What is known about the process behind a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Peer {
     /// Nobody has looked yet.
     Unknown,
@@ -20,6 +23,8 @@ pub(crate) enum Peer {
     Untold,
     /// This child holds the other end, a socket with this inode.
     Child { pid: u32, inode: u32 },
+    /// Every worker is a program of its own, and this is the one of the connection's address.
+    Process { pid: u32, process: Arc<OwnedFd> },
 }
 
 impl Peer {
@@ -33,22 +38,37 @@ impl Peer {
     }
 
     /// Its process id.
-    pub(crate) fn pid(self) -> Option<u32> {
-        match self {
-            Self::Child { pid, .. } => Some(pid),
+    pub(crate) fn pid(&self) -> Option<u32> {
+        match *self {
+            Self::Child { pid, .. } | Self::Process { pid, .. } => Some(pid),
             Self::Unknown | Self::Untold => None,
         }
     }
 
     /// Sends a signal to the process, if it still holds the other end; true when it was sent.
-    pub(crate) fn signal(self, signal: Signal) -> bool {
-        let Self::Child { pid, inode } = self else { return false };
+    pub(crate) fn signal(&self, signal: Signal) -> bool {
+        let (pid, inode) = match self {
+            Self::Child { pid, inode } => (*pid, *inode),
+            Self::Process { process, .. } => return rustix::process::pidfd_send_signal(process, signal).is_ok(),
+            Self::Unknown | Self::Untold => return false,
+        };
         // The descriptor pins the process before the look: a number could belong to somebody else by now.
         let process = Pid::from_raw(pid as i32)
             .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
             .filter(|_| holds(pid, inode));
         process.is_some_and(|process| rustix::process::pidfd_send_signal(process, signal).is_ok())
     }
+}
+
+/// Whether [`Peer::find`] can tell the children of a php-cgi apart that runs as this user.
+pub(crate) fn can_be_told(user: Option<u32>) -> bool {
+    // ptrace(2), "Ptrace access mode checking": the same user, or the capability.
+    let ours = user.is_none_or(|user| user == rustix::process::geteuid().as_raw());
+    let privileged =
+        || rustix::thread::capabilities(None).is_ok_and(|ours| ours.effective.contains(CapabilitySet::SYS_PTRACE));
+    let lists_children = std::fs::read_to_string("/proc/thread-self/children").is_ok();
+    let names_peers = || UnixStream::pair().and_then(|(one, _other)| peer_inode(&one)).is_ok();
+    (ours || privileged()) && lists_children && names_peers()
 }
 
 /// The children of a process, by the kernel's own list.
@@ -141,8 +161,6 @@ fn find_peer(answer: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixStream;
-
     use super::*;
 
     #[test]
@@ -174,6 +192,12 @@ mod tests {
         assert!(matches!(sleeper.try_wait(), Ok(None)));
         sleeper.kill().expect("it is ours");
         sleeper.wait().expect("it ends");
+    }
+
+    #[test]
+    fn our_own_processes_can_be_told_apart() {
+        assert!(can_be_told(None));
+        assert!(can_be_told(Some(rustix::process::geteuid().as_raw())));
     }
 
     #[test]

@@ -12,11 +12,12 @@ use haulier_proto::fastcgi::CgiHead;
 
 use crate::error::{PoolError, StartError};
 use crate::exchange::{Exchange, Failure, StartFailure};
-use crate::idle::IdleCloser;
+use crate::health::HealthChecks;
+use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::memory;
 use crate::request::Request;
-use crate::response::Response;
+use crate::response::{Response, Silence};
 use crate::running::{NOTED_AFTER, RunningRequest};
 use crate::settings::{PoolKind, PoolSettings};
 use crate::state::{Asked, PoolStatus, ServerStatus, Shared};
@@ -26,16 +27,17 @@ use crate::supervisor::Supervisor;
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
+    source: Source,
     keeper: Keeper,
 }
 
-/// What looks after the pool while no request does.
+/// Who looks after the processes.
 #[derive(Debug)]
-enum Keeper {
-    /// Watches our own php-cgi.
-    Supervisor(Supervisor),
-    /// Gives the children of somebody else's server back.
-    IdleCloser(IdleCloser),
+enum Source {
+    /// We do.
+    Own(Supervisor),
+    /// Somebody else; we only ask.
+    Others(HealthChecks),
 }
 
 impl Pool {
@@ -45,25 +47,25 @@ impl Pool {
     /// # Errors
     /// See [`StartError`].
     pub fn start(settings: PoolSettings) -> Result<Arc<Self>, StartError> {
-        let (shared, keeper) = match settings.kind.clone() {
+        let (shared, source) = match settings.kind.clone() {
             PoolKind::Supervised(own) => {
                 if own.workers == 0 {
                     return Err(StartError::Empty);
                 }
-                let (shared, supervisor) = Supervisor::start(settings, own)?;
-                (shared, Keeper::Supervisor(supervisor))
+                let (shared, supervisor) = Supervisor::start(settings, &own)?;
+                (shared, Source::Own(supervisor))
             }
             PoolKind::External(external) => {
                 if external.connections == 0 || external.servers.is_empty() {
                     return Err(StartError::Empty);
                 }
-                let shared = Arc::new(Shared::new(settings, external.servers));
-                let closer =
-                    IdleCloser::start(Arc::clone(&shared), external.idle_timeout).map_err(StartError::Thread)?;
-                (shared, Keeper::IdleCloser(closer))
+                let shared = Arc::new(Shared::new(settings, external.servers.clone(), false));
+                let checks = HealthChecks::start(&shared, &external).map_err(StartError::Thread)?;
+                (shared, Source::Others(checks))
             }
         };
-        Ok(Arc::new(Self { shared, keeper }))
+        let keeper = Keeper::start(&shared).map_err(StartError::Thread)?;
+        Ok(Arc::new(Self { shared, source, keeper }))
     }
 
     /// What the pool was started with.
@@ -78,9 +80,9 @@ impl Pool {
 
     /// The servers of a pool that somebody else runs; none for a pool of our own.
     pub fn servers(&self) -> Vec<ServerStatus> {
-        match self.keeper {
-            Keeper::Supervisor(_) => Vec::new(),
-            Keeper::IdleCloser(_) => self.shared.servers(),
+        match self.source {
+            Source::Own(_) => Vec::new(),
+            Source::Others(_) => self.shared.servers(),
         }
     }
 
@@ -92,20 +94,21 @@ impl Pool {
     /// Memory of our own php-cgi processes, bytes, with what they share counted once; 0 while they start, and where the
     /// system does not tell. `None` for a pool that somebody else runs.
     pub fn memory(&self) -> Option<u64> {
-        match self.keeper {
-            Keeper::Supervisor(_) => {
-                let master = self.shared.master.load(Ordering::Relaxed);
-                Some(memory::of_tree(master).unwrap_or(0))
+        match self.source {
+            Source::Own(_) => {
+                let masters = self.shared.masters.iter().map(|master| master.load(Ordering::Relaxed));
+                Some(masters.filter_map(memory::of_tree).sum())
             }
-            Keeper::IdleCloser(_) => None,
+            Source::Others(_) => None,
         }
     }
 
     /// Carries one request: waits for a worker, sends, and waits for the response head. Interim heads (103) are given
     /// to `on_interim` as they come. To be called in a tokio runtime with I/O and time.
     ///
-    /// A request is sent twice only if the worker was gone before: nothing of it was taken, or it is idempotent and no
-    /// byte of a response came.
+    /// A request is sent again only if the worker was gone before: nothing of it was taken, or it is idempotent and no
+    /// byte of a response came. Once, and where there are several servers once more on another one. A server that takes
+    /// no connection is passed over for every request.
     ///
     /// # Errors
     /// See [`PoolError`].
@@ -114,10 +117,18 @@ impl Pool {
         request: &Request<'_>,
         on_interim: &mut dyn FnMut(&CgiHead),
     ) -> Result<Response, PoolError> {
-        let (mut lease, mut reused, queued) = self.lease().await?;
+        let begun = Instant::now();
+        let (mut lease, mut reused) = self.lease(&mut Vec::new(), begun).await?;
+        let queued = lease.queued;
         if !queued.is_zero() && !(request.is_wanted)() {
             return Err(PoolError::Abandoned { waited: queued });
         }
+        // A request that finds an old connection closed may find its server gone too, but not another one.
+        let most = match self.source {
+            Source::Own(_) => 1,
+            Source::Others(_) => self.shared.addresses.len().min(2),
+        };
+        let mut sent = 0;
         loop {
             let mut exchange = Exchange::new(self.shared.settings.response_head);
             match attempt(
@@ -130,53 +141,76 @@ impl Pool {
             .await
             {
                 Ok(head) => return Ok(response(head, exchange, lease, queued, request)),
-                Err(trouble) if reused && trouble.may_be_repeated(request, &exchange) => {
-                    reused = false;
+                Err(trouble) if sent < most && self.may_repeat(&trouble, request, &exchange) => {
+                    sent += 1;
                     self.note_retry(&lease, request);
-                    lease.reconnect().await?;
+                    (lease, reused) = self.lease_again(lease, reused).await?;
                 }
                 Err(trouble) => return Err(trouble.into_error(lease, &mut exchange, request)),
             }
         }
     }
 
-    /// A worker with a connection; whether that was used before; and how long the request had to wait.
-    async fn lease(&self) -> Result<(Lease, bool, Duration), PoolError> {
-        let mut refused = Vec::new();
-        let (mut lease, queued) = self.queue(&refused).await?;
+    fn may_repeat(&self, trouble: &Trouble, request: &Request<'_>, exchange: &Exchange) -> bool {
+        trouble.may_be_repeated(request, exchange) && !self.shared.is_stopping()
+    }
+
+    /// A fresh connection in the place of one that failed: an old one may simply have been closed, but a server that
+    /// hangs up on a new one is passed over if there is another.
+    async fn lease_again(&self, mut lease: Lease, reused: bool) -> Result<(Lease, bool), PoolError> {
+        let (begun, only) = (Instant::now(), self.shared.addresses.len() == 1);
+        if reused || only {
+            match lease.reconnect().await {
+                Err(_) if !only => {}
+                connected => return connected.map(|()| (lease, false)),
+            }
+        }
+        let mut refused = vec![lease.server];
+        drop(lease);
+        self.lease(&mut refused, begun).await
+    }
+
+    /// A worker with a connection, and whether that was used before. Servers that do not answer are passed over.
+    async fn lease(&self, refused: &mut Vec<usize>, begun: Instant) -> Result<(Lease, bool), PoolError> {
+        let servers = self.shared.addresses.len();
+        let mut attempts = 0;
         loop {
+            let mut lease = self.queue(refused, begun).await?;
             match lease.ready().await {
-                Ok(reused) => return Ok((lease, reused, queued)),
+                Ok(reused) => return Ok((lease, reused)),
                 Err(error) => {
-                    refused.push(lease.server);
-                    drop(lease);
+                    attempts += 1;
+                    if !refused.contains(&lease.server) {
+                        refused.push(lease.server);
+                    }
                     // A queue gives whichever worker comes free, so the same server may be refused more than once.
-                    if refused.len() >= self.shared.addresses.len() {
+                    if refused.len() >= servers || attempts >= 2 * servers {
                         return Err(error);
                     }
-                    lease = self.queue(&refused).await?.0;
                 }
             }
         }
     }
 
-    /// Waits for the next worker in the order of arrival.
-    async fn queue(&self, excluded: &[usize]) -> Result<(Lease, Duration), PoolError> {
+    /// Waits for the next worker in the order of arrival; `begun` is when the request came.
+    async fn queue(&self, excluded: &[usize], begun: Instant) -> Result<Lease, PoolError> {
         let mut place = match self.shared.ask(excluded) {
-            Asked::Granted(lease) => return Ok((lease, Duration::ZERO)),
+            Asked::Granted(lease) => return Ok(lease),
             Asked::Queued(place) => place,
             Asked::Full => return Err(PoolError::Exhausted { waited: Duration::ZERO }),
             Asked::Stopped => return Err(PoolError::Stopped),
         };
-        let begun = Instant::now();
-        let granted = match tokio::time::timeout(self.shared.settings.queue_timeout, &mut place.grant).await {
+        let left = self.shared.settings.queue_timeout.saturating_sub(begun.elapsed());
+        let granted = match tokio::time::timeout(left, &mut place.grant).await {
             Ok(granted) => granted.map_err(|_| PoolError::Stopped),
             // The grant may have come in this very moment.
             Err(_) => place.grant.try_recv().map_err(|_| self.exhausted(begun.elapsed())),
         };
         let waited = begun.elapsed();
         self.shared.count(|counts| counts.waits.note(waited));
-        granted.map(|lease| (lease, waited))
+        let mut lease = granted?;
+        lease.queued = waited;
+        Ok(lease)
     }
 
     fn exhausted(&self, waited: Duration) -> PoolError {
@@ -198,9 +232,10 @@ impl Pool {
             let (pool, left) = (self.shared.settings.name.as_str(), self.status().busy);
             tracing::warn!(pool, left, "requests were still running when the pool ended");
         }
-        match &self.keeper {
-            Keeper::Supervisor(supervisor) => supervisor.stop().await,
-            Keeper::IdleCloser(closer) => closer.stop(),
+        self.keeper.stop();
+        match &self.source {
+            Source::Own(supervisor) => supervisor.stop().await,
+            Source::Others(checks) => checks.stop(),
         }
     }
 }
@@ -237,7 +272,10 @@ impl Trouble {
         match self {
             Self::Unsent(error) => lease.give_up(Failure::HungUp(Some(error)), &stderr, &label),
             Self::Failed(failure) => lease.give_up(failure, &stderr, &label),
-            Self::TimedOut => lease.time_out(&stderr, &label),
+            Self::TimedOut => {
+                let limit = lease.timeout();
+                lease.time_out(limit, &stderr, &label)
+            }
             Self::Ours(error) => PoolError::Connection(error),
         }
     }
@@ -306,6 +344,8 @@ fn response(head: CgiHead, exchange: Exchange, mut lease: Lease, queued: Duratio
         label
     };
     let (taken, pid) = (lease.taken, lease.pid());
+    let may_stall = !exchange.is_complete() && !passes_at_once(&head);
+    let silence = may_stall.then(|| Silence::new(lease.body_timeout()));
     let mut response = Response {
         head,
         exchange,
@@ -314,8 +354,19 @@ fn response(head: CgiHead, exchange: Exchange, mut lease: Lease, queued: Duratio
         queued,
         taken,
         worker_time: None,
+        silence,
         pid,
     };
     response.finish_if_complete();
     response
+}
+
+/// True for what the script sends when it has something to say, and which may be silent for ever in between.
+fn passes_at_once(head: &CgiHead) -> bool {
+    let is = |name, value: &str| {
+        head.field(name).is_some_and(|found| {
+            found.len() >= value.len() && found[..value.len()].eq_ignore_ascii_case(value.as_bytes())
+        })
+    };
+    is("content-type", "text/event-stream") || is("x-accel-buffering", "no")
 }

@@ -1,11 +1,13 @@
 //! A response whose head has come and whose body is on its way.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use haulier_proto::fastcgi::CgiHead;
+use tokio::time::Sleep;
 
 use crate::error::PoolError;
 use crate::exchange::Exchange;
@@ -24,7 +26,42 @@ pub struct Response {
     pub(crate) queued: Duration,
     pub(crate) taken: Instant,
     pub(crate) worker_time: Option<Duration>,
+    /// Ends what says nothing for too long; `None` if it may.
+    pub(crate) silence: Option<Silence>,
     pub(crate) pid: Option<u32>,
+}
+
+/// How long PHP has said nothing. There is no timer while it talks.
+pub(crate) struct Silence {
+    limit: Duration,
+    heard: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Silence {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            heard: Instant::now(),
+            timer: None,
+        }
+    }
+
+    /// Ready once the limit is reached.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let end = tokio::time::Instant::from_std(self.heard + self.limit);
+            let timer = self
+                .timer
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
+            std::task::ready!(timer.as_mut().poll(cx));
+            // Something may have come since the timer was set.
+            if self.heard.elapsed() >= self.limit {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(end);
+        }
+    }
 }
 
 /// What [`Response::try_body`] found.
@@ -72,7 +109,7 @@ impl Response {
     /// The next piece of the body, as PHP sends it; `None` at its end.
     ///
     /// # Errors
-    /// `Crashed` if the worker hangs up, `BadResponse` if it sends nonsense, `Stopped` if it was ended with the pool.
+    /// `Timeout` after a long silence, `Crashed` if the worker hangs up, `BadResponse` if it sends nonsense, `Stopped` if it was ended with the pool.
     pub async fn body(&mut self) -> Result<Option<Bytes>, PoolError> {
         poll_fn(|cx| self.poll_body(cx)).await
     }
@@ -98,11 +135,24 @@ impl Response {
             let Some(lease) = &mut self.lease else {
                 return Poll::Ready(Ok(None));
             };
-            match std::task::ready!(self.exchange.poll_step(cx, lease.connection())) {
-                Ok(()) => self.finish_if_complete(),
-                Err(failure) => {
+            match self.exchange.poll_step(cx, lease.connection()) {
+                Poll::Ready(Ok(())) => {
+                    if let Some(silence) = &mut self.silence {
+                        silence.heard = Instant::now();
+                    }
+                    self.finish_if_complete();
+                }
+                Poll::Ready(Err(failure)) => {
                     let lease = self.lease.take().expect("it was there a line above");
                     return Poll::Ready(Err(lease.give_up(failure, &self.exchange.take_stderr(), &self.label)));
+                }
+                Poll::Pending => {
+                    let Some(silence) = &mut self.silence else {
+                        return Poll::Pending;
+                    };
+                    std::task::ready!(silence.poll(cx));
+                    let (lease, limit) = (self.lease.take().expect("it was there above"), silence.limit);
+                    return Poll::Ready(Err(lease.time_out(limit, &self.exchange.take_stderr(), &self.label)));
                 }
             }
         }

@@ -37,6 +37,8 @@ struct Entry {
     label: String,
     since: Instant,
     pid: Option<u32>,
+    /// The log of slow requests has it.
+    logged: bool,
 }
 
 /// Keeps a request noted until it is dropped.
@@ -61,6 +63,7 @@ impl Running {
             label,
             since,
             pid,
+            logged: false,
         });
         drop(notes);
         Noted {
@@ -72,15 +75,34 @@ impl Running {
     /// What is noted now, the longest first.
     pub(crate) fn list(&self) -> Vec<RunningRequest> {
         let notes = self.lock();
-        let entries = notes.entries.iter().map(|entry| RunningRequest {
-            label: entry.label.clone(),
-            running: entry.since.elapsed(),
-            pid: entry.pid,
-        });
-        let mut list: Vec<_> = entries.collect();
+        let mut list: Vec<_> = notes.entries.iter().map(Entry::describe).collect();
         drop(notes);
         list.sort_by_key(|request| std::cmp::Reverse(request.running));
         list
+    }
+
+    /// Those that have had their worker for this long, each once.
+    pub(crate) fn take_slow(&self, after: Duration) -> Vec<RunningRequest> {
+        let mut notes = self.lock();
+        let slow = notes
+            .entries
+            .iter_mut()
+            .filter(|entry| !entry.logged && entry.since.elapsed() >= after);
+        slow.map(|entry| {
+            entry.logged = true;
+            entry.describe()
+        })
+        .collect()
+    }
+}
+
+impl Entry {
+    fn describe(&self) -> RunningRequest {
+        RunningRequest {
+            label: self.label.clone(),
+            running: self.since.elapsed(),
+            pid: self.pid,
+        }
     }
 }
 
@@ -114,5 +136,24 @@ mod tests {
         assert_eq!(labels(), ["GET /young"]);
         drop(young);
         assert!(labels().is_empty());
+    }
+
+    #[test]
+    fn a_slow_request_is_taken_once() {
+        let running = Arc::new(Running::default());
+        let now = Instant::now();
+        let _young = running.note("GET /young".into(), now, None);
+        let _old = running.note("GET /old".into(), now - Duration::from_millis(50), None);
+        let slow = |after| {
+            running
+                .take_slow(after)
+                .into_iter()
+                .map(|request| request.label)
+                .collect::<Vec<_>>()
+        };
+        assert!(slow(Duration::from_secs(3600)).is_empty());
+        assert_eq!(slow(Duration::ZERO), ["GET /young", "GET /old"]);
+        assert!(slow(Duration::ZERO).is_empty());
+        assert_eq!(running.list().len(), 2, "it is still listed");
     }
 }

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::process::Resource;
+
 /// One pool of PHP workers.
 #[derive(Debug, Clone)]
 pub struct PoolSettings {
@@ -19,8 +21,38 @@ pub struct PoolSettings {
     pub queue_timeout: Duration,
     /// Most requests that may wait. One more gets 503 at once.
     pub queue_length: usize,
+    /// Longest silence of PHP in the middle of a response body. After it the worker is ended and the response breaks
+    /// off. Event streams and what is sent with `X-Accel-Buffering: no` may be silent for ever.
+    pub body_timeout: Duration,
     /// Longest head of a CGI response, bytes. A longer one is a 502.
     pub response_head: usize,
+    /// What becomes of requests that keep PHP busy for long.
+    pub slow: Option<Slow>,
+}
+
+impl PoolSettings {
+    /// A pool of this kind with the usual limits.
+    pub fn new(name: &str, kind: PoolKind) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            timeout: Duration::from_secs(60),
+            queue_timeout: Duration::from_secs(10),
+            queue_length: 512,
+            body_timeout: Duration::from_secs(60),
+            response_head: 64 * 1024,
+            slow: None,
+        }
+    }
+}
+
+/// The log of slow requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slow {
+    /// How long a request may keep its worker without a line about it.
+    pub after: Duration,
+    /// The file the lines are appended to; `None` is the log of the server.
+    pub log: Option<PathBuf>,
 }
 
 /// Who runs PHP.
@@ -37,20 +69,92 @@ pub enum PoolKind {
 pub struct Supervised {
     /// The php-cgi program.
     pub php: PathBuf,
-    /// PHP processes; at least 1.
+    /// PHP processes that may work at a time; at least 1.
     pub workers: usize,
-    /// Requests after which a worker is replaced; 0 = never.
-    pub max_requests: u64,
+    /// When a worker that has nothing to do gives its memory back.
+    pub shrink: Option<Shrink>,
+    /// When a worker is replaced.
+    pub recycle: Recycle,
     /// `-d name=value` for every worker.
     pub ini: Vec<(String, String)>,
+    /// The same, but no script and no `.user.ini` can change them.
+    pub ini_admin: Vec<(String, String)>,
     /// Environment of the workers, beside what `env_copy` names.
     pub env: Vec<(String, String)>,
     /// Names of variables copied from our own environment.
     pub env_copy: Vec<String>,
     /// The user PHP runs as; `None` keeps ours.
     pub user: Option<User>,
-    /// Directory for the listening socket; made private (0700), one socket a pool.
+    /// Added to the niceness of our own process; below 0 needs root.
+    pub nice: i32,
+    /// Limits of every PHP process.
+    pub rlimits: Vec<Rlimit>,
+    /// Every worker is a php-cgi of its own instead of a child of one master, with a socket of its own and opcache's
+    /// file cache instead of its shared memory. It is so by itself where the system does not let us tell the children of
+    /// a master apart: to end the right one we read their open descriptors in /proc, which for another user takes
+    /// CAP_SYS_PTRACE.
+    pub separate: bool,
+    /// Directory for the listening sockets; made private (0700), one socket a pool.
     pub socket_dir: PathBuf,
+}
+
+impl Supervised {
+    /// One php-cgi process that is never replaced, as PHP is installed, with nothing in its environment.
+    pub fn new(php: PathBuf, socket_dir: PathBuf) -> Self {
+        Self {
+            php,
+            workers: 1,
+            shrink: None,
+            recycle: Recycle::default(),
+            ini: Vec::new(),
+            ini_admin: Vec::new(),
+            env: Vec::new(),
+            env_copy: Vec::new(),
+            user: None,
+            nice: 0,
+            rlimits: Vec::new(),
+            separate: false,
+            socket_dir,
+        }
+    }
+}
+
+/// Workers beyond `least` that have had no request for `idle` are replaced by fresh ones. A fresh one is a fork of the
+/// master that has run nothing, and costs next to no memory; the number of processes stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shrink {
+    /// Workers that stay warm however long they are idle.
+    pub least: usize,
+    /// How long the others stay warm.
+    pub idle: Duration,
+}
+
+/// When a worker is replaced, always between two requests; 0 is never. Each worker has up to a tenth less of requests
+/// and age, so that not all go at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recycle {
+    /// Requests it has answered.
+    pub requests: u64,
+    /// Memory of its own after a request, bytes.
+    pub memory: u64,
+    /// Time since it was first used.
+    pub age: Duration,
+}
+
+impl Recycle {
+    /// True if workers are replaced at all.
+    pub fn is_on(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// A limit of the system for a process (setrlimit(2)), soft and hard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rlimit {
+    /// What is limited.
+    pub resource: Resource,
+    /// Bytes, seconds or a number, as the resource has it; `None` is no limit.
+    pub limit: Option<u64>,
 }
 
 /// An account, already looked up.
@@ -60,7 +164,7 @@ pub struct User {
     pub name: String,
     /// Numeric user id.
     pub uid: u32,
-    /// Numeric primary group id.
+    /// Numeric group id: its primary group, or the one the pool names instead.
     pub gid: u32,
 }
 
@@ -75,6 +179,35 @@ pub struct External {
     pub connect_timeout: Duration,
     /// An idle connection is closed after this long, to give its child back.
     pub idle_timeout: Duration,
+    /// How servers are asked whether they are well; without it one is left out from a refused connection to the next
+    /// one it takes.
+    pub health: Option<Health>,
+}
+
+impl External {
+    /// These servers with the usual limits.
+    pub fn new(servers: Vec<Server>) -> Self {
+        Self {
+            servers,
+            connections: 32,
+            connect_timeout: Duration::from_secs(1),
+            idle_timeout: Duration::from_secs(5),
+            health: None,
+        }
+    }
+}
+
+/// Asking a server whether it is well: a FastCGI request for php-fpm's own `ping.path`. It takes a child of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// The `ping.path` of its pool.
+    pub path: String,
+    /// Time between two requests, and the longest time for an answer.
+    pub every: Duration,
+    /// Failures in a row that take a server out. A refused connection does so at once.
+    pub fail: u32,
+    /// Answers in a row that take it in again.
+    pub recover: u32,
 }
 
 /// The address of a FastCGI server.

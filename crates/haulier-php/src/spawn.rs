@@ -3,13 +3,16 @@
 //! The only unsafe code of the crate: what a child does between fork and exec, and the account's groups.
 #![allow(unsafe_code)] // CommandExt::pre_exec, and calls that neither the standard library nor rustix has
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use crate::settings::{Supervised, User};
+use rustix::process::{Rlimit as Limits, setrlimit};
+
+use crate::directory::Directories;
+use crate::settings::{Rlimit, Supervised, User};
 
 /// php-cgi would end a child after 500 requests, in the middle of ours; replacing them is our own business.
 const BEYOND_REACH: &str = "2147483647";
@@ -19,15 +22,27 @@ const BEYOND_REACH: &str = "2147483647";
 /// SCRIPT_FILENAME does not exist, and the server names nothing but existing scripts.
 const PATH_INI: [&str; 4] = ["-d", "cgi.fix_pathinfo=1", "-d", "cgi.discard_path=1"];
 
+/// Where PHP looks for further ini files.
+const SCAN_DIR: &str = "PHP_INI_SCAN_DIR";
+
 /// Starts php-cgi in its own process group with `listener` as its descriptor 0 and a pipe for what it writes to
-/// stderr. It gets SIGTERM when the calling thread ends, and takes its children along.
+/// stderr. It gets SIGTERM when the calling thread ends, and takes its children along. It inherits the
+/// directories. A `separate` one has no children.
 ///
 /// # Errors
 /// What the system says, also about changing to the pool's user.
-pub(crate) fn spawn(settings: &Supervised, listener: BorrowedFd<'_>) -> io::Result<Child> {
+pub(crate) fn spawn(
+    settings: &Supervised,
+    listener: BorrowedFd<'_>,
+    directories: &Directories,
+    separate: bool,
+) -> io::Result<Child> {
     let mut command = Command::new(&settings.php);
-    for (name, value) in &settings.ini {
+    for (name, value) in settings.ini.iter().chain(&settings.ini_admin) {
         command.arg("-d").arg(format!("{name}={value}"));
+    }
+    if let Some(cache) = directories.opcache.as_ref().filter(|_| separate) {
+        command.arg("-d").arg(format!("opcache.file_cache={}", cache.path()));
     }
     command.args(PATH_INI);
     command.env_clear();
@@ -38,8 +53,12 @@ pub(crate) fn spawn(settings: &Supervised, listener: BorrowedFd<'_>) -> io::Resu
             .filter_map(|name| Some((name, std::env::var_os(name)?))),
     );
     command.envs(settings.env.iter().map(|(name, value)| (name, value)));
+    if let Some(admin_ini) = &directories.admin_ini {
+        command.env(SCAN_DIR, scan_dir(settings, &admin_ini.path()));
+    }
+    let children = if separate { 0 } else { children(settings) };
     command
-        .env("PHP_FCGI_CHILDREN", settings.workers.to_string())
+        .env("PHP_FCGI_CHILDREN", children.to_string())
         .env("PHP_FCGI_MAX_REQUESTS", BEYOND_REACH);
     command.current_dir("/").process_group(0);
     command
@@ -48,10 +67,64 @@ pub(crate) fn spawn(settings: &Supervised, listener: BorrowedFd<'_>) -> io::Resu
         .stderr(Stdio::piped());
     let account = settings.user.as_ref().map(Account::look_up).transpose()?;
     let parent = std::process::id();
-    // SAFETY: between fork and exec `prepare` makes only system calls that are async-signal-safe, on values that were
-    // made before the fork; it neither allocates nor locks.
-    unsafe { command.pre_exec(move || prepare(account.as_ref(), parent)) };
+    let (nice, rlimits) = (settings.nice, settings.rlimits.clone());
+    let inherited: Vec<RawFd> = directories
+        .all()
+        .map(|directory| directory.as_fd().as_raw_fd())
+        .collect();
+    // SAFETY: between fork and exec `limit` and `prepare` make only system calls that are async-signal-safe, on values
+    // that were made before the fork; they neither allocate nor lock.
+    unsafe {
+        command.pre_exec(move || {
+            limit(nice, &rlimits)?;
+            inherited.iter().try_for_each(|&descriptor| keep_open(descriptor))?;
+            prepare(account.as_ref(), parent)
+        })
+    };
     command.spawn()
+}
+
+/// One more than may work where workers are replaced: the replacement waits in accept before the old one goes. It has
+/// run nothing, so it costs next to no memory.
+fn children(settings: &Supervised) -> usize {
+    settings.workers + usize::from(settings.recycle.is_on())
+}
+
+/// PHP's own directory, or the one the pool names, and then ours. An empty part is PHP's own.
+fn scan_dir(settings: &Supervised, ours: &str) -> OsString {
+    let named = settings.env.iter().rev().find(|(name, _)| name == SCAN_DIR);
+    let copied = settings.env_copy.iter().any(|name| name == SCAN_DIR);
+    let mut directories = match named {
+        Some((_, value)) => OsString::from(value),
+        None if copied => std::env::var_os(SCAN_DIR).unwrap_or_default(),
+        None => OsString::new(),
+    };
+    directories.push(":");
+    directories.push(ours);
+    directories
+}
+
+/// Lets the next program have the descriptor.
+fn keep_open(descriptor: RawFd) -> io::Result<()> {
+    // SAFETY: a system call with plain numbers.
+    check(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) })
+}
+
+/// What the child does about its own limits while it still has our rights.
+fn limit(nice: i32, rlimits: &[Rlimit]) -> io::Result<()> {
+    if nice != 0 {
+        rustix::process::nice(nice)?;
+    }
+    for rlimit in rlimits {
+        setrlimit(
+            rlimit.resource,
+            Limits {
+                current: rlimit.limit,
+                maximum: rlimit.limit,
+            },
+        )?;
+    }
+    Ok(())
 }
 
 /// A user with all its groups.

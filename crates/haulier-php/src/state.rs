@@ -4,6 +4,7 @@
 //! worker that becomes free goes to the first waiter, so nothing lies idle while somebody waits.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,8 +16,9 @@ use tokio::sync::{Notify, oneshot};
 use crate::connection::Connection;
 use crate::lease::Lease;
 use crate::running::Running;
-use crate::settings::{PoolKind, PoolSettings, Server};
+use crate::settings::{Health, PoolKind, PoolSettings, Recycle, Server, Supervised};
 use crate::wait_times::WaitTimes;
+use crate::worker::{Spent, Worker};
 
 /// Longest time to connect to our own php-cgi: its queue of connections takes more than there are workers.
 const OWN_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,8 +44,18 @@ pub struct PoolStatus {
     pub timeouts: u64,
     /// Requests sent once more because the first worker was gone.
     pub retries: u64,
-    /// Workers replaced after `max_requests`.
+    /// Workers replaced between requests: the sum of the three below.
     pub recycled: u64,
+    /// Of these, after their number of requests.
+    pub recycled_requests: u64,
+    /// Of these, because of the memory they had taken.
+    pub recycled_memory: u64,
+    /// Of these, because of their age.
+    pub recycled_age: u64,
+    /// Workers that gave their memory back because they had nothing to do.
+    pub shrunk: u64,
+    /// Requests that took longer than the slow log allows.
+    pub slow: u64,
     /// Times the php-cgi master ended unasked.
     pub exits: u64,
     /// PHP can be reached, as far as we know: php-cgi runs, or some server took the last connection made to it.
@@ -59,23 +71,29 @@ pub struct PoolStatus {
 pub struct ServerStatus {
     /// As in the configuration: `unix:/path` or `host:port`.
     pub name: String,
-    /// It took the last connection; true before the first one.
+    /// It takes requests; true before the first one.
     pub is_up: bool,
     /// Open connections.
     pub connections: usize,
+    /// Requests it is working on.
+    pub busy: usize,
 }
 
 /// The part of a pool that leases, responses and the supervisor hold on to.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) settings: PoolSettings,
-    /// Where to connect; one address for a pool of our own.
+    /// Where to connect: the servers of others, or the socket of each of our own php-cgi programs, mostly one.
     pub(crate) addresses: Vec<Server>,
     pub(crate) connect_timeout: Duration,
-    /// Process id of our php-cgi master; 0 while there is none.
-    pub(crate) master: AtomicU32,
+    /// Process ids of our php-cgi programs, one an address; 0 while there is none.
+    pub(crate) masters: Vec<AtomicU32>,
+    /// They are no masters: every worker is a program of its own.
+    pub(crate) separate: bool,
     /// Requests that take long.
     pub(crate) running: Arc<Running>,
+    /// How the servers of others are checked.
+    health: Option<Health>,
     /// Most connections to each server.
     connections: usize,
     /// Told when the last lease ends while the pool stops.
@@ -88,13 +106,9 @@ struct State {
     servers: Vec<ServerState>,
     waiters: VecDeque<Waiter>,
     next_ticket: u64,
-    /// New connections make sense: php-cgi runs.
-    available: bool,
-    /// Start of php-cgi that new connections belong to; older ones are closed when they come back.
-    generation: u64,
     stopping: bool,
-    /// Requests answered by workers whose connection closed while they live on; for `max_requests` only.
-    served_by: HashMap<u32, u64>,
+    /// Workers whose connection closed while they live on, by process id; for `recycle` only.
+    workers: HashMap<u32, Worker>,
     counts: PoolStatus,
     /// Up to when `counts.busy_time` is right.
     settled: Instant,
@@ -102,8 +116,16 @@ struct State {
 
 #[derive(Debug, Default)]
 struct ServerState {
-    /// The last connection was not taken.
-    refuses: bool,
+    /// New connections make sense: php-cgi runs.
+    available: bool,
+    /// Start of php-cgi that new connections belong to; older ones are closed when they come back.
+    generation: u64,
+    /// The process, where every worker is one of its own.
+    process: Option<Arc<OwnedFd>>,
+    /// It is left out while others are well.
+    down: bool,
+    /// Health checks of the same outcome in a row.
+    streak: u32,
     /// Connections, open or about to be: `idle` and those leased.
     open: usize,
     busy: usize,
@@ -147,35 +169,45 @@ impl Drop for QueuePlace {
 
 impl Shared {
     /// A pool without connections. A supervised one is not available before [`master_started`](Self::master_started).
-    pub(crate) fn new(settings: PoolSettings, addresses: Vec<Server>) -> Self {
+    ///
+    /// `separate` if each address is that of one worker of our own.
+    pub(crate) fn new(settings: PoolSettings, addresses: Vec<Server>, separate: bool) -> Self {
         let (connections, connect_timeout, available) = match &settings.kind {
-            PoolKind::Supervised(own) => (own.workers, OWN_CONNECT_TIMEOUT, false),
+            PoolKind::Supervised(own) => (own.workers / addresses.len(), OWN_CONNECT_TIMEOUT, false),
             PoolKind::External(external) => (external.connections, external.connect_timeout, true),
         };
-        let servers = addresses.iter().map(|_| ServerState::default()).collect();
+        let health = match &settings.kind {
+            PoolKind::Supervised(_) => None,
+            PoolKind::External(external) => external.health.clone(),
+        };
+        let server = |_| ServerState {
+            available,
+            ..ServerState::default()
+        };
+        let servers = addresses.iter().map(server).collect();
+        let masters = addresses.iter().map(|_| AtomicU32::new(0)).collect();
         let state = State {
             servers,
             waiters: VecDeque::new(),
             next_ticket: 0,
-            available,
-            generation: 0,
             stopping: false,
-            served_by: HashMap::new(),
+            workers: HashMap::new(),
             counts: PoolStatus {
                 workers: connections * addresses.len(),
                 ..PoolStatus::default()
             },
             settled: Instant::now(),
         };
-        let (master, drained) = (AtomicU32::new(0), Notify::new());
         Self {
             settings,
             addresses,
             connect_timeout,
-            master,
+            masters,
+            separate,
             running: Arc::default(),
+            health,
             connections,
-            drained,
+            drained: Notify::new(),
             state: Mutex::new(state),
         }
     }
@@ -218,14 +250,14 @@ impl Shared {
             let mut state = self.lock();
             let current = connection
                 .as_ref()
-                .is_none_or(|found| found.generation == state.generation);
+                .is_none_or(|found| found.generation == state.servers[server].generation);
             if state.stopping || !current {
                 // Closed outside the lock: closing a socket is a system call.
                 drop(state);
                 connection = None;
                 state = self.lock();
             }
-            let may_serve = !state.stopping && (connection.is_some() || state.available);
+            let may_serve = !state.stopping && (connection.is_some() || state.may_open(server));
             let Some(waiter) = may_serve.then(|| state.waiters.pop_front()).flatten() else {
                 return self.keep(state, server, connection);
             };
@@ -256,34 +288,58 @@ impl Shared {
     }
 
     /// php-cgi runs: connections may be opened.
-    pub(crate) fn master_started(self: &Arc<Self>, pid: u32) {
-        self.master.store(pid, Ordering::Relaxed);
+    pub(crate) fn master_started(self: &Arc<Self>, server: usize, pid: u32, process: Option<OwnedFd>) {
+        self.masters[server].store(pid, Ordering::Relaxed);
         let mut state = self.lock();
-        state.available = true;
-        let free = self
-            .connections
-            .saturating_sub(state.servers[0].open)
-            .min(state.waiters.len());
+        state.servers[server].available = true;
+        state.servers[server].process = process.map(Arc::new);
+        drop(state);
+        self.grant_free(server);
+    }
+
+    /// Gives the connections that a server may have beyond its open ones to those who wait.
+    fn grant_free(self: &Arc<Self>, server: usize) {
+        let mut state = self.lock();
         state.settle();
-        state.servers[0].open += free;
-        state.servers[0].busy += free;
+        let waiting = state.waiters.len();
+        let place = &mut state.servers[server];
+        let free = self.connections.saturating_sub(place.open).min(waiting);
+        place.open += free;
+        place.busy += free;
         drop(state);
         for _ in 0..free {
-            self.put_back(0, None);
+            self.put_back(server, None);
         }
     }
 
     /// php-cgi is gone: requests wait until it is back. Connections to children that outlive it carry no further one.
-    pub(crate) fn master_ended(&self) {
-        self.master.store(0, Ordering::Relaxed);
+    /// `asked` if it was one worker that we have ended ourselves.
+    pub(crate) fn master_ended(&self, server: usize, asked: bool) {
+        let pid = self.masters[server].swap(0, Ordering::Relaxed);
         let mut state = self.lock();
-        state.available = false;
-        state.generation += 1;
-        state.served_by.clear();
-        state.counts.exits += u64::from(!state.stopping);
-        let orphaned = state.drain_idle(|_| true);
+        state.workers.retain(|&worker, _| self.separate && worker != pid);
+        state.counts.exits += u64::from(!state.stopping && !asked);
+        let place = &mut state.servers[server];
+        (place.available, place.process) = (false, None);
+        place.generation += 1;
+        let orphaned = std::mem::take(&mut place.idle);
+        place.open -= orphaned.len();
         drop(state);
         drop(orphaned);
+    }
+
+    /// A worker was asked to end: where it is a program of its own, nothing more goes to its address until the next one
+    /// runs. That may be the case already, hence the `generation` of the connection to the one that ends.
+    pub(crate) fn note_ending(&self, server: usize, generation: u64) {
+        if self.separate {
+            let place = &mut self.lock().servers[server];
+            place.available &= place.generation != generation;
+        }
+    }
+
+    /// The one process behind an address, where every worker is one of its own.
+    pub(crate) fn process(&self, server: usize) -> Option<Arc<OwnedFd>> {
+        self.lock().servers[server].process.clone()
     }
 
     /// Closes connections that have been idle for `limit`; gives the time until the next one will have been.
@@ -299,6 +355,37 @@ impl Shared {
         drop(state);
         drop(closed);
         oldest.map(|since| limit.saturating_sub(since.elapsed()))
+    }
+
+    /// Takes out the idle workers that are to be replaced: those that have lived their time, and of those that had
+    /// nothing to do for long all but the least.
+    pub(crate) fn take_unneeded(&self, own: &Supervised) -> Vec<(Connection, Spent)> {
+        let mut state = self.lock();
+        let is_old = |connection: &Connection| {
+            let pid = connection.peer.pid();
+            pid.is_some_and(|pid| connection.worker.is_old(&own.recycle, pid))
+        };
+        let mut taken: Vec<_> = state
+            .drain_idle(is_old)
+            .into_iter()
+            .map(|old| (old, Spent::Age))
+            .collect();
+        if let Some(shrink) = own.shrink {
+            let mut surplus = state
+                .servers
+                .iter()
+                .map(|server| server.open)
+                .sum::<usize>()
+                .saturating_sub(shrink.least);
+            // The stack begins with those that lie idle longest.
+            let unused = state.drain_idle(|connection| {
+                let goes = surplus > 0 && connection.idle_since.elapsed() >= shrink.idle;
+                surplus -= usize::from(goes);
+                goes
+            });
+            taken.extend(unused.into_iter().map(|unused| (unused, Spent::Idle)));
+        }
+        taken
     }
 
     /// No more leases; whoever waits is told so, idle connections are closed.
@@ -323,12 +410,20 @@ impl Shared {
     }
 
     /// Which start of php-cgi a new connection belongs to.
-    pub(crate) fn generation(&self) -> u64 {
-        self.lock().generation
+    pub(crate) fn generation(&self, server: usize) -> u64 {
+        self.lock().servers[server].generation
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.lock().stopping
+    }
+
+    /// When our workers are replaced; never, if they are not ours.
+    pub(crate) fn recycle(&self) -> Recycle {
+        match &self.settings.kind {
+            PoolKind::Supervised(own) => own.recycle,
+            PoolKind::External(_) => Recycle::default(),
+        }
     }
 
     /// Changes the counters.
@@ -336,24 +431,81 @@ impl Shared {
         change(&mut self.lock().counts);
     }
 
-    /// Requests a worker answered on connections that are closed by now; forgets them.
-    pub(crate) fn take_served_by(&self, pid: u32) -> u64 {
-        self.lock().served_by.remove(&pid).unwrap_or(0)
+    /// Counts a worker that is replaced.
+    pub(crate) fn count_spent(&self, why: Spent) {
+        self.count(|counts| {
+            let of_kind = match why {
+                Spent::Requests => &mut counts.recycled_requests,
+                Spent::Memory => &mut counts.recycled_memory,
+                Spent::Age => &mut counts.recycled_age,
+                Spent::Idle => &mut counts.shrunk,
+            };
+            *of_kind += 1;
+            counts.recycled += u64::from(why != Spent::Idle);
+        });
     }
 
-    /// Remembers what a worker answered on a connection that closes.
-    pub(crate) fn put_served_by(&self, pid: u32, served: u64) {
+    /// What is known of a worker from connections that are closed by now; forgets it.
+    pub(crate) fn take_worker(&self, pid: u32) -> Option<Worker> {
+        self.lock().workers.remove(&pid)
+    }
+
+    /// Remembers a worker whose connection closes.
+    pub(crate) fn put_worker(&self, pid: u32, worker: Worker) {
         let mut state = self.lock();
-        // Workers that died leave their number behind; more than this many are not alive.
-        if state.served_by.len() > 4 * self.connections {
-            state.served_by.clear();
+        // Workers that died leave their entry behind; more than this many are not alive.
+        if state.workers.len() > 4 * self.connections {
+            state.workers.clear();
         }
-        state.served_by.insert(pid, served);
+        state.workers.insert(pid, worker);
     }
 
-    /// Notes whether a server took a connection.
-    pub(crate) fn note_connect(&self, server: usize, taken: bool) {
-        self.lock().servers[server].refuses = !taken;
+    /// Notes whether a server took a connection. A refusal takes it out at once; without health checks the next
+    /// connection takes it in again.
+    pub(crate) fn note_connect(self: &Arc<Self>, server: usize, taken: bool) {
+        let mut state = self.lock();
+        let place = &mut state.servers[server];
+        let was_down = place.down;
+        if !taken {
+            (place.down, place.streak) = (true, 0);
+        } else if self.health.is_none() {
+            place.down = false;
+        }
+        let is_down = place.down;
+        drop(state);
+        self.tell_of_change(server, was_down, is_down);
+    }
+
+    /// Notes the outcome of a health check.
+    pub(crate) fn note_health(self: &Arc<Self>, server: usize, well: bool, health: &Health) {
+        let mut state = self.lock();
+        let place = &mut state.servers[server];
+        let was_down = place.down;
+        // What confirms the state of the server begins the count anew.
+        place.streak = if well == was_down { place.streak + 1 } else { 0 };
+        let needed = if well { health.recover } else { health.fail };
+        if place.streak >= needed {
+            (place.down, place.streak) = (!well, 0);
+        }
+        let is_down = place.down;
+        drop(state);
+        self.tell_of_change(server, was_down, is_down);
+    }
+
+    fn tell_of_change(self: &Arc<Self>, server: usize, was_down: bool, is_down: bool) {
+        let (pool, address) = (self.settings.name.as_str(), &self.addresses[server]);
+        match (was_down, is_down) {
+            (false, true) => tracing::warn!(pool, server = %address, "FastCGI server does not answer and is left out"),
+            (true, false) => {
+                tracing::info!(pool, server = %address, "FastCGI server answers again");
+                self.grant_free(server);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn is_down(&self, server: usize) -> bool {
+        self.lock().servers[server].down
     }
 
     /// Every server with the name it has in messages.
@@ -363,8 +515,9 @@ impl Shared {
         servers
             .map(|(address, server)| ServerStatus {
                 name: address.to_string(),
-                is_up: !server.refuses,
+                is_up: !server.down,
                 connections: server.open,
+                busy: server.busy,
             })
             .collect()
     }
@@ -377,7 +530,7 @@ impl Shared {
             busy: state.busy(),
             idle,
             queued: state.waiters.len(),
-            is_live: state.available && state.servers.iter().any(|server| !server.refuses),
+            is_live: state.servers.iter().any(|server| server.available && !server.down),
             ..state.counts
         }
     }
@@ -386,6 +539,12 @@ impl Shared {
 impl State {
     fn busy(&self) -> usize {
         self.servers.iter().map(|server| server.busy).sum()
+    }
+
+    /// Whether a new connection to this server makes sense: it is well, or none is.
+    fn may_open(&self, server: usize) -> bool {
+        let place = &self.servers[server];
+        place.available && (!place.down || self.servers.iter().all(|server| server.down))
     }
 
     /// Brings the busy time up to date; to be called before the number of busy workers changes.
@@ -399,9 +558,12 @@ impl State {
     /// A connection of the least busy server, or leave to open one.
     fn take(&mut self, most: usize, excluded: &[usize], runtime: Id) -> Option<(usize, Option<Connection>)> {
         self.settle();
-        let available = self.available;
+        let any_up = self.servers.iter().any(|server| !server.down);
         let candidates = self.servers.iter_mut().enumerate().filter(|(number, server)| {
-            !excluded.contains(number) && (!server.idle.is_empty() || (available && server.open < most))
+            let usable = !server.down || !any_up;
+            usable
+                && !excluded.contains(number)
+                && (!server.idle.is_empty() || (server.available && server.open < most))
         });
         let (number, server) = candidates.min_by_key(|(_, server)| server.busy)?;
         server.busy += 1;
@@ -416,10 +578,10 @@ impl State {
     }
 
     /// Takes out the idle connections that `which` names, for the caller to close.
-    fn drain_idle(&mut self, which: impl Fn(&Connection) -> bool) -> Vec<Connection> {
+    fn drain_idle(&mut self, mut which: impl FnMut(&Connection) -> bool) -> Vec<Connection> {
         let mut taken = Vec::new();
         for server in &mut self.servers {
-            let (out, stay) = std::mem::take(&mut server.idle).into_iter().partition(&which);
+            let (out, stay) = std::mem::take(&mut server.idle).into_iter().partition(&mut which);
             server.idle = stay;
             server.open -= Vec::len(&out);
             taken.extend::<Vec<_>>(out);

@@ -9,6 +9,7 @@ use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,9 +19,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
-use tokio::sync::oneshot;
 
+use crate::directory::{Directories, OpenDirectory};
 use crate::error::StartError;
+use crate::ini_admin;
 use crate::peer;
 use crate::settings::{PoolSettings, Server, Supervised};
 use crate::spawn::spawn;
@@ -44,7 +46,45 @@ const BACKLOG: i32 = 1024;
 pub(crate) struct Supervisor {
     /// Closing it is the order to end.
     order: Mutex<Option<PipeWriter>>,
-    ended: Mutex<Option<oneshot::Receiver<()>>>,
+    ended: Mutex<Option<Ended>>,
+}
+
+/// Nothing is ever sent: the channel closes when the last thread has ended.
+type Ended = tokio::sync::mpsc::Receiver<()>;
+
+/// Whether every worker is to be a php-cgi of its own, and says so where nobody asked for it.
+fn is_separate(pool: &str, own: &Supervised) -> bool {
+    let told = peer::can_be_told(own.user.as_ref().map(|user| user.uid));
+    if !told && !own.separate {
+        tracing::warn!(
+            pool,
+            "the children of a php-cgi cannot be told apart here (no CAP_SYS_PTRACE, or no /proc), so every worker is \
+             started by itself; opcache uses files instead of shared memory"
+        );
+    }
+    own.separate || !told
+}
+
+/// What PHP inherits; the names begin like that of the socket.
+fn directories(own: &Supervised, separate: bool, socket: &Path) -> Result<Directories, StartError> {
+    let unusable = |path: &Path| {
+        let path = path.to_owned();
+        |source| StartError::SocketDir { path, source }
+    };
+    let mut directories = Directories::default();
+    if !own.ini_admin.is_empty() {
+        let path = socket.with_extension("ini");
+        directories.admin_ini = Some(ini_admin::write(path.clone(), &own.ini_admin).map_err(unusable(&path))?);
+    }
+    if separate {
+        let path = socket.with_extension("opcache");
+        let made = OpenDirectory::create(path.clone()).map_err(unusable(&path))?;
+        if let Some(user) = &own.user {
+            made.give_to(user.uid, user.gid).map_err(unusable(&path))?;
+        }
+        directories.opcache = Some(made);
+    }
+    Ok(directories)
 }
 
 impl Supervisor {
@@ -52,29 +92,42 @@ impl Supervisor {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub(crate) fn start(settings: PoolSettings, own: Supervised) -> Result<(Arc<Shared>, Self), StartError> {
-        let socket = Socket::bind(&own.socket_dir, &settings.name)?;
-        let shared = Arc::new(Shared::new(settings, vec![Server::Unix(socket.path.clone())]));
+    pub(crate) fn start(settings: PoolSettings, own: &Supervised) -> Result<(Arc<Shared>, Self), StartError> {
+        let separate = is_separate(&settings.name, own);
+        let sockets = (0..if separate { own.workers } else { 1 })
+            .map(|_| Socket::bind(&own.socket_dir, &settings.name))
+            .collect::<Result<Vec<_>, _>>()?;
+        let addresses = sockets.iter().map(|socket| Server::Unix(socket.path.clone())).collect();
+        let directories = Arc::new(directories(own, separate, &sockets[0].path)?);
+        let shared = Arc::new(Shared::new(settings, addresses, separate));
         let (orders, order) = io::pipe().map_err(StartError::Thread)?;
-        let (tell_started, started) = mpsc::sync_channel(1);
-        let (tell_ended, ended) = oneshot::channel();
-        let watch = Watch {
-            shared: Arc::clone(&shared),
-            own: own.clone(),
-            socket,
-            orders,
-        };
-        thread::Builder::new()
-            .name("php-supervisor".into())
-            .spawn(move || {
-                watch.run(&tell_started);
-                let _ = tell_ended.send(());
-            })
-            .map_err(StartError::Thread)?;
-        let started = started
-            .recv()
-            .unwrap_or_else(|_| Err(io::Error::other("the supervisor ended")));
-        started.map_err(|source| StartError::Spawn { php: own.php, source })?;
+        let (tell_started, started) = mpsc::sync_channel(sockets.len());
+        let (alive, ended) = tokio::sync::mpsc::channel(1);
+        for (server, socket) in sockets.into_iter().enumerate() {
+            let watch = Watch {
+                shared: Arc::clone(&shared),
+                server,
+                own: own.clone(),
+                socket,
+                directories: Arc::clone(&directories),
+                orders: orders.try_clone().map_err(StartError::Thread)?,
+                _alive: alive.clone(),
+            };
+            let tell_started = tell_started.clone();
+            thread::Builder::new()
+                .name("php-supervisor".into())
+                .spawn(move || watch.run(&tell_started))
+                .map_err(StartError::Thread)?;
+        }
+        drop(tell_started);
+        for _ in 0..shared.addresses.len() {
+            let started = started.recv();
+            let started = started.unwrap_or_else(|_| Err(io::Error::other("the supervisor ended")));
+            started.map_err(|source| StartError::Spawn {
+                php: own.php.clone(),
+                source,
+            })?;
+        }
         Ok((
             shared,
             Self {
@@ -88,8 +141,8 @@ impl Supervisor {
     pub(crate) async fn stop(&self) {
         drop(self.order.lock().unwrap_or_else(PoisonError::into_inner).take());
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(ended) = ended {
-            let _ = ended.await;
+        if let Some(mut ended) = ended {
+            ended.recv().await;
         }
     }
 }
@@ -162,9 +215,13 @@ fn file_name(pool: &str) -> String {
 /// What the thread works with.
 struct Watch {
     shared: Arc<Shared>,
+    /// The number of its address.
+    server: usize,
     own: Supervised,
     socket: Socket,
+    directories: Arc<Directories>,
     orders: PipeReader,
+    _alive: tokio::sync::mpsc::Sender<()>,
 }
 
 impl Watch {
@@ -173,20 +230,29 @@ impl Watch {
         let pool = self.shared.settings.name.as_str();
         let mut pause = Duration::ZERO;
         let mut first = Some(tell_started);
+        let mut asked = false;
         loop {
             let begun = Instant::now();
-            match spawn(&self.own, self.socket.listener.as_fd()) {
+            let separate = self.shared.separate;
+            match spawn(&self.own, self.socket.listener.as_fd(), &self.directories, separate) {
                 Ok(master) => {
-                    let (pid, workers) = (master.id(), self.own.workers);
+                    let (pid, workers) = (master.id(), if separate { 1 } else { self.own.workers });
                     match first.take() {
                         // Whoever starts us says so: it is part of the start.
                         Some(tell) => {
                             let _ = tell.send(Ok(()));
                             tracing::debug!(pool, pid, workers, "PHP started");
                         }
+                        None if asked => tracing::debug!(pool, pid, "PHP worker replaced"),
                         None => tracing::info!(pool, pid, workers, "PHP started again"),
                     }
                     let Some(status) = self.watch(master) else { return };
+                    // One that ends well at its very start is no PHP.
+                    asked = self.was_asked_to_end(status) && begun.elapsed() >= FIRST_PAUSE;
+                    if asked {
+                        pause = Duration::ZERO;
+                        continue;
+                    }
                     tracing::error!(pool, %status, "PHP ended by itself and is started again");
                 }
                 Err(error) => {
@@ -209,21 +275,30 @@ impl Watch {
         if let Some(stderr) = master.stderr.take() {
             log_stderr(stderr, self.shared.settings.name.clone());
         }
-        if self.wait_for_children(&mut master) {
-            self.shared.master_started(master.id());
+        let process = rustix::process::pidfd_open(Pid::from_child(&master), PidfdFlags::empty());
+        let single = process.ok().filter(|_| self.shared.separate);
+        // One that has no children takes connections as soon as it has loaded; they wait in the kernel.
+        if single.is_some() || self.wait_for_children(&mut master) {
+            self.shared.master_started(self.server, master.id(), single);
         }
         let ordered = self.wait_for_end_or_order(&mut master);
         if ordered {
             end_group(&mut master);
         }
-        let status = master.wait();
-        self.shared.master_ended();
+        let status = master.wait().unwrap_or_default();
+        self.shared.master_ended(self.server, self.was_asked_to_end(status));
         if ordered {
             return None;
         }
         // Its children would answer on the socket for ever. SIGTERM lets them finish what they are at.
         let _ = signal_group(&master, Signal::TERM);
-        Some(status.unwrap_or_default())
+        Some(status)
+    }
+
+    /// A single worker ends well after SIGTERM, which is how it is replaced, and by SIGKILL when it took too long. By
+    /// itself it does neither.
+    fn was_asked_to_end(&self, status: ExitStatus) -> bool {
+        self.shared.separate && (status.success() || status.signal() == Some(Signal::KILL.as_raw()))
     }
 
     /// Waits until PHP has loaded and forked; false if it ended before, or the order to end came. Requests meanwhile

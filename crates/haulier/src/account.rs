@@ -36,6 +36,29 @@ pub(crate) fn look_up(name: &str) -> Option<User> {
     })
 }
 
+/// The number of the group called `name`.
+pub(crate) fn group(name: &str) -> Option<u32> {
+    let wanted = CString::new(name).ok()?;
+    let mut entry = MaybeUninit::<libc::group>::uninit();
+    let mut strings = vec![0; 64 * 1024]; // its members stand there too
+    let mut found = ptr::null_mut();
+    // SAFETY: as above.
+    let status = unsafe {
+        libc::getgrnam_r(
+            wanted.as_ptr(),
+            entry.as_mut_ptr(),
+            strings.as_mut_ptr(),
+            strings.len(),
+            &mut found,
+        )
+    };
+    if status != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: getgrnam_r filled it in.
+    Some(unsafe { entry.assume_init() }.gr_gid)
+}
+
 /// Whether this process is root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -51,5 +74,7 @@ mod tests {
         assert_eq!((root.uid, root.gid), (0, 0));
         assert!(look_up("nobody-is-called-this").is_none());
         assert!(look_up("with\0nul").is_none());
+        assert_eq!(group("root"), Some(0));
+        assert_eq!(group("nobody-is-called-this"), None);
     }
 }

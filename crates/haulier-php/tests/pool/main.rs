@@ -5,7 +5,10 @@ mod support;
 
 mod external;
 mod facts;
+mod health;
+mod options;
 mod queue;
 mod scripted;
+mod separate;
 mod status;
 mod workers;

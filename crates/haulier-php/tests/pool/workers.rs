@@ -327,7 +327,7 @@ async fn the_time_limit_ends_with_the_head() {
 #[tokio::test(flavor = "local")]
 async fn workers_are_replaced_after_max_requests_without_a_failure() {
     let scripts = Scripts::new();
-    let pool = own_pool(&scripts, 2, |_, own| own.max_requests = 5);
+    let pool = own_pool(&scripts, 2, |_, own| own.recycle.requests = 5);
     let mut answers: Vec<u32> = Vec::new();
     for number in 0..60 {
         // Every fourth closes its connection by not reading its input; the count goes on.

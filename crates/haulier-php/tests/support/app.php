@@ -27,6 +27,18 @@ switch ($do) {
     case 'server': echo json_encode($_SERVER, JSON_PARTIAL_OUTPUT_ON_ERROR); break;
     case 'env': echo json_encode(getenv()); break;
     case 'ini': echo ini_get($_GET['name']); break;
+    case 'ini-set': echo json_encode([ini_set($_GET['name'], $_GET['value']), ini_get($_GET['name'])]); break;
+    case 'limits': echo posix_getrlimit()['soft openfiles'], ' ', proc_stat()[16]; break;
+    case 'grow': for ($i = 0; $i < $n * 16; $i++) $kept[] = str_repeat('x', 65000); echo getmypid(); break;
+    case 'stream':
+        header('Content-Type: text/event-stream');
+        echo 'first'; ob_flush(); flush(); usleep($n * 1000); echo 'second';
+        break;
     case 'user': echo posix_geteuid(), ' ', posix_getegid(), ' ', implode(',', posix_getgroups()); break;
 
+}
+
+// What stands behind the name in /proc/self/stat.
+function proc_stat() {
+    return explode(' ', substr(strrchr(file_get_contents('/proc/self/stat'), ')'), 2));
 }

@@ -68,34 +68,27 @@ pub(crate) fn fpm_program() -> PathBuf {
 
 pub(crate) fn settings(kind: PoolKind) -> PoolSettings {
     PoolSettings {
-        name: "test".into(),
-        kind,
         timeout: PATIENCE,
         queue_timeout: PATIENCE,
-        queue_length: 512,
-        response_head: 64 * 1024,
+        ..PoolSettings::new("test", kind)
     }
 }
 
 pub(crate) fn supervised(scripts: &Scripts, workers: usize) -> Supervised {
     Supervised {
-        php: php(),
         workers,
-        max_requests: 0,
         ini: vec![("display_errors".into(), "0".into()), ("log_errors".into(), "1".into())],
-        env: Vec::new(),
         env_copy: vec!["PATH".into()],
-        user: None,
-        socket_dir: scripts.path("run"),
+        ..Supervised::new(php(), scripts.path("run"))
     }
 }
 
 pub(crate) fn external(servers: Vec<Server>, connections: usize) -> PoolSettings {
     settings(PoolKind::External(External {
-        servers,
         connections,
         connect_timeout: Duration::from_secs(5),
         idle_timeout: PATIENCE,
+        ..External::new(servers)
     }))
 }
 
@@ -126,7 +119,8 @@ impl Fpm {
         let pool = |name: &str, listen: String| {
             format!(
                 "[{name}]\nlisten = {listen}\nuser = www-data\ngroup = www-data\nlisten.mode = 0666\npm = static\n\
-                 pm.max_children = {children}\ncatch_workers_output = no\nphp_admin_value[display_errors] = 0\n"
+                 pm.max_children = {children}\ncatch_workers_output = no\nping.path = /ping\n\
+                 php_admin_value[display_errors] = 0\n"
             )
         };
         let config = format!(

@@ -191,7 +191,10 @@ impl Reading {
         let mut metric = counter(encoder, "haulier_php_worker_exits", help)?;
         for PoolReading { name, status, .. } in &self.pools {
             let reasons = [
-                ("max_requests", status.recycled),
+                ("max_requests", status.recycled_requests),
+                ("memory", status.recycled_memory),
+                ("age", status.recycled_age),
+                ("idle", status.shrunk),
                 ("crash", status.crashes),
                 ("timeout", status.timeouts),
                 ("master", status.exits),

@@ -254,22 +254,16 @@ fn php_settings(pool: Arc<Pool>) -> PhpSettings {
 }
 
 fn pool_settings(sockets: &Path) -> PoolSettings {
+    let own = Supervised {
+        workers: 2,
+        ini: vec![("log_errors".into(), "0".into())],
+        env_copy: vec!["PATH".into()],
+        ..Supervised::new("php-cgi".into(), sockets.to_owned())
+    };
     PoolSettings {
-        name: "php".into(),
-        kind: PoolKind::Supervised(Supervised {
-            php: "php-cgi".into(),
-            workers: 2,
-            max_requests: 0,
-            ini: vec![("log_errors".into(), "0".into())],
-            env: Vec::new(),
-            env_copy: vec!["PATH".into()],
-            user: None,
-            socket_dir: sockets.to_owned(),
-        }),
         timeout: Duration::from_secs(20),
         queue_timeout: Duration::from_secs(20),
-        queue_length: 100,
-        response_head: 64 * 1024,
+        ..PoolSettings::new("php", PoolKind::Supervised(own))
     }
 }
 

@@ -10,6 +10,8 @@ use super::reader::{self, Reader, Section, Variables};
 use super::source::{Place, Placed, Source};
 use super::words;
 
+/// PHP does not start with less.
+const LEAST_MEMORY: u64 = 16 << 20;
 /// A browser's request head with a few cookies.
 const LEAST_HEADER: u64 = 2048;
 
@@ -86,23 +88,76 @@ pub(crate) struct PoolTable {
     pub(crate) name: Placed<String>,
     /// Relative paths of this table start here.
     pub(crate) directory: PathBuf,
+    /// The number, or `max` of the table.
     pub(crate) workers: Option<Placed<u64>>,
+    /// The other settings of the table.
+    pub(crate) shrink: Option<ShrinkTable>,
     pub(crate) max_requests: Option<Placed<u64>>,
+    pub(crate) recycle: RecycleTable,
     pub(crate) php: Option<Placed<String>>,
     pub(crate) ini: Option<Pairs>,
+    pub(crate) ini_admin: Option<Pairs>,
     pub(crate) env: Option<Pairs>,
     pub(crate) env_copy: Option<Vec<Placed<String>>>,
     pub(crate) user: Option<Placed<String>>,
+    pub(crate) group: Option<Placed<String>>,
+    pub(crate) nice: Option<Placed<i32>>,
+    pub(crate) rlimits: Option<RlimitsTable>,
     pub(crate) servers: Option<Vec<Placed<String>>>,
     pub(crate) connections: Option<Placed<u64>>,
     pub(crate) remote_root: Option<Placed<String>>,
     pub(crate) connect_timeout: Option<Placed<Duration>>,
     pub(crate) idle_timeout: Option<Placed<Duration>>,
+    pub(crate) health: Option<HealthTable>,
     pub(crate) timeout: Option<Placed<Duration>>,
+    pub(crate) body_timeout: Option<Placed<Duration>>,
     pub(crate) queue: Option<Placed<Duration>>,
     pub(crate) queue_length: Option<Placed<u64>>,
+    pub(crate) slow: Option<SlowTable>,
     /// The names of the settings that are there, for messages about those that exclude each other.
     pub(crate) written: Vec<Placed<&'static str>>,
+}
+
+/// `[pool.NAME.workers]` without `max`
+#[derive(Debug, Default)]
+pub(crate) struct ShrinkTable {
+    pub(crate) min: Option<Placed<u64>>,
+    pub(crate) idle: Option<Placed<Duration>>,
+}
+
+/// `[pool.NAME.recycle]`
+#[derive(Debug, Default)]
+pub(crate) struct RecycleTable {
+    pub(crate) requests: Option<Placed<u64>>,
+    pub(crate) memory: Option<Placed<u64>>,
+    pub(crate) age: Option<Placed<Duration>>,
+}
+
+/// `[pool.NAME.rlimits]`
+#[derive(Debug, Default)]
+pub(crate) struct RlimitsTable {
+    pub(crate) files: Option<Placed<u64>>,
+    pub(crate) processes: Option<Placed<u64>>,
+    pub(crate) memory: Option<Placed<u64>>,
+    pub(crate) file_size: Option<Placed<u64>>,
+    pub(crate) core: Option<Placed<u64>>,
+}
+
+/// `[pool.NAME.health]`
+#[derive(Debug, Default)]
+pub(crate) struct HealthTable {
+    pub(crate) place: Option<Place>,
+    pub(crate) path: Option<Placed<String>>,
+    pub(crate) every: Option<Placed<Duration>>,
+    pub(crate) fail: Option<Placed<u64>>,
+    pub(crate) recover: Option<Placed<u64>>,
+}
+
+/// `[pool.NAME.slow]`
+#[derive(Debug, Default)]
+pub(crate) struct SlowTable {
+    pub(crate) after: Option<Placed<Duration>>,
+    pub(crate) log: Option<Placed<String>>,
 }
 
 /// `[site.NAME]`
@@ -137,20 +192,29 @@ impl PoolTable {
             name: Placed::unplaced(name.to_owned()),
             directory: PathBuf::from("."),
             workers: None,
+            shrink: None,
             max_requests: None,
+            recycle: RecycleTable::default(),
             php: None,
             ini: None,
+            ini_admin: None,
             env: None,
             env_copy: None,
             user: None,
+            group: None,
+            nice: None,
+            rlimits: None,
             servers: None,
             connections: None,
             remote_root: None,
             connect_timeout: None,
             idle_timeout: None,
+            health: None,
             timeout: None,
+            body_timeout: None,
             queue: None,
             queue_length: None,
+            slow: None,
             written: Vec::new(),
         }
     }
@@ -492,26 +556,103 @@ fn read_pool(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             place: Some(reader.place(span)),
         })
         .collect();
+    let (workers, shrink) = read_workers(reader, &section, &name.value);
     PoolTable {
-        name,
         directory: directory.to_owned(),
-        workers: reader.count(&section, "workers", 1, "a pool needs one PHP process"),
+        workers,
+        shrink,
+        recycle: read_recycle(reader, &section, &name.value),
+        rlimits: read_rlimits(reader, &section, &name.value),
+        health: read_health(reader, &section, &name.value),
+        slow: read_slow(reader, &section, &name.value),
+        name,
         max_requests: reader.count(&section, "max_requests", 0, "0 is no limit"),
         php: reader.text(&section, "php"),
         ini: reader.map(&section, "ini"),
+        ini_admin: reader.map(&section, "ini_admin"),
         env: reader.map(&section, "env"),
         env_copy: reader.texts(&section, "env_copy"),
         user: reader.text(&section, "user"),
+        group: reader.text(&section, "group"),
+        nice: reader.niceness(&section, "nice"),
         servers: reader.texts(&section, "servers"),
         connections: reader.count(&section, "connections", 1, "PHP is reached over connections"),
         remote_root: reader.text(&section, "remote_root"),
         connect_timeout: reader.deadline(&section, "connect_timeout"),
         idle_timeout: reader.deadline(&section, "idle_timeout"),
         timeout: reader.deadline(&section, "timeout"),
+        body_timeout: reader.deadline(&section, "body_timeout"),
         queue: reader.duration(&section, "queue"),
         queue_length: reader.count(&section, "queue_length", 0, "0 lets nobody wait"),
         written,
     }
+}
+
+/// A number, or a table whose `max` it is.
+fn read_workers(
+    reader: &mut Reader<'_>,
+    section: &Section<'_>,
+    pool: &str,
+) -> (Option<Placed<u64>>, Option<ShrinkTable>) {
+    const WHY: &str = "a pool needs one PHP process";
+    if !reader.is_table(section, "workers") {
+        return (reader.count(section, "workers", 1, WHY), None);
+    }
+    let Some(table) = reader.table(section, "workers") else {
+        return (None, None);
+    };
+    let table = reader.section(&words::POOL_WORKERS, &format!("pool.{pool}.workers"), table);
+    let shrink = ShrinkTable {
+        min: reader.count(&table, "min", 0, "0 keeps none warm"),
+        idle: reader.deadline(&table, "idle"),
+    };
+    (reader.count(&table, "max", 1, WHY), Some(shrink))
+}
+
+fn read_recycle(reader: &mut Reader<'_>, section: &Section<'_>, pool: &str) -> RecycleTable {
+    let Some(table) = reader.table(section, "recycle") else {
+        return RecycleTable::default();
+    };
+    let table = reader.section(&words::POOL_RECYCLE, &format!("pool.{pool}.recycle"), table);
+    RecycleTable {
+        requests: reader.count(&table, "requests", 0, "0 is no limit"),
+        memory: reader.size(&table, "memory", LEAST_MEMORY),
+        age: reader.deadline(&table, "age"),
+    }
+}
+
+fn read_rlimits(reader: &mut Reader<'_>, section: &Section<'_>, pool: &str) -> Option<RlimitsTable> {
+    let table = reader.table(section, "rlimits")?;
+    let table = reader.section(&words::POOL_RLIMITS, &format!("pool.{pool}.rlimits"), table);
+    Some(RlimitsTable {
+        files: reader.count(&table, "files", 16, "PHP opens more than that"),
+        processes: reader.count(&table, "processes", 1, "PHP is one already"),
+        memory: reader.size(&table, "memory", LEAST_MEMORY),
+        file_size: reader.size(&table, "file_size", 0),
+        core: reader.size(&table, "core", 0),
+    })
+}
+
+fn read_health(reader: &mut Reader<'_>, section: &Section<'_>, pool: &str) -> Option<HealthTable> {
+    let table = reader.table(section, "health")?;
+    let place = section.key_span("health").map(|span| reader.place(span));
+    let table = reader.section(&words::POOL_HEALTH, &format!("pool.{pool}.health"), table);
+    Some(HealthTable {
+        place,
+        path: reader.text(&table, "path"),
+        every: reader.deadline(&table, "every"),
+        fail: reader.count(&table, "fail", 1, "a server cannot be out without a failure"),
+        recover: reader.count(&table, "recover", 1, "a server cannot be back without an answer"),
+    })
+}
+
+fn read_slow(reader: &mut Reader<'_>, section: &Section<'_>, pool: &str) -> Option<SlowTable> {
+    let table = reader.table(section, "slow")?;
+    let table = reader.section(&words::POOL_SLOW, &format!("pool.{pool}.slow"), table);
+    Some(SlowTable {
+        after: reader.deadline(&table, "after"),
+        log: reader.text(&table, "log"),
+    })
 }
 
 fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>, directory: &Path) -> SiteTable {

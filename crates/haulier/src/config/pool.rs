@@ -4,10 +4,12 @@ use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haulier_php::{External, PoolKind, PoolSettings, Server, Supervised, User};
+use haulier_php::{
+    External, Health, PoolKind, PoolSettings, Recycle, Resource, Rlimit, Server, Shrink, Slow, Supervised, User,
+};
 
 use super::diagnostic::{Diagnostic, Report};
-use super::file::{File, Pairs, PoolTable};
+use super::file::{File, HealthTable, Pairs, PoolTable};
 use super::settings::{Mode, Pool, Site, to_usize, value_or};
 use super::source::{Place, Placed};
 use super::{reader, value};
@@ -18,14 +20,27 @@ use crate::php_discovery::{self, PhpCgi, PhpError};
 /// Longest head of a CGI response, bytes.
 const RESPONSE_HEAD: usize = 64 * 1024;
 /// Settings that only a pool of our own has.
-pub(super) const SUPERVISED: [&str; 6] = ["workers", "max_requests", "php", "ini", "env_copy", "user"];
+pub(super) const SUPERVISED: [&str; 11] = [
+    "workers",
+    "max_requests",
+    "recycle",
+    "php",
+    "ini",
+    "ini_admin",
+    "env_copy",
+    "user",
+    "group",
+    "nice",
+    "rlimits",
+];
 /// Settings that only a pool of others has.
-pub(super) const EXTERNAL: [&str; 5] = [
+pub(super) const EXTERNAL: [&str; 6] = [
     "servers",
     "connections",
     "remote_root",
     "connect_timeout",
     "idle_timeout",
+    "health",
 ];
 /// The account PHP runs as when haulier is root and nothing else is said.
 const WEB_USER: &str = "www-data";
@@ -179,6 +194,7 @@ fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, re
             (PoolKind::Supervised(supervised), Some(php))
         }
     };
+    let timeout = value_or(table.timeout.as_ref(), Duration::from_secs(60));
     Some(Pool {
         params: if php.is_some() { Vec::new() } else { env },
         remote_root: table.remote_root.as_ref().map(|root| PathBuf::from(&root.value)),
@@ -186,7 +202,9 @@ fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, re
         settings: PoolSettings {
             name: table.name.value.clone(),
             kind,
-            timeout: value_or(table.timeout.as_ref(), Duration::from_secs(60)),
+            timeout,
+            body_timeout: value_or(table.body_timeout.as_ref(), timeout),
+            slow: slow(table),
             queue_timeout: value_or(table.queue.as_ref(), Duration::from_secs(10)),
             queue_length: table.queue_length.as_ref().map_or(512, |length| to_usize(length.value)),
             response_head: RESPONSE_HEAD,
@@ -211,15 +229,20 @@ fn supervised(
 ) -> Option<(Supervised, PhpCgi)> {
     check_lines(table, report);
     let user = resolve_user(table, mode, report);
+    let user = resolve_group(table, user, report);
+    let recycle = recycle(table, report);
+    check_niceness(table, report);
     if !used {
         return None;
     }
-    let ini = pairs(table.ini.as_ref());
-    let php = find_php(table, &ini, &ini_places(table, &env), report)?;
+    let (ini, ini_admin) = (pairs(table.ini.as_ref()), pairs(table.ini_admin.as_ref()));
+    let asked = [&ini[..], &ini_admin[..]].concat();
+    let php = find_php(table, &asked, &ini_places(table, &env), report)?;
     let workers = table
         .workers
         .as_ref()
         .map_or_else(|| machine.workers(php.memory_limit), |workers| to_usize(workers.value));
+    let shrink = shrink(table, workers, report);
     warn_memory(table, workers, &php, machine, report);
     warn_opcache(&php, report);
     let env_copy = table
@@ -229,20 +252,107 @@ fn supervised(
     let supervised = Supervised {
         php: php.path.clone(),
         workers,
-        max_requests: value_or(table.max_requests.as_ref(), 1000),
+        shrink,
+        recycle,
         ini,
+        ini_admin,
         env,
         env_copy: env_copy.unwrap_or_else(|| ["PATH", "TZ", "LANG"].map(str::to_owned).to_vec()),
         user,
+        nice: value_or(table.nice.as_ref(), 0),
+        rlimits: rlimits(table),
+        separate: false,
         // One for all pools, made when they start.
         socket_dir: PathBuf::new(),
     };
     Some((supervised, php))
 }
 
+/// Which workers give their memory back.
+fn shrink(table: &PoolTable, workers: usize, report: &mut Report) -> Option<Shrink> {
+    let written = table.shrink.as_ref()?;
+    let least = written.min.as_ref().map_or(1, |min| to_usize(min.value)).min(workers);
+    if let Some(min) = written.min.as_ref().filter(|min| to_usize(min.value) > workers) {
+        report.push(
+            Diagnostic::error("config::value", "`min` is more than `max`")
+                .at(min.place.as_ref(), format!("the pool has {workers} workers"))
+                .beside(
+                    table.workers.as_ref().and_then(|max| max.place.as_ref()),
+                    "as said here",
+                ),
+        );
+    }
+    Some(Shrink {
+        least,
+        idle: value_or(written.idle.as_ref(), Duration::from_secs(10)),
+    })
+}
+
+fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
+    let written = &table.recycle;
+    if let (Some(short), Some(long)) = (&table.max_requests, &written.requests) {
+        report.push(
+            Diagnostic::error(
+                "config::pool",
+                "`max_requests` and `requests` of `recycle` are the same setting",
+            )
+            .at(short.place.as_ref(), "once here")
+            .beside(long.place.as_ref(), "and again here")
+            .help("keep one of them"),
+        );
+    }
+    let requests = written.requests.as_ref().or(table.max_requests.as_ref());
+    Recycle {
+        requests: value_or(requests, 1000),
+        memory: value_or(written.memory.as_ref(), 0),
+        age: value_or(written.age.as_ref(), Duration::ZERO),
+    }
+}
+
+fn rlimits(table: &PoolTable) -> Vec<Rlimit> {
+    let Some(written) = &table.rlimits else {
+        return Vec::new();
+    };
+    let of = |resource, limit: &Option<Placed<u64>>| {
+        limit.as_ref().map(|limit| Rlimit {
+            resource,
+            limit: Some(limit.value),
+        })
+    };
+    let limits = [
+        of(Resource::Nofile, &written.files),
+        of(Resource::Nproc, &written.processes),
+        of(Resource::As, &written.memory),
+        of(Resource::Fsize, &written.file_size),
+        of(Resource::Core, &written.core),
+    ];
+    limits.into_iter().flatten().collect()
+}
+
+fn check_niceness(table: &PoolTable, report: &mut Report) {
+    let first = table.nice.as_ref().filter(|nice| nice.value < 0 && !account::is_root());
+    if let Some(nice) = first {
+        let title = "only root can run PHP with a niceness below 0";
+        report
+            .push(Diagnostic::error("config::user", title).at(nice.place.as_ref(), "haulier was not started as root"));
+    }
+}
+
+fn slow(table: &PoolTable) -> Option<Slow> {
+    let written = table.slow.as_ref()?;
+    Some(Slow {
+        after: value_or(written.after.as_ref(), Duration::from_secs(5)),
+        log: written.log.as_ref().map(|log| table.directory.join(&log.value)),
+    })
+}
+
 /// A NUL or a line break in what goes to a command line or an environment is a mistake at best.
 fn check_lines(table: &PoolTable, report: &mut Report) {
-    for (key, written) in [("ini", &table.ini), ("env", &table.env)] {
+    for (key, written) in [
+        ("ini", &table.ini),
+        ("ini_admin", &table.ini_admin),
+        ("env", &table.env),
+    ] {
         for (name, value) in written.iter().flatten() {
             let bad_name = name.value.is_empty() || name.value.contains(['=', '\0', '\n', '\r']);
             let bad_value = value.value.contains(['\0', '\n', '\r']);
@@ -353,6 +463,27 @@ fn resolve_user(table: &PoolTable, mode: Mode, report: &mut Report) -> Option<Us
     None
 }
 
+/// The group of that account; its own, if the pool names none.
+fn resolve_group(table: &PoolTable, user: Option<User>, report: &mut Report) -> Option<User> {
+    let Some(written) = &table.group else { return user };
+    let Some(gid) = account::group(&written.value) else {
+        let title = format!("no group named `{}` on this machine", written.value);
+        report.push(Diagnostic::error("config::user", title).at(written.place.as_ref(), "named here"));
+        return user;
+    };
+    if let Some(user) = user {
+        return Some(User { gid, ..user });
+    }
+    if gid != rustix::process::getegid().as_raw() {
+        report.push(
+            Diagnostic::error("config::user", format!("PHP cannot run as group `{}`", written.value))
+                .at(written.place.as_ref(), "PHP keeps the account that starts haulier")
+                .help("start haulier as root and name a `user` as well, or remove the line"),
+        );
+    }
+    None
+}
+
 fn web_user(table: &PoolTable, report: &mut Report) -> Option<User> {
     let user = account::look_up(WEB_USER);
     if user.is_none() {
@@ -388,7 +519,32 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
             .map_or(32, |connections| to_usize(connections.value)),
         connect_timeout: value_or(table.connect_timeout.as_ref(), Duration::from_secs(1)),
         idle_timeout: value_or(table.idle_timeout.as_ref(), Duration::from_secs(5)),
+        health: table.health.as_ref().and_then(|written| health(written, report)),
     }
+}
+
+fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
+    let path = written.path.as_ref().filter(|path| path.value.starts_with('/'));
+    let Some(path) = path else {
+        let place = written
+            .path
+            .as_ref()
+            .map_or(written.place.as_ref(), |path| path.place.as_ref());
+        report.push(
+            Diagnostic::error("config::pool", "`health` needs the path that php-fpm answers")
+                .at(place, "such as `path = \"/ping\"`, the `ping.path` of its pool"),
+        );
+        return None;
+    };
+    let count = |written: Option<&Placed<u64>>, default| {
+        written.map_or(default, |count| u32::try_from(count.value).unwrap_or(u32::MAX))
+    };
+    Some(Health {
+        path: path.value.clone(),
+        every: value_or(written.every.as_ref(), Duration::from_secs(5)),
+        fail: count(written.fail.as_ref(), 3),
+        recover: count(written.recover.as_ref(), 2),
+    })
 }
 
 fn resolve_server(written: &Placed<String>, report: &mut Report) -> Option<Server> {

@@ -93,6 +93,11 @@ impl<'r> Reader<'r> {
         table
     }
 
+    /// Whether `key` is written as a table, for settings that take a short form too.
+    pub(super) fn is_table(&self, section: &Section<'_>, key: &str) -> bool {
+        section.entry(key).is_some_and(|entry| entry.get_ref().is_table())
+    }
+
     /// Text with its variables put in.
     pub(super) fn text(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<String>> {
         let entry = section.entry(key)?;
@@ -166,6 +171,26 @@ impl<'r> Reader<'r> {
             diagnostic = diagnostic.help(format!("leave the line out for the default, {default}"));
         }
         self.report.push(diagnostic);
+        None
+    }
+
+    /// What is added to the niceness of a process: -20 to 19.
+    pub(super) fn niceness(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<i32>> {
+        let entry = section.entry(key)?;
+        let Some(integer) = entry.get_ref().as_integer() else {
+            self.wrong_type(key, entry, "a whole number", "without quotes");
+            return None;
+        };
+        let place = Some(self.place(entry.span()));
+        let number = i32::from_str_radix(&integer.as_str().replace('_', ""), integer.radix()).ok();
+        if let Some(value) = number.filter(|number| (-20..=19).contains(number)) {
+            return Some(Placed { value, place });
+        }
+        let title = format!("`{key}` is not a niceness");
+        self.report.push(Diagnostic::error("config::value", title).at(
+            place.as_ref(),
+            "from -20 (first) to 19 (last); 0 is what haulier itself has",
+        ));
         None
     }
 

@@ -190,19 +190,25 @@ pub(super) static POOL: Table = Table {
         word(
             "workers",
             "max(4, 2 × cores), less on a small machine",
-            "PHP processes of the whole pool.",
+            "PHP processes of the whole pool: a number, or `{ min, max, idle }`.",
         ),
         word(
-            "max_requests",
-            "1000",
-            "Requests after which a worker is replaced; 0 is never.",
+            "recycle",
+            "{}",
+            "`[pool.NAME.recycle]`: when a worker is replaced, always between two requests.",
         ),
+        word("max_requests", "1000", "Short for `requests` of `recycle`; 0 is never."),
         word(
             "php",
             "\"auto\"",
             "The php-cgi program; `auto` takes the newest one found.",
         ),
         word("ini", "{}", "php.ini settings of this pool."),
+        word(
+            "ini_admin",
+            "{}",
+            "The same, but neither a script nor a .user.ini can change them.",
+        ),
         word("env", "{}", "Environment variables PHP sees."),
         word(
             "env_copy",
@@ -210,6 +216,17 @@ pub(super) static POOL: Table = Table {
             "Variables copied from haulier's own environment.",
         ),
         word("user", "\"www-data\" when started as root", "The account PHP runs as."),
+        word("group", "the account's own", "The group PHP runs as."),
+        word(
+            "nice",
+            "0",
+            "How much less PHP gets of a busy processor, up to 19; below 0 more, as root.",
+        ),
+        word(
+            "rlimits",
+            "{}",
+            "`[pool.NAME.rlimits]`: what the system allows each PHP process.",
+        ),
         word(
             "servers",
             "none: haulier runs PHP",
@@ -231,7 +248,17 @@ pub(super) static POOL: Table = Table {
             "\"5s\"",
             "An idle connection to a server is closed after this long.",
         ),
+        word(
+            "health",
+            "none: by refused connections",
+            "`[pool.NAME.health]`: whether servers are well, by php-fpm's ping.",
+        ),
         word("timeout", "\"60s\"", "Longest time to the response head; then 504."),
+        word(
+            "body_timeout",
+            "as `timeout`",
+            "Longest silence of PHP in a response body; event streams have none.",
+        ),
         word(
             "queue",
             "\"10s\"",
@@ -241,6 +268,94 @@ pub(super) static POOL: Table = Table {
             "queue_length",
             "512",
             "Most waiting requests; one more gets 503 at once.",
+        ),
+        word(
+            "slow",
+            "none",
+            "`[pool.NAME.slow]`: a line about each request that takes long.",
+        ),
+    ],
+};
+
+pub(super) static POOL_WORKERS: Table = Table {
+    name: "pool.NAME.workers",
+    words: &[
+        word(
+            "min",
+            "1",
+            "Workers that keep their memory however long they have nothing to do.",
+        ),
+        word(
+            "max",
+            "max(4, 2 × cores), less on a small machine",
+            "PHP processes that may work at a time.",
+        ),
+        word("idle", "\"10s\"", "The others give theirs back after this long."),
+    ],
+};
+
+pub(super) static POOL_RECYCLE: Table = Table {
+    name: "pool.NAME.recycle",
+    words: &[
+        word("requests", "1000", "After this many requests; 0 is never."),
+        word(
+            "memory",
+            "never",
+            "When its own memory is more than this after a request.",
+        ),
+        word("age", "never", "This long after its first request."),
+    ],
+};
+
+pub(super) static POOL_RLIMITS: Table = Table {
+    name: "pool.NAME.rlimits",
+    words: &[
+        word("files", "as haulier's", "Open files and connections of each process."),
+        word(
+            "processes",
+            "as haulier's",
+            "Processes of the account PHP runs as, all together.",
+        ),
+        word(
+            "memory",
+            "as haulier's",
+            "Address space of each process; keep it well above memory_limit.",
+        ),
+        word("file_size", "as haulier's", "Longest file a script may write."),
+        word("core", "as haulier's", "Longest core dump."),
+    ],
+};
+
+pub(super) static POOL_HEALTH: Table = Table {
+    name: "pool.NAME.health",
+    words: &[
+        word("path", "required", "The `ping.path` of the php-fpm pools."),
+        word(
+            "every",
+            "\"5s\"",
+            "Time between two pings, and the longest time for an answer.",
+        ),
+        word(
+            "fail",
+            "3",
+            "Failures in a row that take a server out; a refused connection does at once.",
+        ),
+        word("recover", "2", "Answers in a row that take it in again."),
+    ],
+};
+
+pub(super) static POOL_SLOW: Table = Table {
+    name: "pool.NAME.slow",
+    words: &[
+        word(
+            "after",
+            "\"5s\"",
+            "How long a request may keep its worker without a line about it.",
+        ),
+        word(
+            "log",
+            "the server's log",
+            "A file for these lines, one JSON object each.",
         ),
     ],
 };
@@ -367,6 +482,11 @@ pub(super) static TABLES: &[&Table] = &[
     &LOG,
     &LIMITS,
     &POOL,
+    &POOL_WORKERS,
+    &POOL_RECYCLE,
+    &POOL_RLIMITS,
+    &POOL_HEALTH,
+    &POOL_SLOW,
     &SITE,
     &SITE_LIMITS,
     &SITE_SENDFILE,

@@ -222,6 +222,7 @@ fn php_ends_when_the_server_ends() {
         // The first worker may answer before the last one is forked.
         wait_until("four workers", || server.php_workers().len() >= 4);
         let masters = children_of(server.pid());
+        wait_until("four workers and one in reserve", || server.php_workers().len() == 5);
         let family: Vec<u32> = masters.iter().copied().chain(server.php_workers()).collect();
         server.signal(signal);
         server.wait_within(Duration::from_secs(20)).expect("it ends");

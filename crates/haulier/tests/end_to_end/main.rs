@@ -19,6 +19,7 @@ mod php_failures;
 mod php_requests;
 mod php_responses;
 mod phpsysinfo;
+mod pools;
 mod privileges;
 mod static_files;
 mod static_paths;

@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use super::support::client::{Connection, Request, Response};
 use super::support::haulier::{Haulier, children_of};
+use super::support::load::{Load, assert_only, kill};
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
 use super::support::wait_until;
@@ -22,59 +19,6 @@ const WAIT_FOR_GATE: &str =
 /// Asks on a thread of its own.
 fn ask_beside(address: SocketAddr, request: Request) -> JoinHandle<Response> {
     thread::spawn(move || Connection::open(address).ask(&request))
-}
-
-fn kill(pid: u32) {
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("not zero");
-    // It may have ended by itself since we looked.
-    let _ = kill_process(pid, Signal::KILL);
-}
-
-/// Visitors that ask for one page again and again until told to stop.
-struct Load {
-    stop: Arc<AtomicBool>,
-    visitors: Vec<JoinHandle<Vec<u16>>>,
-}
-
-impl Load {
-    fn start(address: SocketAddr, visitors: usize, target: &'static str) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let visit = |_| {
-            let stop = Arc::clone(&stop);
-            thread::spawn(move || {
-                let mut statuses = Vec::new();
-                while !stop.load(Ordering::Relaxed) {
-                    statuses.push(Connection::open(address).ask(&Request::get(target)).status());
-                }
-                statuses
-            })
-        };
-        Self {
-            visitors: (0..visitors).map(visit).collect(),
-            stop: Arc::clone(&stop),
-        }
-    }
-
-    /// Ends the load; gives the status of every answer.
-    fn statuses(self) -> Vec<u16> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.visitors
-            .into_iter()
-            .flat_map(|visitor| visitor.join().expect("every request is answered"))
-            .collect()
-    }
-}
-
-#[track_caller]
-fn assert_only(statuses: &[u16], allowed: &[u16]) {
-    let others: Vec<_> = statuses.iter().filter(|status| !allowed.contains(status)).collect();
-    assert!(
-        others.is_empty(),
-        "{} of {} answers are {others:?}",
-        others.len(),
-        statuses.len()
-    );
-    assert!(statuses.contains(&200), "no answer of {} was 200", statuses.len());
 }
 
 #[track_caller]
@@ -193,7 +137,7 @@ fn workers_killed_under_load_cost_their_request_only() {
         .workers(4)
         .start();
     assert_recovered(&server);
-    let load = Load::start(server.address(), 4, "/hello.php");
+    let load = Load::start(server.address(), 4, &Request::get("/hello.php"));
     let mut killed = 0;
     for _ in 0..12 {
         thread::sleep(Duration::from_millis(150));
@@ -218,7 +162,7 @@ fn a_killed_php_master_is_replaced() {
         kill(master);
     }
     assert_recovered(&server);
-    wait_until("two workers", || server.php_workers().len() == 2);
+    wait_until("two workers and one in reserve", || server.php_workers().len() == 3);
 }
 
 #[test]
@@ -229,7 +173,7 @@ fn children_of_php_fpm_killed_under_load_cost_their_request_only() {
         .run_by(Php::Fpm(Socket::Unix));
     let (server, fpm) = site.start_beside_fpm();
     assert_recovered(&server);
-    let load = Load::start(server.address(), 4, "/hello.php");
+    let load = Load::start(server.address(), 4, &Request::get("/hello.php"));
     for _ in 0..8 {
         thread::sleep(Duration::from_millis(150));
         if let Some(child) = fpm.children().first() {
@@ -249,7 +193,7 @@ fn php_fpm_may_stop_and_start_under_load() {
             .run_by(Php::Fpm(socket));
         let (server, mut fpm) = site.start_beside_fpm();
         assert_recovered(&server);
-        let load = Load::start(server.address(), 3, "/hello.php");
+        let load = Load::start(server.address(), 3, &Request::get("/hello.php"));
         for _ in 0..2 {
             thread::sleep(Duration::from_millis(300));
             fpm.stop();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Pool, PoolKind, PoolSettings};
+use haulier_php::{External, Pool, PoolKind, PoolSettings};
 use haulier_proto::field::Fields;
 use haulier_proto::head::{HeadLimits, RequestHead};
 use tempfile::TempDir;
@@ -108,21 +108,8 @@ fn settings(root: PathBuf) -> SiteSettings {
 
 /// A pool that nothing is ever asked of: its server is somebody else's, so nothing is started.
 fn pool() -> Arc<Pool> {
-    let external = haulier_php::External {
-        servers: vec![haulier_php::Server::Unix("/nowhere".into())],
-        connections: 1,
-        connect_timeout: Duration::from_secs(1),
-        idle_timeout: Duration::from_secs(1),
-    };
-    let settings = PoolSettings {
-        name: "test".into(),
-        kind: PoolKind::External(external),
-        timeout: Duration::from_secs(1),
-        queue_timeout: Duration::from_secs(1),
-        queue_length: 1,
-        response_head: 1024,
-    };
-    Pool::start(settings).expect("a pool")
+    let external = External::new(vec![haulier_php::Server::Unix("/nowhere".into())]);
+    Pool::start(PoolSettings::new("test", PoolKind::External(external))).expect("a pool")
 }
 
 /// A request head; `lines` are field lines with their line ends.

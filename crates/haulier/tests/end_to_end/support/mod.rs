@@ -3,6 +3,7 @@
 pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod haulier;
+pub(crate) mod load;
 pub(crate) mod metrics;
 pub(crate) mod php_fpm;
 pub(crate) mod site;

@@ -1,0 +1,66 @@
+//! Directories that PHP works with although it could not enter the private one they lie in: it inherits them open.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+/// What a php-cgi inherits.
+#[derive(Debug, Default)]
+pub(crate) struct Directories {
+    /// Settings that no script can change.
+    pub(crate) admin_ini: Option<OpenDirectory>,
+    /// Compiled scripts, where processes share no memory.
+    pub(crate) opcache: Option<OpenDirectory>,
+}
+
+impl Directories {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &OpenDirectory> {
+        self.admin_ini.iter().chain(&self.opcache)
+    }
+}
+
+/// A new directory, held open; removed with the value, whatever is in it.
+#[derive(Debug)]
+pub(crate) struct OpenDirectory {
+    path: PathBuf,
+    opened: OwnedFd,
+}
+
+impl OpenDirectory {
+    /// Makes a directory that only we may use (0700).
+    ///
+    /// # Errors
+    /// What the system says; `AlreadyExists` too.
+    pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let opened = File::open(&path)?.into();
+        Ok(Self { path, opened })
+    }
+
+    /// Gives it to another user.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
+        std::os::unix::fs::fchown(&self.opened, Some(uid), Some(gid))
+    }
+
+    /// Its name in every process that has inherited it.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.opened.as_raw_fd())
+    }
+}
+
+impl AsFd for OpenDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.opened.as_fd()
+    }
+}
+
+impl Drop for OpenDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path); // may be gone with the directory above it
+    }
+}

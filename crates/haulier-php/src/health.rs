@@ -1,0 +1,139 @@
+//! Whether the servers of others are well: php-fpm's own ping, or, for those that are left out, a connection.
+//!
+//! One thread a pool with several servers or with `health`, one task a server.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use haulier_proto::fastcgi::ParamsWriter;
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::request::{Body, Request};
+use crate::settings::{External, Health};
+use crate::state::Shared;
+
+/// Without health checks: how often a server that is left out is asked for a connection.
+const RETRY: Duration = Duration::from_millis(250);
+/// Longest head of the answer to a ping, bytes.
+const RESPONSE_HEAD: usize = 16 * 1024;
+
+/// The thread; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct HealthChecks {
+    /// Nothing is ever sent: being dropped is the message.
+    alive: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl HealthChecks {
+    /// Starts the thread, if there is a choice of servers or the pool asks for it.
+    ///
+    /// # Errors
+    /// The system has no thread or no descriptors to give.
+    pub(crate) fn start(shared: &Arc<Shared>, external: &External) -> io::Result<Self> {
+        if external.servers.len() < 2 && external.health.is_none() {
+            return Ok(Self {
+                alive: Mutex::new(None),
+            });
+        }
+        let (alive, ended) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (shared, health) = (Arc::clone(shared), external.health.clone());
+        thread::Builder::new().name("php-health".into()).spawn(move || {
+            let checks = LocalSet::new();
+            for server in 0..shared.addresses.len() {
+                checks.spawn_local(watch(Arc::clone(&shared), server, health.clone()));
+            }
+            checks.block_on(&runtime, async {
+                let _ = ended.await; // an error: the other end was dropped, which is what we wait for
+            });
+        })?;
+        Ok(Self {
+            alive: Mutex::new(Some(alive)),
+        })
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// Looks after one server for ever.
+async fn watch(shared: Arc<Shared>, server: usize, health: Option<Health>) {
+    loop {
+        match &health {
+            Some(health) => {
+                tokio::time::sleep(health.every).await;
+                let pong = tokio::time::timeout(health.every, ping(&shared, server, &health.path)).await;
+                shared.note_health(server, pong.is_ok_and(|well| well), health);
+            }
+            None => {
+                tokio::time::sleep(RETRY).await;
+                if shared.is_down(server) && connect(&shared, server).await.is_ok() {
+                    shared.note_connect(server, true);
+                }
+            }
+        }
+    }
+}
+
+async fn connect(shared: &Shared, server: usize) -> io::Result<Connection> {
+    Connection::open(
+        &shared.addresses[server],
+        shared.generation(server),
+        shared.connect_timeout,
+    )
+    .await
+}
+
+/// True if the server answers a request for this path with 200.
+async fn ping(shared: &Shared, server: usize, path: &str) -> bool {
+    let Ok(connection) = connect(shared, server).await else {
+        return false;
+    };
+    let Some(params) = params(path) else { return false };
+    let mut exchange = Exchange::new(RESPONSE_HEAD);
+    let request = Request {
+        params: &params,
+        body: Body::Empty,
+        idempotent: true,
+        is_wanted: &|| true,
+        label: &|| format!("ping {path}"),
+    };
+    // An empty socket takes so little at once.
+    if exchange.start(&connection, &request).is_err() || exchange.has_unsent() {
+        return false;
+    }
+    while !exchange.is_complete() {
+        if poll_fn(|cx| exchange.poll_step(cx, &connection)).await.is_err() {
+            return false;
+        }
+    }
+    exchange.take_heads().last().is_some_and(|head| head.status() == 200)
+}
+
+/// What php-fpm looks at: SCRIPT_NAME is compared with `ping.path`. `None` for a path too long to send.
+fn params(path: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut writer = ParamsWriter::new(&mut bytes);
+    let pairs = [
+        ("REQUEST_METHOD", "GET"),
+        ("SERVER_PROTOCOL", "HTTP/1.1"),
+        ("GATEWAY_INTERFACE", "CGI/1.1"),
+        ("SCRIPT_NAME", path),
+        ("SCRIPT_FILENAME", path),
+        ("REQUEST_URI", path),
+        ("QUERY_STRING", ""),
+    ];
+    for (name, value) in pairs {
+        writer.push(name.as_bytes(), value.as_bytes()).ok()?;
+    }
+    writer.finish();
+    Some(bytes)
+}

@@ -1,0 +1,124 @@
+//! Workers that are programs of their own, for systems that do not tell the children of a master apart.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haulier_php::{Pool, PoolError, PoolSettings, Supervised};
+use tokio::task::JoinSet;
+
+use crate::support::{Call, Scripts, kill, mark, own_pool, parent, php_processes, wait_until_async};
+
+fn separate(scripts: &Scripts, workers: usize, change: impl FnOnce(&mut PoolSettings, &mut Supervised)) -> Arc<Pool> {
+    own_pool(scripts, workers, |settings, own| {
+        own.separate = true;
+        mark(scripts, own);
+        change(settings, own);
+    })
+}
+
+#[tokio::test(flavor = "local")]
+async fn each_worker_is_a_process_of_ours_and_known_by_its_id() {
+    let scripts = Scripts::new();
+    let pool = separate(&scripts, 3, |_, _| {});
+    let mut tasks = JoinSet::new();
+    for _ in 0..12 {
+        let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, "do=sleep&n=100"));
+        tasks.spawn_local(async move {
+            let answer = call.answer(&pool).await.expect("an answer");
+            assert_eq!(answer.text(), format!("slept {}", answer.pid.expect("it is known")));
+            answer.pid
+        });
+    }
+    let pids: BTreeSet<_> = tasks.join_all().await.into_iter().collect();
+    assert_eq!(pids.len(), 3);
+    let processes = php_processes(scripts.dir.path());
+    assert_eq!(processes.len(), 3);
+    assert!(processes.iter().all(|&pid| parent(pid) == Some(std::process::id())));
+    let cache = Call::get(&scripts, "do=ini&name=opcache.file_cache").text(&pool).await;
+    assert!(cache.starts_with("/proc/self/fd/"), "{cache}");
+    pool.stop(Duration::ZERO).await;
+    assert_eq!(php_processes(scripts.dir.path()), []);
+    let left = std::fs::read_dir(scripts.path("run")).expect("the directory").count();
+    assert_eq!(left, 0, "neither sockets nor compiled scripts stay behind");
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_time_out_ends_that_worker_and_no_other() {
+    let scripts = Scripts::new();
+    let pool = separate(&scripts, 2, |settings, _| {
+        settings.timeout = Duration::from_millis(1500);
+    });
+    Call::get(&scripts, "").text(&pool).await;
+    let neighbour = {
+        let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, "do=slow-body&n=4000"));
+        tokio::task::spawn_local(async move { call.answer(&pool).await })
+    };
+    wait_until_async("the neighbour runs", || pool.status().busy == 1).await;
+    for _ in 0..2 {
+        let error = Call::get(&scripts, "do=spin")
+            .answer(&pool)
+            .await
+            .expect_err("it never answers");
+        let PoolError::Timeout { pid: Some(pid), .. } = error else {
+            panic!("{error:?}")
+        };
+        wait_until_async("the worker ends", || parent(pid).is_none()).await;
+    }
+    let answer = neighbour
+        .await
+        .expect("no panic")
+        .expect("the neighbour is not touched");
+    assert_eq!(answer.text(), "firstsecond");
+    for _ in 0..6 {
+        assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
+    }
+    assert_eq!((pool.status().timeouts, pool.status().exits), (2, 0));
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn workers_are_replaced_without_a_failure_and_at_once() {
+    let scripts = Scripts::new();
+    let pool = separate(&scripts, 2, |_, own| own.recycle.requests = 5);
+    let begun = Instant::now();
+    let mut pids: Vec<String> = Vec::new();
+    for _ in 0..60 {
+        pids.push(Call::post(&scripts, "do=pid", b"x").text(&pool).await);
+    }
+    let workers: BTreeSet<&String> = pids.iter().collect();
+    assert!(workers.len() >= 12, "{} workers for 60 requests", workers.len());
+    let status = pool.status();
+    assert_eq!((status.crashes, status.retries, status.exits), (0, 0, 0));
+    assert!(status.recycled >= 11, "{status:?}");
+    assert!(begun.elapsed() < Duration::from_secs(15), "no pause as after a crash");
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn workers_killed_under_load_cost_no_request_that_can_be_repeated() {
+    let scripts = Scripts::new();
+    let pool = separate(&scripts, 3, |_, _| {});
+    let until = Instant::now() + Duration::from_secs(2);
+    let mut tasks = JoinSet::new();
+    for _ in 0..6 {
+        let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, "do=sleep&n=1"));
+        tasks.spawn_local(async move {
+            while Instant::now() < until {
+                let answer = call.answer(&pool).await.expect("sent again");
+                assert!(answer.text().starts_with("slept "), "never half an answer");
+            }
+        });
+    }
+    let mut kills = 0;
+    while Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        if let Some(&worker) = php_processes(scripts.dir.path()).first() {
+            kill(worker);
+            kills += 1;
+        }
+    }
+    tasks.join_all().await;
+    assert!(kills >= 3, "{kills} kills");
+    pool.stop(Duration::ZERO).await;
+}

@@ -1,0 +1,222 @@
+//! Several pools side by side, and the settings of pools as the configuration has them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::support::client::Request;
+use super::support::haulier::{Haulier, children_of};
+use super::support::load::{Load, assert_only, kill};
+use super::support::php_fpm::{PhpFpm, Socket};
+use super::support::site::Site;
+use super::support::{is_root, wait_until};
+
+/// A page of the site with this host name.
+fn page(host: &str, target: &str) -> Request {
+    Request::new("GET", target).with("Host", host)
+}
+
+/// How many lines of the access log have which status and reason for paths of this kind.
+fn outcomes(server: &Haulier, path: &str) -> BTreeMap<(u64, String), usize> {
+    let mut outcomes = BTreeMap::new();
+    for line in server.access_log().iter().filter(|line| line["path"] == path) {
+        let reason = line["reason"].as_str().unwrap_or_default().to_owned();
+        *outcomes
+            .entry((line["status"].as_u64().unwrap_or(0), reason))
+            .or_default() += 1;
+    }
+    outcomes
+}
+
+fn count(outcomes: &BTreeMap<(u64, String), usize>) -> usize {
+    outcomes.values().sum()
+}
+
+/// Three sites, each with a pool of its own: workers of one are killed, one has too few, and one is two php-fpm of
+/// which one stops and starts again.
+#[test]
+fn under_load_and_harm_every_request_gets_a_promised_answer_with_its_reason() {
+    let (mut mortal, steady) = (PhpFpm::start(Socket::Unix, 4, &[]), PhpFpm::start(Socket::Tcp, 4, &[]));
+    let site = Site::new()
+        .php("killed.php", "usleep(3000); echo 'hello';")
+        .php("narrow.php", "usleep(300000); echo 'hello';")
+        .php("stuck.php", "sleep(60);")
+        .php("fpm.php", "usleep(3000); echo 'hello';");
+    let root = site.root().display().to_string();
+    let config = format!(
+        r#"
+[pool.narrow]
+workers = 1
+queue = "1s"
+queue_length = 2
+timeout = "1s"
+[pool.fpm]
+servers = [{:?}, {:?}]
+connections = 3
+[site.narrow]
+hosts = ["narrow.test"]
+root = {root:?}
+app = "plain"
+pool = "narrow"
+[site.fpm]
+hosts = ["fpm.test"]
+root = {root:?}
+app = "plain"
+pool = "fpm"
+"#,
+        mortal.server(),
+        steady.server()
+    );
+    let server = site.setting("pool = \"php\"").config(&config).start();
+    server.get("/killed.php").expect(200);
+    let killed = Load::start(server.address(), 3, &page("localhost", "/killed.php"));
+    let narrow = Load::start(server.address(), 6, &page("narrow.test", "/narrow.php"));
+    let external = Load::start(server.address(), 4, &page("fpm.test", "/fpm.php"));
+    for round in 0..6 {
+        thread::sleep(Duration::from_millis(300));
+        if let Some(pid) = worker_of_php(&server) {
+            kill(pid);
+        }
+        match round {
+            1 | 4 => mortal.stop(),
+            2 | 5 => mortal.start_again(),
+            _ => {}
+        }
+    }
+    let (killed, narrow, external) = (killed.statuses(), narrow.statuses(), external.statuses());
+    server.ask(&page("narrow.test", "/stuck.php")).expect(504);
+    assert_eq!(server.access_line_for("/stuck.php")["reason"], "php_timeout");
+    assert_only(&killed, &[200]);
+    assert_only(&external, &[200]);
+    assert_only(&narrow, &[200, 503]);
+    assert!(narrow.contains(&503) && narrow.contains(&200), "{narrow:?}");
+    for (path, statuses, promised) in [
+        ("/killed.php", &killed, &[(200, "")][..]),
+        ("/fpm.php", &external, &[(200, "")]),
+        ("/narrow.php", &narrow, &[(200, ""), (503, "pool_full")]),
+    ] {
+        let first = usize::from(path == "/killed.php");
+        wait_until("a log line for every answer", || {
+            count(&outcomes(&server, path)) == statuses.len() + first
+        });
+        let outcomes = outcomes(&server, path);
+        let known = |(status, reason): &(u64, String)| promised.contains(&(*status, reason.as_str()));
+        assert!(outcomes.keys().all(known), "{path}: {outcomes:?}");
+    }
+    server.wait_for_line("FastCGI server does not answer and is left out");
+    server.wait_for_line("FastCGI server answers again");
+}
+
+/// A worker of the pool `php`, the one with four of them and one in reserve.
+fn worker_of_php(server: &Haulier) -> Option<u32> {
+    let families = children_of(server.pid()).into_iter().map(children_of);
+    families.into_iter().find(|family| family.len() >= 4)?.first().copied()
+}
+
+#[test]
+fn a_pool_of_our_own_obeys_all_its_settings() {
+    let site = Site::new()
+        .php(
+            "which.php",
+            "header('X-Pid: ' . getmypid()); \
+             echo json_encode([ini_get('precision'), ini_set('memory_limit', '1G'), posix_getrlimit()['soft openfiles']]);",
+        )
+        .php("slow.php", "usleep(900000); echo 'hello';");
+    let log = site.writable("log").join("slow.log");
+    let tables = format!(
+        r#"
+[pool.other]
+workers = {{ min = 1, max = 3, idle = "200ms" }}
+recycle = {{ requests = 5, memory = "200MiB", age = "1h" }}
+ini = {{ precision = 7 }}
+ini_admin = {{ memory_limit = "90M" }}
+nice = 1
+rlimits = {{ files = 200 }}
+slow = {{ after = "200ms", log = {log:?} }}
+body_timeout = "5s"
+"#
+    );
+    let server = site.setting("pool = \"other\"").config(&tables).start();
+    let mut pids = Vec::new();
+    for _ in 0..12 {
+        let response = server.get("/which.php").expect(200);
+        assert_eq!(response.text(), r#"["7",false,200]"#);
+        pids.push(response.field("X-Pid").expect("a pid").to_owned());
+    }
+    pids.sort();
+    pids.dedup();
+    assert!(pids.len() >= 3, "five requests a worker: {pids:?}");
+    server.get("/slow.php").expect(200);
+    let line: Value = serde_json::from_str(fs::read_to_string(log).expect("the log").trim()).expect("one JSON object");
+    assert_eq!((&line["pool"], &line["waits_for"]), (&"other".into(), &"sleep".into()));
+    assert!(
+        line["request"]
+            .as_str()
+            .is_some_and(|request| request.contains("GET /slow.php")),
+        "{line}"
+    );
+}
+
+#[test]
+fn php_fpm_is_watched_by_its_ping() {
+    let (mut mortal, steady) = (PhpFpm::start(Socket::Unix, 3, &[]), PhpFpm::start(Socket::Unix, 3, &[]));
+    let pool = format!(
+        r#"
+[pool.fpm]
+servers = [{:?}, {:?}]
+connections = 2
+health = {{ path = "/ping", every = "100ms", fail = 2, recover = 2 }}
+"#,
+        mortal.server(),
+        steady.server()
+    );
+    let site = Site::new().php("hello.php", "echo 'hello';");
+    let server = site.setting("pool = \"fpm\"").config(&pool).start();
+    server.get("/hello.php").expect(200);
+    mortal.stop();
+    server.wait_for_line("is left out");
+    for _ in 0..5 {
+        server.ask(&Request::post("/hello.php", "x")).expect(200);
+    }
+    mortal.start_again();
+    server.wait_for_line("answers again");
+    server.get("/hello.php").expect(200);
+}
+
+/// As in a container without CAP_SYS_PTRACE, where PHP runs as another user.
+#[test]
+fn without_the_right_to_look_into_php_a_time_out_still_ends_the_right_worker() {
+    if !is_root() {
+        println!("skipped: only root can give a capability up and still run PHP as another user");
+        return;
+    }
+    let site = Site::new()
+        .php("pid.php", "echo getmypid();")
+        .php("stuck.php", "set_time_limit(0); while (true);")
+        .workers(2)
+        .pool("timeout = \"1s\"");
+    let (config, _) = site.prepare();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"])
+        .arg(Haulier::command().get_program())
+        .args(["run", "-c"])
+        .arg(config);
+    let server = Haulier::start(command, vec![Box::new(site)]);
+    server.wait_for_line("cannot be told apart here");
+    server.get("/pid.php").expect(200);
+    for _ in 0..3 {
+        server.get("/stuck.php").expect(504);
+    }
+    let pid = server.get("/pid.php").expect(200).text();
+    let line = server.access_line_for("/stuck.php");
+    assert_eq!(line["reason"], "php_timeout");
+    wait_until("both workers to run", || {
+        let workers = children_of(server.pid());
+        workers.len() == 2 && workers.iter().any(|worker| worker.to_string() == pid)
+    });
+}
