@@ -334,11 +334,15 @@ impl Collector<'_> {
     }
 }
 
-/// Whether a default would contradict what is written: a pool is ours or that of others.
+/// Whether a default would contradict what is written: a pool is ours or that of others, and `max_requests` is short for
+/// a part of `recycle`.
 fn is_excluded(words: &Table, word: &Word, table: Option<&DeTable<'_>>) -> bool {
-    let is_external = table.is_some_and(|table| table.contains_key("servers"));
-    let excluded: &[&str] = if is_external { &SUPERVISED } else { &EXTERNAL };
-    words.name == "pool.NAME" && excluded.contains(&word.name)
+    if words.name != "pool.NAME" {
+        return false;
+    }
+    let has = |name: &str| table.is_some_and(|table| table.contains_key(name));
+    let excluded: &[&str] = if has("servers") { &SUPERVISED } else { &EXTERNAL };
+    excluded.contains(&word.name) || word.name == "max_requests" && has("recycle")
 }
 
 type Entry<'t> = (&'t str, &'t Spanned<DeValue<'t>>);

@@ -21,6 +21,7 @@ trusted_proxies = [
 file = "access.log"
 [pool.php]
 workers = 0x2
+recycle = { age = "1h", requests = 500 }
 [pool.php.ini]
 memory_limit = "64M"
 "opcache.enable" = true
@@ -126,7 +127,7 @@ fn every_value_says_where_it_came_from() {
         (value("/pool/php/workers"), from("/pool/php/workers")),
         (2.into(), "haulier.toml:12".into())
     );
-    assert_eq!(from("/pool/php/ini/opcache.enable"), "haulier.toml:15");
+    assert_eq!(from("/pool/php/ini/opcache.enable"), "haulier.toml:16");
     assert_eq!(from("/site/b/root"), "sites/b.toml:2");
     assert_eq!(
         (value("/site/b/limits/body"), from("/site/b/limits/body")),
