@@ -8,7 +8,7 @@ find_php
 
 want "PHP, supervised and as a pool of its own" "$php-cgi" "$php-fpm" "$php-cli"
 want "extensions the applications ask for" "$php-curl" "$php-gd" "$php-intl" "$php-mbstring" "$php-sqlite3" "$php-xml"
-want "applications the tests serve" dokuwiki mediawiki phpsysinfo
+want "applications the tests serve" dokuwiki mediawiki phpsysinfo shaarli fonts-fork-awesome
 want "parts of the Symfony page the tests serve" php-symfony-framework-bundle php-symfony-twig-bundle \
     php-symfony-form php-symfony-runtime php-symfony-validator php-symfony-security-csrf php-symfony-translation \
     php-symfony-twig-bridge php-symfony-yaml php-symfony-http-kernel php-symfony-routing php-twig

@@ -11,15 +11,16 @@ use std::sync::Arc;
 use haulier_proto::head::Method;
 use haulier_proto::path;
 
-use crate::filter;
+use crate::filter::basic_auth::{self, PasswordCheck};
+use crate::filter::{self, Early};
 use crate::forwarded;
 use crate::handler::php::{self, Call, Outcome};
 use crate::handler::static_files::{self, Found, Script};
-use crate::handler::{error_page, listing, redirect};
+use crate::handler::{error_document, error_page, listing, redirect};
 use crate::metrics::InFlight;
 use crate::request::Request;
 use crate::response::{Handler, Response};
-use crate::route::Site;
+use crate::route::{Round, Site, Visit, rewrite};
 use crate::thread::Thread;
 
 /// A request with its response.
@@ -42,9 +43,16 @@ pub(crate) enum Answer {
 }
 
 /// Who answers.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large variant is the usual one: a box would cost it an allocation"
+)]
 enum Decision {
     Answer(Response),
-    Run(Script),
+    /// PHP, in the site or in a place within it.
+    Run(Box<(Arc<Site>, Call)>),
+    /// Whoever does once the password fits.
+    Check(PasswordCheck),
 }
 
 /// Carries a request to its response. What needs no waiting is answered without a future.
@@ -59,14 +67,21 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
         });
     };
     request.in_flight = Some(InFlight::request(thread, site.number));
-    match decide(thread, &site, &request, request.head.path()) {
-        Decision::Answer(response) => Answer::Ready(finish(request, site, response)),
-        Decision::Run(script) => Answer::Later(Box::pin(run(Rc::clone(thread), request, site, script))),
+    match decide(thread, &site, &request, None, Round::First) {
+        Decision::Answer(response) if !error_document::is_wanted(&site, &response) => {
+            Answer::Ready(finish(request, site, response))
+        }
+        decision => Answer::Later(Box::pin(run(Rc::clone(thread), request, site, decision))),
     }
 }
 
-/// Filters, then what the path is, then who answers for that.
-fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, raw_path: &[u8]) -> Decision {
+/// Filters, then what the path is, then who answers for that. `local` is the path and query PHP wants answered instead
+/// of the client's.
+fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[u8]>, round: Round) -> Decision {
+    let (raw_path, query) = match local {
+        Some(target) => redirect::split_query(target),
+        None => (request.head.path(), request.head.query()),
+    };
     // `OPTIONS *` asks about the server as a whole; CONNECT has no path either.
     if raw_path.is_empty() {
         let status = if request.head.method() == Method::Options {
@@ -79,22 +94,56 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, raw_path: &[u8])
     let Ok(path) = path::normalize(raw_path) else {
         return Decision::Answer(refused(site, request, 400, Some("bad_path")));
     };
-    if let Some(early) = filter::on_request(site, &request.head, &path) {
-        return Decision::Answer(early);
+    let routes = site.routes.find(&path);
+    let visit = Visit {
+        thread,
+        site,
+        request,
+        round,
+        local,
+        path: &path,
+        query,
+        routes: &routes,
+    };
+    if let Some(early) = filter::on_request(&visit) {
+        return early.into();
     }
-    match thread.files.find(site, &path, thread.clock.coarse()) {
+    let Some(rewritten) = rewrite::find(site, &path, query) else {
+        return answer(&visit);
+    };
+    let routes = site.routes.find(&rewritten.path);
+    let visit = Visit {
+        path: &rewritten.path,
+        query: rewritten.query.as_deref(),
+        routes: &routes,
+        ..visit
+    };
+    match filter::on_path(&visit) {
+        Some(early) => early.into(),
+        None => answer(&visit),
+    }
+}
+
+/// What the path is, and who answers for that.
+fn answer(visit: &Visit<'_>) -> Decision {
+    let &Visit {
+        site, request, path, ..
+    } = visit;
+    match visit.find(path) {
         Found::File(entry) => Decision::Answer(static_files::respond(&request.head, &entry)),
-        Found::Script(script) => Decision::Run(script),
-        Found::SlashMissing => Decision::Answer(redirect::add_slash(&path, request.head.query())),
-        Found::Directory if site.settings.listing => Decision::Answer(listing::respond(site, &path, &request.head)),
-        Found::Directory | Found::Missing => front_controller(thread, site, request),
+        Found::Script(script) => run_script(visit, script),
+        Found::SlashMissing => Decision::Answer(redirect::add_slash(path, visit.query)),
+        Found::Directory if site.settings.listing => {
+            Decision::Answer(listing::respond(visit.owner(), visit.inside(), &request.head))
+        }
+        Found::Directory | Found::Missing => front_controller(visit),
         Found::Denied => {
             let mut response = refused(site, request, 404, None);
             response.trace.handler = Handler::Denied;
             Decision::Answer(response)
         }
         Found::Failed(error) => {
-            tracing::error!(site = site.settings.name, %error, path = %String::from_utf8_lossy(&path), "cannot open a file");
+            tracing::error!(site = site.settings.name, %error, path = %String::from_utf8_lossy(path), "cannot open a file");
             let (status, reason) = error_page::of_file(&error);
             Decision::Answer(refused(site, request, status, reason))
         }
@@ -102,13 +151,30 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, raw_path: &[u8])
 }
 
 /// What is no file belongs to the application, if it has one door for everything.
-fn front_controller(thread: &Thread, site: &Arc<Site>, request: &Request) -> Decision {
-    let front = site.settings.php.as_ref().and_then(|php| php.front.as_deref());
-    match front.map(|front| thread.files.find(site, front.as_bytes(), thread.clock.coarse())) {
-        Some(Found::Script(script)) => Decision::Run(script),
-        Some(_) => Decision::Answer(refused(site, request, 500, Some("front_controller_missing"))),
-        None => Decision::Answer(refused(site, request, 404, None)),
+fn front_controller(visit: &Visit<'_>) -> Decision {
+    match visit.find_front() {
+        Some(Found::Script(script)) => run_script(visit, script),
+        Some(_) => Decision::Answer(refused(
+            visit.site,
+            visit.request,
+            500,
+            Some("front_controller_missing"),
+        )),
+        None => Decision::Answer(refused(visit.site, visit.request, 404, None)),
     }
+}
+
+fn run_script(visit: &Visit<'_>, script: Script) -> Decision {
+    // Only where a password was asked for is the name that came with it true.
+    let user = visit
+        .routes
+        .users
+        .and_then(|_| basic_auth::user(visit.request.head.fields()));
+    let call = Call::new(script)
+        .redirected(visit.local.map(<[u8]>::to_vec))
+        .with_query(visit.query)
+        .user(user);
+    Decision::Run(Box::new((Arc::clone(visit.owner()), call)))
 }
 
 fn refused(site: &Arc<Site>, request: &Request, status: u16, reason: Option<&'static str>) -> Response {
@@ -124,23 +190,47 @@ fn finish(request: Request, site: Arc<Site>, mut response: Response) -> Answered
     }
 }
 
-/// RFC 3875 §6.2.2 lets a script name another path of this server; more than this many in a row is a loop.
-const LOCAL_REDIRECTS: usize = 10;
+/// RFC 3875 §6.2.2 lets a script name another path of this server; more than this many in a row is a loop. A password
+/// to be hashed counts as well.
+const ROUNDS: usize = 10;
 
-/// Has PHP answer.
-async fn run(thread: Rc<Thread>, request: Request, site: Arc<Site>, script: Script) -> Answered {
-    let mut call = Call::new(script);
-    for _ in 0..=LOCAL_REDIRECTS {
-        let target = match php::respond(&thread, &site, &request, &call).await {
-            Outcome::Response(response) => return finish(request, site, response),
-            Outcome::Local(target) => target,
-        };
-        let raw_path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
-        match decide(&thread, &site, &request, raw_path) {
-            Decision::Answer(response) => return finish(request, site, response),
-            Decision::Run(script) => call = Call::redirected(script, target),
+/// Answers what needs waiting.
+async fn run(thread: Rc<Thread>, request: Request, site: Arc<Site>, mut decision: Decision) -> Answered {
+    let mut local = None;
+    for _ in 0..=ROUNDS {
+        match decision {
+            Decision::Answer(response) => {
+                let response = error_document::apply(&thread, &site, &request, response).await;
+                return finish(request, site, response);
+            }
+            Decision::Check(check) => {
+                if check.run().await {
+                    decision = decide(&thread, &site, &request, local.as_deref(), Round::Further);
+                } else {
+                    decision = Decision::Answer(basic_auth::ask(&site, &request));
+                }
+            }
+            Decision::Run(run) => {
+                let (owner, call) = *run;
+                match php::respond(&thread, &owner, &request, &call).await {
+                    Outcome::Response(response) => decision = Decision::Answer(response),
+                    Outcome::Local(target) => {
+                        decision = decide(&thread, &site, &request, Some(&target), Round::Further);
+                        local = Some(target);
+                    }
+                }
+            }
         }
     }
     let response = refused(&site, &request, 500, Some("redirect_loop"));
     finish(request, site, response)
+}
+
+impl From<Early> for Decision {
+    fn from(early: Early) -> Self {
+        match early {
+            Early::Response(response) => Self::Answer(response),
+            Early::Check(check) => Self::Check(check),
+        }
+    }
 }

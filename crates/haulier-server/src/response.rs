@@ -69,7 +69,6 @@ impl Head {
     }
 
     /// The field lines.
-    #[cfg(test)]
     pub(crate) fn fields(&self) -> &Fields {
         match self {
             Self::Fields(fields) => fields,
@@ -225,6 +224,8 @@ pub(crate) struct PhpTrace {
     pub pid: Option<u32>,
     /// First line PHP wrote to its error log during this request.
     pub message: Option<String>,
+    /// All of these lines, for sites in development.
+    pub stderr: String,
     /// What was streamed, if the body was too long to be held.
     pub streamed: Option<Box<Streamed>>,
 }

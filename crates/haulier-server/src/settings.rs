@@ -10,6 +10,9 @@ use crate::access_log::AccessLog;
 use crate::listen::{Address, Network};
 use crate::route::glob::Glob;
 
+pub use crate::filter::basic_auth::{Htpasswd, HtpasswdError};
+pub use crate::filter::rate::{Rate, RateLimiter};
+
 /// A whole server: where it listens and what it serves.
 #[derive(Debug)]
 pub struct ServerSettings {
@@ -27,6 +30,8 @@ pub struct ServerSettings {
     pub defer_accept: bool,
     /// Threads, each with its own event loop; the number of processors we may use.
     pub threads: usize,
+    /// Files all threads together may hold open in their caches.
+    pub open_files: usize,
     /// How long running requests may go on after a stop.
     pub grace: Duration,
     /// Limits that hold before a site is known.
@@ -104,6 +109,18 @@ pub struct SiteSettings {
     pub headers: Vec<(String, String)>,
     /// Path → where to send the client instead.
     pub redirects: Vec<Redirect>,
+    /// Path → another path that answers; the first match wins.
+    pub rewrites: Vec<Rewrite>,
+    /// What holds for some paths only.
+    pub routes: Vec<RouteSettings>,
+    /// The name the site wants to be known by.
+    pub canonical: Option<Canonical>,
+    /// Status → path in the document root of the page shown with it: a file or a script.
+    pub error_pages: Vec<(u16, String)>,
+    /// How the site is closed for a while.
+    pub maintenance: Option<Maintenance>,
+    /// Requests of one client address; shared by sites that count together.
+    pub requests_per_ip: Option<Arc<RateLimiter>>,
     /// Path → Cache-Control; the first match wins.
     pub cache: Vec<(Glob, String)>,
     /// Show the contents of a directory without index (development only).
@@ -171,4 +188,85 @@ pub struct Redirect {
     pub to: String,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
+}
+
+/// One line of `rewrites`.
+#[derive(Debug, Clone)]
+pub struct Rewrite {
+    /// What is asked for.
+    pub from: Glob,
+    /// Path, with or without a query; a `*` in it takes what the `*` of `from` matched.
+    pub to: String,
+}
+
+/// One `[[site.NAME.route]]`.
+#[derive(Debug, Clone)]
+pub struct RouteSettings {
+    /// The paths it is for.
+    pub path: Glob,
+    /// Another document root, or another pool.
+    pub place: Option<PlaceSettings>,
+    /// Nobody gets these paths; 404.
+    pub deny: bool,
+    /// Clients that get them, others 403; `None`: all.
+    pub allow: Option<Vec<Network>>,
+    /// Who is asked for a password.
+    pub login: Option<Login>,
+    /// Requests of one client address to these paths.
+    pub rate: Option<Arc<RateLimiter>>,
+}
+
+impl RouteSettings {
+    /// A route that says nothing yet.
+    #[must_use]
+    pub fn new(path: Glob) -> Self {
+        Self {
+            path,
+            place: None,
+            deny: false,
+            allow: None,
+            login: None,
+            rate: None,
+        }
+    }
+}
+
+/// A site within a site.
+#[derive(Debug, Clone)]
+pub struct PlaceSettings {
+    /// Its root and how it runs PHP; its hosts, routes and filters are not asked for.
+    pub site: Box<SiteSettings>,
+    /// What stands before its paths, without slash at the end: `/wiki`, or nothing.
+    pub prefix: String,
+}
+
+/// Who may pass with a password.
+#[derive(Debug, Clone)]
+pub enum Login {
+    /// Those in the file.
+    Users(Arc<Htpasswd>),
+    /// Nobody is asked, whatever a wider route says.
+    Nobody,
+}
+
+/// The one name of a site with several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Canonical {
+    /// Host name, lower case.
+    pub host: String,
+    /// `https://example.com` where scheme and port are said, else as the client came.
+    pub origin: Option<String>,
+}
+
+/// How a site is closed for a while.
+#[derive(Debug, Clone)]
+pub struct Maintenance {
+    /// The site is closed while this file exists.
+    pub file: PathBuf,
+    /// Path in the document root of the page shown.
+    pub page: Option<String>,
+    /// Clients for whom it stays open.
+    pub allow: Vec<Network>,
+    /// What Retry-After says, in whole seconds.
+    pub retry_after: Duration,
 }

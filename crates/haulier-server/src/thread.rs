@@ -38,9 +38,6 @@ pub(crate) struct Thread {
     next_id: Cell<u64>,
 }
 
-/// Files all threads together may hold open in their caches: they draw on the same descriptors as connections.
-const OPEN_FILES: usize = 500;
-
 impl Thread {
     pub(crate) fn new(
         settings: Arc<ServerSettings>,
@@ -53,7 +50,7 @@ impl Thread {
         let started = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
-        let files = FileCache::new((OPEN_FILES / settings.threads.max(1)).max(16));
+        let files = FileCache::new((settings.open_files / settings.threads.max(1)).max(16));
         Rc::new(Self {
             settings,
             router,

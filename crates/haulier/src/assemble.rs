@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use haulier_php::PoolKind;
 use haulier_php::{Pool, StartError, User};
-use haulier_server::settings::{PhpSettings, ServerSettings, SiteSettings};
+use haulier_server::settings::{PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings};
 use haulier_server::{BindError, Server};
 
 use crate::config::Settings;
@@ -84,6 +84,7 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLog
         reuse_port: settings.reuse_port,
         defer_accept: settings.defer_accept,
         threads: settings.threads,
+        open_files: settings.open_files,
         grace: settings.grace,
         limits: settings.limits,
         spool_dir: settings.spool_dir,
@@ -222,6 +223,16 @@ fn site_settings(site: &Site, pools: &[settings::Pool], running: &[Arc<Pool>], p
         deny: site.deny.clone(),
         headers: site.headers.clone(),
         redirects: site.redirects.clone(),
+        rewrites: site.rewrites.clone(),
+        routes: site
+            .routes
+            .iter()
+            .map(|route| route_settings(route, pools, running, purpose))
+            .collect(),
+        canonical: site.canonical.clone(),
+        error_pages: site.error_pages.clone(),
+        maintenance: site.maintenance.clone(),
+        requests_per_ip: site.requests_per_ip.clone(),
         cache: site.cache.clone(),
         listing: development,
         development,
@@ -240,6 +251,22 @@ fn params(pool: &settings::Pool) -> Vec<(String, String)> {
         params.push(("HAULIER_PREPEND".to_owned(), file.to_owned()));
     }
     params
+}
+
+fn route_settings(
+    route: &settings::Route,
+    pools: &[settings::Pool],
+    running: &[Arc<Pool>],
+    purpose: Purpose,
+) -> RouteSettings {
+    let place = route.place.as_ref().map(|place| PlaceSettings {
+        site: Box::new(site_settings(&place.site, pools, running, purpose)),
+        prefix: place.prefix.clone(),
+    });
+    RouteSettings {
+        place,
+        ..route.rules.clone()
+    }
 }
 
 /// A private directory for the listening sockets of PHP, one for each process.

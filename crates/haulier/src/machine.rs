@@ -5,8 +5,10 @@ use std::thread;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors the server's open-file cache may hold.
+/// Descriptors the open-file caches may hold where there are few sites.
 const OPEN_FILES: u64 = 512;
+/// Files each thread should be able to hold open for each of many sites: half of them are of the older generation.
+const OPEN_FILES_OF_A_SITE: u64 = 2;
 /// Listeners, logs, spools of the moment, libraries.
 const MISCELLANEOUS: u64 = 64;
 
@@ -34,12 +36,19 @@ impl Machine {
 
     /// Connections the descriptor limit allows.
     ///
-    /// A reserve is kept for the open-file cache (512), two a PHP worker, four a thread and 64 others; never more
-    /// than half of the limit.
-    pub(crate) fn connections(&self, workers: usize, threads: usize) -> usize {
-        let wanted = OPEN_FILES + MISCELLANEOUS + 2 * workers as u64 + 4 * threads as u64;
+    /// A reserve is kept for the open-file caches, one a site, two a PHP worker, four a thread and 64 others; never
+    /// more than half of the limit.
+    pub(crate) fn connections(&self, workers: usize, threads: usize, sites: usize) -> usize {
+        let files = self.open_files(threads, sites) as u64;
+        let wanted = files + MISCELLANEOUS + sites as u64 + 2 * workers as u64 + 4 * threads as u64;
         let reserve = wanted.min(self.descriptors / 2);
         usize::try_from(self.descriptors - reserve).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Files the caches of all threads may hold open: 512, more for many sites, at most a quarter of the limit.
+    pub(crate) fn open_files(&self, threads: usize, sites: usize) -> usize {
+        let wanted = (OPEN_FILES_OF_A_SITE * threads as u64 * sites as u64).max(OPEN_FILES);
+        usize::try_from(wanted.min(self.descriptors / 4)).unwrap_or(usize::MAX)
     }
 
     /// PHP processes without a word about it: max(4, 2 × cores), less where that many at `memory_limit` bytes each
@@ -112,9 +121,14 @@ mod tests {
             memory: GIB,
             descriptors,
         };
-        assert_eq!(machine(20_000).connections(8, 2), 20_000 - 512 - 64 - 16 - 8);
-        assert_eq!(machine(1024).connections(8, 2), 512);
-        assert_eq!(machine(64).connections(8, 2), 32);
+        assert_eq!(machine(20_000).connections(8, 2, 1), 20_000 - 512 - 64 - 1 - 16 - 8);
+        assert_eq!(
+            machine(20_000).connections(8, 2, 1000),
+            20_000 - 4000 - 64 - 1000 - 16 - 8
+        );
+        assert_eq!(machine(1024).connections(8, 2, 1), 1024 - 256 - 64 - 1 - 16 - 8);
+        assert_eq!(machine(1024).connections(8, 2, 1000), 512);
+        assert_eq!(machine(64).connections(8, 2, 1), 32);
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! What stands before and behind every handler. The order is written here and nowhere else.
 
+mod access;
+pub(crate) mod basic_auth;
+mod canonical;
+pub(crate) mod maintenance;
 mod method;
+pub(crate) mod rate;
 mod server_timing;
 mod site_headers;
 
@@ -8,14 +13,44 @@ use haulier_proto::head::RequestHead;
 
 use crate::handler::redirect;
 use crate::response::Response;
-use crate::route::Site;
+use crate::route::{Site, Visit};
+use basic_auth::PasswordCheck;
 
-/// May answer before any handler is asked. `path` is decoded and normalised.
-pub(crate) fn on_request(site: &Site, head: &RequestHead, path: &[u8]) -> Option<Response> {
+/// An answer before any handler was asked.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large variant is the usual one: a box would cost it an allocation"
+)]
+pub(crate) enum Early {
+    Response(Response),
+    /// Known only after waiting.
+    Check(PasswordCheck),
+}
+
+/// May answer before any handler is asked.
+pub(crate) fn on_request(visit: &Visit<'_>) -> Option<Early> {
     // First: a method nobody here serves is no reason to look at the path.
-    method::on_request(head)
-        // Then redirects, before files: a rule is meant for what stood there before, whatever stands there now.
-        .or_else(|| redirect::find(site, path, head.query()))
+    method::on_request(&visit.request.head)
+        // The limit stands before everything that costs, and counts what the rest refuses.
+        .or_else(|| rate::on_request(visit))
+        // The wrong name leads to the right one before anybody is asked for a password there.
+        .or_else(|| canonical::on_request(visit))
+        // While a site is being worked on none of its rules is to be relied on.
+        .or_else(|| maintenance::on_request(visit))
+        // Redirects stand before files: a rule is meant for what stood there before, whatever stands there now. They
+        // tell nothing of what is behind them, so nobody is asked for a password for one.
+        .or_else(|| redirect::find(visit.site, visit.path, visit.query))
+        .map(Early::Response)
+        .or_else(|| on_path(visit))
+}
+
+/// Who may have this path: judged for the path that was asked for, and again for the one a rewrite made of it.
+pub(crate) fn on_path(visit: &Visit<'_>) -> Option<Early> {
+    // An address costs less to judge than a password.
+    access::on_request(visit)
+        .map(Early::Response)
+        // Last: it may have to wait.
+        .or_else(|| basic_auth::on_request(visit))
 }
 
 /// Adjusts a response, whoever made it. Nothing yet depends on what the client accepts.

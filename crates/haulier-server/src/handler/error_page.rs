@@ -9,6 +9,7 @@ use haulier_proto::status::reason_phrase;
 use rustix::io::Errno;
 
 use super::page;
+use crate::filter::maintenance;
 use crate::request::RequestId;
 use crate::response::{Handler, Response};
 use crate::route::Site;
@@ -29,7 +30,7 @@ pub(crate) fn respond(
     let page = if development {
         full_page(status, reason, id, detail)
     } else {
-        short_page(status, id)
+        short_page(status, reason, id)
     };
     let mut response = Response::new(status, Handler::Error)
         .with("Content-Type", "text/html; charset=utf-8")
@@ -55,9 +56,13 @@ pub(crate) fn of_file(error: &io::Error) -> (u16, Option<&'static str>) {
     }
 }
 
-fn short_page(status: u16, id: RequestId) -> String {
+fn short_page(status: u16, reason: Option<&str>, id: RequestId) -> String {
     let mut page = begin(status);
-    if let Some(sentence) = for_visitors(status) {
+    let sentence = match reason {
+        Some(maintenance::REASON) => Some("We are working on this site. Please come back in a while."),
+        _ => for_visitors(status),
+    };
+    if let Some(sentence) = sentence {
         page::element(&mut page, "p", sentence);
     }
     finish(page, id)
@@ -95,10 +100,12 @@ fn finish(mut page: String, id: RequestId) -> String {
 
 fn for_visitors(status: u16) -> Option<&'static str> {
     Some(match status {
+        401 => "This page wants a name and a password.",
         403 => "You may not see this page.",
         404 => "There is nothing at this address.",
         408 => "The request took too long to arrive.",
         413 => "What was sent is larger than this site takes.",
+        429 => "That was more at once than this site takes. Please wait a moment.",
         500 | 502 => "Something went wrong on our side.",
         503 => "There is more to do than can be done right now. Please try again in a moment.",
         504 => "The page took too long to make.",
@@ -108,10 +115,14 @@ fn for_visitors(status: u16) -> Option<&'static str> {
 
 fn for_developers(status: u16) -> &'static str {
     match status {
-        403 => "The file is there, but this process may not read it: look at its owner and mode.",
+        401 => "A route has `basic_auth`, and no name and password of its file came with the request.",
+        403 => {
+            "The file is there, but this process may not read it: look at its owner and mode. Or a route has `allow`, and \
+             the client's address is not in it."
+        }
         404 => {
             "No file or script has this name, or it is one that never leaves: a dotfile, a backup, a script that may not \
-             run, a path `deny` names. Without `front` nothing else is asked."
+             run, a path `deny` or a route names. Without `front` nothing else is asked."
         }
         405 => "A file can be read, not written to.",
         413 => "The body is larger than the site's limit: PHP's post_max_size, or `body` in `[limits]`.",
@@ -150,6 +161,18 @@ fn in_words(reason: &str) -> (&'static str, &'static str) {
         "front_controller_missing" => (
             "The script that answers for everything is not there, or may not run.",
             "Look at `front` and `root` of the site.",
+        ),
+        "php_error" => (
+            "The script ended with an error and said nothing to the client.",
+            "What it wrote to PHP's error log is below.",
+        ),
+        "rate_limited" => (
+            "This address asked more often than the site allows.",
+            "Look at `requests_per_ip` in `[limits]` and at `rate` of the routes.",
+        ),
+        "maintenance" => (
+            "The site is closed: the file that says so is there.",
+            "Remove the file `maintenance.file` names, or add this address to `maintenance.allow`.",
         ),
         "redirect_loop" => (
             "Scripts of this site handed the request from one to the next without end.",

@@ -1,5 +1,6 @@
 //! Who makes the response.
 
+pub(crate) mod error_document;
 pub(crate) mod error_page;
 pub(crate) mod listing;
 mod page;

@@ -24,12 +24,21 @@ pub(crate) fn add_slash(path: &[u8], query: Option<&[u8]>) -> Response {
     to(308, with_query(location, query))
 }
 
+/// The same path on another host; `origin` is its scheme, name and port. 308 keeps method and body.
+pub(crate) fn to_origin(mut origin: Vec<u8>, raw_path: &[u8], query: Option<&[u8]>) -> Response {
+    if !raw_path.starts_with(b"/") {
+        origin.push(b'/');
+    }
+    append_checked(&mut origin, raw_path);
+    to(308, with_query(origin, query))
+}
+
 fn to(status: u16, location: Vec<u8>) -> Response {
     Response::new(status, Handler::Redirect).with("Location", location)
 }
 
 /// Where a rule leads, with `captured` in place of its `*`.
-fn target(to: &str, captured: &[u8]) -> Vec<u8> {
+pub(crate) fn target(to: &str, captured: &[u8]) -> Vec<u8> {
     let mut location = Vec::with_capacity(to.len() + captured.len());
     let Some((before, after)) = to.split_once('*') else {
         append_checked(&mut location, to.as_bytes());
@@ -72,7 +81,7 @@ fn ends_in_authority(before: &str) -> bool {
 }
 
 /// Puts the client's query behind the target's own one, before a fragment.
-fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
     let Some(query) = query.filter(|query| !query.is_empty()) else {
         return location;
     };
@@ -82,6 +91,14 @@ fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
     append_checked(&mut location, query);
     location.extend(fragment);
     location
+}
+
+/// Path and query of a target.
+pub(crate) fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match target.iter().position(|&byte| byte == b'?') {
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
+    }
 }
 
 /// Appends what is encoded already; a byte that may not stand in a field or a URL is encoded after all.

@@ -100,7 +100,11 @@ impl Metrics {
 
 fn pools_of(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
     let mut pools: Vec<Arc<Pool>> = Vec::new();
-    for php in sites.iter().filter_map(|site| site.settings.php.as_ref()) {
+    for php in sites
+        .iter()
+        .flat_map(|site| site.places())
+        .filter_map(|site| site.settings.php.as_ref())
+    {
         if !pools.iter().any(|pool| Arc::ptr_eq(pool, &php.pool)) {
             pools.push(Arc::clone(&php.pool));
         }

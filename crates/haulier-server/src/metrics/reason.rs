@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 28] = [
+pub(super) const REASONS: [&str; 30] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -14,6 +14,7 @@ pub(super) const REASONS: [&str; 28] = [
     "file_error",
     "front_controller_missing",
     "head_timeout",
+    "maintenance",
     "no_php",
     "no_site",
     "out_of_descriptors",
@@ -26,6 +27,7 @@ pub(super) const REASONS: [&str; 28] = [
     "pool_full",
     "pool_stopped",
     "proxy_header",
+    "rate_limited",
     "redirect_loop",
     "request_body_lost",
     "sendfile_denied",

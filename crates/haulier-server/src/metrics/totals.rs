@@ -102,14 +102,15 @@ pub(super) fn add_up(sites: &[Arc<Site>], threads: &[Arc<Counters>]) -> Totals {
         threads.iter().for_each(|thread| total.add(&thread.read(site)));
         total
     };
+    let places = || sites.iter().flat_map(|site| site.places());
     Totals {
         sites: sites
             .iter()
             .map(|site| (site.settings.name.clone(), total(Some(site.number))))
             .collect(),
         none: total(None),
-        spool_bytes: sites.iter().map(|site| site.spool.on_disk()).sum(),
-        spool_full: sites.iter().map(|site| site.spool.times_full()).sum(),
+        spool_bytes: places().map(|site| site.spool.on_disk()).sum(),
+        spool_full: places().map(|site| site.spool.times_full()).sum(),
     }
 }
 

@@ -81,6 +81,12 @@ impl Glob {
             .find_map(|alternative| alternative.matches(path))
     }
 
+    /// How much of it is said literally: of two patterns that name a path, the one that says more is meant.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.text.bytes().filter(|byte| !b"*?{},".contains(byte)).count()
+    }
+
     /// As it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -1,8 +1,13 @@
-//! Which site answers, and what is known of it.
+//! Which site answers, what is known of it, and what holds for a path of it.
 
 pub mod glob;
+pub(crate) mod rewrite;
 mod router;
+mod routes;
 mod site;
+mod visit;
 
 pub use router::Router;
+pub(crate) use routes::{Matched, Routes};
 pub use site::Site;
+pub(crate) use visit::{Round, Visit};

@@ -48,12 +48,17 @@ impl Router {
     }
 
     fn find_named(&self, host: &[u8]) -> Option<&Arc<Site>> {
-        let mut name = host.to_ascii_lowercase();
         // RFC 1034 §3.1: the root's dot may be written.
-        if name.last() == Some(&b'.') {
-            name.pop();
+        let name = host.strip_suffix(b".").unwrap_or(host);
+        if let Some(site) = self.exact.get(name) {
+            return Some(site);
         }
-        if let Some(site) = self.exact.get(&name) {
+        self.find_lowercase(&name.to_ascii_lowercase())
+    }
+
+    /// As nearly nobody writes it: in capitals, or a name a wildcard stands for.
+    fn find_lowercase(&self, name: &[u8]) -> Option<&Arc<Site>> {
+        if let Some(site) = self.exact.get(name) {
             return Some(site);
         }
         let dots = name

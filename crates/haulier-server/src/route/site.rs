@@ -7,7 +7,9 @@ use rustix::fs::{Mode, OFlags};
 
 use haulier_proto::fastcgi::params::EncodedPairs;
 
+use super::Routes;
 use crate::body::spool::SpoolBudget;
+use crate::filter::maintenance::Switch;
 use crate::handler::php::constant_params;
 use crate::handler::static_files::{Root, SendRoots};
 use crate::settings::SiteSettings;
@@ -28,6 +30,10 @@ pub struct Site {
     pub(crate) send_roots: SendRoots,
     /// What spooled responses may take.
     pub(crate) spool: SpoolBudget,
+    /// What holds for some of its paths.
+    pub(crate) routes: Routes,
+    /// Whether it is closed.
+    pub(crate) maintenance: Switch,
 }
 
 impl Site {
@@ -41,6 +47,7 @@ impl Site {
         let send_roots = SendRoots::new(&settings.sendfile);
         let php_params = constant_params(&settings, &root, &send_roots)?;
         let spool = SpoolBudget::new(settings.spool_limit);
+        let routes = Routes::open(&settings, number)?;
         Ok(Self {
             settings,
             number,
@@ -49,6 +56,8 @@ impl Site {
             php_params,
             send_roots,
             spool,
+            routes,
+            maintenance: Switch::new(),
         })
     }
 
@@ -58,5 +67,10 @@ impl Site {
             path: &self.root,
             directory: self.root_fd.as_fd(),
         }
+    }
+
+    /// The site itself and the places within it.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.routes.places())
     }
 }

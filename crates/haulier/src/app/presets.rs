@@ -87,6 +87,27 @@ const DRUPAL: Preset = Preset {
     ..NOTHING
 };
 
+/// What the documentation of Nextcloud has nginx refuse; ownCloud lies the same way.
+const CLOUD: Preset = Preset {
+    layouts: &[layout(&["occ", "remote.php"], ".", "/index.php")],
+    scripts: &[
+        "/{cron,index,public,remote,status}.php",
+        "/core/ajax/update.php",
+        "/ocs/v{1,2}.php",
+        "/ocs-provider/*.php",
+        "/ocm-provider/*.php",
+        "/updater/*.php",
+        "/apps/*/proxy.php",
+    ],
+    never: &["/data/*.php"],
+    deny: &[
+        "/{3rdparty,build,config,data,lib,templates,tests}/*",
+        "/{autotest,console,db_,indie,issue,occ}*",
+    ],
+    remark: Some("config and data never leave"),
+    ..NOTHING
+};
+
 /// All applications, in the order they are looked for.
 pub(crate) static PRESETS: &[Preset] = &[
     Preset {
@@ -197,6 +218,158 @@ pub(crate) static PRESETS: &[Preset] = &[
         ],
         never: &["/images/*.php"],
         remark: Some("images never runs PHP"),
+        ..NOTHING
+    },
+    Preset {
+        name: "cakephp",
+        title: "CakePHP",
+        layouts: &[layout(&["bin/cake", "webroot/index.php"], "webroot", "/index.php")],
+        scripts: &["/index.php"],
+        ..NOTHING
+    },
+    Preset {
+        name: "craft",
+        title: "Craft CMS",
+        layouts: &[
+            layout(&["craft", "web/index.php"], "web", "/index.php"),
+            layout(&["craft", "public/index.php"], "public", "/index.php"),
+        ],
+        scripts: &["/index.php"],
+        ..NOTHING
+    },
+    Preset {
+        name: "contao",
+        title: "Contao",
+        layouts: &[
+            layout(&["vendor/contao/", "public/index.php"], "public", "/index.php"),
+            layout(&["vendor/contao/", "web/index.php"], "web", "/index.php"),
+        ],
+        scripts: &["/index.php", "/preview.php", "/contao-manager.phar.php"],
+        ..NOTHING
+    },
+    Preset {
+        name: "kirby",
+        title: "Kirby",
+        layouts: &[
+            layout(&["kirby/bootstrap.php", "public/index.php"], "public", "/index.php"),
+            layout(&["kirby/bootstrap.php", "index.php"], ".", "/index.php"),
+        ],
+        scripts: &["/index.php"],
+        deny: &["/{content,kirby,site}/*"],
+        ..NOTHING
+    },
+    Preset {
+        name: "neos",
+        title: "Neos",
+        layouts: &[layout(&["flow", "Web/index.php"], "Web", "/index.php")],
+        scripts: &["/index.php"],
+        ..NOTHING
+    },
+    Preset {
+        name: "nette",
+        title: "Nette",
+        layouts: &[
+            layout(&["app/Bootstrap.php", "www/index.php"], "www", "/index.php"),
+            layout(&["app/bootstrap.php", "www/index.php"], "www", "/index.php"),
+        ],
+        scripts: &["/index.php"],
+        ..NOTHING
+    },
+    Preset {
+        name: "yii2",
+        title: "Yii",
+        layouts: &[
+            layout(&["yii", "web/index.php"], "web", "/index.php"),
+            layout(&["yii", "frontend/web/index.php"], "frontend/web", "/index.php"),
+        ],
+        scripts: &["/index.php"],
+        ..NOTHING
+    },
+    Preset {
+        name: "codeigniter",
+        title: "CodeIgniter",
+        layouts: &[layout(&["spark", "public/index.php"], "public", "/index.php")],
+        scripts: &["/index.php"],
+        ..NOTHING
+    },
+    Preset {
+        name: "october",
+        title: "October CMS",
+        layouts: &[layout(&["artisan", "modules/system/", "index.php"], ".", "/index.php")],
+        scripts: &["/index.php"],
+        deny: &[
+            "/{bootstrap,config,tests,vendor}/*",
+            "/storage/{cms,framework,logs}/*",
+            "/themes/*.{htm,txt,yaml}",
+            "/artisan",
+        ],
+        ..NOTHING
+    },
+    Preset {
+        name: "concrete",
+        title: "Concrete CMS",
+        layouts: &[
+            layout(&["concrete/dispatcher.php", "index.php"], ".", "/index.php"),
+            layout(
+                &["public/concrete/dispatcher.php", "public/index.php"],
+                "public",
+                "/index.php",
+            ),
+        ],
+        scripts: &["/index.php"],
+        deny: &["/application/config/*"],
+        ..NOTHING
+    },
+    Preset {
+        name: "nextcloud",
+        title: "Nextcloud",
+        ..CLOUD
+    },
+    Preset {
+        name: "owncloud",
+        title: "ownCloud",
+        detected: false,
+        ..CLOUD
+    },
+    Preset {
+        name: "mediawiki",
+        title: "MediaWiki",
+        // No front controller: pages are named in the query, or by a rewrite.
+        layouts: &[Layout {
+            markers: &["includes/WebStart.php", "load.php"],
+            root: ".",
+            front: None,
+        }],
+        scripts: &[
+            "/{api,img_auth,index,load,opensearch_desc,rest,thumb,thumb_handler}.php",
+            "/mw-config/index.php",
+        ],
+        deny: &[
+            "/{cache,docs,includes,languages,maintenance,serialized,sql,tests,vendor}/*",
+            "/images/deleted/*",
+        ],
+        remark: Some("images never runs PHP"),
+        ..NOTHING
+    },
+    Preset {
+        name: "dokuwiki",
+        title: "DokuWiki",
+        layouts: &[Layout {
+            markers: &["doku.php", "lib/exe/"],
+            root: ".",
+            front: None,
+        }],
+        scripts: &["/{doku,feed,index,install}.php", "/lib/exe/*.php", "/lib/plugins/*.php"],
+        deny: &["/{bin,conf,data,inc,vendor}/*"],
+        remark: Some("conf and data never leave"),
+        ..NOTHING
+    },
+    Preset {
+        name: "shaarli",
+        title: "Shaarli",
+        layouts: &[layout(&["shaarli_version.php", "index.php"], ".", "/index.php")],
+        scripts: &["/index.php"],
+        deny: &["/{application,data,pagecache,tests,tmp,vendor}/*"],
         ..NOTHING
     },
     Preset {

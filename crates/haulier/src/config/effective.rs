@@ -18,10 +18,13 @@ use super::source::Source;
 use super::words::{self, Table, Word};
 
 /// Settings that hold a path, or a list of them, relative to the file that says them.
-const PATHS: [(&str, &str); 5] = [
+const PATHS: [(&str, &str); 8] = [
     ("log", "file"),
     ("site.NAME", "root"),
     ("site.NAME.log", "file"),
+    ("site.NAME.maintenance", "file"),
+    ("site.NAME.route", "root"),
+    ("site.NAME.route", "basic_auth"),
     ("site.NAME.sendfile", "roots"),
     ("pool.NAME", "php"),
 ];
@@ -408,7 +411,7 @@ fn absolute_paths(source: &Source, name: &str, written: &Value) -> Option<Value>
 
 /// The path from the root on; `None` for what begins with a variable, and for words that are no path.
 fn absolute(source: &Source, name: &str, path: &str) -> Option<String> {
-    let is_word = name == "php" && !path.contains('/');
+    let is_word = name == "php" && !path.contains('/') || name == "basic_auth" && path == "off";
     if path.starts_with('$') || is_word {
         return None;
     }

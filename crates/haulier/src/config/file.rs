@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use haulier_server::settings::Rate;
 use toml::de::DeTable;
 
 use super::diagnostic::{Diagnostic, Report};
@@ -80,6 +81,7 @@ pub(crate) struct LimitsTable {
     pub(crate) keepalive_requests: Option<Placed<u64>>,
     pub(crate) connections: Option<Placed<u64>>,
     pub(crate) connections_per_ip: Option<Placed<u64>>,
+    pub(crate) requests_per_ip: Option<Placed<Rate>>,
 }
 
 /// `[pool.NAME]`
@@ -183,6 +185,37 @@ pub(crate) struct SiteTable {
     pub(crate) sendfile: SendfileTable,
     pub(crate) offload: OffloadTable,
     pub(crate) log: SiteLogTable,
+    pub(crate) requests_per_ip: Option<Placed<Rate>>,
+    pub(crate) canonical: Option<Placed<String>>,
+    pub(crate) rewrites: Option<Pairs>,
+    pub(crate) errors: Option<Pairs>,
+    pub(crate) maintenance: Option<MaintenanceTable>,
+    pub(crate) routes: Vec<RouteTable>,
+}
+
+/// `[site.NAME.maintenance]`
+#[derive(Debug)]
+pub(crate) struct MaintenanceTable {
+    pub(crate) place: Option<Place>,
+    pub(crate) file: Option<Placed<String>>,
+    pub(crate) page: Option<Placed<String>>,
+    pub(crate) allow: Option<Vec<Placed<String>>>,
+    pub(crate) retry_after: Option<Placed<Duration>>,
+}
+
+/// `[[site.NAME.route]]`
+#[derive(Debug)]
+pub(crate) struct RouteTable {
+    pub(crate) place: Place,
+    pub(crate) path: Option<Placed<String>>,
+    pub(crate) pool: Option<Placed<String>>,
+    pub(crate) root: Option<Placed<String>>,
+    pub(crate) app: Option<Placed<String>>,
+    pub(crate) front: Option<Placed<String>>,
+    pub(crate) deny: Option<Placed<bool>>,
+    pub(crate) allow: Option<Vec<Placed<String>>>,
+    pub(crate) basic_auth: Option<Placed<String>>,
+    pub(crate) rate: Option<Placed<Rate>>,
 }
 
 impl PoolTable {
@@ -257,6 +290,12 @@ impl SiteTable {
             sendfile: SendfileTable::default(),
             offload: OffloadTable::default(),
             log: SiteLogTable::default(),
+            requests_per_ip: None,
+            canonical: None,
+            rewrites: None,
+            errors: None,
+            maintenance: None,
+            routes: Vec::new(),
         }
     }
 }
@@ -543,6 +582,7 @@ fn read_limits(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Li
         ),
         connections: reader.count(&section, "connections", 1, "nobody could connect"),
         connections_per_ip: reader.count(&section, "connections_per_ip", 0, "0 is no limit"),
+        requests_per_ip: reader.rate(&section, "requests_per_ip"),
     }
 }
 
@@ -656,10 +696,14 @@ fn read_slow(reader: &mut Reader<'_>, section: &Section<'_>, pool: &str) -> Opti
 }
 
 fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>, directory: &Path) -> SiteTable {
-    let section = reader.section(&words::SITE, &format!("site.{}", name.value), table);
-    let body = reader.table(&section, "limits").and_then(|limits| {
-        let limits = reader.section(&words::SITE_LIMITS, &format!("site.{}.limits", name.value), limits);
-        reader.size(&limits, "body", 0)
+    let header = format!("site.{}", name.value);
+    let section = reader.section(&words::SITE, &header, table);
+    let limits = reader
+        .table(&section, "limits")
+        .map(|limits| reader.section(&words::SITE_LIMITS, &format!("{header}.limits"), limits));
+    let maintenance = reader.table(&section, "maintenance").map(|table| {
+        let place = section.key_span("maintenance").map(|span| reader.place(span));
+        read_maintenance(reader, &header, table, place)
     });
     let sendfile = reader.table(&section, "sendfile").map(|table| {
         let section = reader.section(&words::SITE_SENDFILE, &format!("site.{}.sendfile", name.value), table);
@@ -685,6 +729,7 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             file: reader.text(&log, "file"),
         }
     });
+    let routes = reader.tables(&section, "route");
     SiteTable {
         directory: directory.to_owned(),
         root: reader.text(&section, "root"),
@@ -698,11 +743,54 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         redirects: reader.map(&section, "redirects"),
         cache: reader.map(&section, "cache"),
         deny: reader.texts(&section, "deny"),
-        body,
+        body: limits.as_ref().and_then(|limits| reader.size(limits, "body", 0)),
+        requests_per_ip: limits
+            .as_ref()
+            .and_then(|limits| reader.rate(limits, "requests_per_ip")),
+        canonical: reader.text(&section, "canonical"),
+        rewrites: reader.map(&section, "rewrites"),
+        errors: reader.map(&section, "errors"),
+        maintenance,
+        routes: routes
+            .into_iter()
+            .map(|(place, table)| read_route(reader, &header, table, place))
+            .collect(),
         sendfile: sendfile.unwrap_or_default(),
         offload: offload.unwrap_or_default(),
         log: log.unwrap_or_default(),
         name,
+    }
+}
+
+fn read_maintenance(
+    reader: &mut Reader<'_>,
+    site: &str,
+    table: &DeTable<'_>,
+    place: Option<Place>,
+) -> MaintenanceTable {
+    let section = reader.section(&words::SITE_MAINTENANCE, &format!("{site}.maintenance"), table);
+    MaintenanceTable {
+        place,
+        file: reader.text(&section, "file"),
+        page: reader.text(&section, "page"),
+        allow: reader.texts(&section, "allow"),
+        retry_after: reader.deadline(&section, "retry_after"),
+    }
+}
+
+fn read_route(reader: &mut Reader<'_>, site: &str, table: &DeTable<'_>, place: Place) -> RouteTable {
+    let section = reader.section(&words::ROUTE, &format!("{site}.route"), table);
+    RouteTable {
+        place,
+        path: reader.text(&section, "path"),
+        pool: reader.text(&section, "pool"),
+        root: reader.text(&section, "root"),
+        app: reader.text(&section, "app"),
+        front: reader.text(&section, "front"),
+        deny: reader.flag(&section, "deny"),
+        allow: reader.texts(&section, "allow"),
+        basic_auth: reader.text(&section, "basic_auth"),
+        rate: reader.rate(&section, "rate"),
     }
 }
 

@@ -52,7 +52,25 @@ static WORDS: &[(&str, &str)] = &[
         "in haulier this is part of `http` in `[server]`, such as \":8080\"",
     ),
     ("bind", "in haulier this is `http` in `[server]`"),
-    ("location", "rules are `deny`, `cache` and `redirects` of the site"),
+    ("location", "in haulier this is `[[site.NAME.route]]`"),
+    ("handle", "in haulier this is `[[site.NAME.route]]`"),
+    ("alias", "in haulier this is `root` in `[[site.NAME.route]]`"),
+    ("auth_basic", "in haulier this is `basic_auth` in `[[site.NAME.route]]`"),
+    (
+        "auth_basic_user_file",
+        "in haulier this is `basic_auth` in `[[site.NAME.route]]`",
+    ),
+    (
+        "authuserfile",
+        "in haulier this is `basic_auth` in `[[site.NAME.route]]`",
+    ),
+    ("basicauth", "in haulier this is `basic_auth` in `[[site.NAME.route]]`"),
+    (
+        "limit_req",
+        "in haulier this is `requests_per_ip` in `[limits]`, or `rate` in `[[site.NAME.route]]`",
+    ),
+    ("error_page", "in haulier this is `errors` of the site"),
+    ("errordocument", "in haulier this is `errors` of the site"),
     (
         "php_fastcgi",
         "in haulier PHP is run by `[pool.NAME]` and chosen by `app`",
@@ -130,7 +148,7 @@ static WORDS: &[(&str, &str)] = &[
     ("redir", "in haulier this is `redirects` of the site"),
     (
         "rewrite",
-        "in haulier this is `redirects` of the site, or `front` for a front controller",
+        "in haulier this is `rewrites` of the site, or `front` for a front controller",
     ),
     ("return", "in haulier this is `redirects` of the site"),
     ("server_name", "in haulier this is `hosts`"),

@@ -13,6 +13,7 @@ mod foreign;
 pub(crate) mod listen_address;
 mod pool;
 mod reader;
+mod route;
 mod rules;
 pub(crate) mod schema;
 mod server;

@@ -53,7 +53,7 @@ pub(super) fn resolve_all(
     machine: &Machine,
     report: &mut Report,
 ) -> Vec<Pool> {
-    let wanted = sites.iter().any(Site::runs_php);
+    let wanted = sites.iter().flat_map(Site::places).any(Site::runs_php);
     let default = [PoolTable::named("php")];
     let tables = if file.pools.is_empty() && wanted {
         &default[..]
@@ -65,7 +65,7 @@ pub(super) fn resolve_all(
     }
     choose_pools(file, tables, sites, report);
     warn_unused(file, sites, report);
-    let used = |index: usize| sites.iter().any(|site| site.pool == Some(index));
+    let used = |index: usize| sites.iter().flat_map(Site::places).any(|site| site.pool == Some(index));
     let mut pools = Vec::new();
     let mut new_index = vec![None; tables.len()];
     for (index, table) in tables.iter().enumerate() {
@@ -76,11 +76,12 @@ pub(super) fn resolve_all(
             pools.extend(pool);
         }
     }
+    let started = |pool: Option<usize>| pool.and_then(|pool| new_index[pool]).filter(|pool| *pool < pools.len());
     for site in sites {
-        site.pool = site
-            .pool
-            .and_then(|pool| new_index[pool])
-            .filter(|pool| *pool < pools.len());
+        site.pool = started(site.pool);
+        for (place, _) in site.places_within() {
+            place.pool = started(place.pool);
+        }
     }
     pools
 }
@@ -126,6 +127,23 @@ fn choose_pools(file: &File, tables: &[PoolTable], sites: &mut [Site], report: &
             None => Some(0),
         }
         .filter(|_| site.runs_php());
+        choose_for_places(site, table.name.place.as_ref(), tables, report);
+    }
+}
+
+/// A place of a site runs its PHP in the pool its route names, else where the site does.
+fn choose_for_places(site: &mut Site, name: Option<&Place>, tables: &[PoolTable], report: &mut Report) {
+    let of_site = site.pool.or((tables.len() == 1).then_some(0));
+    for (place, written) in site.places_within() {
+        place.pool = match written {
+            Some(written) => by_name(written, tables, report),
+            None if place.runs_php() && of_site.is_none() => {
+                report.push(ambiguous(place, name, tables));
+                None
+            }
+            None => of_site,
+        }
+        .filter(|_| place.runs_php());
     }
 }
 
@@ -172,7 +190,7 @@ fn warn_unused(file: &File, sites: &[Site], report: &mut Report) {
     // A site with an error may well have meant one of them.
     let pools = if report.errors() == 0 { &file.pools[..] } else { &[] };
     for (index, table) in pools.iter().enumerate() {
-        if !sites.iter().any(|site| site.pool == Some(index)) {
+        if !sites.iter().flat_map(Site::places).any(|site| site.pool == Some(index)) {
             report.push(
                 Diagnostic::warning(
                     "config::pool",

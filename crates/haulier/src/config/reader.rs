@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use haulier_server::settings::Rate;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -281,6 +282,43 @@ impl<'r> Reader<'r> {
             DeValue::String(_) => self.text(section, key).map(|one| vec![one]),
             _ => self.texts(section, key),
         }
+    }
+
+    /// A rate: requests in a time.
+    pub(super) fn rate(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Rate>> {
+        let text = self.with_unit(section, key, "20/s")?;
+        let rate = value::rate(&text.value);
+        if rate.is_none() {
+            self.report.push(
+                Diagnostic::error("config::value", format!("not a rate: \"{}\"", text.value))
+                    .at(
+                        text.place.as_ref(),
+                        "expected requests and a time, such as \"20/s\" or \"100/m burst 20\"",
+                    )
+                    .help("times: s, m, h, d; `burst` is how many may come at once, all of them without it"),
+            );
+        }
+        Some(text.with(rate?))
+    }
+
+    /// The tables of an array `[[…]]`.
+    pub(super) fn tables<'t>(&mut self, section: &Section<'t>, key: &str) -> Vec<(Place, &'t DeTable<'t>)> {
+        let Some(entry) = section.entry(key) else {
+            return Vec::new();
+        };
+        let header = format!("write `[[{}.{key}]]` on a line of its own", section.name);
+        let Some(list) = entry.get_ref().as_array() else {
+            self.wrong_type(key, entry, "a list of tables", &header);
+            return Vec::new();
+        };
+        let mut tables = Vec::with_capacity(list.len());
+        for one in list {
+            match one.get_ref().as_table() {
+                Some(table) => tables.push((self.place(one.span()), table)),
+                None => self.wrong_type(key, one, "a list of tables", &header),
+            }
+        }
+        tables
     }
 
     /// A table of names the user chooses, each with a text; numbers, `true` and `false` count as PHP's texts for them.

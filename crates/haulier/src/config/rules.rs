@@ -1,7 +1,10 @@
 //! The rules of a site, from text to what the server takes: hosts, headers, redirects, cache, deny.
 
+use std::path::Path;
+
+use haulier_server::Network;
 use haulier_server::route::glob::Glob;
-use haulier_server::settings::Redirect;
+use haulier_server::settings::{Canonical, Redirect, Rewrite};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::Pairs;
@@ -102,7 +105,7 @@ pub(super) fn cache(written: &Pairs, report: &mut Report) -> Vec<(Glob, String)>
             continue;
         };
         if let Some(glob) = glob(pattern, report) {
-            rules.push((weight(&pattern.value), (glob, control)));
+            rules.push((glob.weight(), (glob, control)));
         }
     }
     heaviest_first(rules)
@@ -113,7 +116,7 @@ pub(super) fn redirects(written: &Pairs, report: &mut Report) -> Vec<Redirect> {
     let mut rules = Vec::new();
     for (from, to) in written {
         if let Some(redirect) = redirect(from, to, report) {
-            rules.push((weight(&from.value), redirect));
+            rules.push((redirect.from.weight(), redirect));
         }
     }
     heaviest_first(rules)
@@ -150,11 +153,7 @@ fn redirect(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> 
         return None;
     };
     if target.contains('*') && !from.value.contains('*') {
-        report.push(
-            Diagnostic::error("config::redirect", "the target has a `*`, the path has none")
-                .at(to.place.as_ref(), "takes what a `*` in the path matched")
-                .beside(from.place.as_ref(), "add one here"),
-        );
+        report.push(target_without_star("config::redirect", from, to));
         return None;
     }
     Some(Redirect {
@@ -164,12 +163,131 @@ fn redirect(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> 
     })
 }
 
+fn target_without_star(code: &'static str, from: &Placed<String>, to: &Placed<String>) -> Diagnostic {
+    Diagnostic::error(code, "the target has a `*`, the path has none")
+        .at(to.place.as_ref(), "takes what a `*` in the path matched")
+        .beside(from.place.as_ref(), "add one here")
+}
+
+/// Which path answers instead, the most specific path first.
+pub(super) fn rewrites(written: &Pairs, report: &mut Report) -> Vec<Rewrite> {
+    let mut rules = Vec::new();
+    for (from, to) in written {
+        if let Some(rewrite) = rewrite(from, to, report) {
+            rules.push((rewrite.from.weight(), rewrite));
+        }
+    }
+    heaviest_first(rules)
+}
+
+fn rewrite(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> Option<Rewrite> {
+    let is_path = to.value.starts_with('/') && !to.value.starts_with("//") && !to.value.contains('#');
+    if !from.value.starts_with('/') || !is_path || !to.value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let wrong = if from.value.starts_with('/') { to } else { from };
+        report.push(
+            Diagnostic::error("config::rewrite", format!("not a path to rewrite: \"{}\"", wrong.value))
+                .at(wrong.place.as_ref(), "expected a path, such as \"/index.php?title=*\"")
+                .help("a rewrite stays on the site; `redirects` send the client elsewhere"),
+        );
+        return None;
+    }
+    if to.value.contains('*') && !from.value.contains('*') {
+        report.push(target_without_star("config::rewrite", from, to));
+        return None;
+    }
+    Some(Rewrite {
+        from: glob(from, report)?,
+        to: to.value.clone(),
+    })
+}
+
+/// Status → page of the site, a path in its document root.
+pub(super) fn error_pages(written: &Pairs, root: &Path, report: &mut Report) -> Vec<(u16, String)> {
+    let mut pages = Vec::new();
+    for (status, page) in written {
+        let Some(number) = status.value.parse().ok().filter(|status| (400..600).contains(status)) else {
+            let title = format!("not the status of an error: \"{}\"", status.value);
+            report.push(Diagnostic::error("config::errors", title).at(status.place.as_ref(), "from 400 to 599"));
+            continue;
+        };
+        if let Some(page) = self::page(page, root, report) {
+            pages.push((number, page));
+        }
+    }
+    pages
+}
+
+/// A page of the site: it has to be there.
+pub(super) fn page(written: &Placed<String>, root: &Path, report: &mut Report) -> Option<String> {
+    let path = written.value.trim_start_matches('/');
+    let climbs = path.split('/').any(|part| part == "..");
+    if path.is_empty() || climbs || !root.join(path).is_file() {
+        let title = format!("page {} is not in {}", written.value, root.display());
+        report.push(Diagnostic::error("site::page", title).at(
+            written.place.as_ref(),
+            "expected a file or script in the document root, such as \"/404.html\"",
+        ));
+        return None;
+    }
+    Some(format!("/{path}"))
+}
+
+/// Addresses and networks.
+pub(super) fn networks(written: &[Placed<String>], report: &mut Report) -> Vec<Network> {
+    let mut networks = Vec::new();
+    for one in written {
+        match one.value.parse() {
+            Ok(network) => networks.push(network),
+            Err(_) => report.push(
+                Diagnostic::error("config::network", format!("not a network: \"{}\"", one.value)).at(
+                    one.place.as_ref(),
+                    "expected an address or a network, such as \"10.0.0.0/8\"",
+                ),
+            ),
+        }
+    }
+    networks
+}
+
+/// The name a site wants to be known by: one of its hosts.
+pub(super) fn canonical(written: &Placed<String>, hosts: &[String], report: &mut Report) -> Option<Canonical> {
+    let (origin, authority) = match written.value.split_once("://") {
+        Some(("http" | "https", authority)) => (
+            Some(written.value.trim_end_matches('/')),
+            authority.trim_end_matches('/'),
+        ),
+        _ => (None, written.value.as_str()),
+    };
+    let name = match authority.rsplit_once(':') {
+        Some((name, port)) if origin.is_some() && port.parse::<u16>().is_ok() => name,
+        _ => authority,
+    };
+    let host = host(&written.with(name.to_owned()), report)?;
+    let covers = |known: &String| match known.strip_prefix('*') {
+        Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
+        None => *known == host,
+    };
+    if host.contains('*') || !hosts.iter().any(covers) {
+        let title = format!("`{host}` is none of the site's hosts");
+        report.push(
+            Diagnostic::error("config::host", title)
+                .at(written.place.as_ref(), "clients would be sent to nowhere")
+                .help("add it to `hosts`"),
+        );
+        return None;
+    }
+    Some(Canonical {
+        origin: origin.map(str::to_ascii_lowercase),
+        host,
+    })
+}
+
 /// Patterns of paths.
 pub(super) fn globs(written: &[Placed<String>], report: &mut Report) -> Vec<Glob> {
     written.iter().filter_map(|pattern| glob(pattern, report)).collect()
 }
 
-fn glob(pattern: &Placed<String>, report: &mut Report) -> Option<Glob> {
+pub(super) fn glob(pattern: &Placed<String>, report: &mut Report) -> Option<Glob> {
     if pattern.value.is_empty() {
         report.push(Diagnostic::error("config::pattern", "an empty pattern").at(
             pattern.place.as_ref(),
@@ -188,11 +306,6 @@ fn glob(pattern: &Placed<String>, report: &mut Report) -> Option<Glob> {
             None
         }
     }
-}
-
-/// How much of a pattern is said literally.
-fn weight(pattern: &str) -> usize {
-    pattern.bytes().filter(|byte| !b"*?{},".contains(byte)).count()
 }
 
 fn heaviest_first<T>(mut rules: Vec<(usize, T)>) -> Vec<T> {

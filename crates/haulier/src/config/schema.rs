@@ -44,7 +44,20 @@ const KINDS: &[(&str, &str, &[Kind])] = &[
     ("site.NAME", "root", &[Kind::Text]),
     ("site.NAME", "pool", &[Kind::Text]),
     ("site.NAME", "front", &[Kind::Text]),
+    ("limits", "requests_per_ip", &[Kind::Text]),
+    ("site.NAME", "canonical", &[Kind::Text]),
     ("site.NAME.limits", "body", &[Kind::Text]),
+    ("site.NAME.limits", "requests_per_ip", &[Kind::Text]),
+    ("site.NAME.maintenance", "file", &[Kind::Text]),
+    ("site.NAME.maintenance", "page", &[Kind::Text]),
+    ("site.NAME.route", "path", &[Kind::Text]),
+    ("site.NAME.route", "pool", &[Kind::Text]),
+    ("site.NAME.route", "root", &[Kind::Text]),
+    ("site.NAME.route", "app", &[Kind::Text]),
+    ("site.NAME.route", "front", &[Kind::Text]),
+    ("site.NAME.route", "allow", &[Kind::Texts]),
+    ("site.NAME.route", "basic_auth", &[Kind::Text]),
+    ("site.NAME.route", "rate", &[Kind::Text]),
     ("site.NAME.sendfile", "roots", &[Kind::Texts]),
     ("site.NAME.offload", "types", &[Kind::Texts]),
     ("site.NAME.offload", "extensions", &[Kind::Texts]),
@@ -152,7 +165,9 @@ mod tests {
         let text = if header.is_empty() {
             format!("{} = {value}\n", word.name)
         } else {
-            format!("[{header}]\n{} = {value}\n", word.name)
+            let is_list = table.name == words::ROUTE.name;
+            let (open, close) = if is_list { ("[[", "]]") } else { ("[", "]") };
+            format!("{open}{header}{close}\n{} = {value}\n", word.name)
         };
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("haulier.toml");

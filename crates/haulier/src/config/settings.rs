@@ -5,11 +5,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_php::{PoolKind, PoolSettings, User};
 use haulier_server::route::glob::Glob;
-use haulier_server::settings::{Limits, OffloadSettings, Redirect, SendfileSettings};
+use haulier_server::settings::{
+    Canonical, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect, Rewrite, RouteSettings, SendfileSettings,
+};
 use haulier_server::{Address, Network};
 
 use super::diagnostic::{Diagnostic, Report};
@@ -44,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) defer_accept: bool,
     /// Event loops.
     pub(crate) threads: usize,
+    /// Files kept open in caches.
+    pub(crate) open_files: usize,
     /// How long running requests may go on after a stop.
     pub(crate) grace: Duration,
     /// Where metrics and health are told.
@@ -174,6 +179,12 @@ pub(crate) struct Site {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) redirects: Vec<Redirect>,
     pub(crate) cache: Vec<(Glob, String)>,
+    pub(crate) rewrites: Vec<Rewrite>,
+    pub(crate) canonical: Option<Canonical>,
+    pub(crate) error_pages: Vec<(u16, String)>,
+    pub(crate) maintenance: Option<Maintenance>,
+    pub(crate) requests_per_ip: Option<Arc<RateLimiter>>,
+    pub(crate) routes: Vec<Route>,
     pub(crate) body_limit: u64,
     pub(crate) spool_limit: u64,
     pub(crate) sendfile: SendfileSettings,
@@ -181,7 +192,39 @@ pub(crate) struct Site {
     pub(crate) log: SiteLog,
 }
 
+/// A route as meant.
+#[derive(Debug, Clone)]
+pub(crate) struct Route {
+    /// All of it but the place.
+    pub(crate) rules: RouteSettings,
+    /// The pool it names.
+    pub(crate) pool: Option<Placed<String>>,
+    pub(crate) place: Option<Place>,
+}
+
+/// A site within a site: another root, or another pool.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) site: Box<Site>,
+    /// What stands before its paths: `/wiki`, or nothing.
+    pub(crate) prefix: String,
+}
+
 impl Site {
+    /// The site itself and the places within it.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Self> {
+        let within = self.routes.iter().filter_map(|route| route.place.as_ref());
+        std::iter::once(self).chain(within.map(|place| &*place.site))
+    }
+
+    /// The places within it, to be changed.
+    pub(crate) fn places_within(&mut self) -> impl Iterator<Item = (&mut Self, Option<&Placed<String>>)> {
+        self.routes.iter_mut().filter_map(|route| {
+            let place = route.place.as_mut()?;
+            Some((&mut *place.site, route.pool.as_ref()))
+        })
+    }
+
     /// Whether PHP answers for a part of it. Naming a front controller says that there is PHP to run.
     pub(crate) fn runs_php(&self) -> bool {
         self.app.preset.php || self.front.is_some()
@@ -209,7 +252,10 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
     if let Some(user) = &user {
         server::share_user(user, &file.pools, &mut pools, report);
     }
-    let limits = resolve_limits(&file.limits, &pools, threads, machine, report);
+    let places = sites.iter().flat_map(Site::places).count();
+    let workers = pools.iter().map(Pool::workers).sum();
+    let allowed = machine.connections(workers, threads, places);
+    let limits = resolve_limits(&file.limits, allowed, machine, report);
     for (site, table) in sites.iter_mut().zip(&file.sites) {
         let of_php = site.pool.and_then(|pool| pools[pool].php.as_ref()?.post_max_size);
         let general = file.limits.body.as_ref().map(|body| body.value);
@@ -220,6 +266,10 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
             .or(general)
             .or(of_php)
             .unwrap_or(BODY);
+        let limit = site.body_limit;
+        for (place, _) in site.places_within() {
+            place.body_limit = limit;
+        }
         site.log = resolve_site_log(table, report);
     }
     Settings {
@@ -232,6 +282,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         reuse_port: value_or(file.server.reuse_port.as_ref(), false),
         defer_accept: value_or(file.server.defer_accept.as_ref(), true),
         threads,
+        open_files: machine.open_files(threads, places),
         grace: value_or(file.server.grace.as_ref(), Duration::from_secs(30)),
         admin: resolve_admin(file.server.admin.as_ref(), report),
         control: resolve_control(file.server.control.as_ref(), report),
@@ -378,16 +429,8 @@ fn choice<T: Copy>(key: &str, written: Option<&Placed<String>>, known: &[(&str, 
     None
 }
 
-fn resolve_limits(
-    table: &LimitsTable,
-    pools: &[Pool],
-    threads: usize,
-    machine: &Machine,
-    report: &mut Report,
-) -> Limits {
+fn resolve_limits(table: &LimitsTable, allowed: usize, machine: &Machine, report: &mut Report) -> Limits {
     let default = Limits::default();
-    let workers = pools.iter().map(Pool::workers).sum();
-    let allowed = machine.connections(workers, threads);
     let duration = |written: &Option<Placed<Duration>>, default| value_or(written.as_ref(), default);
     let u32_of = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     Limits {

@@ -2,18 +2,23 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use haulier_server::route::glob::Glob;
+use haulier_server::settings::{Maintenance, RateLimiter};
 
 use super::diagnostic::{Diagnostic, Report};
-use super::file::{File, SiteTable};
-use super::settings::{BODY, Site, SiteLog};
+use super::file::{File, MaintenanceTable, SiteTable};
+use super::settings::{BODY, Site, SiteLog, value_or};
 use super::source::Placed;
-use super::{downloads, reader, rules, value};
+use super::{downloads, reader, route, rules, value};
 use crate::app::{self, App, DetectError, PRESETS, Preset};
 
 /// Spooled responses of one site.
 const SPOOL: u64 = 2 << 30;
+/// When clients come back to a site that is closed.
+const RETRY_AFTER: Duration = Duration::from_secs(300);
 
 pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
     if file.sites.is_empty() && report.errors() == 0 {
@@ -22,13 +27,16 @@ pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
                 .help("the smallest configuration is `[site.NAME]` with `root = \"/path/of/the/project\"`"),
         );
     }
-    let sites: Vec<Site> = file.sites.iter().map(|table| resolve_site(table, report)).collect();
+    let limiter = file.limits.requests_per_ip.as_ref();
+    let limiter = limiter.map(|rate| Arc::new(RateLimiter::new(rate.value)));
+    let resolve = |table| resolve_site(table, limiter.as_ref(), report);
+    let sites: Vec<Site> = file.sites.iter().map(resolve).collect();
     check_hosts(&file.sites, report);
     sites
 }
 
 /// A site with no usable root still gets its other rules checked: all errors are reported at once.
-fn resolve_site(table: &SiteTable, report: &mut Report) -> Site {
+pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>, report: &mut Report) -> Site {
     let project = resolve_root(table, report);
     let app = project.as_ref().and_then(|project| resolve_app(table, project, report));
     let app = app.unwrap_or_else(|| nothing_found(project.as_deref()));
@@ -46,7 +54,20 @@ fn resolve_site(table: &SiteTable, report: &mut Report) -> Site {
         .map(|pairs| rules::cache(pairs, report))
         .unwrap_or_default();
     cache.extend(preset_cache(preset));
-    Site {
+    let canonical = table
+        .canonical
+        .as_ref()
+        .and_then(|written| rules::canonical(written, &hosts, report));
+    let error_pages = table
+        .errors
+        .as_ref()
+        .map(|pairs| rules::error_pages(pairs, &app.root, report))
+        .unwrap_or_default();
+    let maintenance = table
+        .maintenance
+        .as_ref()
+        .and_then(|maintenance| resolve_maintenance(maintenance, &table.directory, &app.root, report));
+    let mut site = Site {
         name: table.name.value.clone(),
         hosts,
         pool: None,
@@ -65,13 +86,56 @@ fn resolve_site(table: &SiteTable, report: &mut Report) -> Site {
             .map(|pairs| rules::redirects(pairs, report))
             .unwrap_or_default(),
         cache,
+        rewrites: table
+            .rewrites
+            .as_ref()
+            .map(|pairs| rules::rewrites(pairs, report))
+            .unwrap_or_default(),
+        canonical,
+        error_pages,
+        maintenance,
+        requests_per_ip: match &table.requests_per_ip {
+            Some(rate) => Some(Arc::new(RateLimiter::new(rate.value))),
+            None => limiter.cloned(),
+        },
+        routes: Vec::new(),
         body_limit: BODY,
         spool_limit: table.offload.spool.as_ref().map_or(SPOOL, |spool| spool.value),
         sendfile: downloads::sendfile(table, project.as_deref(), report),
         offload: downloads::offload(&table.offload, report),
         log: SiteLog::default(),
         app,
-    }
+    };
+    site.routes = route::resolve_all(table, &site, report);
+    site
+}
+
+/// Whether the file exists is asked when requests come; that somebody could make it is enough.
+fn resolve_maintenance(
+    table: &MaintenanceTable,
+    directory: &Path,
+    root: &Path,
+    report: &mut Report,
+) -> Option<Maintenance> {
+    let page = table.page.as_ref().and_then(|page| rules::page(page, root, report));
+    let allow = rules::networks(table.allow.as_deref().unwrap_or(&[]), report);
+    let Some(file) = &table.file else {
+        report.push(
+            Diagnostic::error("config::maintenance", "`maintenance` without `file`")
+                .at(
+                    table.place.as_ref(),
+                    "needs the file that closes the site by being there",
+                )
+                .help("add `file = \"/run/site-is-closed\"`"),
+        );
+        return None;
+    };
+    Some(Maintenance {
+        file: directory.join(&file.value),
+        page,
+        allow,
+        retry_after: value_or(table.retry_after.as_ref(), RETRY_AFTER),
+    })
 }
 
 /// What a site without a usable root counts as, so that its other rules are still checked.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use haulier_server::settings::Rate;
+
 /// `10s`, `500ms`, `1.5h`: a number and one of ms, s, m, h, d, w, y.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = number_and_unit(text)?;
@@ -35,6 +37,30 @@ pub(crate) fn size(text: &str) -> Option<u64> {
     };
     let bytes = number * factor as f64;
     (bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
+/// `20/s`, `100/m burst 20`: so many requests a second, minute, hour or day, and how many of them at once.
+pub(crate) fn rate(text: &str) -> Option<Rate> {
+    let mut words = text.split_whitespace();
+    let (count, unit) = words.next()?.split_once('/')?;
+    let count: u32 = count.replace('_', "").parse().ok().filter(|count| *count > 0)?;
+    let burst = match (words.next(), words.next(), words.next()) {
+        (None, ..) => count,
+        (Some("burst"), Some(burst), None) => burst.replace('_', "").parse().ok().filter(|burst| *burst > 0)?,
+        _ => return None,
+    };
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    Some(Rate {
+        count,
+        period: Duration::from_secs(seconds),
+        burst,
+    })
 }
 
 /// A size as people read it.
@@ -161,6 +187,28 @@ mod tests {
         assert_eq!(duration("250 ms"), Some(Duration::from_millis(250)));
         for wrong in ["10", "s", "", "-1s", "10 seconds", "1e3s", ".s"] {
             assert_eq!(duration(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn rates_are_requests_in_a_time() {
+        let shown = |text| rate(text).map(|rate| (rate.count, rate.period.as_secs(), rate.burst));
+        assert_eq!(shown("20/s"), Some((20, 1, 20)));
+        assert_eq!(shown("1_000/h burst 50"), Some((1000, 3600, 50)));
+        for wrong in [
+            "20",
+            "0/s",
+            "20/w",
+            "/s",
+            "20 / s",
+            "20/s burst",
+            "20/s burst 0",
+            "20/s 5",
+            "20/s burst 5 6",
+            "-1/s",
+            "",
+        ] {
+            assert_eq!(rate(wrong), None, "{wrong:?}");
         }
     }
 

@@ -181,6 +181,11 @@ pub(super) static LIMITS: Table = Table {
             "0",
             "Most open connections of one client address; 0 is no limit.",
         ),
+        word(
+            "requests_per_ip",
+            "none",
+            "Requests of one client address, over all sites that do not say their own: `\"20/s\"`, `\"100/m burst 20\"`; 429 beyond.",
+        ),
     ],
 };
 
@@ -384,11 +389,26 @@ pub(super) static SITE: Table = Table {
             "as `app` says",
             "The script that gets every path that is no file, such as `/index.php`.",
         ),
+        word(
+            "canonical",
+            "none",
+            "The one of `hosts` clients are sent to, or its whole origin: `\"https://example.com\"`.",
+        ),
         word("headers", "{}", "Field lines set on every response."),
         word(
             "redirects",
             "{}",
             "Path → path or URL, such as `\"/old/*\" = \"/new/*\"`, or `\"302 /new\"`.",
+        ),
+        word(
+            "rewrites",
+            "{}",
+            "Path → path that answers unseen, such as `\"/wiki/*\" = \"/index.php?title=*\"`.",
+        ),
+        word(
+            "errors",
+            "{}",
+            "Status → page in the document root, a file or a script: `404 = \"/404.html\"`.",
         ),
         word(
             "cache",
@@ -408,16 +428,74 @@ pub(super) static SITE: Table = Table {
             "`[site.NAME.offload]`: bodies of scripts that haulier sends as files.",
         ),
         word("log", "{}", "`[site.NAME.log]`: the access log of this site."),
+        word(
+            "maintenance",
+            "none",
+            "`[site.NAME.maintenance]`: closes the site while a file exists.",
+        ),
+        word("route", "none", "`[[site.NAME.route]]`: what holds for some paths."),
     ],
 };
 
 pub(super) static SITE_LIMITS: Table = Table {
     name: "site.NAME.limits",
-    words: &[word(
-        "body",
-        "as in `[limits]`",
-        "Longest request body of this site; 413 beyond.",
-    )],
+    words: &[
+        word(
+            "body",
+            "as in `[limits]`",
+            "Longest request body of this site; 413 beyond.",
+        ),
+        word(
+            "requests_per_ip",
+            "as in `[limits]`",
+            "Requests of one client address to this site.",
+        ),
+    ],
+};
+
+pub(super) static SITE_MAINTENANCE: Table = Table {
+    name: "site.NAME.maintenance",
+    words: &[
+        word(
+            "file",
+            "required",
+            "While this file exists the site answers 503 with Retry-After.",
+        ),
+        word("page", "a short page", "Page in the document root that is shown then."),
+        word("allow", "[]", "Addresses and networks for which the site stays open."),
+        word("retry_after", "\"5m\"", "When clients are told to come back."),
+    ],
+};
+
+pub(super) static ROUTE: Table = Table {
+    name: "site.NAME.route",
+    words: &[
+        word("path", "required", "The paths it is for, as a pattern."),
+        word("pool", "that of the site", "The pool that runs PHP for them."),
+        word(
+            "root",
+            "that of the site",
+            "Another project for `/prefix/*`; its paths begin behind the prefix.",
+        ),
+        word("app", "found, as for a site", "What that project is."),
+        word("front", "as `app` says", "Its front controller."),
+        word("deny", "false", "Nobody gets these paths; 404."),
+        word(
+            "allow",
+            "everybody",
+            "Addresses and networks that get them; 403 for the others.",
+        ),
+        word(
+            "basic_auth",
+            "none",
+            "File of names and passwords as `htpasswd` writes it; `\"off\"` where a wider route has one.",
+        ),
+        word(
+            "rate",
+            "none",
+            "Requests of one client address to these paths: `\"5/m\"`; 429 beyond.",
+        ),
+    ],
 };
 
 pub(super) static SITE_SENDFILE: Table = Table {
@@ -492,6 +570,8 @@ pub(super) static TABLES: &[&Table] = &[
     &SITE_SENDFILE,
     &SITE_OFFLOAD,
     &SITE_LOG,
+    &SITE_MAINTENANCE,
+    &ROUTE,
 ];
 
 /// The table of this name, as the reference calls it: `site.NAME.limits`.
@@ -525,9 +605,13 @@ mod tests {
     fn reference() -> String {
         let mut page = String::new();
         for table in &TABLES[1..] {
+            let header = if table.name == ROUTE.name {
+                format!("[[{}]]", table.name)
+            } else {
+                format!("[{}]", table.name)
+            };
             page.push_str(&format!(
-                "### `[{}]`\n\n| Setting | Default | Meaning |\n|---|---|---|\n",
-                table.name
+                "### `{header}`\n\n| Setting | Default | Meaning |\n|---|---|---|\n"
             ));
             for word in table.words {
                 page.push_str(&format!("| `{}` | {} | {} |\n", word.name, code(word), word.about));

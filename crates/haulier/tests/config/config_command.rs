@@ -48,6 +48,15 @@ limits.body = "1GiB"
 roots = ["../b"]
 [site.b.headers]
 X-Frame-Options = "SAMEORIGIN"
+[site.b.maintenance]
+file = "../closed"
+[[site.b.route]]
+path = "/w/*"
+root = "../a"
+rate = "5/m burst 10"
+[[site.b.route]]
+path = "/w/open/*"
+basic_auth = "off"
 "#;
 
 fn project() -> tempfile::TempDir {

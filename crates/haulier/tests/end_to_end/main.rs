@@ -21,6 +21,8 @@ mod php_responses;
 mod phpsysinfo;
 mod pools;
 mod privileges;
+mod shaarli;
+mod sites;
 mod static_files;
 mod static_paths;
 mod status;

@@ -139,3 +139,34 @@ fn mediawiki_works_with_php_cgi() {
 fn mediawiki_works_with_php_fpm() {
     visit(Php::Fpm(Socket::Tcp));
 }
+
+#[test]
+fn mediawiki_has_its_pages_under_wiki() {
+    let site = wiki(Php::Cgi);
+    let settings = site.writable("state").join("LocalSettings.php");
+    let mut text = fs::read_to_string(&settings).expect("written by the installer");
+    text.push_str("\n$wgArticlePath = '/wiki/$1';\n");
+    fs::write(&settings, text).expect("the directory is ours");
+    let server = site
+        .app("mediawiki")
+        .config("[site.test.rewrites]\n\"/wiki/*\" = \"/index.php\"\n[site.test.redirects]\n\"/\" = \"302 /wiki/Main_Page\"\n")
+        .start();
+    let mut browser = Browser::new(server.address());
+    let front = browser.get("/").expect(200).text();
+    assert!(front.contains("MediaWiki has been installed"), "{front}");
+    assert!(front.contains("href=\"/wiki/Special:RecentChanges\""), "{front}");
+    let special = browser.get("/wiki/Special:Version").expect(200).text();
+    assert!(special.contains("MediaWiki"), "{special}");
+    browser.get("/wiki/No_such/page_%26_more?action=raw").expect(404);
+    let edit = browser.get("/wiki/Harbour/Boats_%26_crew").expect(404).text();
+    assert!(edit.contains("Harbour/Boats &amp; crew"), "{edit}");
+    resources(&mut browser);
+    for path in [
+        "/maintenance/install.php",
+        "/includes/WebStart.php",
+        "/LocalSettings.php",
+        "/languages/Language.php",
+    ] {
+        browser.get(path).expect(404);
+    }
+}

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use haulier_php::{Body as PhpBody, PoolError, Response as PhpResponse, TryBody};
+use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, TryBody};
 use haulier_proto::fastcgi::params::ParamsWriter;
 use haulier_proto::fastcgi::response::{CgiHead, Redirect};
 
@@ -41,18 +41,48 @@ pub(crate) struct Call {
     script: Script,
     /// Path and query of a local redirect: the script runs as for a GET of that.
     target: Option<Vec<u8>>,
+    /// The query: the client's, of a local redirect, or of a rewrite.
+    query: Vec<u8>,
+    /// Who the client is, where a password was asked for.
+    user: Option<String>,
+    /// The error the script makes the page for: it runs as for a GET without body.
+    error: Option<u16>,
 }
 
 impl Call {
     pub(crate) fn new(script: Script) -> Self {
-        Self { script, target: None }
-    }
-
-    pub(crate) fn redirected(script: Script, target: Vec<u8>) -> Self {
         Self {
             script,
-            target: Some(target),
+            target: None,
+            query: Vec::new(),
+            user: None,
+            error: None,
         }
+    }
+
+    pub(crate) fn redirected(self, target: Option<Vec<u8>>) -> Self {
+        Self { target, ..self }
+    }
+
+    pub(crate) fn with_query(self, query: Option<&[u8]>) -> Self {
+        let query = query.map(<[u8]>::to_vec).unwrap_or_default();
+        Self { query, ..self }
+    }
+
+    pub(crate) fn user(self, user: Option<String>) -> Self {
+        Self { user, ..self }
+    }
+
+    pub(crate) fn error(self, status: u16) -> Self {
+        Self {
+            error: Some(status),
+            ..self
+        }
+    }
+
+    /// Whether the body of the request is not for this script.
+    fn is_bodiless(&self) -> bool {
+        self.target.is_some() || self.error.is_some()
     }
 }
 
@@ -82,7 +112,7 @@ pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request
         Ok(outcome) => outcome,
         Err(Failure::Body(error)) => body_failed(site, request, error),
         Err(Failure::ParamsTooLong) => failed(site, request, 431, "params_too_long", None),
-        Err(Failure::Pool(error)) => pool_failed(site, request, &error),
+        Err(Failure::Pool(error)) => pool_failed(site, php, request, &error),
         Err(Failure::Answer(why)) => {
             tracing::error!(site = site.settings.name, why, request = label(request), "bad_response");
             failed(site, request, 502, "bad_response", Some(why))
@@ -115,11 +145,12 @@ async fn attempt(
     request: &Request,
     call: &Call,
 ) -> Result<Outcome, Failure> {
-    let body = match call.target {
-        Some(_) => Collected::Empty,
-        None => request::collect(request, site.settings.body_limit, &thread.settings.spool_dir)
+    let body = if call.is_bodiless() {
+        Collected::Empty
+    } else {
+        request::collect(request, site.settings.body_limit, &thread.settings.spool_dir)
             .await
-            .map_err(Failure::Body)?,
+            .map_err(Failure::Body)?
     };
     let mut params = thread.buffers.take();
     let mut writer = ParamsWriter::new(&mut params);
@@ -132,7 +163,7 @@ async fn attempt(
             Collected::Memory(bytes) => PhpBody::Bytes(bytes),
             Collected::File { file, length } => PhpBody::File { file, length: *length },
         },
-        idempotent: request.head.method().is_safe() || call.target.is_some(),
+        idempotent: request.head.method().is_safe() || call.is_bodiless(),
         is_wanted: &|| !request.exchange.is_gone(),
         label: &|| label(request),
     };
@@ -365,6 +396,7 @@ fn note_stderr(response: &mut Response, answer: &mut PhpResponse) {
         text.lines().find(|line| !line.trim().is_empty()),
     ) {
         php.message = Some(line.trim().to_owned());
+        php.stderr = text.into_owned();
     }
 }
 
@@ -408,14 +440,31 @@ fn joined(mut pieces: Vec<Bytes>, total: usize) -> Bytes {
     whole.freeze()
 }
 
-fn pool_failed(site: &Arc<Site>, request: &Request, error: &PoolError) -> Outcome {
+fn pool_failed(site: &Arc<Site>, php: &PhpSettings, request: &Request, error: &PoolError) -> Outcome {
     let status = match error {
         PoolError::Exhausted { .. } | PoolError::Abandoned { .. } | PoolError::Stopped => 503,
         PoolError::Timeout { .. } => 504,
         PoolError::RequestBody(_) => 500,
         _ => 502,
     };
-    failed(site, request, status, error.reason(), Some(&error.to_string()))
+    let detail = site
+        .settings
+        .development
+        .then(|| format!("{error}\n{}", doing(&php.pool)));
+    failed(site, request, status, error.reason(), detail.as_deref())
+}
+
+/// What a pool is doing, for whoever works on the site.
+fn doing(pool: &Pool) -> String {
+    let status = pool.status();
+    format!(
+        "pool {}: {} of {} workers busy, {} requests waiting, {} workers crashed since the start",
+        pool.settings().name,
+        status.busy,
+        status.workers,
+        status.queued,
+        status.crashes
+    )
 }
 
 fn body_failed(site: &Arc<Site>, request: &Request, error: BodyError) -> Outcome {

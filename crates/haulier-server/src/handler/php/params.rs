@@ -108,8 +108,9 @@ pub(super) fn write(
     write_script(out, site, php, call)?;
     write_request_line(out, request, call)?;
     write_addresses(out, request)?;
+    write_login(out, call)?;
     let mut number = Number::default();
-    if body_length > 0 || request.body_length != Some(0) {
+    if body_length > 0 || (request.body_length != Some(0) && !call.is_bodiless()) {
         out.push(b"CONTENT_LENGTH", number.of(body_length))?;
     } else {
         out.push(b"CONTENT_LENGTH", b"")?;
@@ -147,16 +148,17 @@ fn write_script(out: &mut ParamsWriter<'_>, site: &Site, php: &PhpSettings, call
 fn write_request_line(out: &mut ParamsWriter<'_>, request: &Request, call: &Call) -> Result<(), PairTooLong> {
     let head = &request.head;
     if let Some(target) = &call.target {
-        let query = target
-            .iter()
-            .position(|&byte| byte == b'?')
-            .map_or(&b""[..], |at| &target[at + 1..]);
         out.push(b"REQUEST_METHOD", b"GET")?;
         out.push(b"REQUEST_URI", target)?;
-        out.push(b"QUERY_STRING", query)?;
+        out.push(b"QUERY_STRING", &call.query)?;
     } else {
-        out.push(b"REQUEST_METHOD", head.method_name())?;
-        out.push(b"QUERY_STRING", head.query().unwrap_or_default())?;
+        let method = if call.error.is_some() {
+            b"GET"
+        } else {
+            head.method_name()
+        };
+        out.push(b"REQUEST_METHOD", method)?;
+        out.push(b"QUERY_STRING", &call.query)?;
         // Path and query, also where the client sent a whole URL (RFC 9112 §3.2.2).
         let mut uri = head.path().to_vec();
         if let Some(query) = head.query() {
@@ -170,6 +172,18 @@ fn write_request_line(out: &mut ParamsWriter<'_>, request: &Request, call: &Call
     out.push(b"REQUEST_SCHEME", scheme)?;
     if request.peer.tls {
         out.push(b"HTTPS", b"on")?;
+    }
+    Ok(())
+}
+
+/// RFC 3875 §4.1.1, §4.1.11; REDIRECT_STATUS is what Apache tells an ErrorDocument.
+fn write_login(out: &mut ParamsWriter<'_>, call: &Call) -> Result<(), PairTooLong> {
+    if let Some(user) = &call.user {
+        out.push(b"AUTH_TYPE", b"Basic")?;
+        out.push(b"REMOTE_USER", user.as_bytes())?;
+    }
+    if let Some(status) = call.error {
+        out.push(b"REDIRECT_STATUS", Number::default().of(status.into()))?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ mod tests;
 
 pub(crate) use cache::{FileCache, Found};
 pub(crate) use entry::{Entry, without_metadata};
-pub(super) use names::{is_denied, is_hidden};
+pub(crate) use names::{is_denied, is_hidden};
 pub(crate) use open::Root;
 pub(super) use open::open_directory;
 pub(crate) use resolve::Script;

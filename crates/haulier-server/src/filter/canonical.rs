@@ -1,0 +1,29 @@
+//! `canonical` of a site: clients that came by another of its names are sent to the one it wants to be known by.
+
+use haulier_proto::head::split_port;
+
+use crate::handler::redirect;
+use crate::response::Response;
+use crate::route::Visit;
+
+/// 308 to the same path and query there, with the scheme and port the client used where the setting says none.
+pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
+    let canonical = visit.site.settings.canonical.as_ref()?;
+    let (host, port) = split_port(visit.request.head.authority()?);
+    if host.eq_ignore_ascii_case(canonical.host.as_bytes()) {
+        return None;
+    }
+    let mut origin = match &canonical.origin {
+        Some(origin) => origin.clone().into_bytes(),
+        None => format!("{}://{}", visit.scheme(), canonical.host).into_bytes(),
+    };
+    if canonical.origin.is_none() && !port.is_empty() {
+        origin.push(b':');
+        origin.extend_from_slice(port);
+    }
+    Some(redirect::to_origin(
+        origin,
+        visit.request.head.path(),
+        visit.request.head.query(),
+    ))
+}

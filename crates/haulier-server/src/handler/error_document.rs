@@ -1,0 +1,182 @@
+//! `errors` of a site: its own page with a status of ours, from a file or a script. What PHP answers is PHP's, but
+//! whoever works on a site is told what a script that failed without a word wrote to PHP's log.
+
+use std::sync::Arc;
+
+use super::error_page;
+use super::php::{self, Call, Outcome};
+use super::static_files::{Entry, Found};
+use crate::body::{Body, FileSlice};
+use crate::filter::maintenance;
+use crate::request::{Request, RequestId};
+use crate::response::{Handler, Response};
+use crate::route::Site;
+use crate::thread::Thread;
+
+/// Fields that belong to the status, whoever makes the page.
+const OF_THE_STATUS: [&str; 5] = [
+    "Allow",
+    "Cache-Control",
+    "Retry-After",
+    "WWW-Authenticate",
+    "X-Request-Id",
+];
+
+/// Whether the site has a page of its own for this response.
+pub(crate) fn is_wanted(site: &Site, response: &Response) -> bool {
+    page(site, response).is_some()
+}
+
+/// The response with the site's page, if it has one and that can be had.
+pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, response: Response) -> Response {
+    if site.settings.development && is_silent_failure(&response) {
+        return explained(site, request.id, response);
+    }
+    let Some(page) = page(site, &response) else {
+        return response;
+    };
+    match thread.files.find(site, page.as_bytes(), thread.clock.coarse()) {
+        Found::File(entry) => from_file(response, &entry),
+        Found::Script(script) => {
+            let call = Call::new(script).error(response.status);
+            match php::respond(thread, site, request, &call).await {
+                Outcome::Response(made) if made.trace.handler == Handler::Php => from_script(&response, made),
+                // The page failed as well: ours needs nothing that can.
+                _ => response,
+            }
+        }
+        _ => {
+            tracing::error!(site = site.settings.name, page, "the error page cannot be had");
+            response
+        }
+    }
+}
+
+/// PHP with `display_errors` off says nothing of what went wrong.
+fn is_silent_failure(response: &Response) -> bool {
+    response.trace.handler == Handler::Php && response.status >= 500 && matches!(response.body, Body::Empty)
+}
+
+fn explained(site: &Site, id: RequestId, response: Response) -> Response {
+    let stderr = response.trace.php.as_ref().map(|php| php.stderr.as_str());
+    let mut page = error_page::respond(response.status, Some("php_error"), Some(site), id, stderr);
+    page.trace = response.trace;
+    page
+}
+
+fn page<'s>(site: &'s Site, response: &Response) -> Option<&'s str> {
+    if !matches!(response.trace.handler, Handler::Error | Handler::Denied) {
+        return None;
+    }
+    if response.trace.reason == Some(maintenance::REASON)
+        && let Some(page) = site
+            .settings
+            .maintenance
+            .as_ref()
+            .and_then(|settings| settings.page.as_deref())
+    {
+        return Some(page);
+    }
+    let pages = &site.settings.error_pages;
+    pages
+        .iter()
+        .find(|(status, _)| *status == response.status)
+        .map(|(_, page)| page.as_str())
+}
+
+fn from_file(mut response: Response, entry: &Entry) -> Response {
+    response.head.fields_mut().set("Content-Type", entry.content_type);
+    response.body = FileSlice::whole(entry.file.clone()).into();
+    response
+}
+
+fn from_script(ours: &Response, mut made: Response) -> Response {
+    made.status = ours.status;
+    made.trace.handler = ours.trace.handler;
+    made.trace.reason = ours.trace.reason;
+    let lines = ours.head.fields();
+    for name in OF_THE_STATUS {
+        if let Some(value) = lines.get(name) {
+            made.head.fields_mut().set(name, value);
+        }
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::static_files::fixture::Root;
+    use crate::response::PhpTrace;
+    use crate::settings::Maintenance;
+
+    fn site() -> Site {
+        Root::new()
+            .with(|settings| {
+                settings.error_pages = vec![(404, "/404.html".into()), (503, "/busy.html".into())];
+                settings.maintenance = Some(Maintenance {
+                    file: "/nowhere".into(),
+                    page: Some("/closed.html".into()),
+                    allow: Vec::new(),
+                    retry_after: std::time::Duration::from_secs(60),
+                });
+            })
+            .site()
+    }
+
+    #[test]
+    fn status_and_reason_say_which_page_is_shown() {
+        let rows = [
+            (404, None, Some("/404.html")),
+            (503, Some("pool_full"), Some("/busy.html")),
+            (503, Some(maintenance::REASON), Some("/closed.html")),
+            (500, Some("file_error"), None),
+        ];
+        for (status, reason, expected) in rows {
+            let response = error_page::respond(status, reason, None, RequestId(1), None);
+            assert_eq!(page(&site(), &response), expected, "{status} {reason:?}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_fails_without_a_word_is_explained_in_development() {
+        let site = Root::new().with(|settings| settings.development = true).site();
+        let mut response = Response::new(500, Handler::Php);
+        response.trace.reason = Some("php_error");
+        response.trace.php = Some(PhpTrace {
+            stderr: "PHP Fatal error:  Uncaught Error: <b>\n#0 {main}".into(),
+            ..PhpTrace::default()
+        });
+        assert!(is_silent_failure(&response));
+        let page = explained(&site, RequestId(1), response);
+        let Body::Bytes(text) = &page.body else {
+            panic!("a page")
+        };
+        let text = String::from_utf8_lossy(text);
+        assert!(text.contains("Uncaught Error: &lt;b&gt;\n#0 {main}"), "{text}");
+        assert_eq!((page.status, page.trace.handler), (500, Handler::Php));
+        assert!(!is_silent_failure(
+            &Response::new(500, Handler::Php).body("sorry".to_owned())
+        ));
+        assert!(!is_silent_failure(&Response::new(404, Handler::Php)));
+    }
+
+    #[test]
+    fn what_php_answers_is_left_alone() {
+        assert_eq!(page(&site(), &Response::new(404, Handler::Php)), None);
+    }
+
+    #[test]
+    fn the_fields_of_the_status_stay_with_it() {
+        let ours = error_page::respond(503, Some("pool_full"), None, RequestId(1), None);
+        let made = Response::new(200, Handler::Php)
+            .with("Content-Type", "text/plain")
+            .with("Retry-After", "999");
+        let made = from_script(&ours, made);
+        assert_eq!((made.status, made.trace.reason), (503, Some("pool_full")));
+        let fields = made.head.fields();
+        assert_eq!(fields.get("Content-Type"), Some(&b"text/plain"[..]));
+        assert_eq!(fields.get("Retry-After"), Some(&b"5"[..]));
+        assert_eq!(fields.get("X-Request-Id"), Some(&b"0000000000000001"[..]));
+    }
+}

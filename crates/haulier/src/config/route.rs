@@ -1,0 +1,173 @@
+//! What the `[[site.NAME.route]]` tables mean.
+
+use std::sync::Arc;
+
+use haulier_server::route::glob::Glob;
+use haulier_server::settings::{Htpasswd, HtpasswdError, Login, RateLimiter, RouteSettings};
+
+use super::diagnostic::{Diagnostic, Report};
+use super::file::{RouteTable, SiteTable};
+use super::settings::{Place, Route, Site};
+use super::source::Placed;
+use super::{rules, site};
+
+/// All routes of a site. Those with a root come first: a route for a part of such a place is one of that place.
+pub(super) fn resolve_all(table: &SiteTable, site: &Site, report: &mut Report) -> Vec<Route> {
+    let (with_root, others): (Vec<_>, Vec<_>) = table.routes.iter().partition(|route| route.root.is_some());
+    let mut routes: Vec<Route> = Vec::with_capacity(table.routes.len());
+    for route in with_root.into_iter().chain(others) {
+        if let Some(route) = resolve(route, table, site, &routes, report) {
+            routes.push(route);
+        }
+    }
+    routes
+}
+
+fn resolve(route: &RouteTable, table: &SiteTable, site: &Site, before: &[Route], report: &mut Report) -> Option<Route> {
+    let Some(path) = &route.path else {
+        report.push(
+            Diagnostic::error("config::route", "a route without `path`")
+                .at(Some(&route.place), "needs the paths it is for")
+                .help("add `path = \"/admin/*\"`"),
+        );
+        return None;
+    };
+    let mut rules = RouteSettings::new(rules::glob(path, report)?);
+    rules.deny = route.deny.as_ref().is_some_and(|deny| deny.value);
+    rules.allow = route.allow.as_deref().map(|networks| rules::networks(networks, report));
+    rules.login = route.basic_auth.as_ref().and_then(|file| login(file, table, report));
+    rules.rate = route.rate.as_ref().map(|rate| Arc::new(RateLimiter::new(rate.value)));
+    let place = match (&route.root, &route.pool) {
+        (Some(root), _) => place_with_root(route, root, path, table, site, report),
+        (None, Some(_)) => Some(enclosing(path, before).unwrap_or_else(|| part_of(site))),
+        (None, None) => None,
+    };
+    check_effect(route, path, report);
+    Some(Route {
+        rules,
+        pool: route.pool.clone(),
+        place,
+    })
+}
+
+/// Nothing is silent: a route that changes nothing, and settings that mean nothing without `root`.
+fn check_effect(route: &RouteTable, path: &Placed<String>, report: &mut Report) {
+    let says_something = route.pool.is_some()
+        || route.root.is_some()
+        || route.deny.is_some()
+        || route.allow.is_some()
+        || route.basic_auth.is_some()
+        || route.rate.is_some();
+    let of_a_root = [("app", &route.app), ("front", &route.front)];
+    let orphan = of_a_root
+        .iter()
+        .find_map(|(name, written)| Some((name, written.as_ref()?)));
+    match orphan {
+        Some((name, written)) if route.root.is_none() => report.push(
+            Diagnostic::error("config::route", format!("`{name}` in a route without `root`"))
+                .at(written.place.as_ref(), "says what another project is")
+                .help("add the `root` of that project, or say it for the whole site"),
+        ),
+        _ if !says_something => report.push(
+            Diagnostic::error("config::route", format!("the route \"{}\" says nothing", path.value))
+                .at(path.place.as_ref(), "what holds for these paths?")
+                .help("a route has `pool`, `root`, `deny`, `allow`, `basic_auth` or `rate`"),
+        ),
+        _ => {}
+    }
+}
+
+/// Another project, recognised as that of a site is.
+fn place_with_root(
+    route: &RouteTable,
+    root: &Placed<String>,
+    path: &Placed<String>,
+    table: &SiteTable,
+    outer: &Site,
+    report: &mut Report,
+) -> Option<Place> {
+    let prefix = path.value.strip_suffix("/*").filter(|prefix| is_plain(prefix));
+    let Some(prefix) = prefix else {
+        report.push(
+            Diagnostic::error(
+                "config::route",
+                format!("no place for another root: \"{}\"", path.value),
+            )
+            .at(path.place.as_ref(), "expected a prefix, such as \"/wiki/*\"")
+            .beside(root.place.as_ref(), "what the `*` stands for is looked for here"),
+        );
+        return None;
+    };
+    let mut own = SiteTable::rooted(&table.name.value, std::path::Path::new(""));
+    own.directory.clone_from(&table.directory);
+    own.root = Some(root.clone());
+    own.app.clone_from(&route.app);
+    own.front.clone_from(&route.front);
+    let mut inner = site::resolve_site(&own, None, report);
+    inner.headers.clone_from(&outer.headers);
+    inner.offload.clone_from(&outer.offload);
+    let of_outer = outer
+        .cache
+        .iter()
+        .filter_map(|(glob, keep)| Some((inside(glob, prefix)?, keep.clone())));
+    inner.cache = of_outer.chain(std::mem::take(&mut inner.cache)).collect();
+    Some(Place {
+        site: Box::new(inner),
+        prefix: prefix.to_owned(),
+    })
+}
+
+fn is_plain(prefix: &str) -> bool {
+    prefix.len() > 1 && prefix.starts_with('/') && !prefix.ends_with('/') && !prefix.contains(['*', '?', '{', '}'])
+}
+
+/// A pattern for paths of the site, as it reads within a place; `None` if it names nothing there.
+fn inside(glob: &Glob, prefix: &str) -> Option<Glob> {
+    let text = glob.as_str();
+    if !text.starts_with('/') {
+        return Some(glob.clone());
+    }
+    let rest = text.strip_prefix(prefix).filter(|rest| rest.starts_with('/'))?;
+    Glob::new(rest).ok()
+}
+
+/// The innermost place with another root this path is a part of.
+fn enclosing(path: &Placed<String>, places: &[Route]) -> Option<Place> {
+    let places = places.iter().filter_map(|route| route.place.as_ref());
+    let around = places.filter(|place| {
+        let rest = path.value.strip_prefix(&place.prefix);
+        !place.prefix.is_empty() && rest.is_some_and(|rest| rest.starts_with('/'))
+    });
+    around.max_by_key(|place| place.prefix.len()).cloned()
+}
+
+/// The site itself, to be run by another pool.
+fn part_of(site: &Site) -> Place {
+    let mut site = site.clone();
+    site.routes.clear();
+    Place {
+        site: Box::new(site),
+        prefix: String::new(),
+    }
+}
+
+fn login(written: &Placed<String>, table: &SiteTable, report: &mut Report) -> Option<Login> {
+    if written.value == "off" {
+        return Some(Login::Nobody);
+    }
+    match Htpasswd::open(&table.directory.join(&written.value)) {
+        Ok(users) => Some(Login::Users(Arc::new(users))),
+        Err(error) => {
+            let why = match &error {
+                HtpasswdError::Read { source, .. } => format!("{error}: {source}"),
+                _ => error.to_string(),
+            };
+            report.push(
+                Diagnostic::error("site::basic_auth", why)
+                    .at(written.place.as_ref(), "named here")
+                    .help("`htpasswd -B FILE NAME` makes such a file"),
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! What a site says of its paths: routes, rewrites, its name, its own pages, and when it is closed.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use super::support::client::{Connection, Request};
+use super::support::haulier::Haulier;
+use super::support::site::Site;
+use super::support::{readable_directory, wait_until};
+
+/// `htpasswd -nbB -C 5 anna horse` and `htpasswd -nbm bert horse`.
+const USERS: &str =
+    "anna:$2y$05$fw8ZTZYW6Hd5pqBbhaLNPO1bPbDHQ5DpPKwUdvth8RA8x.maKiof2\nbert:$apr1$ndRitD5u$YqXU5kuZzjfJBEXNLwdb40\n";
+const ANNA: &str = "Basic YW5uYTpob3JzZQ==";
+const BERT: &str = "Basic YmVydDpob3JzZQ==";
+const WRONG: &str = "Basic YW5uYTp3cm9uZw==";
+
+/// Prints what the script was told.
+const TOLD: &str = "foreach (['SCRIPT_NAME', 'PATH_INFO', 'QUERY_STRING', 'REQUEST_URI', 'REMOTE_USER', 'AUTH_TYPE'] as $k) \
+                    echo $k, '=', $_SERVER[$k] ?? '-', ' ';";
+
+#[test]
+fn a_password_stands_before_files_scripts_and_other_routes() {
+    let site = Site::new()
+        .file("open.txt", "open")
+        .file("admin/a.txt", "secret")
+        .php("admin/index.php", TOLD)
+        .php("admin/reports/x.php", TOLD)
+        .config(
+            "[pool.reports]\nworkers = 1\n\
+             [[site.test.route]]\npath = \"/admin/*\"\nbasic_auth = \"users\"\n\
+             [[site.test.route]]\npath = \"/admin/reports/*\"\npool = \"reports\"\n\
+             [[site.test.route]]\npath = \"/admin/hook.txt\"\nbasic_auth = \"off\"\n",
+        )
+        .file("admin/hook.txt", "hook")
+        .setting("pool = \"php\"");
+    let users = site.root().parent().expect("a directory of the test").join("users");
+    fs::write(&users, USERS).expect("the directory is ours");
+    let server = site.start();
+    server.get("/open.txt").expect(200);
+    assert_eq!(server.get("/admin/hook.txt").expect(200).text(), "hook");
+    for path in [
+        "/admin/a.txt",
+        "/admin/",
+        "/admin/nothing",
+        "/admin/reports/x.php",
+        "/x/../admin/a.txt",
+        "/%61dmin/a.txt",
+    ] {
+        let asked = server.get(path).expect(401);
+        assert_eq!(
+            asked.field("WWW-Authenticate"),
+            Some("Basic realm=\"test\", charset=\"UTF-8\"")
+        );
+        server.ask(&Request::get(path).with("Authorization", WRONG)).expect(401);
+    }
+    for user in [ANNA, BERT, ANNA] {
+        let answer = server
+            .ask(&Request::get("/admin/a.txt").with("Authorization", user))
+            .expect(200);
+        assert_eq!(answer.text(), "secret");
+    }
+    let told = server
+        .ask(&Request::get("/admin/?a=1").with("Authorization", ANNA))
+        .expect(200)
+        .text();
+    assert!(told.contains("REMOTE_USER=anna AUTH_TYPE=Basic"), "{told}");
+    server
+        .ask(&Request::post("/admin/reports/x.php", "body").with("Authorization", BERT))
+        .expect(200);
+    let told = server
+        .ask(&Request::get("/open.txt").with("Authorization", WRONG))
+        .expect(200);
+    assert_eq!(told.text(), "open", "nobody asked for it there");
+
+    fs::write(&users, USERS.replace("anna", "zoe")).expect("the directory is ours");
+    wait_until("the changed file to count", || {
+        let again = server.ask(&Request::get("/admin/a.txt").with("Authorization", ANNA));
+        again.status() == 401
+    });
+}
+
+#[test]
+fn addresses_and_denied_paths_are_judged_after_decoding() {
+    let server = Site::new()
+        .file("in/a.txt", "in")
+        .file("out/a.txt", "out")
+        .file("gone/a.txt", "gone")
+        .config(
+            "[[site.test.route]]\npath = \"/in/*\"\nallow = [\"127.0.0.0/8\", \"::1\"]\n\
+             [[site.test.route]]\npath = \"/out/*\"\nallow = [\"192.0.2.0/24\"]\n\
+             [[site.test.route]]\npath = \"/gone/*\"\ndeny = true\n",
+        )
+        .start();
+    server.get("/in/a.txt").expect(200);
+    for path in ["/out/a.txt", "/out/nothing", "/o%75t/a.txt"] {
+        server.get(path).expect(403);
+    }
+    server.get("/gone/a.txt").expect(404);
+    server.get("/g%6fne/a.txt").expect(404);
+}
+
+#[test]
+fn a_client_that_asks_too_often_is_told_when_to_come_again() {
+    let server = Site::new()
+        .file("a.txt", "a")
+        .file("login", "b")
+        .limit("requests_per_ip = \"1000/h\"")
+        .config("[[site.test.route]]\npath = \"/login\"\nrate = \"2/h\"\n")
+        .start();
+    server.get("/login").expect(200);
+    server.get("/login").expect(200);
+    let refused = server.get("/login").expect(429);
+    let wait: u64 = refused
+        .field("Retry-After")
+        .and_then(|value| value.parse().ok())
+        .expect("seconds");
+    assert!((1..=1800).contains(&wait), "{wait}");
+    server.get("/a.txt").expect(200);
+    assert_eq!(server.access_line_for("/login")["status"], 200);
+
+    let server = Site::new()
+        .file("a.txt", "a")
+        .limit("requests_per_ip = \"1000/h\"")
+        .config("[site.test.limits]\nrequests_per_ip = \"3/d\"\n")
+        .start();
+    let mut connection = server.connect();
+    for expected in [200, 200, 200, 429, 429] {
+        connection.ask(&Request::get("/a.txt")).expect(expected);
+    }
+}
+
+#[test]
+fn each_route_has_its_pool() {
+    let server = Site::new()
+        .php("a.php", "echo getenv('POOL'), ' ', $_SERVER['SCRIPT_NAME'];")
+        .php("reports/a.php", "echo getenv('POOL'), ' ', $_SERVER['SCRIPT_NAME'];")
+        .setting("pool = \"php\"")
+        .config(
+            "[pool.php.env]\nPOOL = \"first\"\n[pool.reports]\nworkers = 1\nenv = { POOL = \"second\" }\n\
+             [[site.test.route]]\npath = \"/reports/*\"\npool = \"reports\"\n",
+        )
+        .start();
+    assert_eq!(server.get("/a.php").expect(200).text(), "first /a.php");
+    assert_eq!(server.get("/reports/a.php").expect(200).text(), "second /reports/a.php");
+}
+
+#[test]
+fn another_project_answers_under_a_prefix() {
+    let other = readable_directory();
+    for (name, content) in [
+        ("index.php", format!("<?php {TOLD} echo $_SERVER['SCRIPT_FILENAME'];")),
+        ("style.css", "body{}".to_owned()),
+        ("sub/x.txt", "x".to_owned()),
+        ("a.secret", "s".to_owned()),
+        (".env", "e".to_owned()),
+    ] {
+        let path = other.path().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("ours");
+        fs::write(path, content).expect("ours");
+    }
+    let server = Site::new()
+        .php("index.php", "echo 'outer';")
+        .file("wikis", "another name")
+        .setting("deny = [\"*.secret\"]")
+        .setting("headers = { X-Site = \"test\" }")
+        .setting("cache = { \"/wiki/*.css\" = \"10m\" }")
+        .config(&format!(
+            "[[site.test.route]]\npath = \"/wiki/*\"\nroot = {:?}\napp = \"front\"\n\
+             [[site.test.route]]\npath = \"/wiki/sub/*\"\nallow = []\n",
+            other.path()
+        ))
+        .start();
+    assert_eq!(server.get("/").expect(200).text(), "outer");
+    assert_eq!(server.get("/wikis").expect(200).text(), "another name");
+    let slash = server.get("/wiki?a=b").expect(308);
+    assert_eq!(slash.field("Location"), Some("/wiki/?a=b"));
+    let sheet = server.get("/wiki/style.css").expect(200);
+    assert_eq!(
+        (sheet.field("X-Site"), sheet.field("Cache-Control")),
+        (Some("test"), Some("public, max-age=600"))
+    );
+    let told = server.get("/wiki/Some/Page?x=1").expect(200).text();
+    let file = other.path().canonicalize().expect("ours").join("index.php");
+    assert!(
+        told.contains("SCRIPT_NAME=/wiki/index.php") && told.contains("REQUEST_URI=/wiki/Some/Page?x=1"),
+        "{told}"
+    );
+    assert!(told.ends_with(&file.display().to_string()), "{told}");
+    let told = server.get("/wiki/index.php/info").expect(200).text();
+    assert!(told.contains("SCRIPT_NAME=/wiki/index.php PATH_INFO=/info"), "{told}");
+    for path in ["/wiki/a.secret", "/wiki/.env"] {
+        server.get(path).expect(404);
+    }
+    server.get("/wiki/sub/x.txt").expect(403);
+    server.get("/wiki/%2e%2e/index.php").expect(200);
+}
+
+#[test]
+fn a_rewrite_is_not_seen_by_the_client() {
+    let server = Site::new()
+        .php("index.php", TOLD)
+        .file("news/2026/1.html", "first")
+        .file("admin/secret.txt", "secret")
+        .config(
+            "[site.test.rewrites]\n\"/wiki/*\" = \"/index.php?title=*\"\n\"/blog/*\" = \"/news/*\"\n\"/any/*\" = \"/*\"\n\
+             [[site.test.route]]\npath = \"/admin/*\"\nallow = []\n",
+        )
+        .start();
+    let told = server.get("/wiki/A%20B/%26c?x=1").expect(200).text();
+    let expected =
+        "SCRIPT_NAME=/index.php PATH_INFO=- QUERY_STRING=title=A%20B/%26c&x=1 REQUEST_URI=/wiki/A%20B/%26c?x=1";
+    assert!(told.starts_with(expected), "{told}");
+    assert_eq!(server.get("/blog/2026/1.html").expect(200).text(), "first");
+    server.get("/any/admin/secret.txt").expect(403);
+    server.get("/any/.htaccess").expect(404);
+    let posted = server.ask(&Request::post("/wiki/X", "a=b")).expect(200).text();
+    assert!(posted.contains("QUERY_STRING=title=X "), "{posted}");
+}
+
+#[test]
+fn one_of_several_names_is_the_one_to_be_known_by() {
+    let site = |canonical: &str| {
+        Site::new()
+            .file("a.txt", "a")
+            .setting("hosts = [\"www.shop.example\", \"*.shop.example\", \"shop.example\"]")
+            .setting(&format!("canonical = {canonical:?}"))
+            .start()
+    };
+    let server = site("www.shop.example");
+    let ask = |host: &str| server.ask(&Request::get("/a.txt?x=%20y").with("Host", host));
+    ask("www.shop.example").expect(200);
+    ask("WWW.Shop.Example:8080").expect(200);
+    let sent = ask("shop.example:8080").expect(308);
+    assert_eq!(
+        sent.field("Location"),
+        Some("http://www.shop.example:8080/a.txt?x=%20y")
+    );
+    let sent = ask("old.shop.example").expect(308);
+    assert_eq!(sent.field("Location"), Some("http://www.shop.example/a.txt?x=%20y"));
+    let server = site("https://www.shop.example");
+    let sent = server
+        .ask(&Request::get("/").with("Host", "shop.example:80"))
+        .expect(308);
+    assert_eq!(sent.field("Location"), Some("https://www.shop.example/"));
+}
+
+#[test]
+fn errors_of_ours_have_the_pages_of_the_site() {
+    let server = Site::new()
+        .file("404.html", "<h1>Nothing here</h1>")
+        .php("error.php", "header('X-Made-By: site'); http_response_code(200); echo 'Sorry: ', $_SERVER['REDIRECT_STATUS'], ' ', $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'], file_get_contents('php://input');")
+        .php("own.php", "http_response_code(404); echo 'of the script';")
+        .php("crash.php", "posix_kill(getmypid(), SIGKILL);")
+        .file("secret/a.txt", "s")
+        .setting("errors = { 404 = \"/404.html\", 403 = \"error.php\", 413 = \"/error.php\", 502 = \"/404.html\" }")
+        .config("[site.test.limits]\nbody = \"10B\"\n[[site.test.route]]\npath = \"/secret/*\"\nallow = []\n")
+        .start();
+    let page = server.get("/nothing").expect(404);
+    assert_eq!(page.text(), "<h1>Nothing here</h1>");
+    assert!(
+        page.field("Content-Type")
+            .is_some_and(|kind| kind.starts_with("text/html"))
+    );
+    assert!(page.field("ETag").is_none() && page.field("X-Request-Id").is_some());
+    server.ask(&Request::head("/nothing")).expect(404);
+    server.get("/404.html").expect(200);
+    assert_eq!(server.get("/own.php").expect(404).text(), "of the script");
+    let page = server.get("/secret/a.txt?x").expect(403);
+    assert_eq!(page.text(), "Sorry: 403 GET /secret/a.txt?x");
+    assert_eq!(page.field("X-Made-By"), Some("site"));
+    let page = server
+        .ask(&Request::post("/own.php", "more than ten bytes"))
+        .expect(413);
+    assert_eq!(page.text(), "Sorry: 413 GET /own.php");
+    let page = server.get("/crash.php").expect(502);
+    assert_eq!(page.text(), "<h1>Nothing here</h1>");
+    assert_eq!(server.access_line_for("/crash.php")["reason"], "php_crashed");
+}
+
+#[test]
+fn a_closed_site_says_when_to_come_again() {
+    let site = |allow: &str| {
+        let site = Site::new()
+            .file("closed.html", "back soon")
+            .php("index.php", "echo 'open';");
+        let table = format!(
+            "[site.test.maintenance]\nfile = \"closed\"\npage = \"/closed.html\"\nretry_after = \"10m\"\nallow = [{allow}]\n"
+        );
+        let switch = site.root().parent().expect("a directory of the test").join("closed");
+        (site.config(&table).start(), switch)
+    };
+    let (server, switch) = site("");
+    server.get("/").expect(200);
+    fs::write(&switch, "").expect("ours");
+    wait_until("the site to close", || server.get("/").status() == 503);
+    let closed = server.ask(&Request::post("/index.php", "a=b")).expect(503);
+    assert_eq!(
+        (closed.text().as_str(), closed.field("Retry-After")),
+        ("back soon", Some("600"))
+    );
+    assert_eq!(server.access_line_for("/index.php")["reason"], "maintenance");
+    fs::remove_file(&switch).expect("ours");
+    wait_until("the site to open", || server.get("/").status() == 200);
+
+    let (server, switch) = site("\"127.0.0.1\"");
+    fs::write(&switch, "").expect("ours");
+    for _ in 0..3 {
+        server.get("/").expect(200);
+        std::thread::sleep(Duration::from_millis(600));
+    }
+}
+
+#[test]
+fn a_thousand_sites_start_at_once_and_answer_by_name() {
+    let directory = readable_directory();
+    let mut text = "[server]\nhttp = \"127.0.0.1:0\"\n".to_owned();
+    for number in 0..1000 {
+        let root = directory.path().join(format!("s{number}"));
+        fs::create_dir(&root).expect("ours");
+        fs::write(root.join("index.html"), format!("site {number}")).expect("ours");
+        text.push_str(&format!(
+            "[site.s{number}]\nhosts = [\"s{number}.example\"]\nroot = \"s{number}\"\n[[site.s{number}.route]]\npath = \"/x/*\"\ndeny = true\n"
+        ));
+    }
+    let config = directory.path().join("haulier.toml");
+    fs::write(&config, text).expect("ours");
+    let mut command = Haulier::command();
+    command.arg("run").arg("-c").arg(&config);
+    let started = Instant::now();
+    let server = Haulier::start(command, vec![Box::new(directory)]);
+    // Under a second where nothing else runs; tests run beside each other, and unoptimised.
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let mut connection = Connection::open(server.address());
+    for number in [0, 1, 500, 999] {
+        let answer = connection.ask(&Request::get("/").with("Host", &format!("s{number}.example")));
+        assert_eq!(answer.expect(200).text(), format!("site {number}"));
+    }
+    connection
+        .ask(&Request::get("/").with("Host", "s1000.example"))
+        .expect(421);
+    println!("1000 sites started in {took:?}");
+}
+
+#[test]
+fn a_site_in_development_explains_a_blank_error() {
+    let site = Site::new().php("index.php", "throw new RuntimeException('the tide is out');");
+    let mut command = Haulier::command();
+    let directory = site.root().to_owned();
+    command.args(["serve", "--listen", "127.0.0.1:0"]).arg(&directory);
+    let server = Haulier::start(command, vec![Box::new(site)]);
+    let page = server.get("/").expect(500).text();
+    for part in ["php_error", "the tide is out", "Stack trace"] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+
+    let server = Site::new()
+        .php("index.php", "throw new RuntimeException('the tide is out');")
+        .start();
+    let page = server.get("/").expect(500).text();
+    assert!(!page.contains("tide"), "{page}");
+}
+
+#[test]
+fn the_way_through_the_front_controller_is_no_way_around_a_password() {
+    let server = Site::new()
+        .php("index.php", TOLD)
+        .app("front")
+        .config("[[site.test.route]]\npath = \"/admin/*\"\nallow = []\n")
+        .start();
+    for path in [
+        "/admin/x",
+        "/index.php/admin/x",
+        "/index.php/./admin//x",
+        "/index.php/%61dmin/x",
+    ] {
+        server.get(path).expect(403);
+    }
+    server.get("/index.php/public").expect(200);
+}
