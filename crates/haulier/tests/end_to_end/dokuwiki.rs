@@ -180,7 +180,7 @@ fn dokuwiki_works_with_php_fpm() {
 #[test]
 fn dokuwiki_hands_media_over_in_each_of_its_three_ways() {
     for (setting, via) in [(1, "x-sendfile"), (2, "x-sendfile"), (3, "x-accel")] {
-        let site = wiki(Php::Cgi);
+        let site = wiki(Php::Cgi).app("dokuwiki");
         let (root, conf) = (site.root().to_owned(), site.root().with_file_name("conf"));
         let data = site.root().with_file_name("data");
         let inside = root.join("data");
