@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::PoolKind;
-use haulier_php::{Pool, StartError, User};
+use haulier_php::{Pool, PoolKind, StartError, Supervised, User};
 use haulier_server::settings::{PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings};
 use haulier_server::{BindError, Server};
 
@@ -149,7 +148,8 @@ fn prepended_by_ini(pool: &settings::Pool) -> Option<&str> {
     let PoolKind::Supervised(supervised) = &pool.settings.kind else {
         return None;
     };
-    let last = supervised.ini.iter().rev().find(|(name, _)| name == prelude::SETTING);
+    let all = supervised.ini.iter().chain(&supervised.ini_admin);
+    let last = all.rev().find(|(name, _)| name == prelude::SETTING);
     last.map(|(_, file)| file.as_str())
 }
 
@@ -193,14 +193,25 @@ fn start_pool(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) 
     if let PoolKind::Supervised(supervised) = &mut settings.kind {
         supervised.socket_dir = sockets.to_owned();
         if let Some(prelude) = prelude.filter(|_| runs_prelude(pool)) {
-            supervised.ini.retain(|(name, _)| name != prelude::SETTING);
-            supervised
-                .ini
-                .push((prelude::SETTING.to_owned(), prelude.path().display().to_string()));
+            put_prelude(supervised, prelude);
         }
     }
     let name = settings.name.clone();
     Pool::start(settings).map_err(|source| AssembleError::Pool { name, source })
+}
+
+/// In the place of the user's own file, which no script may change if it stood in `ini_admin`.
+fn put_prelude(supervised: &mut Supervised, prelude: &Prelude) {
+    let before = supervised.ini_admin.len();
+    supervised.ini.retain(|(name, _)| name != prelude::SETTING);
+    supervised.ini_admin.retain(|(name, _)| name != prelude::SETTING);
+    let fixed = supervised.ini_admin.len() < before;
+    let place = if fixed {
+        &mut supervised.ini_admin
+    } else {
+        &mut supervised.ini
+    };
+    place.push((prelude::SETTING.to_owned(), prelude.path().display().to_string()));
 }
 
 fn site_settings(site: &Site, pools: &[settings::Pool], running: &[Arc<Pool>], purpose: Purpose) -> SiteSettings {

@@ -18,7 +18,7 @@ use super::source::Source;
 use super::words::{self, Table, Word};
 
 /// Settings that hold a path, or a list of them, relative to the file that says them.
-const PATHS: [(&str, &str); 8] = [
+const PATHS: [(&str, &str); 9] = [
     ("log", "file"),
     ("site.NAME", "root"),
     ("site.NAME.log", "file"),
@@ -27,6 +27,7 @@ const PATHS: [(&str, &str); 8] = [
     ("site.NAME.route", "basic_auth"),
     ("site.NAME.sendfile", "roots"),
     ("pool.NAME", "php"),
+    ("pool.NAME.slow", "log"),
 ];
 /// Comments begin here where the value leaves room.
 const COMMENT_COLUMN: usize = 44;

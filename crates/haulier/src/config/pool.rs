@@ -250,6 +250,9 @@ fn supervised(
     let user = resolve_group(table, user, report);
     let recycle = recycle(table, report);
     check_niceness(table, report);
+    if !account::is_root() {
+        check_rlimits(table, report);
+    }
     if !used {
         return None;
     }
@@ -328,23 +331,67 @@ fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
 }
 
 fn rlimits(table: &PoolTable) -> Vec<Rlimit> {
+    let limits = rlimit_entries(table).into_iter().map(|(_, resource, limit)| Rlimit {
+        resource,
+        limit: Some(limit.value),
+    });
+    limits.collect()
+}
+
+/// What stands in `rlimits`, with the names of both sides.
+fn rlimit_entries(table: &PoolTable) -> Vec<(&'static str, Resource, &Placed<u64>)> {
     let Some(written) = &table.rlimits else {
         return Vec::new();
     };
-    let of = |resource, limit: &Option<Placed<u64>>| {
-        limit.as_ref().map(|limit| Rlimit {
-            resource,
-            limit: Some(limit.value),
-        })
-    };
-    let limits = [
-        of(Resource::Nofile, &written.files),
-        of(Resource::Nproc, &written.processes),
-        of(Resource::As, &written.memory),
-        of(Resource::Fsize, &written.file_size),
-        of(Resource::Core, &written.core),
+    let all = [
+        ("files", Resource::Nofile, &written.files),
+        ("processes", Resource::Nproc, &written.processes),
+        ("memory", Resource::As, &written.memory),
+        ("file_size", Resource::Fsize, &written.file_size),
+        ("core", Resource::Core, &written.core),
     ];
-    limits.into_iter().flatten().collect()
+    let written = all
+        .into_iter()
+        .map(|(key, resource, limit)| Some((key, resource, limit.as_ref()?)));
+    written.flatten().collect()
+}
+
+/// Once haulier has become `user` it can start PHP neither with another group nor with more than it has itself.
+pub(super) fn check_without_root(table: &PoolTable, user: &User, report: &mut Report) {
+    let group = table
+        .group
+        .as_ref()
+        .filter(|group| account::group(&group.value) != Some(user.gid));
+    let first = table.nice.as_ref().filter(|nice| nice.value < 0);
+    let places = [
+        group.map(|group| ("group", &group.place)),
+        first.map(|nice| ("nice", &nice.place)),
+    ];
+    for (key, place) in places.into_iter().flatten() {
+        let title = format!("`{key}` of pool `{}` needs root", table.name.value);
+        report.push(
+            Diagnostic::error("config::user", title)
+                .at(place.as_ref(), format!("haulier is `{}` by then", user.name))
+                .help("remove the line, or `user` of `[server]`"),
+        );
+    }
+    check_rlimits(table, report);
+}
+
+/// Only root may give more than it has.
+fn check_rlimits(table: &PoolTable, report: &mut Report) {
+    for (key, resource, written) in rlimit_entries(table) {
+        let most = rustix::process::getrlimit(resource).maximum;
+        if most.is_some_and(|most| written.value > most) {
+            report.push(
+                Diagnostic::error(
+                    "config::value",
+                    format!("`{key}` of `rlimits` is more than haulier has itself"),
+                )
+                .at(written.place.as_ref(), format!("at most {}", most.unwrap_or_default())),
+            );
+        }
+    }
 }
 
 fn check_niceness(table: &PoolTable, report: &mut Report) {

@@ -129,10 +129,11 @@ pub(super) fn share_user(user: &User, tables: &[PoolTable], pools: &mut [Pool], 
         let PoolKind::Supervised(supervised) = &mut pool.settings.kind else {
             continue;
         };
-        let written = tables
-            .iter()
-            .find(|table| table.name.value == pool.settings.name)
-            .and_then(|table| table.user.as_ref());
+        let table = tables.iter().find(|table| table.name.value == pool.settings.name);
+        if let Some(table) = table {
+            super::pool::check_without_root(table, user, report);
+        }
+        let written = table.and_then(|table| table.user.as_ref());
         if let Some(written) = written
             && supervised.user.as_ref().is_some_and(|own| own.uid != user.uid)
         {

@@ -100,3 +100,34 @@ fn a_pool_nobody_uses_is_a_warning() {
     assert_eq!(said["findings"][0]["message"], "pool `lonely` is used by no site");
     assert_eq!(said["findings"][0]["line"], 3);
 }
+
+#[test]
+fn what_only_root_can_give_php_is_refused_where_haulier_leaves_root() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become another account");
+        return;
+    }
+    let text = format!(
+        "{FREE_PORT}user = \"www-data\"\n[pool.php]\ngroup = \"root\"\nnice = -5\nrlimits = {{ files = 1_000_000_000 }}\n\
+         [site.a]\nroot = \".\"\napp = \"plain\"\n"
+    );
+    let place = folder(&[("haulier.toml", &text), ("index.php", "")]);
+    let answer = haulier(place.path(), &["check", "--json"]);
+    let said: Value = serde_json::from_str(&answer.stdout).expect("check --json is JSON");
+    let errors: Vec<&str> = said["findings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|finding| finding["severity"] == "error")
+        .filter_map(|finding| finding["message"].as_str())
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            "`group` of pool `php` needs root",
+            "`nice` of pool `php` needs root",
+            "`files` of `rlimits` is more than haulier has itself"
+        ],
+        "{said:#}"
+    );
+}

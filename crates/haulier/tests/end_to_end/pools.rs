@@ -220,3 +220,16 @@ fn without_the_right_to_look_into_php_a_time_out_still_ends_the_right_worker() {
         workers.len() == 2 && workers.iter().any(|worker| worker.to_string() == pid)
     });
 }
+
+#[test]
+fn a_file_prepended_for_good_runs_beside_the_functions_of_haulier() {
+    let site = Site::new().php("own.php", "const OWN = 'mine';").php(
+        "page.php",
+        "echo OWN, ' ', function_exists('zend_send_file') ? 'yes' : 'no', ' ', \
+             var_export(ini_set('auto_prepend_file', 'x'), true);",
+    );
+    let own = site.root().join("own.php");
+    let line = format!("ini_admin = {{ auto_prepend_file = {own:?} }}");
+    let server = site.pool(&line).start();
+    assert_eq!(server.get("/page.php").expect(200).text(), "mine yes false");
+}
