@@ -3,6 +3,7 @@
 //! Two drivers call them: libFuzzer by `fuzz_targets/`, which needs a nightly compiler, and the mutation loop in
 //! `crates/haulier-proto/tests/mutation.rs`, which runs with every test run on any stable one.
 
+pub mod accept;
 pub mod cgi_head;
 pub mod chunked;
 pub mod conditional;

@@ -3,6 +3,7 @@
 //! Nothing here opens a socket, reads a clock or starts a task: bytes go in, values come out, and the other way
 //! round. That is what lets the server, the download client, the load generator and the fuzzers share it.
 
+pub mod accept;
 pub mod chunked;
 pub mod conditional;
 pub mod date;

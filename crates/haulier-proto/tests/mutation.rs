@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 mod targets;
 
 /// Shares the time; the number of tests below.
-const TARGETS: u32 = 12;
+const TARGETS: u32 = 13;
 /// Longest input that is tried, bytes.
 const MOST_BYTES: usize = 4096;
 /// Mutated inputs kept beside the seeds, so that damage adds up.
@@ -52,6 +52,8 @@ const TOKENS: &[&[u8]] = &[
     b"18446744073709551616",
     b"bytes=",
     b"W/\"",
+    b"gzip;q=0.",
+    b"zstd,",
     b"\xff",
     b"\x80\x00\x00\x01",
     b"\x7f",
@@ -108,6 +110,11 @@ fn ranges_survive_mutation() {
 #[test]
 fn entity_tag_lists_survive_mutation() {
     survive("etag_list", targets::etag_list::check);
+}
+
+#[test]
+fn accepted_codings_survive_mutation() {
+    survive("accept", targets::accept::check);
 }
 
 #[test]
