@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . setup/packages.sh
 
-command -v cc >/dev/null || want "compiles the memory allocator and links the program" gcc libc6-dev
+command -v cc >/dev/null || want "compiles the memory allocator and the compressors, and links the program" gcc libc6-dev
 install_wanted
 
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -229,6 +229,9 @@ impl Record<'_> {
                 let _ = write!(out, ", client {}", duration_text(client));
             }
         }
+        if let Some(compressed) = &self.trace.compressed {
+            let _ = write!(out, "   enc {}", compressed.label());
+        }
         if let Some(reason) = self.reason {
             let _ = write!(out, "   {reason}");
         }
@@ -295,6 +298,16 @@ impl Record<'_> {
             if let Some(message) = &php.message {
                 json_field(out, "php_message", message);
             }
+        }
+        if let Some(compressed) = &self.trace.compressed {
+            let _ = write!(
+                out,
+                ",\"enc\":\"{}\",\"enc_in\":{},\"enc_out\":{},\"enc_ms\":{:.3}",
+                compressed.label(),
+                compressed.taken.load(Ordering::Relaxed),
+                compressed.made.load(Ordering::Relaxed),
+                milliseconds(Duration::from_nanos(compressed.nanoseconds.load(Ordering::Relaxed)))
+            );
         }
         if let Some(reason) = self.reason {
             json_field(out, "reason", reason);

@@ -130,7 +130,10 @@ fn answer(visit: &Visit<'_>) -> Decision {
         site, request, path, ..
     } = visit;
     match visit.find(path) {
-        Found::File(entry) => Decision::Answer(static_files::respond(&request.head, &entry)),
+        Found::File(entry) => {
+            let now = visit.thread.clock.coarse();
+            Decision::Answer(static_files::respond(visit.owner(), &request.head, &entry, now))
+        }
         Found::Script(script) => run_script(visit, script),
         Found::SlashMissing => Decision::Answer(redirect::add_slash(path, visit.query)),
         Found::Directory if site.settings.listing => {

@@ -8,6 +8,7 @@ use haulier_proto::encode;
 use haulier_proto::field::Fields;
 
 use crate::body::Body;
+use crate::filter::compress::Compressed;
 use crate::metrics::Streamed;
 
 /// Status, field lines and body, and what the log wants to know.
@@ -85,6 +86,8 @@ pub(crate) struct PreparedHead {
     http1: Vec<u8>,
     /// The site's own Server field stands in place of ours.
     pub(crate) has_server: bool,
+    /// Another client may get the same content coded.
+    pub(crate) is_negotiable: bool,
 }
 
 impl PreparedHead {
@@ -95,9 +98,17 @@ impl PreparedHead {
         encode::fields(&mut http1, &fields);
         Self {
             has_server: fields.contains("Server"),
+            is_negotiable: false,
             fields,
             http1,
         }
+    }
+
+    /// Of content that has codings.
+    #[must_use]
+    pub(crate) fn negotiable(mut self) -> Self {
+        self.is_negotiable = true;
+        self
     }
 
     #[must_use]
@@ -189,6 +200,8 @@ pub(crate) struct Trace {
     pub php: Option<PhpTrace>,
     /// The script was done before its response was sent, because it handed that over.
     pub handoff: Option<Via>,
+    /// How the body was coded.
+    pub compressed: Option<Arc<Compressed>>,
 }
 
 impl Trace {
@@ -199,6 +212,7 @@ impl Trace {
             reason: None,
             php: None,
             handoff: None,
+            compressed: None,
         }
     }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use haulier_php::Pool;
 
 use crate::access_log::AccessLog;
+pub use crate::filter::compress::settings::{CompressLevel, CompressSettings};
+pub use crate::filter::compress::store::VariantStore;
 use crate::listen::{Address, Network};
 use crate::route::glob::Glob;
 
@@ -137,6 +139,10 @@ pub struct SiteSettings {
     pub offload: Option<OffloadSettings>,
     /// The access log of this site; `None` writes to the server's.
     pub log: Option<AccessLog>,
+    /// How bodies are coded for the wire.
+    pub compress: CompressSettings,
+    /// Where coded variants of files are kept; `None` keeps none.
+    pub variants: Option<Arc<VariantStore>>,
 }
 
 /// Files that scripts name and the server sends (X-Sendfile and its kin).

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_php::{Pool, PoolKind, StartError, Supervised, User};
-use haulier_server::settings::{PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings};
+use haulier_server::settings::{PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings, VariantStore};
 use haulier_server::{BindError, Server};
 
 use crate::config::Settings;
@@ -66,12 +66,13 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLog
         .iter()
         .map(|pool| start_pool(pool, sockets.path(), prelude.as_ref()))
         .collect::<Result<Vec<_>, _>>()?;
+    let variants = variant_store(&settings);
     let sites = settings
         .sites
         .iter()
         .map(|site| {
             let log = logs.of_site(&settings.log, &site.log)?;
-            let settings = site_settings(site, &settings.pools, &pools, purpose);
+            let settings = site_settings(site, &settings.pools, &pools, purpose, variants.as_ref());
             Ok(SiteSettings { log, ..settings })
         })
         .collect::<Result<_, LogFileError>>()?;
@@ -214,7 +215,32 @@ fn put_prelude(supervised: &mut Supervised, prelude: &Prelude) {
     place.push((prelude::SETTING.to_owned(), prelude.path().display().to_string()));
 }
 
-fn site_settings(site: &Site, pools: &[settings::Pool], running: &[Arc<Pool>], purpose: Purpose) -> SiteSettings {
+/// The directory of compressed copies, one for each account that runs haulier. Without it files are compressed on
+/// their way.
+fn variant_store(settings: &Settings) -> Option<Arc<VariantStore>> {
+    if settings.variants == 0 || !settings.sites.iter().any(|site| site.compress.is_on()) {
+        return None;
+    }
+    // Who we will be once the sockets are bound.
+    let owner = settings.user.as_ref().map(|user| (user.uid, user.gid));
+    let account = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
+    let directory = settings.spool_dir.join(format!("haulier-variants-{account}"));
+    match VariantStore::open(&directory, settings.variants, owner) {
+        Ok(store) => Some(store),
+        Err(error) => {
+            tracing::warn!(directory = %directory.display(), %error, "compressed copies of files are not kept");
+            None
+        }
+    }
+}
+
+fn site_settings(
+    site: &Site,
+    pools: &[settings::Pool],
+    running: &[Arc<Pool>],
+    purpose: Purpose,
+    variants: Option<&Arc<VariantStore>>,
+) -> SiteSettings {
     let development = purpose == Purpose::Development;
     let php = site.pool.map(|index| PhpSettings {
         pool: Arc::clone(&running[index]),
@@ -238,7 +264,7 @@ fn site_settings(site: &Site, pools: &[settings::Pool], running: &[Arc<Pool>], p
         routes: site
             .routes
             .iter()
-            .map(|route| route_settings(route, pools, running, purpose))
+            .map(|route| route_settings(route, pools, running, purpose, variants))
             .collect(),
         canonical: site.canonical.clone(),
         error_pages: site.error_pages.clone(),
@@ -252,6 +278,8 @@ fn site_settings(site: &Site, pools: &[settings::Pool], running: &[Arc<Pool>], p
         sendfile: site.sendfile.clone(),
         offload: site.offload.clone(),
         log: None,
+        compress: site.compress.clone(),
+        variants: variants.cloned(),
     }
 }
 
@@ -269,9 +297,10 @@ fn route_settings(
     pools: &[settings::Pool],
     running: &[Arc<Pool>],
     purpose: Purpose,
+    variants: Option<&Arc<VariantStore>>,
 ) -> RouteSettings {
     let place = route.place.as_ref().map(|place| PlaceSettings {
-        site: Box::new(site_settings(&place.site, pools, running, purpose)),
+        site: Box::new(site_settings(&place.site, pools, running, purpose, variants)),
         prefix: place.prefix.clone(),
     });
     RouteSettings {

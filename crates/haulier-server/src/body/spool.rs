@@ -22,6 +22,7 @@ use tokio::task::AbortHandle;
 
 use super::request::nameless;
 use super::{Body, BodyStream, BrokenBody, Chunk, FileSlice, OpenFile};
+use crate::filter::compress::drained::Drained;
 use crate::route::Site;
 use crate::thread::Thread;
 
@@ -64,6 +65,35 @@ impl SpoolBudget {
     fn take(used: &AtomicU64, bytes: u64, most: u64) -> bool {
         let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+}
+
+/// Memory of a body that is held until it can be coded whole, charged to its site.
+#[derive(Debug)]
+pub(crate) struct Held {
+    site: Arc<Site>,
+    bytes: u64,
+}
+
+impl Held {
+    pub(crate) fn new(site: &Arc<Site>) -> Self {
+        Self {
+            site: Arc::clone(site),
+            bytes: 0,
+        }
+    }
+
+    /// Charges so many more; `false` if the site has no more to give.
+    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
+        let granted = SpoolBudget::take(&self.site.spool.memory, bytes, MEMORY_OF_ALL);
+        self.bytes += if granted { bytes } else { 0 };
+        granted
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.site.spool.memory.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -231,31 +261,14 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// A body that is drained from PHP while the client reads; `pieces` came already.
-    pub(crate) fn drain(
-        site: &Arc<Site>,
-        thread: &Thread,
-        answer: PhpResponse,
-        pieces: Vec<Chunk>,
-        length: Option<u64>,
-        busy: Arc<AtomicU64>,
-    ) -> Body {
-        let mut queue = Queue::new(site, thread, MEMORY_OF_ONE);
-        queue.memory = pieces.iter().map(Chunk::len).sum();
-        site.spool.memory.fetch_add(queue.memory, Ordering::Relaxed);
-        queue.chunks = pieces.into();
-        Self::start(queue, answer, length, busy, false).into()
+    /// A body that is drained from PHP while the client reads.
+    pub(crate) fn drain(site: &Arc<Site>, thread: &Thread, body: Drained, busy: Arc<AtomicU64>) -> Body {
+        Self::start(Queue::new(site, thread, MEMORY_OF_ONE), body, busy, false).into()
     }
 
     /// A body that goes out as it comes; the script runs for as long as the client listens.
-    pub(crate) fn live(
-        site: &Arc<Site>,
-        thread: &Thread,
-        answer: PhpResponse,
-        length: Option<u64>,
-        busy: Arc<AtomicU64>,
-    ) -> Body {
-        Self::start(Queue::new(site, thread, MEMORY_OF_ONE), answer, length, busy, true).into()
+    pub(crate) fn live(site: &Arc<Site>, thread: &Thread, body: Drained, busy: Arc<AtomicU64>) -> Body {
+        Self::start(Queue::new(site, thread, MEMORY_OF_ONE), body, busy, true).into()
     }
 
     /// A body that is to become a file as a whole: [`Spool::complete`] waits for that.
@@ -273,13 +286,14 @@ impl Spool {
                 queue.push_over_budget(piece);
             }
         }
-        Self::start(queue, answer, length, busy, false)
+        Self::start(queue, Drained::plain(answer, Vec::new(), length), busy, false)
     }
 
-    fn start(queue: Queue, answer: PhpResponse, length: Option<u64>, busy: Arc<AtomicU64>, is_endless: bool) -> Self {
+    fn start(queue: Queue, body: Drained, busy: Arc<AtomicU64>, is_endless: bool) -> Self {
+        let length = body.length();
         let queue = Rc::new(RefCell::new(queue));
         let draining = Draining {
-            answer,
+            body,
             busy,
             queue: Rc::clone(&queue),
         };
@@ -389,7 +403,7 @@ pub(crate) const MOST_ABANDONED: usize = 64 * 1024 * 1024;
 
 /// PHP's end of a spooled response.
 struct Draining {
-    answer: PhpResponse,
+    body: Drained,
     busy: Arc<AtomicU64>,
     queue: Rc<RefCell<Queue>>,
 }
@@ -400,14 +414,14 @@ impl Draining {
         let mut warned = false;
         let mut thrown_away = 0;
         while thrown_away <= MOST_ABANDONED {
-            match self.answer.body().await {
-                Ok(Some(piece)) if queue.borrow().is_abandoned => thrown_away += piece.len(),
+            match self.body.body().await {
+                Ok(Some(piece)) if queue.borrow().is_abandoned => {
+                    self.body.abandon();
+                    thrown_away += piece.len();
+                }
                 Ok(Some(piece)) => push(&queue, piece, &mut warned).await,
                 Ok(None) => return queue.borrow_mut().finish(Ok(())),
-                Err(error) => {
-                    tracing::error!(reason = error.reason(), %error, "php broke off in the middle of a response");
-                    return queue.borrow_mut().finish(Err(BrokenBody { reason: error.reason() }));
-                }
+                Err(broken) => return queue.borrow_mut().finish(Err(broken)),
             }
         }
     }
@@ -417,7 +431,7 @@ impl Drop for Draining {
     /// However the task ends, the client is not left waiting.
     fn drop(&mut self) {
         self.busy
-            .store(self.answer.worker_time().as_micros() as u64, Ordering::Relaxed);
+            .store(self.body.worker_time().as_micros() as u64, Ordering::Relaxed);
         self.queue.borrow_mut().finish(Err(BrokenBody { reason: "aborted" }));
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 pub(crate) mod basic_auth;
 mod canonical;
+pub(crate) mod compress;
 pub(crate) mod maintenance;
 mod method;
 pub(crate) mod rate;
@@ -11,6 +12,7 @@ mod site_headers;
 
 use haulier_proto::head::RequestHead;
 
+use self::compress::drained::{Manner, Plan};
 use crate::handler::redirect;
 use crate::response::Response;
 use crate::route::{Site, Visit};
@@ -53,9 +55,24 @@ pub(crate) fn on_path(visit: &Visit<'_>) -> Option<Early> {
         .or_else(|| basic_auth::on_request(visit))
 }
 
-/// Adjusts a response, whoever made it. Nothing yet depends on what the client accepts.
-pub(crate) fn on_response(site: &Site, _head: &RequestHead, response: &mut Response) {
-    server_timing::on_response(site, response);
-    // Last word: what the configuration sets holds over what PHP says.
+/// Decides on a body that still comes from PHP, before its first byte is taken; `length` is what PHP announced, bytes.
+pub(crate) fn on_body(
+    site: &Site,
+    head: &RequestHead,
+    response: &mut Response,
+    length: Option<u64>,
+    manner: Manner,
+) -> Option<Plan> {
+    // What the configuration sets (`no-transform`) counts for compression too.
     site_headers::on_response(site, response);
+    compress::drained::plan(site, head, response, length, manner)
+}
+
+/// Adjusts a response, whoever made it.
+pub(crate) fn on_response(site: &Site, head: &RequestHead, response: &mut Response) {
+    server_timing::on_response(site, response);
+    // What the configuration sets holds over what PHP says.
+    site_headers::on_response(site, response);
+    // Last: it depends on every other field, and nothing may change a body that is coded.
+    compress::on_response(site, head, response);
 }

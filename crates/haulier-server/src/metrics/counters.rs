@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use haulier_php::WaitTimes;
+use haulier_proto::accept::Coding;
 
 use super::reason::{self, REASONS};
 use super::times::{CLASSES, Times};
-use super::totals::{HandlerTotals, SiteTotals};
+use super::totals::{CodingTotals, HandlerTotals, SiteTotals};
 use crate::response::{Handler, Trace, Via};
 use crate::thread::Thread;
 
@@ -48,11 +49,21 @@ struct SiteCounters {
     handlers: [HandlerCounters; Handler::ALL.len()],
     errors: [Count; REASONS.len()],
     handoffs: [Count; Via::ALL.len()],
+    codings: [CodingCounters; Coding::PLAIN.len()],
     /// Nanoseconds that workers were free while their clients still read.
     saved: Count,
     in_flight: Count,
     /// Of those, responses that did not fit one send.
     sending: Count,
+}
+
+/// Bodies coded as they were sent; variants of files, made once, are not among them.
+#[derive(Debug, Default)]
+struct CodingCounters {
+    taken: Count,
+    made: Count,
+    /// Nanoseconds.
+    spent: Count,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +121,12 @@ impl Counters {
         if let Some(via) = finished.trace.handoff {
             site.handoffs[via as usize].add(1);
         }
+        if let Some(compressed) = &finished.trace.compressed {
+            let coding = &site.codings[compressed.coding.index()];
+            coding.taken.add(compressed.taken.load(Ordering::Relaxed));
+            coding.made.add(compressed.made.load(Ordering::Relaxed));
+            coding.spent.add(compressed.nanoseconds.load(Ordering::Relaxed));
+        }
         if let Some(released) = finished
             .trace
             .php
@@ -133,9 +150,20 @@ impl Counters {
             handlers: std::array::from_fn(|handler| site.handlers[handler].read()),
             errors: std::array::from_fn(|reason| site.errors[reason].get()),
             handoffs: std::array::from_fn(|via| site.handoffs[via].get()),
+            codings: std::array::from_fn(|coding| site.codings[coding].read()),
             saved: Duration::from_nanos(site.saved.get()),
             in_flight: site.in_flight.get(),
             sending: site.sending.get(),
+        }
+    }
+}
+
+impl CodingCounters {
+    fn read(&self) -> CodingTotals {
+        CodingTotals {
+            taken: self.taken.get(),
+            made: self.made.get(),
+            spent: Duration::from_nanos(self.spent.get()),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use counters::{Counters, Finished, InFlight};
 pub(crate) use stream::Streamed;
 pub use stream::StreamingScript;
 pub use times::Times;
-pub use totals::{HandlerTotals, SiteTotals, Totals};
+pub use totals::{CodingTotals, HandlerTotals, SiteTotals, Totals};
 
 /// All counters of a server. Reading them takes some microseconds and holds nobody up.
 #[derive(Debug)]

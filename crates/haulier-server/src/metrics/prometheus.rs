@@ -88,6 +88,7 @@ impl Collector for Reading {
         self.encode_exits(encoder)?;
         self.encode_servers(encoder)?;
         self.encode_offload(encoder)?;
+        self.encode_codings(encoder)?;
         self.encode_errors(encoder)?;
         self.encode_build(encoder)?;
         self.encode_process(encoder)
@@ -259,6 +260,29 @@ impl Reading {
         metric.encode_counter::<NoLabelSet, u64, f64>(&self.totals.spool_full, None)
     }
 
+    fn encode_codings(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let all: Vec<_> = self
+            .totals
+            .sites
+            .iter()
+            .flat_map(|(name, site)| site.codings().map(move |(coding, totals)| (name, coding, totals)))
+            .collect();
+        let help = "Bytes of bodies before they were coded on their way.";
+        let mut metric = counter(encoder, "haulier_compress_in_bytes", help)?;
+        for (site, encoding, totals) in &all {
+            add(&mut metric, &[("site", site), ("encoding", encoding)], totals.taken)?;
+        }
+        let mut metric = counter(encoder, "haulier_compress_out_bytes", "Bytes of these bodies coded.")?;
+        for (site, encoding, totals) in &all {
+            add(&mut metric, &[("site", site), ("encoding", encoding)], totals.made)?;
+        }
+        let mut metric = counter(encoder, "haulier_compress_seconds", "Time spent coding them.")?;
+        for (site, encoding, totals) in &all {
+            add_seconds(&mut metric, &[("site", site), ("encoding", encoding)], totals.spent)?;
+        }
+        Ok(())
+    }
+
     fn encode_errors(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let help = "Requests that came to nothing, by the reason that the log gives.";
         let mut metric = counter(encoder, "haulier_errors", help)?;
@@ -373,6 +397,8 @@ mod tests {
             r#"haulier_connections{proto="h1"} 0"#,
             r#"haulier_handoffs_total{site="shop",via="x-sendfile"} 0"#,
             r#"haulier_worker_seconds_saved_total{site="shop"} 0"#,
+            r#"haulier_compress_out_bytes_total{site="shop",encoding="br"} 0"#,
+            r#"haulier_compress_seconds_total{site="shop",encoding="gzip"} 0"#,
             "haulier_spool_bytes 0",
             "haulier_spool_full_total 0",
             r#"haulier_errors_total{site="shop",reason="php_crashed"} 0"#,

@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 30] = [
+pub(super) const REASONS: [&str; 31] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -10,6 +10,7 @@ pub(super) const REASONS: [&str; 30] = [
     "body_timeout",
     "body_too_large",
     "client_gone",
+    "compress_failed",
     "connect_refused",
     "file_error",
     "front_controller_missing",

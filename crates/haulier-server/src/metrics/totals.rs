@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use haulier_proto::accept::Coding;
+
 use super::counters::Counters;
 use super::reason::REASONS;
 use super::times::Times;
@@ -28,6 +30,7 @@ pub struct SiteTotals {
     pub(super) handlers: [HandlerTotals; Handler::ALL.len()],
     pub(super) errors: [u64; REASONS.len()],
     pub(super) handoffs: [u64; Via::ALL.len()],
+    pub(super) codings: [CodingTotals; Coding::PLAIN.len()],
     /// Time that workers were free for others while their own clients still read.
     pub saved: Duration,
     /// Requests under way.
@@ -45,6 +48,17 @@ pub struct HandlerTotals {
     pub times: Times,
     /// Bytes sent, heads included.
     pub bytes: u64,
+}
+
+/// What was coded in one coding as it was sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CodingTotals {
+    /// Bytes before.
+    pub taken: u64,
+    /// Bytes after.
+    pub made: u64,
+    /// Time spent coding.
+    pub spent: Duration,
 }
 
 impl HandlerTotals {
@@ -71,7 +85,17 @@ impl SiteTotals {
         Via::ALL.iter().map(|via| via.as_str()).zip(self.handoffs)
     }
 
+    /// Each coding with what was coded in it.
+    pub fn codings(&self) -> impl Iterator<Item = (&'static str, &CodingTotals)> {
+        Coding::PLAIN.iter().map(|coding| coding.as_str()).zip(&self.codings)
+    }
+
     fn add(&mut self, other: &Self) {
+        for (coding, more) in self.codings.iter_mut().zip(&other.codings) {
+            coding.taken += more.taken;
+            coding.made += more.made;
+            coding.spent += more.spent;
+        }
         for (handler, more) in self.handlers.iter_mut().zip(&other.handlers) {
             handler
                 .codes

@@ -293,5 +293,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         sendfile: SendfileSettings::default(),
         offload: None,
         log: None,
+        compress: Default::default(),
+        variants: None,
     }
 }

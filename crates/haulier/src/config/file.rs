@@ -25,6 +25,7 @@ pub(crate) struct File {
     pub(crate) server: ServerTable,
     pub(crate) log: LogTable,
     pub(crate) limits: LimitsTable,
+    pub(crate) compress: CompressTable,
     pub(crate) pools: Vec<PoolTable>,
     pub(crate) sites: Vec<SiteTable>,
 }
@@ -82,6 +83,22 @@ pub(crate) struct LimitsTable {
     pub(crate) connections: Option<Placed<u64>>,
     pub(crate) connections_per_ip: Option<Placed<u64>>,
     pub(crate) requests_per_ip: Option<Placed<Rate>>,
+}
+
+/// `[compress]` and `[site.NAME.compress]`
+#[derive(Debug, Default)]
+pub(crate) struct CompressTable {
+    place: Option<Place>,
+    pub(crate) level: Option<Placed<String>>,
+    pub(crate) algorithms: Option<Vec<Placed<String>>>,
+    pub(crate) min_size: Option<Placed<u64>>,
+    pub(crate) types: Option<Vec<Placed<String>>>,
+    pub(crate) zstd: Option<Placed<u64>>,
+    pub(crate) br: Option<Placed<u64>>,
+    pub(crate) gzip: Option<Placed<u64>>,
+    pub(crate) no_secrets: Option<Placed<bool>>,
+    /// Only `[compress]` has it.
+    pub(crate) store: Option<Placed<u64>>,
 }
 
 /// `[pool.NAME]`
@@ -185,6 +202,7 @@ pub(crate) struct SiteTable {
     pub(crate) sendfile: SendfileTable,
     pub(crate) offload: OffloadTable,
     pub(crate) log: SiteLogTable,
+    pub(crate) compress: CompressTable,
     pub(crate) requests_per_ip: Option<Placed<Rate>>,
     pub(crate) canonical: Option<Placed<String>>,
     pub(crate) rewrites: Option<Pairs>,
@@ -296,6 +314,7 @@ impl SiteTable {
             errors: None,
             maintenance: None,
             routes: Vec::new(),
+            compress: CompressTable::default(),
         }
     }
 }
@@ -427,6 +446,20 @@ fn read_tables(reader: &mut Reader<'_>, top: &DeTable<'_>, directory: &Path, fil
         &mut file.limits,
         |table| &table.place,
         read_limits,
+    );
+    read_once(
+        reader,
+        &top,
+        "compress",
+        &mut file.compress,
+        |table| &table.place,
+        |reader, table, place| {
+            let section = reader.section(&words::COMPRESS, "compress", table);
+            CompressTable {
+                store: reader.size(&section, "store", 0),
+                ..read_compress(reader, &section, place)
+            }
+        },
     );
     for (name, table) in named_tables(reader, &top, "pool") {
         let known = file.pools.iter().map(|pool| &pool.name);
@@ -586,6 +619,21 @@ fn read_limits(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Li
     }
 }
 
+fn read_compress(reader: &mut Reader<'_>, section: &Section<'_>, place: Place) -> CompressTable {
+    CompressTable {
+        place: Some(place),
+        level: reader.text(section, "level"),
+        algorithms: reader.texts(section, "algorithms"),
+        min_size: reader.size(section, "min_size", 0),
+        types: reader.texts(section, "types"),
+        zstd: reader.count(section, "zstd", 1, "level 1 is the fastest"),
+        br: reader.count(section, "br", 0, "level 0 is the fastest"),
+        gzip: reader.count(section, "gzip", 1, "level 1 is the fastest"),
+        no_secrets: reader.flag(section, "no_secrets"),
+        store: None,
+    }
+}
+
 fn read_pool(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>, directory: &Path) -> PoolTable {
     let section = reader.section(&words::POOL, &format!("pool.{}", name.value), table);
     let written = words::POOL
@@ -729,8 +777,18 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             file: reader.text(&log, "file"),
         }
     });
+    let compress = match reader.table(&section, "compress") {
+        Some(compress) => {
+            let place = reader.place(section.key_span("compress").unwrap_or(0..0));
+            let title = format!("site.{}.compress", name.value);
+            let compress = reader.section(&words::SITE_COMPRESS, &title, compress);
+            read_compress(reader, &compress, place)
+        }
+        None => CompressTable::default(),
+    };
     let routes = reader.tables(&section, "route");
     SiteTable {
+        compress,
         directory: directory.to_owned(),
         root: reader.text(&section, "root"),
         root_written: section.key_span("root").is_some() || section.misspells("root"),

@@ -1,10 +1,11 @@
 //! The configuration, from text to settings.
 //!
 //! `source` reads files, `file` is what the user wrote (every value with its place), `settings` is what it means
-//! (with `server`, `site`, `downloads`, `pool` and `rules` for its parts).
+//! (with `server`, `site`, `downloads`, `compress`, `pool` and `rules` for its parts).
 //! `words` lists every setting once: the error texts, the reference page, `schema` and the reader all use that list.
 //! `effective` shows what holds.
 
+mod compress;
 pub(crate) mod diagnostic;
 mod downloads;
 pub(crate) mod effective;

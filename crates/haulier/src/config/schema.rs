@@ -64,6 +64,18 @@ const KINDS: &[(&str, &str, &[Kind])] = &[
     ("site.NAME.log", "format", &[Kind::Text]),
     ("site.NAME.log", "access", &[Kind::Text]),
     ("site.NAME.log", "file", &[Kind::Text]),
+    ("compress", "types", &[Kind::Texts]),
+    ("compress", "zstd", &[Kind::Count]),
+    ("compress", "br", &[Kind::Count]),
+    ("compress", "gzip", &[Kind::Count]),
+    ("site.NAME.compress", "level", &[Kind::Text]),
+    ("site.NAME.compress", "algorithms", &[Kind::Texts]),
+    ("site.NAME.compress", "min_size", &[Kind::Text]),
+    ("site.NAME.compress", "types", &[Kind::Texts]),
+    ("site.NAME.compress", "zstd", &[Kind::Count]),
+    ("site.NAME.compress", "br", &[Kind::Count]),
+    ("site.NAME.compress", "gzip", &[Kind::Count]),
+    ("site.NAME.compress", "no_secrets", &[Kind::Flag]),
 ];
 
 /// The whole schema.

@@ -11,14 +11,15 @@ use std::time::Duration;
 use haulier_php::{PoolKind, PoolSettings, User};
 use haulier_server::route::glob::Glob;
 use haulier_server::settings::{
-    Canonical, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect, Rewrite, RouteSettings, SendfileSettings,
+    Canonical, CompressSettings, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect, Rewrite, RouteSettings,
+    SendfileSettings,
 };
 use haulier_server::{Address, Network};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, LimitsTable, LogTable, SiteTable};
 use super::source::Placed;
-use super::{listen_address, pool, reader, server, site};
+use super::{compress, listen_address, pool, reader, server, site};
 use crate::app::App;
 use crate::machine::Machine;
 use crate::php_discovery::PhpCgi;
@@ -59,6 +60,8 @@ pub(crate) struct Settings {
     pub(crate) spool_dir: PathBuf,
     /// Limits of connections and requests.
     pub(crate) limits: Limits,
+    /// Most bytes of all compressed copies of files; 0 keeps none.
+    pub(crate) variants: u64,
     /// What is logged.
     pub(crate) log: LogSettings,
     /// All pools some site uses.
@@ -190,6 +193,7 @@ pub(crate) struct Site {
     pub(crate) sendfile: SendfileSettings,
     pub(crate) offload: Option<OffloadSettings>,
     pub(crate) log: SiteLog,
+    pub(crate) compress: CompressSettings,
 }
 
 /// A route as meant.
@@ -256,7 +260,9 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
     let workers = pools.iter().map(Pool::workers).sum();
     let allowed = machine.connections(workers, threads, places);
     let limits = resolve_limits(&file.limits, allowed, machine, report);
+    let general = compress::resolve(&file.compress, &CompressSettings::default(), report);
     for (site, table) in sites.iter_mut().zip(&file.sites) {
+        let compress = compress::resolve(&table.compress, &general, report);
         let of_php = site.pool.and_then(|pool| pools[pool].php.as_ref()?.post_max_size);
         let general = file.limits.body.as_ref().map(|body| body.value);
         site.body_limit = table
@@ -269,7 +275,9 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         let limit = site.body_limit;
         for (place, _) in site.places_within() {
             place.body_limit = limit;
+            place.compress = compress.clone();
         }
+        site.compress = compress;
         site.log = resolve_site_log(table, report);
     }
     Settings {
@@ -288,6 +296,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         control: resolve_control(file.server.control.as_ref(), report),
         spool_dir: resolve_spool_dir(file.server.spool_dir.as_ref(), report),
         limits,
+        variants: value_or(file.compress.store.as_ref(), compress::STORE),
         log: resolve_log(&file.log, report),
         pools,
         sites,
@@ -411,7 +420,12 @@ fn resolve_site_log(table: &SiteTable, report: &mut Report) -> SiteLog {
 }
 
 /// One of a closed set of words.
-fn choice<T: Copy>(key: &str, written: Option<&Placed<String>>, known: &[(&str, T)], report: &mut Report) -> Option<T> {
+pub(super) fn choice<T: Copy>(
+    key: &str,
+    written: Option<&Placed<String>>,
+    known: &[(&str, T)],
+    report: &mut Report,
+) -> Option<T> {
     let written = written?;
     if let Some((_, value)) = known.iter().find(|(word, _)| *word == written.value) {
         return Some(*value);

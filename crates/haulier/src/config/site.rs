@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_server::route::glob::Glob;
-use haulier_server::settings::{Maintenance, RateLimiter};
+use haulier_server::settings::{CompressSettings, Maintenance, RateLimiter};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, MaintenanceTable, SiteTable};
@@ -104,6 +104,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         sendfile: downloads::sendfile(table, project.as_deref(), report),
         offload: downloads::offload(&table.offload, report),
         log: SiteLog::default(),
+        compress: CompressSettings::default(),
         app,
     };
     site.routes = route::resolve_all(table, &site, report);

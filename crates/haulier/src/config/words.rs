@@ -55,6 +55,7 @@ pub(super) static TOP: Table = Table {
         word("server", "", "Where to listen, and how to stop."),
         word("log", "", "What is logged, and how it looks."),
         word("limits", "", "Limits and deadlines of connections and requests."),
+        word("compress", "", "How bodies are compressed."),
         word("pool", "", "`[pool.NAME]`: PHP processes."),
         word("site", "", "`[site.NAME]`: a document root with its rules."),
     ],
@@ -185,6 +186,41 @@ pub(super) static LIMITS: Table = Table {
             "requests_per_ip",
             "none",
             "Requests of one client address, over all sites that do not say their own: `\"20/s\"`, `\"100/m burst 20\"`; 429 beyond.",
+        ),
+    ],
+};
+
+pub(super) static COMPRESS: Table = Table {
+    name: "compress",
+    words: &[
+        word(
+            "level",
+            "\"balanced\"",
+            "What is dearer, time or bytes: `off`, `fast`, `balanced` or `small`; load lowers it.",
+        ),
+        word(
+            "algorithms",
+            "[\"zstd\", \"br\", \"gzip\"]",
+            "The codings that are used; size and load decide among those a client likes equally.",
+        ),
+        word("min_size", "\"256B\"", "Shorter bodies are sent as they are."),
+        word(
+            "types",
+            "a list of text types",
+            "Media types that are compressed, such as `\"text/*\"` or `\"*+json\"`, in place of the list.",
+        ),
+        word("zstd", "by size and load", "A fixed level for zstd, 1 to 19."),
+        word("br", "by size and load", "A fixed level for brotli, 0 to 11."),
+        word("gzip", "by size and load", "A fixed level for gzip, 1 to 12."),
+        word(
+            "no_secrets",
+            "false",
+            "Leave alone what sets a cookie and repeats a part of the query (BREACH).",
+        ),
+        word(
+            "store",
+            "\"256MiB\"",
+            "Room for compressed copies of files below `spool_dir`; 0 keeps none.",
         ),
     ],
 };
@@ -434,6 +470,11 @@ pub(super) static SITE: Table = Table {
             "`[site.NAME.maintenance]`: closes the site while a file exists.",
         ),
         word("route", "none", "`[[site.NAME.route]]`: what holds for some paths."),
+        word(
+            "compress",
+            "{}",
+            "`[site.NAME.compress]`: how bodies of this site are compressed.",
+        ),
     ],
 };
 
@@ -553,12 +594,31 @@ pub(super) static SITE_LOG: Table = Table {
     ],
 };
 
+pub(super) static SITE_COMPRESS: Table = Table {
+    name: "site.NAME.compress",
+    words: &[
+        word("level", "as in `[compress]`", "`off`, `fast`, `balanced` or `small`."),
+        word("algorithms", "as in `[compress]`", "The codings that are used."),
+        word("min_size", "as in `[compress]`", "Shorter bodies are sent as they are."),
+        word("types", "as in `[compress]`", "Media types that are compressed."),
+        word("zstd", "as in `[compress]`", "A fixed level for zstd, 1 to 19."),
+        word("br", "as in `[compress]`", "A fixed level for brotli, 0 to 11."),
+        word("gzip", "as in `[compress]`", "A fixed level for gzip, 1 to 12."),
+        word(
+            "no_secrets",
+            "as in `[compress]`",
+            "Leave alone what sets a cookie and repeats a part of the query.",
+        ),
+    ],
+};
+
 /// All tables, in the order of the reference.
 pub(super) static TABLES: &[&Table] = &[
     &TOP,
     &SERVER,
     &LOG,
     &LIMITS,
+    &COMPRESS,
     &POOL,
     &POOL_WORKERS,
     &POOL_RECYCLE,
@@ -572,6 +632,7 @@ pub(super) static TABLES: &[&Table] = &[
     &SITE_LOG,
     &SITE_MAINTENANCE,
     &ROUTE,
+    &SITE_COMPRESS,
 ];
 
 /// The table of this name, as the reference calls it: `site.NAME.limits`.

@@ -5,6 +5,7 @@
 
 mod support;
 
+mod compression;
 mod dokuwiki;
 mod example_site;
 mod handoff;

@@ -22,7 +22,9 @@ use super::error_page;
 use super::static_files::{Refused, Script};
 use crate::body::request::{self, Collected};
 use crate::body::spool::{Completed, MOST_ABANDONED, Spool};
-use crate::body::{Body, BodyStream, BrokenBody, Chunk};
+use crate::body::{Body, BodyStream, BrokenBody};
+use crate::filter;
+use crate::filter::compress::drained::{Drained, Manner};
 use crate::metrics::Streamed;
 use crate::request::{BodyError, Request};
 use crate::response::{Handler, PhpTrace, Response, Via};
@@ -299,7 +301,16 @@ async fn take_body(
     let length = translated.length;
     if translated.is_live {
         *response.head.fields_mut() = translated.fields;
-        response.body = Spool::live(site, thread, answer, length, busy);
+        let body = drained(
+            site,
+            request,
+            &mut response,
+            answer,
+            Vec::new(),
+            length,
+            Manner::Endless,
+        )?;
+        response.body = Spool::live(site, thread, body, busy);
         return Ok(response);
     }
     let rule = site.settings.offload.as_ref();
@@ -309,7 +320,7 @@ async fn take_body(
             let spool = Spool::file(site, thread, answer, vec![body], length, busy);
             return offload(response, &request.head, rule, spool, translated.fields).await;
         }
-        (Gathered::Part(pieces), Some(rule)) if length.is_none_or(|length| length >= rule.min_size) => {
+        (Gathered::Part(pieces, _), Some(rule)) if length.is_none_or(|length| length >= rule.min_size) => {
             let spool = Spool::file(site, thread, answer, pieces, length, busy);
             return offload(response, &request.head, rule, spool, translated.fields).await;
         }
@@ -324,14 +335,37 @@ async fn take_body(
                 exact(body, length)?.into()
             };
         }
-        (Gathered::Part(pieces), _) => {
+        (Gathered::Part(pieces, manner), _) => {
             note_streamed(&mut response, &call.script, &translated.fields);
-            let pieces = pieces.into_iter().map(Chunk::Bytes).collect();
-            response.body = Spool::drain(site, thread, answer, pieces, length, busy);
+            *response.head.fields_mut() = translated.fields;
+            let body = drained(site, request, &mut response, answer, pieces, length, manner)?;
+            response.body = Spool::drain(site, thread, body, busy);
+            return Ok(response);
         }
     }
     *response.head.fields_mut() = translated.fields;
     Ok(response)
+}
+
+/// A body that still comes, on its way through the filters.
+fn drained(
+    site: &Arc<Site>,
+    request: &Request,
+    response: &mut Response,
+    answer: PhpResponse,
+    pieces: Vec<Bytes>,
+    length: Option<u64>,
+    manner: Manner,
+) -> Result<Drained, Failure> {
+    if request.head.method() == Method::Head {
+        return Ok(Drained::plain(answer, pieces, length));
+    }
+    match filter::on_body(site, &request.head, response, length, manner) {
+        None => Ok(Drained::plain(answer, pieces, length)),
+        Some(plan) => {
+            Drained::coded(site, answer, pieces, length, plan).map_err(|_| Failure::Answer("cannot be compressed"))
+        }
+    }
 }
 
 /// The response with a body that the site's rule takes off PHP.
@@ -403,20 +437,20 @@ fn note_stderr(response: &mut Response, answer: &mut PhpResponse) {
 /// A body, as far as it came without keeping the client waiting.
 enum Gathered {
     Whole(Bytes),
-    Part(Vec<Bytes>),
+    Part(Vec<Bytes>, Manner),
 }
 
 /// Collects a short answer whole, so that it gets a length; gives up at [`WHOLE`] bytes or a pause of [`HOLD`].
 async fn gather(answer: &mut PhpResponse) -> Result<Gathered, PoolError> {
     let mut pieces: Vec<Bytes> = Vec::new();
     let mut total = 0;
-    loop {
+    let manner = loop {
         let piece = match answer.try_body()? {
             TryBody::Chunk(piece) => Some(piece),
             TryBody::Complete => None,
             TryBody::Pending => match tokio::time::timeout(HOLD, answer.body()).await {
                 Ok(piece) => piece?,
-                Err(_) => break,
+                Err(_) => break Manner::Paused,
             },
         };
         let Some(piece) = piece else {
@@ -425,10 +459,10 @@ async fn gather(answer: &mut PhpResponse) -> Result<Gathered, PoolError> {
         total += piece.len();
         pieces.push(piece);
         if total > WHOLE {
-            break;
+            break Manner::Fast;
         }
-    }
-    Ok(Gathered::Part(pieces))
+    };
+    Ok(Gathered::Part(pieces, manner))
 }
 
 fn joined(mut pieces: Vec<Bytes>, total: usize) -> Bytes {

@@ -4,6 +4,7 @@
 //! lines become `HTTP_*`; a name with an underscore is dropped, since it would pass for another, and so is Proxy
 //! (httpoxy, CVE-2016-5385).
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,6 +14,7 @@ use haulier_proto::field::Known;
 use haulier_proto::head::split_port;
 
 use super::{Call, handoff};
+use crate::filter::compress::tag;
 use crate::handler::static_files::SendRoots;
 use crate::request::Request;
 use crate::route::Site;
@@ -229,7 +231,7 @@ fn write_fields(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), Pai
             .filter(|(later, _)| same_name(later))
             .peekable();
         if rest.peek().is_none() {
-            out.push(variable, value)?;
+            out.push(variable, &as_php_wrote(variable, value))?;
             continue;
         }
         let separator: &[u8] = if variable == b"HTTP_COOKIE" { b"; " } else { b", " };
@@ -239,9 +241,17 @@ fn write_fields(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), Pai
             joined.extend_from_slice(separator);
             joined.extend_from_slice(more);
         }
-        out.push(variable, &joined)?;
+        out.push(variable, &as_php_wrote(variable, &joined))?;
     }
     Ok(())
+}
+
+/// Entity tags without what coding added to them.
+fn as_php_wrote<'v>(variable: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
+    match variable {
+        b"HTTP_IF_NONE_MATCH" | b"HTTP_IF_MATCH" => tag::restored(value),
+        _ => Cow::Borrowed(value),
+    }
 }
 
 /// Fields that do not become variables as they came: they have variables of their own, belong to the connection, or

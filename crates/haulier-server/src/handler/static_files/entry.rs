@@ -1,17 +1,21 @@
 //! An open file with everything of an answer that does not change from request to request.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use haulier_proto::accept::Coding;
 use haulier_proto::conditional::Validators;
 use haulier_proto::date;
 use haulier_proto::field::Fields;
 
+use super::coded::Codings;
 use super::mime;
 use super::open::{Regular, Version};
 use crate::body::OpenFile;
+use crate::filter::compress;
 use crate::response::PreparedHead;
 use crate::route::Site;
 
@@ -31,6 +35,8 @@ pub(crate) struct Entry {
     /// Seconds since 1970; never later than the moment the file was opened.
     pub(crate) last_modified: u64,
     pub(crate) content_type: &'static str,
+    /// The same content coded; `None` if it never is.
+    pub(super) codings: Option<Codings>,
 }
 
 impl Entry {
@@ -51,14 +57,37 @@ impl Entry {
         for (name, value) in &site.settings.headers {
             fields.set(name, value);
         }
+        let codings = compress::has_codings(site, &fields, version.size).then(|| Codings::new(name, version));
+        if codings.is_some() {
+            compress::add_vary(&mut fields);
+        }
         let not_modified = without_metadata(&fields);
+        let head = PreparedHead::new(fields);
         Self {
             file: Arc::new(open_file(regular)),
-            head: Arc::new(PreparedHead::new(fields)),
+            head: Arc::new(if codings.is_some() { head.negotiable() } else { head }),
             not_modified: Arc::new(PreparedHead::new(not_modified)),
+            codings,
             etag,
             last_modified,
             content_type,
+        }
+    }
+
+    /// The same content in a coding: `file` holds it, `tag` tells it from every other variant.
+    pub(super) fn coded(&self, coding: Coding, tag: Vec<u8>, file: OpenFile) -> Self {
+        let mut fields = self.head.fields().clone();
+        fields.set("ETag", &tag);
+        let not_modified = without_metadata(&fields);
+        fields.set("Content-Encoding", coding.as_str());
+        Self {
+            file: Arc::new(file),
+            head: Arc::new(PreparedHead::new(fields)),
+            not_modified: Arc::new(PreparedHead::new(not_modified)),
+            etag: tag,
+            last_modified: self.last_modified,
+            content_type: self.content_type,
+            codings: None,
         }
     }
 
@@ -70,9 +99,10 @@ impl Entry {
         }
     }
 
-    /// Bytes of content kept in memory.
+    /// Bytes of content kept in memory. It never changes, so what variants may come to take is counted from the start.
     pub(super) fn in_memory(&self) -> usize {
-        self.file.content().map_or(0, Bytes::len)
+        let variants = self.codings.is_some().then(|| self.file.length().min(SMALL) as usize);
+        self.file.content().map_or(0, Bytes::len) + variants.unwrap_or(0)
     }
 }
 
@@ -120,9 +150,13 @@ pub(crate) fn without_metadata(fields: &Fields) -> Fields {
 }
 
 pub(super) fn open_file(regular: Regular) -> OpenFile {
-    let length = regular.version.size;
-    let content = read_small(&regular);
-    let file = OpenFile::new(regular.file, length);
+    with_small_content(regular.file, regular.version.size)
+}
+
+/// An open file of this length, with its content if that is small.
+pub(super) fn with_small_content(file: File, length: u64) -> OpenFile {
+    let content = read_small(&file, length);
+    let file = OpenFile::new(file, length);
     match content {
         Some(content) => file.with_content(content),
         None => file,
@@ -130,12 +164,12 @@ pub(super) fn open_file(regular: Regular) -> OpenFile {
 }
 
 /// The whole content of a small file; `None` if it is larger, shrank meanwhile, or cannot be read.
-fn read_small(regular: &Regular) -> Option<Bytes> {
-    if regular.version.size > SMALL {
+fn read_small(file: &File, length: u64) -> Option<Bytes> {
+    if length > SMALL {
         return None;
     }
-    let mut content = vec![0; regular.version.size as usize];
-    regular.file.read_exact_at(&mut content, 0).ok()?;
+    let mut content = vec![0; length as usize];
+    file.read_exact_at(&mut content, 0).ok()?;
     Some(content.into())
 }
 

@@ -109,6 +109,8 @@ fn settings(root: PathBuf) -> SiteSettings {
         sendfile: SendfileSettings::default(),
         offload: None,
         log: None,
+        compress: Default::default(),
+        variants: None,
     }
 }
 

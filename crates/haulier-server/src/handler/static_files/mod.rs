@@ -1,10 +1,11 @@
 //! Files of the document root: finding them, and answering with them.
 //!
 //! `names` judges what a path says, `open` opens beneath the root, `resolve` decides what a path is, `cache` remembers
-//! it, `entry` makes a file ready to send, `respond` answers with it. What is found is a value; the pipeline acts on it.
-//! `roots` opens what scripts name and clients may not ask for.
+//! it, `entry` makes a file ready to send, `coded` picks its variant, `respond` answers with it. What is found is a value;
+//! the pipeline acts on it. `roots` opens what scripts name and clients may not ask for.
 
 mod cache;
+mod coded;
 mod entry;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -18,10 +19,11 @@ mod roots;
 mod tests;
 
 pub(crate) use cache::{FileCache, Found};
+pub(crate) use coded::respond;
 pub(crate) use entry::{Entry, without_metadata};
 pub(crate) use names::{is_denied, is_hidden};
 pub(crate) use open::Root;
 pub(super) use open::open_directory;
 pub(crate) use resolve::Script;
-pub(crate) use respond::{Representation, read, respond, whole};
+pub(crate) use respond::{Representation, read, whole};
 pub(crate) use roots::{Name, Refused, SendRoots, Sendable};

@@ -66,6 +66,15 @@ impl Version {
         }
     }
 
+    /// A name for this state of the file, the same for everybody who looks at it.
+    pub(super) fn key(&self) -> String {
+        let (modified, changed) = (self.modified, self.changed);
+        format!(
+            "{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
+            self.device, self.inode, self.size, modified.0, modified.1, changed.0, changed.1
+        )
+    }
+
     #[cfg(test)]
     pub(super) fn sample(modified: (i64, u64)) -> Self {
         Self {

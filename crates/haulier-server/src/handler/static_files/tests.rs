@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use haulier_proto::head::RequestHead;
 
 use super::fixture::{Root, age, head};
-use super::{Entry, FileCache, Found, respond};
+use super::respond::respond;
+use super::{Entry, FileCache, Found};
 use crate::body::{Body, Chunk};
 use crate::response::{Head, Response};
 use crate::route::Site;

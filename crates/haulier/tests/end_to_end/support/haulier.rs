@@ -294,7 +294,7 @@ fn access_line(line: &str) -> Option<Value> {
 
 /// Whether a descriptor is a nameless file in a `spool_dir` of [`Site`](super::site::Site).
 fn is_spool(link: &str) -> bool {
-    link.contains("/spool/") && link.ends_with("(deleted)")
+    link.contains("/spool/") && !link.contains("/haulier-variants-") && link.ends_with("(deleted)")
 }
 
 /// What the descriptors of a process point to.

@@ -2,6 +2,7 @@
 
 pub(crate) mod browser;
 pub(crate) mod client;
+pub(crate) mod coded;
 pub(crate) mod haulier;
 pub(crate) mod load;
 pub(crate) mod metrics;

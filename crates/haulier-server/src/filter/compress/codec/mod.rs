@@ -1,0 +1,116 @@
+//! The coders themselves: whole bodies at once, and streams that can be flushed.
+//!
+//! Codecs are libraries; what they are told is decided in `policy`. Contexts that cost more to make than a small page
+//! costs to code are kept by each thread.
+
+mod brotli;
+mod gzip;
+mod zstd;
+
+use haulier_proto::accept::Coding;
+
+pub(crate) use self::brotli::is_standard_window as is_brotli;
+pub(crate) use self::zstd::window_of as zstd_window;
+use super::policy::Choice;
+
+/// A codec refused to go on. It says so only of memory, or of a fault of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{coding}: {why}")]
+pub(crate) struct CodecError {
+    coding: &'static str,
+    why: &'static str,
+}
+
+impl CodecError {
+    fn new(coding: Coding, why: &'static str) -> Self {
+        Self {
+            coding: coding.as_str(),
+            why,
+        }
+    }
+}
+
+/// Codes a whole body.
+///
+/// # Errors
+/// The codec refused: no memory.
+pub(crate) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> {
+    match choice.coding {
+        Coding::Zstd => zstd::whole(choice, body),
+        Coding::DictionaryZstd => Err(CodecError::new(choice.coding, "needs its dictionary")),
+        Coding::Brotli => brotli::whole(choice, body),
+        Coding::Gzip => gzip::whole(choice, body),
+    }
+}
+
+/// A body that is coded as it comes.
+pub(crate) enum Encoder {
+    Zstd(zstd::Stream),
+    Brotli(brotli::Stream),
+    Gzip(Box<gzip::Stream>),
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Zstd(_) => "zstd",
+            Self::Brotli(_) => "br",
+            Self::Gzip(_) => "gzip",
+        })
+    }
+}
+
+impl Encoder {
+    /// Begins a body; `length` is what it will have, bytes, if that is certain.
+    ///
+    /// # Errors
+    /// The codec refused: no memory.
+    pub(crate) fn new(choice: Choice, length: Option<u64>) -> Result<Self, CodecError> {
+        Ok(match choice.coding {
+            Coding::Zstd | Coding::DictionaryZstd => Self::Zstd(zstd::Stream::new(choice, length)?),
+            Coding::Brotli => Self::Brotli(brotli::Stream::new(choice, length)?),
+            Coding::Gzip => Self::Gzip(Box::new(gzip::Stream::new(choice))),
+        })
+    }
+
+    /// Takes more of the body; what is coded by then is appended to `out`.
+    ///
+    /// # Errors
+    /// The codec refused.
+    pub(crate) fn write(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        match self {
+            Self::Zstd(stream) => stream.write(body, out),
+            Self::Brotli(stream) => stream.write(body, out),
+            Self::Gzip(stream) => stream.write(body, out),
+        }
+    }
+
+    /// Appends what is needed to read everything written so far.
+    ///
+    /// # Errors
+    /// The codec refused.
+    pub(crate) fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        match self {
+            Self::Zstd(stream) => stream.flush(out),
+            Self::Brotli(stream) => stream.flush(out),
+            Self::Gzip(stream) => stream.flush(out),
+        }
+    }
+
+    /// Appends the end.
+    ///
+    /// # Errors
+    /// The codec refused.
+    pub(crate) fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        match self {
+            Self::Zstd(stream) => stream.finish(out),
+            Self::Brotli(stream) => stream.finish(out),
+            Self::Gzip(stream) => stream.finish(out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::decode;

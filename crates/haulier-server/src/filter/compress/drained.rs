@@ -1,0 +1,393 @@
+//! A body of PHP on its way to the spool, coded as it comes.
+//!
+//! What comes without a pause is held until it is complete and coded whole, which takes less time and fewer bytes; a
+//! script that pauses, flushes or writes more than fits gets its pieces coded one after the other, each readable at
+//! once. The coder lives for PHP's time, so there are never more of them than workers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use haulier_php::{PoolError, Response as PhpResponse, TryBody};
+use haulier_proto::accept::Accepted;
+use haulier_proto::field::Fields;
+use haulier_proto::head::RequestHead;
+
+use super::codec::{self, CodecError, Encoder};
+use super::file::Slow;
+use super::load;
+use super::policy::{self, Choice, Shape};
+use super::{Compressed, add_vary, is_negotiable, mark, reflected};
+use crate::body::BrokenBody;
+use crate::body::spool::Held;
+use crate::response::Response;
+use crate::route::Site;
+use crate::thread;
+
+/// Most that is held of one body, bytes.
+const MOST_HELD: usize = 8 * 1024 * 1024;
+/// A script that says nothing for this long is waiting for something: what it said goes out.
+const HOLD: Duration = Duration::from_millis(50);
+/// Nobody waits longer than this for the first byte because a body is held.
+const HOLD_ALL: Duration = Duration::from_millis(200);
+/// Once a body goes out in pieces, a pause this long is a flush.
+const FLUSH: Duration = Duration::from_millis(5);
+/// A piece of a coded body worth sending, bytes.
+const PIECE: usize = 16 * 1024;
+/// Bytes coded before somebody else has a turn.
+const TURN: usize = 64 * 1024;
+
+/// How a body of PHP comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Faster than it could be sent.
+    Fast,
+    /// With pauses: what is there must go out.
+    Paused,
+    /// For as long as somebody listens.
+    Endless,
+}
+
+/// A decision to code a body that still comes.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    choice: Choice,
+    manner: Manner,
+    compressed: Arc<Compressed>,
+    _right: Option<Slow>,
+}
+
+/// Decides on a body that still comes, and writes what it means into the response's fields.
+pub(crate) fn plan(
+    site: &Site,
+    head: &RequestHead,
+    response: &mut Response,
+    length: Option<u64>,
+    manner: Manner,
+) -> Option<Plan> {
+    let settings = &site.settings.compress;
+    let fields = response.head.fields_mut();
+    if !settings.is_on() || !is_open(response.status) || is_negotiable(site, fields).is_err() {
+        return None;
+    }
+    add_vary(fields);
+    if length.is_some_and(|length| length < settings.min_size) || is_withheld(site, head, fields) {
+        return None;
+    }
+    let load = load::now(thread::now());
+    let shape = match manner {
+        Manner::Endless => Shape::Endless,
+        Manner::Fast | Manner::Paused => Shape::Long(length),
+    };
+    let choice = policy::choose(settings, &Accepted::of(head.fields()), shape, load)?;
+    let right = match manner {
+        Manner::Endless => Some(Slow::take()?),
+        Manner::Fast | Manner::Paused => None,
+    };
+    mark(fields, choice.coding);
+    let compressed = Compressed::new(choice, load);
+    response.trace.compressed = Some(Arc::clone(&compressed));
+    Some(Plan {
+        choice,
+        manner,
+        compressed,
+        _right: right,
+    })
+}
+
+fn is_open(status: u16) -> bool {
+    status != 206 && !haulier_proto::status::is_bodiless(status)
+}
+
+fn is_withheld(site: &Site, head: &RequestHead, fields: &Fields) -> bool {
+    site.settings.compress.no_secrets && reflected::may_be_secret(fields, head)
+}
+
+/// The pieces of a body, coded if that was decided.
+#[derive(Debug)]
+pub(crate) struct Drained {
+    answer: PhpResponse,
+    /// Came before the answer went out.
+    pieces: VecDeque<Bytes>,
+    /// Bytes of the body as it goes out, if they are known.
+    length: Option<u64>,
+    /// Bytes PHP announced and did not send yet; counted where the length that goes out is another.
+    announced: Option<u64>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Plain,
+    Holding(Plan, Vec<u8>, Held, Instant),
+    Coding(Plan, Box<Encoder>),
+    Ended,
+}
+
+/// What came next from PHP.
+enum Next {
+    Piece(Bytes),
+    Pause,
+    End,
+}
+
+impl Drained {
+    /// A body as PHP makes it; `pieces` came already, `length` is what PHP announced, bytes.
+    pub(crate) fn plain(answer: PhpResponse, pieces: Vec<Bytes>, length: Option<u64>) -> Self {
+        Self {
+            answer,
+            pieces: pieces.into(),
+            length,
+            announced: None,
+            state: State::Plain,
+        }
+    }
+
+    /// A body that is coded; `length` is what PHP announced, bytes.
+    ///
+    /// # Errors
+    /// The coder refused; the response must not be sent as it was decided.
+    pub(crate) fn coded(
+        site: &Arc<Site>,
+        answer: PhpResponse,
+        pieces: Vec<Bytes>,
+        length: Option<u64>,
+        plan: Plan,
+    ) -> Result<Self, CodecError> {
+        let state = if plan.manner == Manner::Fast {
+            State::Holding(plan, Vec::new(), Held::new(site), thread::now() + HOLD_ALL)
+        } else {
+            let encoder = Encoder::new(plan.choice, length)?;
+            State::Coding(plan, Box::new(encoder))
+        };
+        Ok(Self {
+            answer,
+            pieces: pieces.into(),
+            length: None,
+            announced: length,
+            state,
+        })
+    }
+
+    /// Bytes of the body as it goes out, if they are known before its end.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// Time a worker was or is busy with it.
+    pub(crate) fn worker_time(&self) -> Duration {
+        self.answer.worker_time()
+    }
+
+    /// Nobody reads any more: what still comes is not coded.
+    pub(crate) fn abandon(&mut self) {
+        self.state = State::Plain;
+        self.announced = None;
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// PHP broke off, or sent less than it announced. What went wrong is in the log.
+    pub(crate) async fn body(&mut self) -> Result<Option<Bytes>, BrokenBody> {
+        loop {
+            match std::mem::replace(&mut self.state, State::Ended) {
+                State::Ended => return Ok(None),
+                State::Plain => {
+                    self.state = State::Plain;
+                    return match self.pieces.pop_front() {
+                        Some(piece) => Ok(Some(piece)),
+                        None => self.answer.body().await.map_err(broke_off),
+                    };
+                }
+                State::Holding(plan, held, budget, until) => {
+                    if let Some(whole) = self.hold(plan, held, budget, until).await? {
+                        return Ok(Some(whole));
+                    }
+                }
+                State::Coding(plan, encoder) => {
+                    let piece = self.code(plan, encoder).await?;
+                    if !piece.is_empty() {
+                        return Ok(Some(piece.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes one more piece of a body that is held; the coded body when it was the last.
+    async fn hold(
+        &mut self,
+        plan: Plan,
+        mut held: Vec<u8>,
+        mut budget: Held,
+        until: Instant,
+    ) -> Result<Option<Bytes>, BrokenBody> {
+        match self.next_within(HOLD).await? {
+            Next::Piece(piece) => {
+                held.extend_from_slice(&piece);
+                let fits = held.len() < MOST_HELD && budget.grow(piece.len() as u64);
+                self.state = if fits && thread::now() < until {
+                    State::Holding(plan, held, budget, until)
+                } else {
+                    self.release(plan, held)?
+                };
+                Ok(None)
+            }
+            Next::Pause => {
+                self.state = self.release(plan, held)?;
+                Ok(None)
+            }
+            Next::End => {
+                self.check_end()?;
+                code_whole(plan, held).await.map(Some)
+            }
+        }
+    }
+
+    /// Goes over to pieces; what was held is the first.
+    fn release(&mut self, mut plan: Plan, held: Vec<u8>) -> Result<State, BrokenBody> {
+        let total = self.announced.map(|rest| rest + held.len() as u64);
+        let encoder = Encoder::new(plan.choice, total).map_err(refused)?;
+        plan.manner = Manner::Paused;
+        self.announced = total;
+        // In slices, so that each is one turn.
+        let held = Bytes::from(held);
+        let slices = (0..held.len()).step_by(TURN).rev();
+        for start in slices {
+            self.pieces.push_front(held.slice(start..held.len().min(start + TURN)));
+        }
+        Ok(State::Coding(plan, Box::new(encoder)))
+    }
+
+    /// Codes what comes until there is enough to send, a pause, or the end.
+    async fn code(&mut self, plan: Plan, mut encoder: Box<Encoder>) -> Result<Vec<u8>, BrokenBody> {
+        let mut out = Vec::new();
+        let mut taken = 0;
+        let pause = match plan.manner {
+            Manner::Endless => Duration::ZERO,
+            Manner::Fast | Manner::Paused => FLUSH,
+        };
+        let mut dirty = false;
+        loop {
+            let next = match self.next_within(pause).await? {
+                // Everything is out: whatever comes next, it will take its time.
+                Next::Pause if !dirty => self.next().await?,
+                next => next,
+            };
+            match next {
+                Next::Piece(piece) => {
+                    plan.run(piece.len(), &mut out, |out| encoder.write(&piece, out))?;
+                    dirty = true;
+                    taken += piece.len();
+                    if out.len() >= PIECE || taken >= TURN {
+                        if taken >= TURN {
+                            taken = 0;
+                            tokio::task::yield_now().await;
+                        }
+                        if !out.is_empty() {
+                            break;
+                        }
+                    }
+                }
+                Next::Pause => {
+                    plan.run(0, &mut out, |out| encoder.flush(out))?;
+                    break;
+                }
+                Next::End => {
+                    self.check_end()?;
+                    plan.run(0, &mut out, |out| encoder.finish(out))?;
+                    return Ok(out);
+                }
+            }
+        }
+        self.state = State::Coding(plan, encoder);
+        Ok(out)
+    }
+
+    async fn next_within(&mut self, pause: Duration) -> Result<Next, BrokenBody> {
+        if let Some(piece) = self.pieces.pop_front() {
+            return Ok(self.counted(piece));
+        }
+        let next = match self.answer.try_body().map_err(broke_off)? {
+            TryBody::Chunk(piece) => Some(piece),
+            TryBody::Complete => None,
+            TryBody::Pending if pause.is_zero() => return Ok(Next::Pause),
+            TryBody::Pending => match tokio::time::timeout(pause, self.answer.body()).await {
+                Ok(piece) => piece.map_err(broke_off)?,
+                Err(_) => return Ok(Next::Pause),
+            },
+        };
+        Ok(next.map_or(Next::End, |piece| self.counted(piece)))
+    }
+
+    async fn next(&mut self) -> Result<Next, BrokenBody> {
+        let piece = self.answer.body().await.map_err(broke_off)?;
+        Ok(piece.map_or(Next::End, |piece| self.counted(piece)))
+    }
+
+    /// What is longer than PHP announced was never part of the body.
+    fn counted(&mut self, mut piece: Bytes) -> Next {
+        if let Some(rest) = &mut self.announced {
+            piece.truncate(usize::try_from(*rest).unwrap_or(usize::MAX));
+            *rest -= piece.len() as u64;
+        }
+        Next::Piece(piece)
+    }
+
+    fn check_end(&self) -> Result<(), BrokenBody> {
+        if self.announced.is_some_and(|rest| rest > 0) {
+            tracing::error!("body of PHP shorter than its Content-Length");
+            return Err(BrokenBody { reason: "bad_response" });
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    fn run(
+        &self,
+        taken: usize,
+        out: &mut Vec<u8>,
+        code: impl FnOnce(&mut Vec<u8>) -> Result<(), CodecError>,
+    ) -> Result<(), BrokenBody> {
+        let before = out.len();
+        let made = self.compressed.count(
+            taken,
+            || code(out).map(|()| out.len() - before),
+            |made| made.unwrap_or(0),
+        );
+        made.map(|_| ()).map_err(refused)
+    }
+}
+
+/// Codes a complete body on a thread that may take its time.
+async fn code_whole(plan: Plan, held: Vec<u8>) -> Result<Bytes, BrokenBody> {
+    let choice = plan.choice;
+    let compressed = Arc::clone(&plan.compressed);
+    let coding = tokio::task::spawn_blocking(move || {
+        compressed.count(
+            held.len(),
+            || codec::whole(choice, &held),
+            |coded| coded.as_ref().map_or(0, Vec::len),
+        )
+    });
+    let coded = coding.await.map_err(|_| BrokenBody {
+        reason: "compress_failed",
+    })?;
+    Ok(super::exact(coded.map_err(refused)?))
+}
+
+fn refused(error: CodecError) -> BrokenBody {
+    tracing::error!(%error, "cannot go on compressing a response");
+    BrokenBody {
+        reason: "compress_failed",
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
+fn broke_off(error: PoolError) -> BrokenBody {
+    tracing::error!(reason = error.reason(), %error, "php broke off in the middle of a response");
+    BrokenBody { reason: error.reason() }
+}

@@ -1,0 +1,134 @@
+//! Files that have no variant yet: short ones are read and coded whole, long ones piece by piece as the client reads.
+
+use std::cell::Cell;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::codec::{CodecError, Encoder};
+use super::policy::Choice;
+use super::{Compressed, Skip, failed};
+use crate::body::{BodyStream, BrokenBody, Chunk, FileSlice};
+
+/// The bytes of a short file; `None` if it must come from the disk first, or cannot be read.
+pub(super) fn content(slice: &FileSlice) -> Option<Bytes> {
+    if let Some(bytes) = slice.in_memory() {
+        return Some(Bytes::copy_from_slice(bytes));
+    }
+    if !slice.is_cached(slice.len()) {
+        return None;
+    }
+    let mut content = vec![0; slice.len() as usize];
+    slice.file.file().read_exact_at(&mut content, slice.range.start).ok()?;
+    Some(content.into())
+}
+
+thread_local! {
+    static OPEN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The right to keep a coder for as long as a client likes to read. A thread gives out so many; the next body goes
+/// out plain.
+#[derive(Debug)]
+pub(super) struct Slow(());
+
+/// Coders of one thread that wait for clients, each with a window of 128 KiB.
+const MOST_SLOW: usize = 128;
+
+impl Slow {
+    pub(super) fn take() -> Option<Self> {
+        OPEN.with(|open| {
+            (open.get() < MOST_SLOW).then(|| {
+                open.set(open.get() + 1);
+                Self(())
+            })
+        })
+    }
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        OPEN.with(|open| open.set(open.get() - 1));
+    }
+}
+
+/// Larger files go out as they are until they have a variant, bytes: nobody waits for their end while reading a page.
+const MOST: u64 = 64 * 1024 * 1024;
+/// Bytes read and coded in one turn: a quarter of a millisecond.
+const TURN: u64 = 64 * 1024;
+
+/// A file on its way through a coder.
+#[derive(Debug)]
+pub(super) struct CodedFile {
+    rest: FileSlice,
+    encoder: Option<Encoder>,
+    compressed: Arc<Compressed>,
+    _right: Slow,
+}
+
+impl CodedFile {
+    /// Begins to code a file. Its pieces must be in memory: a thread that waits for the disk serves nobody.
+    pub(super) fn begin(slice: FileSlice, choice: Choice, compressed: &Arc<Compressed>) -> Result<Self, Skip> {
+        if slice.len() > MOST || !slice.is_cached(slice.len()) {
+            return Err(Skip::File);
+        }
+        let right = Slow::take().ok_or(Skip::Busy)?;
+        let encoder = Encoder::new(choice, Some(slice.len())).map_err(failed)?;
+        Ok(Self {
+            rest: slice,
+            encoder: Some(encoder),
+            compressed: Arc::clone(compressed),
+            _right: right,
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, BrokenBody> {
+        let mut out = Vec::new();
+        let mut piece = vec![0; TURN.min(self.rest.len()) as usize];
+        while out.is_empty() {
+            let Some(mut encoder) = self.encoder.take() else {
+                return Ok(None);
+            };
+            let length = TURN.min(self.rest.len()) as usize;
+            let piece = &mut piece[..length];
+            // Shorter than it was when it was opened: the client must not take a part for the whole.
+            self.rest
+                .file
+                .file()
+                .read_exact_at(piece, self.rest.range.start)
+                .map_err(|_| BrokenBody { reason: "file_error" })?;
+            self.rest.range.start += length as u64;
+            let is_last = self.rest.is_empty();
+            let code = || {
+                encoder.write(piece, &mut out)?;
+                if is_last {
+                    encoder.finish(&mut out)?;
+                } else {
+                    self.encoder = Some(encoder);
+                }
+                Ok(out.len())
+            };
+            let made = |made: &Result<usize, CodecError>| *made.as_ref().unwrap_or(&0);
+            let coded = self.compressed.count(length, code, made);
+            if let Err(error) = coded {
+                tracing::error!(%error, "cannot go on compressing a file");
+                return Err(BrokenBody {
+                    reason: "compress_failed",
+                });
+            }
+        }
+        Ok(Some(out))
+    }
+}
+
+impl BodyStream for CodedFile {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Chunk>, BrokenBody>> {
+        Poll::Ready(self.next().map(|coded| coded.map(|bytes| Chunk::Bytes(bytes.into()))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,213 @@
+//! How busy the machine is, in three steps: what is dear in time is left out when time is short.
+//!
+//! The kernel says how long tasks waited for a processor (`/proc/pressure/cpu`); where it does not, how many want one
+//! (`/proc/loadavg`). The steps hold on a little on the way down, so that they do not flutter.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How busy the machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Load {
+    Idle,
+    Busy,
+    Overloaded,
+}
+
+impl Load {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Overloaded => "overloaded",
+        }
+    }
+
+    /// The step after this one, at this share of time that somebody waited for a processor (0 to 1).
+    fn next(self, pressure: f64) -> Self {
+        let up = match pressure {
+            p if p > 0.85 => Self::Overloaded,
+            p if p > 0.50 => Self::Busy,
+            _ => Self::Idle,
+        };
+        let hold = match self {
+            Self::Overloaded if pressure > 0.65 => Self::Overloaded,
+            Self::Overloaded | Self::Busy if pressure > 0.30 => Self::Busy,
+            _ => Self::Idle,
+        };
+        up.max(hold)
+    }
+}
+
+/// How often the kernel is asked.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The load now. Asks the kernel once a second, whoever comes first; everybody else reads a number.
+pub(crate) fn now(at: Instant) -> Load {
+    static METER: OnceLock<Meter> = OnceLock::new();
+    METER.get_or_init(|| Meter::new(at)).at(at)
+}
+
+#[derive(Debug)]
+struct Meter {
+    begun: Instant,
+    /// Milliseconds after `begun` at which the kernel is asked again.
+    due: AtomicU64,
+    step: AtomicU8,
+    asking: AtomicBool,
+    source: Mutex<Source>,
+}
+
+impl Meter {
+    fn new(at: Instant) -> Self {
+        Self {
+            begun: at,
+            due: AtomicU64::new(0),
+            step: AtomicU8::new(0),
+            asking: AtomicBool::new(false),
+            source: Mutex::new(Source::open()),
+        }
+    }
+
+    fn at(&self, at: Instant) -> Load {
+        let elapsed = at.saturating_duration_since(self.begun).as_millis() as u64;
+        if elapsed >= self.due.load(Ordering::Relaxed) && !self.asking.swap(true, Ordering::Acquire) {
+            let pressure = self.source.lock().unwrap_or_else(PoisonError::into_inner).pressure(at);
+            let next = self.step().next(pressure);
+            self.step.store(next as u8, Ordering::Relaxed);
+            self.due.store(elapsed + INTERVAL.as_millis() as u64, Ordering::Relaxed);
+            self.asking.store(false, Ordering::Release);
+        }
+        self.step()
+    }
+
+    fn step(&self) -> Load {
+        match self.step.load(Ordering::Relaxed) {
+            0 => Load::Idle,
+            1 => Load::Busy,
+            _ => Load::Overloaded,
+        }
+    }
+}
+
+/// Where the pressure is read.
+#[derive(Debug)]
+enum Source {
+    /// Total time somebody waited, microseconds, at the last look.
+    Pressure {
+        file: File,
+        last: Option<(Instant, u64)>,
+    },
+    LoadAverage {
+        file: File,
+        processors: f64,
+    },
+    None,
+}
+
+impl Source {
+    fn open() -> Self {
+        // Opening is not enough: some kernels have the file and refuse to fill it.
+        if let Ok(file) = File::open("/proc/pressure/cpu")
+            && read(&file).is_some_and(|text| waited(&text).is_some())
+        {
+            return Self::Pressure { file, last: None };
+        }
+        match File::open("/proc/loadavg") {
+            Ok(file) => Self::LoadAverage {
+                file,
+                processors: std::thread::available_parallelism().map_or(1, usize::from) as f64,
+            },
+            Err(_) => Self::None,
+        }
+    }
+
+    /// The share of time in which somebody waited for a processor since the last look, 0 to 1.
+    fn pressure(&mut self, at: Instant) -> f64 {
+        match self {
+            Self::Pressure { file, last } => {
+                let Some(total) = read(file).and_then(|text| waited(&text)) else {
+                    return 0.0;
+                };
+                let since = last.replace((at, total));
+                since.map_or(0.0, |(then, before)| {
+                    let span = at.saturating_duration_since(then).as_micros().max(1) as f64;
+                    (total.saturating_sub(before) as f64 / span).min(1.0)
+                })
+            }
+            Self::LoadAverage { file, processors } => {
+                let wanting = read(file).and_then(|text| running(&text)).unwrap_or(0.0);
+                // One more than there are processors waits: at twice their number everybody waits half the time.
+                ((wanting - *processors) / *processors).clamp(0.0, 1.0)
+            }
+            Self::None => 0.0,
+        }
+    }
+}
+
+fn read(file: &File) -> Option<String> {
+    let mut buffer = [0; 256];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
+/// `some avg10=0.12 avg60=0.05 avg300=0.01 total=123456`
+fn waited(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    line.rsplit_once("total=")?.1.trim().parse().ok()
+}
+
+/// `0.20 0.18 0.12 3/80 11206`: tasks that run or want to, now.
+fn running(text: &str) -> Option<f64> {
+    text.split(' ').nth(3)?.split('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_go_up_at_once_and_come_down_late() {
+        let rows = [
+            (Load::Idle, 0.0, Load::Idle),
+            (Load::Idle, 0.4, Load::Idle),
+            (Load::Idle, 0.6, Load::Busy),
+            (Load::Idle, 0.9, Load::Overloaded),
+            (Load::Busy, 0.4, Load::Busy),
+            (Load::Busy, 0.2, Load::Idle),
+            (Load::Busy, 0.7, Load::Busy),
+            (Load::Busy, 0.9, Load::Overloaded),
+            (Load::Overloaded, 0.7, Load::Overloaded),
+            (Load::Overloaded, 0.6, Load::Busy),
+            (Load::Overloaded, 0.1, Load::Idle),
+        ];
+        for (before, pressure, after) in rows {
+            assert_eq!(before.next(pressure), after, "{before:?} at {pressure}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_says_is_read() {
+        let text = "some avg10=0.12 avg60=0.05 avg300=0.01 total=123456\nfull avg10=0.00 total=7\n";
+        assert_eq!(waited(text), Some(123_456));
+        assert_eq!(waited(""), None);
+        assert_eq!(running("0.20 0.18 0.12 3/80 11206\n"), Some(3.0));
+        assert_eq!(running("0.20"), None);
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the meter is given the time by its caller")]
+    fn the_kernel_is_asked_once_an_interval() {
+        let begun = Instant::now();
+        let meter = Meter::new(begun);
+        meter.at(begun);
+        let due = meter.due.load(Ordering::Relaxed);
+        meter.at(begun + INTERVAL / 2);
+        assert_eq!(meter.due.load(Ordering::Relaxed), due);
+        meter.at(begun + INTERVAL * 2);
+        assert!(meter.due.load(Ordering::Relaxed) > due);
+    }
+}

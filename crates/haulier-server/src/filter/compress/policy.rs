@@ -1,0 +1,196 @@
+//! Which coding, at which level: the choice by what the client takes, how long the body is, and how busy we are.
+//!
+//! Small bodies gain most by brotli, which knows the words of the web; long ones by zstd, which is three times as fast
+//! for the same size. A choice is a value; others act on it.
+
+use haulier_proto::accept::{Accepted, Coding};
+
+use super::load::Load;
+use super::settings::{CompressLevel, CompressSettings};
+
+/// A coding with what its coder is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) coding: Coding,
+    pub(crate) level: i32,
+    /// Largest window, as a power of two; `None` is what the level says.
+    pub(crate) window: Option<u32>,
+}
+
+/// What is to be coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// All of it is there: so many bytes.
+    Whole(u64),
+    /// It still comes; its length, if that was announced.
+    Long(Option<u64>),
+    /// It goes on for as long as somebody listens.
+    Endless,
+}
+
+/// Window of what PHP makes: enough for any page, and 2 MiB for each at most.
+pub(crate) const DYNAMIC_WINDOW: u32 = 21;
+/// Window of what may stay open for hours.
+const ENDLESS_WINDOW: u32 = 17;
+/// From this zstd level on the window would be larger than [`DYNAMIC_WINDOW`].
+const WIDE_LEVEL: i32 = 9;
+
+/// Below this brotli wins.
+const SMALL: u64 = 16 * 1024;
+/// Above this a page is a book.
+const LONG: u64 = 256 * 1024;
+
+const BY_SIZE: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+const BY_SPEED: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+
+/// Chooses for a body; `None` if the client takes none of the site's codings.
+#[must_use]
+pub(crate) fn choose(settings: &CompressSettings, accepted: &Accepted, shape: Shape, load: Load) -> Option<Choice> {
+    let order = match shape {
+        Shape::Whole(length) if length < SMALL => BY_SIZE,
+        Shape::Whole(length) if length < LONG && load == Load::Idle => BY_SIZE,
+        _ => BY_SPEED,
+    };
+    let coding = best(settings, accepted, order)?;
+    let level = explicit(settings, coding).unwrap_or_else(|| level(settings.level, coding, shape, load));
+    let level = if shape == Shape::Endless { level.min(1) } else { level };
+    Some(Choice {
+        coding,
+        level: level.max(i32::from(coding != Coding::Brotli)),
+        window: window(coding, level, shape),
+    })
+}
+
+/// Brotli above this many bytes at level 11 takes seconds, and gains little over 9.
+const BROTLI_11: u64 = 1 << 20;
+
+/// How a variant of a file of this length is made. Its window is what RFC 9659 allows.
+#[must_use]
+pub(crate) fn stored(coding: Coding, length: u64) -> Choice {
+    let level = match coding {
+        Coding::Zstd | Coding::DictionaryZstd => 19,
+        Coding::Brotli if length <= BROTLI_11 => 11,
+        Coding::Brotli => 9,
+        Coding::Gzip => 12,
+    };
+    let window = match coding {
+        Coding::Brotli => None,
+        // Level 19 would take 2^23 anyway; that it never takes more is written here.
+        _ => (length > 1 << 23).then_some(23),
+    };
+    Choice { coding, level, window }
+}
+
+fn best(settings: &CompressSettings, accepted: &Accepted, order: [Coding; 3]) -> Option<Coding> {
+    let allowed = |coding: &Coding| settings.algorithms.contains(coding);
+    let mut used = [Coding::Gzip; 3];
+    let mut count = 0;
+    for coding in order.into_iter().filter(allowed) {
+        used[count] = coding;
+        count += 1;
+    }
+    accepted.best(&used[..count])
+}
+
+fn explicit(settings: &CompressSettings, coding: Coding) -> Option<i32> {
+    settings.explicit.get(coding.index()).copied().flatten().map(i32::from)
+}
+
+/// The table of docs/compression.md: idle, busy, overloaded.
+fn level(level: CompressLevel, coding: Coding, shape: Shape, load: Load) -> i32 {
+    let middle = matches!(shape, Shape::Whole(length) if (SMALL..LONG).contains(&length));
+    let whole = matches!(shape, Shape::Whole(_));
+    let steps = match (level, coding) {
+        (CompressLevel::Fast | CompressLevel::Off, Coding::Gzip) if !whole => [2, 2, 2],
+        (CompressLevel::Fast | CompressLevel::Off, _) => [1, 1, 1],
+        (CompressLevel::Balanced, Coding::Zstd | Coding::DictionaryZstd) if middle => [6, 3, 1],
+        (CompressLevel::Balanced, Coding::Zstd | Coding::DictionaryZstd) => [3, 3, 1],
+        (CompressLevel::Balanced, Coding::Brotli) if whole => [5, 5, 1],
+        (CompressLevel::Balanced, Coding::Brotli) => [4, 2, 1],
+        (CompressLevel::Balanced, Coding::Gzip) if whole => [6, 4, 1],
+        (CompressLevel::Balanced, Coding::Gzip) => [6, 4, 3],
+        (CompressLevel::Small, Coding::Zstd | Coding::DictionaryZstd) => [9, 5, 3],
+        (CompressLevel::Small, Coding::Brotli) => [6, 5, 2],
+        (CompressLevel::Small, Coding::Gzip) => [9, 6, 4],
+    };
+    steps[load as usize]
+}
+
+fn window(coding: Coding, level: i32, shape: Shape) -> Option<u32> {
+    match (coding, shape) {
+        (Coding::Gzip, _) => None,
+        (_, Shape::Endless) => Some(ENDLESS_WINDOW),
+        (Coding::Brotli, Shape::Whole(_) | Shape::Long(Some(_))) => None,
+        (Coding::Brotli, Shape::Long(None)) => Some(DYNAMIC_WINDOW),
+        (Coding::Zstd | Coding::DictionaryZstd, _) => (level >= WIDE_LEVEL).then_some(DYNAMIC_WINDOW),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haulier_proto::field::Fields;
+
+    use super::*;
+
+    fn accepted(value: &str) -> Accepted {
+        let mut fields = Fields::new();
+        fields.append("Accept-Encoding", value);
+        Accepted::of(&fields)
+    }
+
+    fn chosen(accept: &str, shape: Shape, load: Load) -> Option<(&'static str, i32)> {
+        let choice = choose(&CompressSettings::default(), &accepted(accept), shape, load)?;
+        Some((choice.coding.as_str(), choice.level))
+    }
+
+    const BROWSER: &str = "gzip, deflate, br, zstd";
+
+    #[test]
+    fn size_load_and_client_decide() {
+        use Load::{Busy, Idle, Overloaded};
+        use Shape::{Endless, Long, Whole};
+        for (accept, shape, load, expected) in [
+            (BROWSER, Whole(4403), Idle, Some(("br", 5))),
+            (BROWSER, Whole(4403), Busy, Some(("br", 5))),
+            (BROWSER, Whole(4403), Overloaded, Some(("br", 1))),
+            (BROWSER, Whole(48_000), Idle, Some(("br", 5))),
+            (BROWSER, Whole(48_000), Busy, Some(("zstd", 3))),
+            (BROWSER, Whole(48_000), Overloaded, Some(("zstd", 1))),
+            (BROWSER, Whole(4_000_000), Idle, Some(("zstd", 3))),
+            (BROWSER, Long(None), Idle, Some(("zstd", 3))),
+            (BROWSER, Endless, Idle, Some(("zstd", 1))),
+            ("gzip, br", Long(None), Idle, Some(("br", 4))),
+            ("zstd", Whole(48_000), Idle, Some(("zstd", 6))),
+            ("gzip", Whole(4_000_000), Idle, Some(("gzip", 6))),
+            ("gzip", Whole(4_000_000), Busy, Some(("gzip", 4))),
+            ("gzip", Long(None), Overloaded, Some(("gzip", 3))),
+            ("gzip, br;q=0.1", Whole(100), Idle, Some(("gzip", 6))),
+            ("deflate", Whole(48_000), Idle, None),
+        ] {
+            assert_eq!(chosen(accept, shape, load), expected, "{accept} {shape:?} {load:?}");
+        }
+    }
+
+    #[test]
+    fn an_explicit_level_holds_under_any_load() {
+        let settings = CompressSettings {
+            explicit: [Some(9), None, None],
+            ..CompressSettings::default()
+        };
+        for load in [Load::Idle, Load::Busy, Load::Overloaded] {
+            let choice = choose(&settings, &accepted("zstd"), Shape::Long(None), load).expect("zstd");
+            assert_eq!((choice.level, choice.window), (9, Some(DYNAMIC_WINDOW)));
+        }
+    }
+
+    #[test]
+    fn a_coding_the_site_does_not_use_is_not_chosen() {
+        let settings = CompressSettings {
+            algorithms: vec![Coding::Gzip],
+            ..CompressSettings::default()
+        };
+        let choice = choose(&settings, &accepted(BROWSER), Shape::Whole(1000), Load::Idle);
+        assert_eq!(choice.map(|choice| choice.coding), Some(Coding::Gzip));
+        assert_eq!(choose(&settings, &accepted("br"), Shape::Whole(1000), Load::Idle), None);
+    }
+}

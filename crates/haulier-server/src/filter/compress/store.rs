@@ -1,0 +1,339 @@
+//! Coded variants of files, made once at the highest levels and kept in a directory of our own.
+//!
+//! One thread makes them, at low priority, one after the other, and each only once. A variant is named after
+//! the state of the file it was made of, so a file that changes has no variants until they are made anew. When the
+//! directory is full, the oldest go.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, lchown};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
+
+use haulier_proto::accept::Coding;
+
+use super::{codec, policy};
+use crate::body::OpenFile;
+
+/// Files waiting for their variants; what comes beyond them asks again later.
+const MOST_WAITING: usize = 64;
+/// Larger files get no variant, bytes: making one would take minutes.
+pub(crate) const MOST_LENGTH: u64 = 64 * 1024 * 1024;
+/// Files known to gain nothing that are remembered.
+const MOST_USELESS: usize = 4096;
+
+/// The directory with its maker.
+#[derive(Debug)]
+pub struct VariantStore {
+    directory: PathBuf,
+    /// Most bytes of all variants together.
+    limit: u64,
+    state: Mutex<State>,
+    jobs: SyncSender<Job>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// In the directory, bytes.
+    bytes: u64,
+    /// Waiting or being made.
+    underway: HashSet<OsString>,
+    /// Not smaller than their files.
+    useless: HashSet<OsString>,
+}
+
+/// What is known of a variant.
+#[derive(Debug)]
+pub(crate) enum Variant {
+    /// Open for reading; its length in bytes.
+    Ready(File, u64),
+    /// Not made, or being made.
+    Absent,
+    /// Coding gains nothing.
+    Useless,
+}
+
+#[derive(Debug)]
+struct Job {
+    name: OsString,
+    file: Arc<OpenFile>,
+    coding: Coding,
+}
+
+impl VariantStore {
+    /// Takes a directory, which is made if it is not there, and starts the thread that makes variants. `owner` is the
+    /// account (user and group id) we are about to become; `None` for the one we are.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or somebody else may write to it: what lies there would be sent to clients.
+    pub fn open(directory: &Path, limit: u64, owner: Option<(u32, u32)>) -> io::Result<Arc<Self>> {
+        match DirBuilder::new().mode(0o700).create(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Err(_) => {}
+            Ok(()) => {
+                if let Some((user, group)) = owner {
+                    lchown(directory, Some(user), Some(group))?;
+                }
+            }
+        }
+        let metadata = fs::symlink_metadata(directory)?;
+        let account = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(user, _)| user);
+        let ours = metadata.uid() == account;
+        if !metadata.is_dir() || !ours || metadata.mode() & 0o022 != 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("{} is not ours alone", directory.display()),
+            ));
+        }
+        let (jobs, waiting) = sync_channel(MOST_WAITING);
+        let store = Arc::new(Self {
+            directory: directory.to_owned(),
+            limit,
+            state: Mutex::default(),
+            jobs,
+        });
+        store.tidy()?;
+        let maker = Arc::downgrade(&store);
+        std::thread::Builder::new()
+            .name("variants".into())
+            .spawn(move || make_all(&maker, &waiting))?;
+        Ok(store)
+    }
+
+    /// The variant of a file in the state that `key` names.
+    pub(crate) fn find(&self, key: &str, coding: Coding) -> Variant {
+        let name = file_name(key, coding);
+        if let Ok(file) = File::open(self.directory.join(&name))
+            && let Ok(metadata) = file.metadata()
+        {
+            return Variant::Ready(file, metadata.len());
+        }
+        if self.lock().useless.contains(&name) {
+            Variant::Useless
+        } else {
+            Variant::Absent
+        }
+    }
+
+    /// Has a variant made, unless it is underway already or too much is.
+    pub(crate) fn make(&self, key: &str, coding: Coding, file: &Arc<OpenFile>) {
+        let name = file_name(key, coding);
+        if file.length() > MOST_LENGTH || !self.lock().underway.insert(name.clone()) {
+            return;
+        }
+        let job = Job {
+            name: name.clone(),
+            file: Arc::clone(file),
+            coding,
+        };
+        if self.jobs.try_send(job).is_err() {
+            self.lock().underway.remove(&name);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, job: &Job) {
+        // A thread that looked before the last one was done has ordered it again.
+        if self.directory.join(&job.name).exists() {
+            self.lock().underway.remove(&job.name);
+            return;
+        }
+        match self.build(job) {
+            Ok(Some(bytes)) => self.lock().bytes += bytes,
+            Ok(None) => {
+                let mut state = self.lock();
+                if state.useless.len() >= MOST_USELESS {
+                    state.useless.clear();
+                }
+                state.useless.insert(job.name.clone());
+            }
+            Err(error) => {
+                tracing::warn!(%error, directory = %self.directory.display(), "cannot keep a compressed variant");
+            }
+        }
+        self.lock().underway.remove(&job.name);
+        if self.lock().bytes > self.limit
+            && let Err(error) = self.tidy()
+        {
+            tracing::warn!(%error, directory = %self.directory.display(), "cannot tidy compressed variants");
+        }
+    }
+
+    /// Makes a variant; its length, or `None` if it would not be smaller.
+    fn build(&self, job: &Job) -> io::Result<Option<u64>> {
+        let before = state_of(job.file.file())?;
+        let mut content = vec![0; job.file.length() as usize];
+        job.file.file().read_exact_at(&mut content, 0)?;
+        let choice = policy::stored(job.coding, job.file.length());
+        let coded = codec::whole(choice, &content).map_err(io::Error::other)?;
+        if coded.len() >= content.len() {
+            return Ok(None);
+        }
+        // Written to meanwhile: what was read may be neither the old nor the new file.
+        if state_of(job.file.file())? != before {
+            return Err(io::Error::other("the file changed while it was read"));
+        }
+        let mut unfinished = job.name.clone();
+        unfinished.push(".new");
+        let unfinished = self.directory.join(unfinished);
+        let written = File::create(&unfinished)
+            .and_then(|mut file| file.write_all(&coded))
+            .and_then(|()| fs::rename(&unfinished, self.directory.join(&job.name)));
+        if written.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        written.map(|()| Some(coded.len() as u64))
+    }
+
+    /// Counts what is there, and lets the oldest go until a quarter of the room is free again.
+    fn tidy(&self) -> io::Result<()> {
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_file() {
+                files.push((metadata.modified()?, metadata.len(), entry.path()));
+            }
+        }
+        let mut bytes: u64 = files.iter().map(|(_, length, _)| length).sum();
+        if bytes > self.limit {
+            files.sort_unstable();
+            for (_, length, path) in files {
+                if bytes <= self.limit / 4 * 3 {
+                    break;
+                }
+                fs::remove_file(path)?;
+                bytes -= length;
+            }
+        }
+        self.lock().bytes = bytes;
+        Ok(())
+    }
+}
+
+fn file_name(key: &str, coding: Coding) -> OsString {
+    format!("{key}.{}", coding.as_str()).into()
+}
+
+/// Length and times: another one means the file was written to.
+fn state_of(file: &File) -> io::Result<(u64, i64, i64, i64, i64)> {
+    let metadata = file.metadata()?;
+    Ok((
+        metadata.len(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ))
+}
+
+/// The thread: ends with the store.
+fn make_all(store: &Weak<VariantStore>, jobs: &Receiver<Job>) {
+    // Of this thread alone, as Linux counts it: a tenth of what a serving thread gets, so that it is never starved
+    // either. If it is refused, variants are made at the usual priority.
+    let _ = rustix::process::setpriority_process(None, 10);
+    while let Ok(job) = jobs.recv() {
+        match store.upgrade() {
+            Some(store) => store.work(&job),
+            None => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn open_file(directory: &Path, content: &[u8]) -> Arc<OpenFile> {
+        let path = directory.join("file");
+        fs::write(&path, content).expect("a file");
+        Arc::new(OpenFile::new(File::open(path).expect("it"), content.len() as u64))
+    }
+
+    fn settled(store: &VariantStore, key: &str, coding: Coding) -> Variant {
+        for _ in 0..1000 {
+            if store.lock().underway.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        store.find(key, coding)
+    }
+
+    #[test]
+    fn a_variant_is_made_once_and_found_again_by_the_next_process() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kept = directory.path().join("variants");
+        let body = "the same words again and again, ".repeat(500);
+        let file = open_file(directory.path(), body.as_bytes());
+        let store = VariantStore::open(&kept, 1 << 20, None).expect("a store");
+        for coding in Coding::PLAIN {
+            assert!(matches!(store.find("k", coding), Variant::Absent));
+            store.make("k", coding, &file);
+            store.make("k", coding, &file);
+        }
+        for coding in Coding::PLAIN {
+            let Variant::Ready(variant, length) = settled(&store, "k", coding) else {
+                panic!("{coding:?} was not made");
+            };
+            let mut coded = vec![0; length as usize];
+            variant.read_exact_at(&mut coded, 0).expect("its bytes");
+            assert_eq!(codec::decode(coding, &coded), body.as_bytes());
+        }
+        assert_eq!(fs::read_dir(&kept).expect("a directory").count(), 3);
+        drop(store);
+        let again = VariantStore::open(&kept, 1 << 20, None).expect("a store");
+        assert!(matches!(again.find("k", Coding::Zstd), Variant::Ready(..)));
+        assert!(again.lock().bytes > 0);
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_remembered_as_useless() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = VariantStore::open(&directory.path().join("variants"), 1 << 20, None).expect("a store");
+        let file = open_file(directory.path(), b"ab");
+        store.make("k", Coding::Gzip, &file);
+        assert!(matches!(settled(&store, "k", Coding::Gzip), Variant::Useless));
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_is_no_more_room() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kept = directory.path().join("variants");
+        let store = VariantStore::open(&kept, 1000, None).expect("a store");
+        for number in 0..20 {
+            fs::write(kept.join(format!("{number:02}.gzip")), [0; 100]).expect("a variant");
+            let age = Duration::from_secs(100 - number);
+            let file = File::options()
+                .write(true)
+                .open(kept.join(format!("{number:02}.gzip")))
+                .expect("it");
+            file.set_modified(SystemTime::now() - age).expect("a time");
+        }
+        store.tidy().expect("a tidy directory");
+        assert_eq!(store.lock().bytes, 700);
+        assert!(!kept.join("12.gzip").exists() && kept.join("13.gzip").exists());
+    }
+
+    #[test]
+    fn a_directory_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let shared = directory.path().join("shared");
+        fs::create_dir(&shared).expect("a directory");
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).expect("its mode");
+        assert!(VariantStore::open(&shared, 1000, None).is_err());
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(directory.path(), &link).expect("a link");
+        assert!(VariantStore::open(&link, 1000, None).is_err());
+    }
+}

@@ -1,0 +1,68 @@
+// A real haulier and a real browser for one test each. Both are closed whatever the test does: a browser left behind
+// would keep the runner waiting.
+
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { chromium } from 'playwright-core';
+
+const program = process.env.HAULIER ?? new URL('../../target/debug/haulier', import.meta.url).pathname;
+
+// A copy of a directory that PHP may write to, with what its links point to.
+export function copy(t, from) {
+  const directory = mkdtempSync(join(tmpdir(), 'haulier-web-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  execFileSync('chmod', ['755', directory]);
+  execFileSync('cp', ['-rL', from, join(directory, 'copy')]);
+  execFileSync('chmod', ['-R', 'a+rwX', join(directory, 'copy')]);
+  return join(directory, 'copy');
+}
+
+// Starts `haulier run` for this project, and gives the address it printed.
+export async function serve(t, root) {
+  const directory = mkdtempSync(join(tmpdir(), 'haulier-web-'));
+  const config = join(directory, 'haulier.toml');
+  const site = `[site.web]\nroot = ${JSON.stringify(root)}\n`;
+  const spool = `spool_dir = ${JSON.stringify(directory)}\n`;
+  writeFileSync(config, `[server]\nhttp = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\n${spool}${site}`);
+  const server = spawn(program, ['run', '-c', config], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const ended = new Promise((resolve) => server.once('exit', resolve));
+  t.after(async () => {
+    server.kill('SIGTERM');
+    await ended;
+    rmSync(directory, { recursive: true });
+  });
+  const lines = [];
+  for (const stream of [server.stdout, server.stderr]) {
+    const reader = createInterface({ input: stream });
+    const address = new Promise((resolve) => {
+      reader.on('line', (line) => {
+        lines.push(line);
+        const found = line.match(/"listen":\["([^"]+)"/);
+        if (found) resolve(`http://${found[1]}`);
+      });
+    });
+    stream.address = address;
+  }
+  const failed = ended.then(() => { throw new Error(`haulier did not start:\n${lines.join('\n')}`); });
+  return Promise.race([server.stdout.address, server.stderr.address, failed]);
+}
+
+// A page of a fresh browser, and what it complained about.
+export async function open(t, acceptEncoding) {
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-dev-shm-usage'],
+  });
+  t.after(() => browser.close());
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const complaints = [];
+  page.on('console', (message) => { if (message.type() === 'error') complaints.push(message.text()); });
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  page.on('requestfailed', (request) => complaints.push(`${request.url()}: ${request.failure()?.errorText}`));
+  if (acceptEncoding) await page.setExtraHTTPHeaders({ 'Accept-Encoding': acceptEncoding });
+  return { page, complaints };
+}
