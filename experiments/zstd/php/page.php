@@ -1,0 +1,3 @@
+<?php
+header('Content-Type: text/html; charset=utf-8');
+readfile(__DIR__ . '/book.html');
