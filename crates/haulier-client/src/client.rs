@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::connect::{ConnectSettings, Connector};
-use crate::credentials::{Netrc, basic, bearer};
+use crate::credentials::{Netrc, basic};
 use crate::error::ClientError;
 use crate::exchange::{Connection, Exchange, Patience, Request};
 use crate::pool::Pool;
@@ -15,8 +15,8 @@ use crate::url::{Origin, Scheme, Url};
 pub struct ClientSettings {
     pub connect: ConnectSettings,
     pub patience: Patience,
-    /// Sent to the first origin only.
-    pub token: Option<String>,
+    /// The value of Authorization, sent to the first origin only.
+    pub authorization: Option<String>,
     /// Looked up for every origin on the way.
     pub netrc: Netrc,
 }
@@ -71,9 +71,9 @@ impl Client {
     /// # Errors
     /// Any [`ClientError`] up to the last response head.
     pub async fn fetch(&self, mut request: Request) -> Result<(Exchange, Url), ClientError> {
-        let mut token = self.settings.token.as_deref();
+        let mut given = self.settings.authorization.as_deref();
         let plain = request.fields.len();
-        self.add_credentials(&mut request, token);
+        self.add_credentials(&mut request, given);
         for _ in 0..=MOST_REDIRECTS {
             let exchange = self.send(&request).await?;
             let Some(next) = redirect::of(exchange.head(), &request.url, request.method)? else {
@@ -82,7 +82,7 @@ impl Client {
             self.drain(exchange).await;
             request.fields.truncate(plain);
             if !next.keeps_credentials {
-                token = None;
+                given = None;
                 request.fields.retain(|(name, _)| !is_credential(name));
             }
             request = Request {
@@ -90,18 +90,18 @@ impl Client {
                 url: next.url,
                 fields: request.fields,
             };
-            self.add_credentials(&mut request, token);
+            self.add_credentials(&mut request, given);
         }
         Err(ClientError::TooManyRedirects(MOST_REDIRECTS))
     }
 
-    fn add_credentials(&self, request: &mut Request, token: Option<&str>) {
+    fn add_credentials(&self, request: &mut Request, given: Option<&str>) {
         let is_given = |name: &str| request.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         let host = &request.url.origin().host;
-        let value = match (request.url.user(), token) {
+        let value = match (request.url.user(), given) {
             _ if is_given("authorization") => None,
             (Some((user, password)), _) => Some(basic(user, password)),
-            (None, Some(token)) => Some(bearer(token)),
+            (None, Some(given)) => Some(given.to_owned()),
             (None, None) => self
                 .settings
                 .netrc

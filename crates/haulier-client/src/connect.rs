@@ -29,8 +29,10 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 pub struct ConnectSettings {
     /// For name, connection, proxy and TLS together.
     pub timeout: Duration,
-    /// An `http` proxy for TCP connections.
-    pub proxy: Option<Url>,
+    /// The proxy for `http` addresses.
+    pub http_proxy: Option<Url>,
+    /// The proxy for `https` addresses; it is asked for a tunnel.
+    pub https_proxy: Option<Url>,
     /// Hosts that are reached without the proxy: exact names, or `.example.com` for all below it; `*` for all.
     pub no_proxy: Vec<String>,
     /// Refuse loopback, private and link-local addresses: for a service that fetches what strangers name.
@@ -41,7 +43,8 @@ impl Default for ConnectSettings {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(15),
-            proxy: None,
+            http_proxy: None,
+            https_proxy: None,
             no_proxy: Vec::new(),
             public_only: false,
         }
@@ -52,8 +55,13 @@ impl ConnectSettings {
     /// The proxy on the way to this origin, if any.
     #[must_use]
     pub fn proxy_for(&self, origin: &Origin) -> Option<&Url> {
-        let direct = origin.socket().is_some() || self.no_proxy.iter().any(|rule| covers(rule, &origin.host));
-        self.proxy.as_ref().filter(|_| !direct)
+        let direct = self.no_proxy.iter().any(|rule| covers(rule, &origin.host));
+        let proxy = match origin.scheme {
+            Scheme::Http => &self.http_proxy,
+            Scheme::Https => &self.https_proxy,
+            Scheme::Unix(_) => &None,
+        };
+        proxy.as_ref().filter(|_| !direct)
     }
 }
 
@@ -311,7 +319,7 @@ mod tests {
     #[test]
     fn hosts_named_in_no_proxy_are_reached_directly() {
         let settings = ConnectSettings {
-            proxy: Url::parse("http://proxy:3128").ok(),
+            http_proxy: Url::parse("http://proxy:3128").ok(),
             no_proxy: vec!["localhost".to_owned(), ".example.com".to_owned()],
             ..ConnectSettings::default()
         };
@@ -319,7 +327,8 @@ mod tests {
         assert!(goes_by_proxy("http://example.org/"));
         assert!(goes_by_proxy("http://badexample.com/"));
         assert!(!goes_by_proxy("http://localhost:8080/"));
-        assert!(!goes_by_proxy("https://dl.example.com/"));
+        assert!(!goes_by_proxy("http://dl.example.com/"));
+        assert!(!goes_by_proxy("https://example.org/"));
         assert!(!goes_by_proxy("unix:/run/x:/"));
     }
 }

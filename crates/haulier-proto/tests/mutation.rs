@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 mod targets;
 
 /// Shares the time; the number of tests below.
-const TARGETS: u32 = 13;
+const TARGETS: u32 = 15;
 /// Longest input that is tried, bytes.
 const MOST_BYTES: usize = 4096;
 /// Mutated inputs kept beside the seeds, so that damage adds up.

@@ -8,6 +8,9 @@ pub const LEAST: u64 = 2 * MOVE as u64;
 /// The most a lane moves at once, bytes.
 pub const MOVE: usize = 1024 * 1024;
 
+/// Cuts are multiples of this, bytes: whole pages on every machine.
+const ALIGNED: u64 = 128 * 1024;
+
 /// One connection's share.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lane {
@@ -73,6 +76,7 @@ impl Board {
             return false;
         };
         let middle = busiest.at + (busiest.end - busiest.at) / 2;
+        let middle = middle - middle % ALIGNED;
         let end = std::mem::replace(&mut busiest.end, middle);
         self.assign(lane, middle, end);
         true
@@ -185,7 +189,7 @@ mod tests {
             let total = 64 * MIB;
             let mut board = Board::new(vec![(0, total)]);
             let mut fetched = vec![0u8; (total / MOVE as u64) as usize * 8];
-            let unit = MOVE as u64 / 8;
+            let unit = ALIGNED;
             let mut run = |board: &mut Board, lane: usize| {
                 let (at, end) = board.span(lane);
                 let moved = (end - at).min(unit);
