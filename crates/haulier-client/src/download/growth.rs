@@ -11,6 +11,11 @@ const GAIN: f64 = 1.3;
 /// With less than this left at the present rate, seconds, another connection comes too late.
 const WORTHWHILE: f64 = 1.0;
 
+/// Two windows that differ by no more than this are a measurement.
+const EVEN: f64 = 1.15;
+/// So many windows are one whatever they say: a second, since servers that limit often do it by the second.
+const MOST_WINDOWS: usize = 4;
+
 /// What to do with the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -41,6 +46,7 @@ pub struct Growth {
     most: usize,
     lanes: usize,
     phase: Phase,
+    rates: Vec<f64>,
 }
 
 impl Growth {
@@ -51,6 +57,7 @@ impl Growth {
             most,
             lanes: 1,
             phase: if most > 1 { Phase::Measuring } else { Phase::Fixed },
+            rates: Vec::new(),
         }
     }
 
@@ -63,17 +70,40 @@ impl Growth {
     pub fn step(&mut self, rate: f64, left: u64) -> Change {
         match self.phase {
             Phase::Fixed => Change::Stay,
-            Phase::Measuring => self.maybe_add(rate, left),
             Phase::Settling { before, added } => {
                 self.phase = Phase::Judging { before, added };
                 Change::Stay
             }
-            Phase::Judging { before, .. } if rate > before * GAIN => self.maybe_add(rate, left),
-            Phase::Judging { added, .. } => {
+            Phase::Measuring | Phase::Judging { .. } => match self.mean_with(rate) {
+                Some(mean) => self.judge(mean, left),
+                None => Change::Stay,
+            },
+        }
+    }
+
+    /// The rate over the last windows, once there are enough of them.
+    fn mean_with(&mut self, rate: f64) -> Option<f64> {
+        self.rates.push(rate);
+        let (least, most) = self.rates.iter().fold((f64::MAX, 0f64), |(least, most), &rate| {
+            (least.min(rate), most.max(rate))
+        });
+        let is_even = self.rates.len() >= 2 && most <= least * EVEN;
+        if !is_even && self.rates.len() < MOST_WINDOWS {
+            return None;
+        }
+        let mean = self.rates.iter().sum::<f64>() / self.rates.len() as f64;
+        self.rates.clear();
+        Some(mean)
+    }
+
+    fn judge(&mut self, rate: f64, left: u64) -> Change {
+        match self.phase {
+            Phase::Judging { before, added } if rate <= before * GAIN => {
                 self.phase = Phase::Fixed;
                 self.lanes -= added;
                 Change::Remove(added)
             }
+            _ => self.maybe_add(rate, left),
         }
     }
 
@@ -134,7 +164,19 @@ mod tests {
     fn one_connection_stays_one_and_a_short_rest_is_not_worth_another() {
         assert_eq!(lanes_on(|lanes| lanes as f64 * 1e6, 1), (1, 1));
         let mut growth = Growth::new(4);
+        assert_eq!(growth.step(1e6, MUCH), Change::Stay);
         assert_eq!(growth.step(1e6, 900_000), Change::Stay);
+        assert_eq!(growth.step(1e6, MUCH), Change::Stay);
         assert_eq!(growth.step(1e6, 1_100_000), Change::Add(1));
+    }
+
+    #[test]
+    fn a_limit_that_lets_through_once_a_second_is_measured_over_the_second() {
+        let window = std::cell::Cell::new(0);
+        let bursts = |lanes: usize| {
+            window.set(window.get() + 1);
+            if window.get() % 4 == 0 { lanes as f64 * 4e6 } else { 0.0 }
+        };
+        assert_eq!(lanes_on(bursts, 4), (4, 4));
     }
 }

@@ -332,6 +332,14 @@ impl Download {
         let validators = Validators::of(exchange.head());
         let total = exchange.body_length();
         if was_bound {
+            let known = progress.part.as_ref().and_then(Part::total);
+            let agrees = progress
+                .part
+                .as_ref()
+                .is_some_and(|part| part.validators().agree_with(&validators));
+            if agrees && total.is_some() && known.is_some() && total != known {
+                return Err(DownloadError::Ranges("another length under the same entity tag"));
+            }
             let reason = match &progress.part {
                 Some(part) if part.validators().agree_with(&validators) => {
                     DownloadError::Ranges("the whole came where a part was asked for")
