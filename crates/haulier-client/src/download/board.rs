@@ -212,8 +212,9 @@ mod tests {
                         board.take(lane);
                     }
                     2 => board.retire(1),
-                    _ if lane < lanes => {
-                        if board.lanes[lane].is_working && (board.is_retired(lane) || !run(&mut board, lane)) {
+                    _ if lane < lanes && board.lanes[lane].is_working => {
+                        let stops = board.is_retired(lane) || !run(&mut board, lane);
+                        if stops {
                             board.release(lane);
                             board.take(lane);
                         }

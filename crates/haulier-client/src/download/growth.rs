@@ -87,7 +87,7 @@ impl Growth {
         let (least, most) = self.rates.iter().fold((f64::MAX, 0f64), |(least, most), &rate| {
             (least.min(rate), most.max(rate))
         });
-        let is_even = self.rates.len() >= 2 && most <= least * EVEN;
+        let is_even = self.rates.len() >= 2 && least > 0.0 && most <= least * EVEN;
         if !is_even && self.rates.len() < MOST_WINDOWS {
             return None;
         }

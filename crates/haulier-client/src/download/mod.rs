@@ -550,10 +550,10 @@ impl Download {
         if !self.options.expected.is_empty() || self.options.list.is_some() {
             return None;
         }
-        let mut numbers = (0..)
-            .map(|number| name::numbered(target, number))
-            .take_while(|path| path.exists());
-        let path = numbers.find(|path| is_same(path, &self.url, validators, total))?;
+        let most = if self.may_number() { usize::MAX } else { 1 };
+        let numbers = (0..most).map(|number| name::numbered(target, number));
+        let mut there = numbers.take_while(|path| path.exists());
+        let path = there.find(|path| is_same(path, &self.url, validators, total))?;
         Some(Finished {
             path: Some(path),
             length: total,

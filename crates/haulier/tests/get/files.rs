@@ -58,7 +58,7 @@ fn update_replaces_what_the_server_changed_and_only_that() {
         if asked.field("if-none-match") == Some(tag) {
             return wire.head(&format!("HTTP/1.1 304 Not Modified\nETag: {tag}\n\n"));
         }
-        wire.head(&format!("HTTP/1.1 200 OK\nContent-Length: 3\nETag: {tag}\n\n{}", tag))
+        wire.head(&format!("HTTP/1.1 200 OK\nContent-Length: 3\nETag: {tag}\n\n{tag}"))
     });
     let place = Place::new();
     let url = peer.url("/f.txt");

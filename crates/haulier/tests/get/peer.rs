@@ -104,7 +104,7 @@ impl Peer {
                 let Ok(stream) = stream else { return };
                 shared.connections.fetch_add(1, Ordering::Relaxed);
                 let (script, counters) = (Arc::clone(&script), Arc::clone(&shared));
-                thread::spawn(move || serve(stream, counters, &*script));
+                thread::spawn(move || serve(stream, &counters, &*script));
             }
         });
         Self { address, counters }
@@ -135,14 +135,14 @@ impl Drop for Peer {
     }
 }
 
-fn serve(stream: TcpStream, counters: Arc<Counters>, script: &dyn Fn(&Asked, &mut Wire) -> io::Result<()>) {
+fn serve(stream: TcpStream, counters: &Arc<Counters>, script: &dyn Fn(&Asked, &mut Wire) -> io::Result<()>) {
     let Ok(reading) = stream.try_clone() else { return };
     let mut lines = BufReader::new(reading);
     let mut wire = Wire {
         stream,
-        counters: Arc::clone(&counters),
+        counters: Arc::clone(counters),
     };
-    while let Some(asked) = read_request(&mut lines, &counters) {
+    while let Some(asked) = read_request(&mut lines, counters) {
         match script(&asked, &mut wire) {
             Ok(()) => {}
             // A reset is made by dropping the socket with a linger of zero.
