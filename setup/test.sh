@@ -13,6 +13,7 @@ want "parts of the Symfony page the tests serve" php-symfony-framework-bundle ph
     php-symfony-form php-symfony-runtime php-symfony-validator php-symfony-security-csrf php-symfony-translation \
     php-symfony-twig-bridge php-symfony-yaml php-symfony-http-kernel php-symfony-routing php-twig
 want "clients beside our own" curl apache2-utils
+want "servers that haulier get downloads from" nginx apache2 lighttpd openssl
 want "runs the tests of the benchmark's own code" python3
 if installed cargo; then
     want "check the form of the code" rustfmt rust-clippy

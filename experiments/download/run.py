@@ -90,7 +90,7 @@ def limited(work, root, rate):
     return running(["/usr/sbin/nginx", "-c", str(folder / "nginx.conf")], port)
 
 
-def php_cell(port, kind, options, size, patience):
+def php_cell(port, kind, options, size, idle, patience):
     """KB/s; a trailing * for a cell that sat out an idle time, or why there is no rate."""
     command = ["php", "-d", "memory_limit=1G", str(HERE / "client.php"), kind, "127.0.0.1", str(port), "/file.bin"]
     try:
@@ -100,7 +100,7 @@ def php_cell(port, kind, options, size, patience):
     answer = json.loads(done.stdout)
     if answer["bytes"] != size:
         return f"{answer['bytes']} bytes only"
-    waited = "*" if answer["seconds"] > patience / 3 else ""
+    waited = "*" if answer["seconds"] > 0.9 * idle else ""
     return f"{size / 1024 / answer['seconds']:,.0f}{waited}"
 
 
@@ -132,11 +132,11 @@ def tool_cell(command, url, work, digest, patience):
     return f"{seconds:.2f} s" if right else "wrong file"
 
 
-def cells(servers, size, patience):
+def cells(servers, size, idle, patience):
     print("| options | " + " | ".join(f"{kind} on {name}" for kind in KINDS for name in servers) + " |")
     print("|---" * (1 + len(KINDS) * len(servers)) + "|")
     for options in OPTIONS:
-        row = [php_cell(port, kind, options, size, patience) for kind in KINDS for port in servers.values()]
+        row = [php_cell(port, kind, options, size, idle, patience) for kind in KINDS for port in servers.values()]
         print(f"| {' + '.join(options) or 'none'} | " + " | ".join(row) + " |", flush=True)
 
 
@@ -174,7 +174,7 @@ def main():
             "haulier": stack.enter_context(haulier(program, work, root, idle)),
         }
         per_connection = stack.enter_context(limited(work, root, size // 10))
-        cells(servers, size, patience)
+        cells(servers, size, idle, patience)
         links = {"free link": servers["Apache, keep-alive"], "limited for each connection": per_connection}
         programs(program, links, work, hashlib.sha256(content).hexdigest(), patience, rounds)
 

@@ -74,7 +74,7 @@ fn free_address() -> SocketAddr {
 
 /// nginx with further lines in its server block.
 pub(crate) fn nginx(lines: &str, listen: &str) -> Server {
-    Server::start("nginx-light", "/usr/sbin/nginx", |directory, address| {
+    Server::start("nginx", "/usr/sbin/nginx", |directory, address| {
         let at = directory.display();
         let config = format!(
             "daemon off; worker_processes 1; pid {at}/pid; error_log {at}/error.log; events {{}}\n\
