@@ -18,6 +18,7 @@ pub mod path;
 pub mod proxy;
 pub mod range;
 pub mod request_head;
+pub mod response_head;
 
 /// A few ways to cut `data` in three. The cuts depend on the bytes alone, so a failure comes again.
 pub fn cuts(data: &[u8]) -> impl Iterator<Item = [&[u8]; 3]> {

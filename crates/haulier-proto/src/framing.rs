@@ -3,7 +3,7 @@
 //! Every way two servers could disagree about the length is an error here, and the connection is closed after it:
 //! that is what keeps a smuggled request from ever being executed.
 
-use crate::field::{Known, tokens};
+use crate::field::{Fields, Known, tokens};
 use crate::head::{RequestHead, Version};
 
 /// How the end of a request body is known.
@@ -82,7 +82,7 @@ fn refused_coding(value: &[u8]) -> FramingError {
 }
 
 /// RFC 9110 §8.6: digits only. A list of equal values may be accepted there; we refuse it (§6.3 of RFC 9112).
-fn content_length(value: &[u8]) -> Result<u64, FramingError> {
+pub(crate) fn content_length(value: &[u8]) -> Result<u64, FramingError> {
     if value.is_empty() || value.len() > 19 || !value.iter().all(u8::is_ascii_digit) {
         return Err(FramingError::Ambiguous("bad Content-Length"));
     }
@@ -93,15 +93,20 @@ fn content_length(value: &[u8]) -> Result<u64, FramingError> {
 /// Whether the client wants to send another request on this connection (RFC 9112 §9.3).
 #[must_use]
 pub fn wants_keep_alive(head: &RequestHead) -> bool {
-    if head.fields().known(Known::Connection).is_none() {
-        return head.version() == Version::Http11;
+    keeps_alive(head.version(), head.fields())
+}
+
+/// The rule of RFC 9112 §9.3, the same for both directions.
+pub(crate) fn keeps_alive(version: Version, fields: &Fields) -> bool {
+    if fields.known(Known::Connection).is_none() {
+        return version == Version::Http11;
     }
     let (mut close, mut keep_alive) = (false, false);
-    for option in head.fields().get_all("connection").flat_map(tokens) {
+    for option in fields.get_all("connection").flat_map(tokens) {
         close |= option.eq_ignore_ascii_case(b"close");
         keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
     }
-    !close && (keep_alive || head.version() == Version::Http11)
+    !close && (keep_alive || version == Version::Http11)
 }
 
 /// What the client expects before it sends the body (RFC 9110 §10.1.1).

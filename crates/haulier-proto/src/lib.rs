@@ -6,6 +6,7 @@
 pub mod accept;
 pub mod chunked;
 pub mod conditional;
+pub mod content_range;
 pub mod date;
 pub mod encode;
 pub mod etag;
@@ -18,4 +19,5 @@ pub mod head;
 pub mod path;
 pub mod proxy;
 pub mod range;
+pub mod response_head;
 pub mod status;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 mod targets;
 
 /// Shares the time; the number of tests below.
-const TARGETS: u32 = 13;
+const TARGETS: u32 = 16;
 /// Longest input that is tried, bytes.
 const MOST_BYTES: usize = 4096;
 /// Mutated inputs kept beside the seeds, so that damage adds up.
@@ -60,6 +60,8 @@ const TOKENS: &[&[u8]] = &[
     b"\xc3\xa9",
     b"GET / HTTP/1.1\r\n",
     b"HTTP/1.0",
+    b"HTTP/1.1 200 OK\r\n",
+    b"bytes 0-4/",
     b"Host: a\r\n",
     b"Content-Length: 5\r\n",
     b"Transfer-Encoding: chunked\r\n",
@@ -90,6 +92,11 @@ const TOKENS: &[&[u8]] = &[
 #[test]
 fn request_heads_survive_mutation() {
     survive("request_head", targets::request_head::check);
+}
+
+#[test]
+fn response_heads_survive_mutation() {
+    survive("response_head", targets::response_head::check);
 }
 
 #[test]

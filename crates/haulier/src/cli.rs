@@ -1,5 +1,7 @@
 //! The argument grammar, and nothing else.
 
+pub(crate) mod get;
+
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -65,6 +67,8 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Commands and flags, for a shell to complete
     Completions(CompletionsArgs),
+    /// Download files: resumed, verified, with as many connections as help
+    Get(Box<get::GetArgs>),
 }
 
 /// Arguments of `serve`.

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::field::Fields;
 use crate::head::HeadLimits;
 
 fn head(version: &str, lines: &[&str]) -> Option<RequestHead> {

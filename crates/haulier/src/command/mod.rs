@@ -4,6 +4,7 @@ mod check;
 mod completions;
 mod config;
 mod configuration;
+mod get;
 mod live;
 mod run;
 mod serve;
@@ -25,6 +26,8 @@ pub(crate) enum Outcome {
     /// Wrong usage, or a wrong configuration.
     AskedWrong,
     Interrupted,
+    /// A failure of a kind that scripts tell apart; the code is documented with the command.
+    FailedWith(u8),
 }
 
 impl From<Outcome> for ExitCode {
@@ -34,6 +37,7 @@ impl From<Outcome> for ExitCode {
             Outcome::Failed => 1,
             Outcome::AskedWrong => 2,
             Outcome::Interrupted => 130,
+            Outcome::FailedWith(code) => code,
         })
     }
 }
@@ -51,6 +55,7 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Status(arguments)) => status::run(&arguments, &cli.console),
         Some(Command::Config(arguments)) => config::run(&arguments, &cli.console),
         Some(Command::Completions(arguments)) => completions::run(&arguments),
+        Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),
         None => print_commands(),
     }
 }

@@ -14,7 +14,7 @@ fn here() -> &'static Path {
 fn alone_it_lists_its_commands_and_fails() {
     let answer = haulier(here(), &[]);
     assert_eq!(answer.code, Some(2));
-    for command in ["serve", "run", "check"] {
+    for command in ["serve", "run", "check", "get"] {
         assert!(answer.stderr.contains(&format!("\n  {command} ")), "{}", answer.stderr);
     }
 }

@@ -1,0 +1,148 @@
+//! Connections, exchanges and redirects put together: what the commands talk to.
+
+use std::io;
+
+use crate::connect::{ConnectSettings, Connector};
+use crate::credentials::{Netrc, basic};
+use crate::error::ClientError;
+use crate::exchange::{Connection, Exchange, Patience, Request};
+use crate::pool::Pool;
+use crate::redirect::{self, MOST_REDIRECTS};
+use crate::url::{Origin, Scheme, Url};
+
+/// What a client knows before its first request.
+#[derive(Debug, Clone, Default)]
+pub struct ClientSettings {
+    pub connect: ConnectSettings,
+    pub patience: Patience,
+    /// The value of Authorization, sent to the first origin only.
+    pub authorization: Option<String>,
+    /// Looked up for every origin on the way.
+    pub netrc: Netrc,
+}
+
+/// One thread's client.
+#[derive(Debug)]
+pub struct Client {
+    connector: Connector,
+    pool: Pool,
+    settings: ClientSettings,
+}
+
+impl Client {
+    /// # Errors
+    /// If the system's certificate store cannot be used.
+    pub fn new(settings: ClientSettings) -> io::Result<Self> {
+        Ok(Self {
+            connector: Connector::new(settings.connect.clone())?,
+            pool: Pool::default(),
+            settings,
+        })
+    }
+
+    /// One exchange, on an idle connection if there is one.
+    ///
+    /// # Errors
+    /// Any [`ClientError`] up to the response head.
+    pub async fn send(&self, request: &Request) -> Result<Exchange, ClientError> {
+        let origin = request.url.origin();
+        if let Some(connection) = self.pool.take(origin) {
+            match connection.exchange(request, self.settings.patience).await {
+                // The server closed it while we wrote: a new one is no second try (RFC 9112 §9.3.1).
+                Err(ClientError::Broken(_)) if request.method.is_safe() => {}
+                other => return other,
+            }
+        }
+        self.connection(origin)
+            .await?
+            .exchange(request, self.settings.patience)
+            .await
+    }
+
+    async fn connection(&self, origin: &Origin) -> Result<Connection, ClientError> {
+        let stream = self.connector.connect(origin).await?;
+        let by_proxy = self.connector.settings().proxy_for(origin).is_some();
+        let absolute = by_proxy && origin.scheme == Scheme::Http;
+        Ok(Connection::new(stream, origin.clone(), absolute))
+    }
+
+    /// One exchange with our credentials, following redirects. The address is where the response came from.
+    ///
+    /// # Errors
+    /// Any [`ClientError`] up to the last response head.
+    pub async fn fetch(&self, mut request: Request) -> Result<(Exchange, Url), ClientError> {
+        let mut given = self.settings.authorization.as_deref();
+        let plain = request.fields.len();
+        self.add_credentials(&mut request, given);
+        for _ in 0..=MOST_REDIRECTS {
+            let exchange = self.send(&request).await?;
+            let Some(next) = redirect::of(exchange.head(), &request.url, request.method)? else {
+                return Ok((exchange, request.url));
+            };
+            self.drain(exchange).await;
+            request.fields.truncate(plain);
+            if !next.keeps_credentials {
+                given = None;
+                request.fields.retain(|(name, _)| !is_credential(name));
+            }
+            request = Request {
+                method: next.method,
+                url: next.url,
+                fields: request.fields,
+            };
+            self.add_credentials(&mut request, given);
+        }
+        Err(ClientError::TooManyRedirects(MOST_REDIRECTS))
+    }
+
+    fn add_credentials(&self, request: &mut Request, given: Option<&str>) {
+        let is_given = |name: &str| request.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        let host = &request.url.origin().host;
+        let value = match (request.url.user(), given) {
+            _ if is_given("authorization") => None,
+            (Some((user, password)), _) => Some(basic(user, password)),
+            (None, Some(given)) => Some(given.to_owned()),
+            (None, None) => self
+                .settings
+                .netrc
+                .find(host)
+                .map(|(user, password)| basic(user, password)),
+        };
+        let proxy = self.connector.settings().proxy_for(request.url.origin());
+        let to_proxy = proxy
+            .filter(|_| request.url.origin().scheme == Scheme::Http)
+            .and_then(Url::user)
+            .map(|(user, password)| basic(user, password));
+        let own = [("Authorization", value), ("Proxy-Authorization", to_proxy)];
+        for (name, value) in own {
+            request.fields.extend(value.map(|value| (name.to_owned(), value)));
+        }
+    }
+
+    /// Takes what little is left of a body nobody wants, so that its connection serves again.
+    pub async fn drain(&self, mut exchange: Exchange) {
+        /// Beyond this a new connection is cheaper.
+        const LITTLE: usize = 64 * 1024;
+        let mut sink = Vec::new();
+        while sink.len() < LITTLE {
+            match exchange.read(&mut sink, LITTLE).await {
+                Ok(0) => return self.give_back(exchange),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Keeps the connection of an exchange for the next one, if it is fit.
+    pub fn give_back(&self, exchange: Exchange) {
+        if let Some(connection) = exchange.into_connection() {
+            self.pool.give(connection);
+        }
+    }
+}
+
+fn is_credential(name: &str) -> bool {
+    ["authorization", "cookie", "proxy-authorization"]
+        .iter()
+        .any(|credential| name.eq_ignore_ascii_case(credential))
+}

@@ -1,0 +1,115 @@
+//! Why a download failed, whose fault it is, and what helps.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::ClientError;
+use crate::retry::is_transient_status;
+
+/// Why a file is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum DownloadError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("the server answered {status} {reason}")]
+    Status {
+        status: u16,
+        reason: String,
+        retry_after: Option<Duration>,
+    },
+    /// A range that is not the one asked for, or of another file: nothing this server says about ranges counts.
+    #[error("the server's ranges cannot be trusted: {0}")]
+    Ranges(&'static str),
+    /// Bound to its validators, a range of the old state could not be had.
+    #[error("the file changed on the server")]
+    Changed,
+    #[error("{algorithm} does not match {source_name}: expected {expected}, found {found}")]
+    Checksum {
+        algorithm: &'static str,
+        source_name: &'static str,
+        expected: String,
+        found: String,
+    },
+    #[error("nothing to verify the file with: no checksum was given and the server sent none")]
+    NoDigest,
+    #[error("{name} is not in the checksum file")]
+    NotListed { name: String },
+    #[error("cannot write {path}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("not enough room for {path}: {needed} bytes are missing")]
+    NoSpace { path: PathBuf, needed: u64 },
+    #[error("{path} is being downloaded already")]
+    Busy { path: PathBuf },
+    #[error("{path} is in the way, and it is not ours")]
+    InTheWay { path: PathBuf },
+    #[error("standard output took what cannot be sent again")]
+    CannotGoBack,
+}
+
+/// What may help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// The same again after a while, at least as long as the server asks.
+    Wait(Option<Duration>),
+    /// From the first byte.
+    StartAgain,
+    Nothing,
+}
+
+/// The classes of failure a script can tell apart by exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    Connect,
+    Timeout,
+    Broken,
+    Refused,
+    ServerFault,
+    Protocol,
+    Checksum,
+    File,
+    Tls,
+    Redirect,
+}
+
+impl DownloadError {
+    #[must_use]
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Self::Client(error) if error.is_transient() => Remedy::Wait(None),
+            Self::Status {
+                status, retry_after, ..
+            } if is_transient_status(*status) => Remedy::Wait(*retry_after),
+            Self::Ranges(_) | Self::Changed => Remedy::StartAgain,
+            _ => Remedy::Nothing,
+        }
+    }
+
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Client(error) => class_of(error),
+            Self::Status { status, .. } if *status >= 500 => Class::ServerFault,
+            Self::Status { .. } => Class::Refused,
+            Self::Ranges(_) | Self::Changed => Class::Protocol,
+            Self::Checksum { .. } | Self::NoDigest | Self::NotListed { .. } => Class::Checksum,
+            Self::CannotGoBack => Class::Broken,
+            Self::File { .. } | Self::NoSpace { .. } | Self::Busy { .. } | Self::InTheWay { .. } => Class::File,
+        }
+    }
+}
+
+fn class_of(error: &ClientError) -> Class {
+    match error {
+        ClientError::Resolve { .. } | ClientError::Connect { .. } | ClientError::Proxy { .. } => Class::Connect,
+        ClientError::TimedOut { .. } => Class::Timeout,
+        ClientError::Broken(_) | ClientError::ShortBody { .. } | ClientError::NoLastChunk => Class::Broken,
+        ClientError::Tls { .. } => Class::Tls,
+        ClientError::Head(_) | ClientError::Framing(_) | ClientError::Chunk(_) | ClientError::Decode(_) => {
+            Class::Protocol
+        }
+        ClientError::TooManyRedirects(_) | ClientError::BadRedirect(_) | ClientError::InsecureRedirect => {
+            Class::Redirect
+        }
+    }
+}

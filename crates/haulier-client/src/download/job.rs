@@ -1,0 +1,88 @@
+//! What the lanes of one file share.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+use super::board::{Board, MOVE};
+use super::error::DownloadError;
+use super::event::{Event, Observer};
+use super::pace::Pace;
+use super::resume::Part;
+use super::validators::Validators;
+use super::verify::Follower;
+use crate::client::Client;
+use crate::exchange::Request;
+use crate::url::Url;
+
+/// One file on its way.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) client: Rc<Client>,
+    pub(super) pace: Option<Rc<Pace>>,
+    pub(super) observer: Rc<dyn Observer>,
+    /// Where the bytes were found, after redirects.
+    pub(super) located: Url,
+    pub(super) fields: Vec<(String, String)>,
+    pub(super) part: RefCell<Part>,
+    pub(super) board: RefCell<Board>,
+    pub(super) follower: RefCell<Option<Follower>>,
+    /// Bytes that came in this attempt.
+    pub(super) received: Cell<u64>,
+}
+
+impl Job {
+    /// A request for the file, with the fields every request of ours carries.
+    pub(super) fn request(&self) -> Request {
+        Request {
+            fields: self.fields.clone(),
+            ..Request::get(self.located.clone())
+        }
+    }
+
+    /// The state the bytes so far are of, and its length.
+    pub(super) fn state(&self) -> (Validators, Option<u64>) {
+        let part = self.part.borrow();
+        (part.validators().clone(), part.total())
+    }
+
+    /// Bytes to move at once.
+    pub(super) fn piece(&self) -> usize {
+        self.pace.as_ref().map_or(MOVE, |pace| pace.piece())
+    }
+
+    /// Bytes have arrived in the file.
+    pub(super) fn moved(&self, at: u64, bytes: u64) -> Result<(), DownloadError> {
+        let mut part = self.part.borrow_mut();
+        part.wrote(at, at + bytes)?;
+        if let Some(follower) = &*self.follower.borrow() {
+            follower.reached(part.done().prefix());
+        }
+        self.received.set(self.received.get() + bytes);
+        Ok(())
+    }
+
+    pub(super) async fn pay(&self, bytes: usize) {
+        if let Some(pace) = &self.pace {
+            pace.pay(bytes).await;
+        }
+    }
+
+    /// Tells how far it is.
+    pub(super) fn report(&self, rate: f64, connections: usize) {
+        let part = self.part.borrow();
+        self.observer.event(&Event::Progress {
+            done: part.done().len(),
+            total: part.total(),
+            rate,
+            connections,
+        });
+    }
+
+    pub(super) fn file_error(&self, source: io::Error) -> DownloadError {
+        DownloadError::File {
+            path: self.part.borrow().target().to_owned(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! The file that is not complete yet, `NAME.part`, and what is known of it, `NAME.part.json`.
+//!
+//! The record never claims a byte that was not written: it is saved after the data, by rename. A page cache outlives a
+//! killed process but not a fallen machine, so a record from before the last boot counts only if its data were synced.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, RenameFlags, XattrFlags};
+use serde::{Deserialize, Serialize};
+
+use super::error::DownloadError;
+use super::name::numbered;
+use super::spans::Spans;
+use super::validators::Validators;
+use crate::url::Url;
+
+/// A record is saved after so many bytes or so much time; a killed process loses no more than that.
+const SAVE_BYTES: u64 = 8 * 1024 * 1024;
+const SAVE_AFTER: Duration = Duration::from_millis(500);
+/// Names tried before we give up.
+const MOST_NAMES: usize = 1000;
+/// Where a complete file keeps the address (hashed) and entity tag it came with.
+const ATTRIBUTE: &str = "user.haulier.origin";
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Record {
+    url: String,
+    #[serde(flatten)]
+    validators: Validators,
+    total: Option<u64>,
+    done: Spans,
+    boot: String,
+    is_synced: bool,
+}
+
+/// An incomplete file. Nobody else writes it as long as this lives.
+#[derive(Debug)]
+pub struct Part {
+    file: File,
+    /// Where the file will be.
+    target: PathBuf,
+    record: Record,
+    saved_at: Instant,
+    unsaved: u64,
+    /// Both files are gone or renamed: nothing is left to keep.
+    is_settled: bool,
+}
+
+fn part_path(target: &Path) -> PathBuf {
+    with_suffix(target, ".part")
+}
+
+fn record_path(target: &Path) -> PathBuf {
+    with_suffix(target, ".part.json")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+impl Part {
+    /// What an earlier run left for this address: at `target`, or under any name in `directory`.
+    ///
+    /// # Errors
+    /// [`DownloadError::Busy`] if another process is at it.
+    pub fn find(place: Place<'_>, url: &Url) -> Result<Option<Self>, DownloadError> {
+        match place {
+            Place::Target(target) => Self::open(target, url),
+            Place::Directory(directory) => {
+                let Ok(entries) = fs::read_dir(directory) else {
+                    return Ok(None);
+                };
+                for entry in entries.flatten() {
+                    let name = entry.file_name().to_string_lossy().into_owned();
+                    if let Some(name) = name.strip_suffix(".part.json")
+                        && let Some(part) = Self::open(&directory.join(name), url)?
+                    {
+                        return Ok(Some(part));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn open(target: &Path, url: &Url) -> Result<Option<Self>, DownloadError> {
+        let Ok(text) = fs::read(record_path(target)) else {
+            return Ok(None);
+        };
+        let Ok(mut record) = serde_json::from_slice::<Record>(&text) else {
+            return Ok(None);
+        };
+        if !Url::parse(&record.url).is_ok_and(|recorded| recorded.is_same_place(url)) {
+            return Ok(None);
+        }
+        let path = part_path(target);
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else {
+            // Its file went away, or was renamed in the last moment of a run.
+            let _ = fs::remove_file(record_path(target));
+            return Ok(None);
+        };
+        lock(&file, &path)?;
+        let length = file.metadata().map_err(at(&path))?.len();
+        if (record.boot != boot() && !record.is_synced) || !record.done.fits(length) {
+            record.done = Spans::default();
+        }
+        Ok(Some(Self::with(file, target, record)))
+    }
+
+    fn with(file: File, target: &Path, record: Record) -> Self {
+        Self {
+            file,
+            target: target.to_owned(),
+            record,
+            saved_at: Instant::now(),
+            unsaved: 0,
+            is_settled: false,
+        }
+    }
+
+    /// A new empty file for `target`, or, where that name is taken and `may_number`, for `target` with a number.
+    ///
+    /// # Errors
+    /// [`DownloadError::InTheWay`], [`DownloadError::Busy`], or [`DownloadError::File`].
+    pub fn create(target: &Path, may_number: bool, url: &Url) -> Result<Self, DownloadError> {
+        let names = if may_number { MOST_NAMES } else { 1 };
+        for number in 0..names {
+            let target = numbered(target, number);
+            if may_number && target.exists() {
+                continue;
+            }
+            match Self::create_at(&target, url) {
+                Err(DownloadError::Busy { .. } | DownloadError::InTheWay { .. }) if number + 1 < names => {}
+                other => return other,
+            }
+        }
+        Err(DownloadError::InTheWay {
+            path: target.to_owned(),
+        })
+    }
+
+    fn create_at(target: &Path, url: &Url) -> Result<Self, DownloadError> {
+        let path = part_path(target);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(at(&path))?;
+        lock(&file, &path)?;
+        // Other programs make `.part` files too; one without our record and with data is theirs.
+        let is_empty = file.metadata().map_err(at(&path))?.len() == 0;
+        if !is_empty && !record_path(target).exists() {
+            return Err(DownloadError::InTheWay { path });
+        }
+        file.set_len(0).map_err(at(&path))?;
+        let record = Record {
+            url: url.to_string(),
+            validators: Validators::default(),
+            total: None,
+            done: Spans::default(),
+            boot: boot(),
+            is_synced: false,
+        };
+        let mut part = Self::with(file, target, record);
+        part.save()?;
+        Ok(part)
+    }
+
+    /// Forgets all data: another state of the file begins.
+    ///
+    /// # Errors
+    /// [`DownloadError::File`], or [`DownloadError::NoSpace`] if `total` bytes will not fit.
+    pub fn begin(&mut self, validators: Validators, total: Option<u64>) -> Result<(), DownloadError> {
+        self.record.done = Spans::default();
+        self.save()?;
+        self.file.set_len(0).map_err(at(&self.target))?;
+        self.record.validators = validators;
+        self.set_total(total)
+    }
+
+    /// Learns the length of the whole.
+    ///
+    /// # Errors
+    /// As [`Part::begin`].
+    pub fn set_total(&mut self, total: Option<u64>) -> Result<(), DownloadError> {
+        self.record.total = total;
+        let room = rustix::fs::fstatvfs(&self.file).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+        let missing = total.unwrap_or(0).saturating_sub(self.record.done.len());
+        if missing > room {
+            return Err(DownloadError::NoSpace {
+                path: self.target.clone(),
+                needed: missing - room,
+            });
+        }
+        self.save()
+    }
+
+    /// Bytes were written from `start` up to `end`.
+    ///
+    /// # Errors
+    /// [`DownloadError::File`] if the record cannot be saved.
+    pub fn wrote(&mut self, start: u64, end: u64) -> Result<(), DownloadError> {
+        self.record.done.insert(start, end);
+        self.unsaved += end - start;
+        if self.unsaved >= SAVE_BYTES || self.saved_at.elapsed() >= SAVE_AFTER {
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    fn save(&mut self) -> Result<(), DownloadError> {
+        let path = record_path(&self.target);
+        let fresh = with_suffix(&path, "~");
+        self.record.boot = boot();
+        let text = serde_json::to_vec(&self.record).expect("texts and numbers");
+        fs::write(&fresh, text)
+            .and_then(|()| fs::rename(&fresh, &path))
+            .map_err(at(&path))?;
+        (self.saved_at, self.unsaved) = (Instant::now(), 0);
+        Ok(())
+    }
+
+    /// Removes both files.
+    pub fn discard(mut self) {
+        self.is_settled = true;
+        let _ = fs::remove_file(part_path(&self.target));
+        let _ = fs::remove_file(record_path(&self.target));
+    }
+
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    #[must_use]
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    #[must_use]
+    pub fn done(&self) -> &Spans {
+        &self.record.done
+    }
+
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        self.record.total
+    }
+
+    #[must_use]
+    pub fn validators(&self) -> &Validators {
+        &self.record.validators
+    }
+
+    /// Whether every byte is there.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.record
+            .total
+            .is_some_and(|total| self.record.done.gaps(total).is_empty())
+    }
+
+    /// Writes at `offset`, without claiming it yet.
+    ///
+    /// # Errors
+    /// [`DownloadError::File`].
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DownloadError> {
+        self.file.write_all_at(bytes, offset).map_err(at(&self.target))
+    }
+
+    /// Gives the complete file its name and says which it became. `replace` takes the place of a file of that name;
+    /// else a number is added until a name is free. `sync` waits until the data are on the disk.
+    ///
+    /// # Errors
+    /// [`DownloadError::File`]; both files stay then.
+    pub fn finish(mut self, url: &Url, replace: bool, sync: bool) -> Result<PathBuf, DownloadError> {
+        let path = part_path(&self.target);
+        let validators = &self.record.validators;
+        if let Some(seconds) = validators.modified_at() {
+            let _ = self.file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds));
+        }
+        let origin = origin_mark(url, validators);
+        let _ = rustix::fs::fsetxattr(&self.file, ATTRIBUTE, origin.as_bytes(), XattrFlags::empty());
+        if sync {
+            self.file.sync_all().map_err(at(&path))?;
+        }
+        let target = rename(&path, &self.target, replace).map_err(at(&self.target))?;
+        self.is_settled = true;
+        let _ = fs::remove_file(record_path(&self.target));
+        Ok(target)
+    }
+}
+
+/// The end of a run that did not come to its end: what is there stays there, even over a restart of the machine.
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        if self.record.done.is_empty() {
+            let _ = fs::remove_file(record_path(&self.target));
+            let _ = fs::remove_file(part_path(&self.target));
+            return;
+        }
+        self.record.is_synced = self.file.sync_data().is_ok();
+        let _ = self.save();
+    }
+}
+
+fn rename(from: &Path, target: &Path, replace: bool) -> io::Result<PathBuf> {
+    if replace {
+        return fs::rename(from, target).map(|()| target.to_owned());
+    }
+    for number in 0..MOST_NAMES {
+        let target = numbered(target, number);
+        match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, &target, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(target),
+            Err(rustix::io::Errno::EXIST) => {}
+            // A file system without the flag: a link is as atomic.
+            Err(rustix::io::Errno::INVAL) => match fs::hard_link(from, &target) {
+                Ok(()) => return fs::remove_file(from).map(|()| target),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            },
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Where to look for what an earlier run left.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    Target(&'a Path),
+    Directory(&'a Path),
+}
+
+/// Whether the complete file at `path` is what this response would bring: of the same length, and of the same entity
+/// tag from the same address, or of the same date.
+#[must_use]
+pub fn is_same(path: &Path, url: &Url, validators: &Validators, total: u64) -> bool {
+    let Ok(metadata) = fs::metadata(path) else {
+        return false;
+    };
+    if !metadata.is_file() || metadata.len() != total {
+        return false;
+    }
+    if let (Some(mark), Some(_)) = (read_mark(path), &validators.etag) {
+        return mark == origin_mark(url, validators);
+    }
+    let modified = metadata
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    modified.is_some_and(|since| Some(since.as_secs()) == validators.modified_at())
+}
+
+/// The entity tag the complete file at `path` came with from this address.
+#[must_use]
+pub fn stored_tag(path: &Path, url: &Url) -> Option<String> {
+    let mark = read_mark(path)?;
+    let (place, tag) = mark.split_once(' ')?;
+    (place == place_mark(url) && !tag.is_empty()).then(|| tag.to_owned())
+}
+
+fn read_mark(path: &Path) -> Option<String> {
+    let mut buffer = [0; 1024];
+    let length = rustix::fs::getxattr(path, ATTRIBUTE, &mut buffer[..]).ok()?;
+    String::from_utf8(buffer[..length].to_vec()).ok()
+}
+
+fn origin_mark(url: &Url, validators: &Validators) -> String {
+    format!("{} {}", place_mark(url), validators.etag.as_deref().unwrap_or_default())
+}
+
+/// A query may hold a secret, so the address is not kept as it is.
+fn place_mark(url: &Url) -> String {
+    blake3::hash(url.to_string().as_bytes()).to_hex()[..32].to_owned()
+}
+
+/// Identifies the machine's present run.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), DownloadError> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(DownloadError::Busy { path: path.to_owned() }),
+        // A file system without locks is used without them.
+        _ => Ok(()),
+    }
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> DownloadError {
+    let path = path.to_owned();
+    move |source| DownloadError::File {
+        path: path.clone(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url() -> Url {
+        Url::parse("http://a/x.iso?token=1").expect("an address")
+    }
+
+    fn tagged(tag: &str) -> Validators {
+        Validators {
+            etag: Some(tag.to_owned()),
+            last_modified: Some("Sun, 06 Nov 1994 08:49:37 GMT".to_owned()),
+            date_is_strong: true,
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_found_again_and_only_under_its_address() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let target = directory.path().join("x.iso");
+        let mut part = Part::create(&target, true, &url()).expect("created");
+        part.begin(tagged("\"a\""), Some(10)).expect("begun");
+        part.write_at(b"01234", 0).expect("written");
+        part.wrote(0, 5).expect("recorded");
+        drop(part);
+        let other = Url::parse("http://a/y.iso").expect("an address");
+        assert!(
+            Part::find(Place::Directory(directory.path()), &other)
+                .expect("looked")
+                .is_none()
+        );
+        let again = Url::parse("http://a/x.iso?token=2").expect("an address");
+        let part = Part::find(Place::Directory(directory.path()), &again)
+            .expect("looked")
+            .expect("found");
+        assert_eq!((part.done().prefix(), part.total()), (5, Some(10)));
+        assert_eq!(part.validators(), &tagged("\"a\""));
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_boot_counts_only_if_its_data_were_synced() {
+        for (is_synced, kept) in [(true, 5), (false, 0)] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let target = directory.path().join("x.iso");
+            let mut part = Part::create(&target, true, &url()).expect("created");
+            part.write_at(b"01234", 0).expect("written");
+            part.wrote(0, 5).expect("recorded");
+            let path = record_path(&target);
+            drop(part);
+            let record = Record {
+                url: url().to_string(),
+                validators: tagged("\"a\""),
+                total: Some(10),
+                done: vec![(0, 5)].into(),
+                boot: "another".to_owned(),
+                is_synced,
+            };
+            fs::write(&path, serde_json::to_vec(&record).expect("texts")).expect("written");
+            let part = Part::find(Place::Target(&target), &url())
+                .expect("looked")
+                .expect("found");
+            assert_eq!(part.done().len(), kept);
+        }
+    }
+
+    #[test]
+    fn a_record_that_claims_more_than_the_file_holds_is_not_believed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let target = directory.path().join("x.iso");
+        let mut part = Part::create(&target, true, &url()).expect("created");
+        part.wrote(0, 5).expect("recorded");
+        drop(part);
+        let part = Part::find(Place::Target(&target), &url())
+            .expect("looked")
+            .expect("found");
+        assert!(part.done().is_empty());
+    }
+
+    #[test]
+    fn two_downloads_never_write_one_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let target = directory.path().join("x.iso");
+        let first = Part::create(&target, true, &url()).expect("created");
+        let second = Part::create(&target, true, &url()).expect("created");
+        assert_eq!(second.target(), directory.path().join("x.1.iso"));
+        assert!(matches!(
+            Part::create(&target, false, &url()),
+            Err(DownloadError::Busy { .. })
+        ));
+        assert!(matches!(
+            Part::find(Place::Target(first.target()), &url()),
+            Err(DownloadError::Busy { .. })
+        ));
+    }
+
+    #[test]
+    fn a_part_file_of_another_program_stays_as_it_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let target = directory.path().join("x.iso");
+        fs::write(part_path(&target), "theirs").expect("written");
+        assert!(matches!(
+            Part::create(&target, false, &url()),
+            Err(DownloadError::InTheWay { .. })
+        ));
+        assert_eq!(fs::read(part_path(&target)).expect("still there"), b"theirs");
+    }
+
+    #[test]
+    fn a_complete_file_never_takes_the_place_of_another_unasked() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let target = directory.path().join("x.iso");
+        let make = || {
+            let mut part = Part::create(&target, false, &url()).expect("created");
+            part.begin(tagged("\"a\""), Some(3)).expect("begun");
+            part.write_at(b"new", 0).expect("written");
+            part.wrote(0, 3).expect("recorded");
+            part
+        };
+        fs::write(&target, "old").expect("written");
+        let path = make().finish(&url(), false, false).expect("finished");
+        assert_eq!(path, directory.path().join("x.1.iso"));
+        assert_eq!(fs::read(&target).expect("there"), b"old");
+        assert!(is_same(&path, &url(), &tagged("\"a\""), 3));
+        assert!(!is_same(&path, &url(), &tagged("\"a\""), 4));
+        let path = make().finish(&url(), true, true).expect("finished");
+        assert_eq!(path, target);
+        assert_eq!(fs::read(&target).expect("there"), b"new");
+        assert_eq!(
+            fs::read_dir(directory.path()).expect("there").count(),
+            2,
+            "nothing is left over"
+        );
+    }
+}

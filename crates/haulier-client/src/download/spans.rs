@@ -1,0 +1,126 @@
+//! Which bytes of a file are there: the map of ranges beside a `.part` file.
+
+use serde::{Deserialize, Serialize};
+
+/// Half-open runs of bytes, sorted, neither touching nor overlapping.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
+pub struct Spans(Vec<(u64, u64)>);
+
+/// What a file says is put in order, so that a damaged one cannot break the rules.
+impl From<Vec<(u64, u64)>> for Spans {
+    fn from(pairs: Vec<(u64, u64)>) -> Self {
+        let mut spans = Self::default();
+        for (start, end) in pairs {
+            spans.insert(start, end);
+        }
+        spans
+    }
+}
+
+impl From<Spans> for Vec<(u64, u64)> {
+    fn from(spans: Spans) -> Self {
+        spans.0
+    }
+}
+
+impl Spans {
+    /// Adds the bytes from `start` up to `end`, which is not included.
+    pub fn insert(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let first = self.0.partition_point(|&(_, before)| before < start);
+        let behind = self.0.partition_point(|&(from, _)| from <= end);
+        let (mut start, mut end) = (start, end);
+        if first < behind {
+            start = start.min(self.0[first].0);
+            end = end.max(self.0[behind - 1].1);
+        }
+        self.0.splice(first..behind, [(start, end)]);
+    }
+
+    /// How many bytes there are in all.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How far the file is whole from its beginning.
+    #[must_use]
+    pub fn prefix(&self) -> u64 {
+        match self.0.first() {
+            Some(&(0, end)) => end,
+            _ => 0,
+        }
+    }
+
+    /// What is missing of `total` bytes, in order.
+    #[must_use]
+    pub fn gaps(&self, total: u64) -> Vec<(u64, u64)> {
+        let mut gaps = Vec::new();
+        let mut at = 0;
+        for &(start, end) in &self.0 {
+            if at < start.min(total) {
+                gaps.push((at, start.min(total)));
+            }
+            at = end;
+        }
+        if at < total {
+            gaps.push((at, total));
+        }
+        gaps
+    }
+
+    /// Whether there is nothing beyond `total`.
+    #[must_use]
+    pub fn fits(&self, total: u64) -> bool {
+        self.0.last().is_none_or(|&(_, end)| end <= total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn runs_that_touch_become_one() {
+        let mut spans = Spans::default();
+        for (start, end) in [(10, 20), (30, 40), (20, 30), (0, 5), (7, 7)] {
+            spans.insert(start, end);
+        }
+        assert_eq!(Vec::from(spans.clone()), [(0, 5), (10, 40)]);
+        assert_eq!((spans.len(), spans.prefix()), (35, 5));
+        assert_eq!(spans.gaps(50), [(5, 10), (40, 50)]);
+        assert_eq!(spans.gaps(12), [(5, 10)]);
+        assert!(spans.fits(40) && !spans.fits(39));
+    }
+
+    proptest! {
+        #[test]
+        fn the_map_agrees_with_a_byte_by_byte_one(
+            runs in proptest::collection::vec((0u64..64, 0u64..64), 0..20),
+            total in 0u64..64,
+        ) {
+            let mut plain = [false; 64];
+            let mut spans = Spans::default();
+            for (start, end) in runs {
+                spans.insert(start, end);
+                (start..end).for_each(|byte| plain[byte as usize] = true);
+            }
+            prop_assert_eq!(spans.len(), plain.iter().filter(|there| **there).count() as u64);
+            let missing: Vec<u64> = (0..total).filter(|&byte| !plain[byte as usize]).collect();
+            let gaps: Vec<u64> = spans.gaps(total).into_iter().flat_map(|(start, end)| start..end).collect();
+            prop_assert_eq!(gaps, missing);
+            let text = serde_json::to_string(&spans).expect("numbers");
+            prop_assert_eq!(serde_json::from_str::<Spans>(&text).expect("our own"), spans);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Why an exchange failed, and whether it may be tried again.
+
+use std::io;
+use std::time::Duration;
+
+use haulier_proto::chunked::ChunkError;
+use haulier_proto::framing::FramingError;
+use haulier_proto::response_head::ResponseHeadError;
+
+use crate::url::UrlError;
+
+/// What a wait was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Connect,
+    FirstByte,
+    Body,
+}
+
+impl Phase {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Connect => "connection",
+            Self::FirstByte => "answer",
+            Self::Body => "more of the body",
+        }
+    }
+}
+
+/// Why an exchange failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("cannot find {host}")]
+    Resolve { host: String, source: io::Error },
+    #[error("cannot connect to {to}")]
+    Connect { to: String, source: io::Error },
+    /// The proxy answered CONNECT with this status.
+    #[error("the proxy refused the connection with status {status}")]
+    Proxy { status: u16 },
+    #[error("TLS with {host} failed")]
+    Tls { host: String, source: io::Error },
+    #[error("no {} within {} s", phase.words(), waited.as_secs_f64())]
+    TimedOut { phase: Phase, waited: Duration },
+    /// The connection broke, or ended before an answer began.
+    #[error("the connection broke")]
+    Broken(#[source] io::Error),
+    /// The server closed before the end its framing promised.
+    #[error("the body ended after {received} of {expected} bytes")]
+    ShortBody { received: u64, expected: u64 },
+    #[error("the chunked body ended without its last chunk")]
+    NoLastChunk,
+    #[error("the server does not speak HTTP as we know it")]
+    Head(#[from] ResponseHeadError),
+    #[error("the server's framing is in doubt")]
+    Framing(#[from] FramingError),
+    #[error("the chunked body is damaged")]
+    Chunk(#[from] ChunkError),
+    #[error("the decoded body is damaged or beyond its bounds: {0}")]
+    Decode(&'static str),
+    #[error("more than {0} redirects")]
+    TooManyRedirects(usize),
+    #[error("the redirect leads nowhere")]
+    BadRedirect(#[source] UrlError),
+    #[error("a redirect from https to http was refused")]
+    InsecureRedirect,
+}
+
+impl ClientError {
+    /// Whether the same request may fare better a little later. What a server did wrong on purpose it does again.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Resolve { .. }
+            | Self::Connect { .. }
+            | Self::TimedOut { .. }
+            | Self::Broken(_)
+            | Self::ShortBody { .. }
+            | Self::NoLastChunk
+            | Self::Chunk(_) => true,
+            Self::Proxy { status } => matches!(status, 429 | 500..=599),
+            Self::Tls { source, .. } => source.kind() == io::ErrorKind::UnexpectedEof,
+            Self::Head(_)
+            | Self::Framing(_)
+            | Self::Decode(_)
+            | Self::TooManyRedirects(_)
+            | Self::BadRedirect(_)
+            | Self::InsecureRedirect => false,
+        }
+    }
+}

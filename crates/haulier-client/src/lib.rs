@@ -1,0 +1,19 @@
+//! The other end of the wire: what `haulier get` downloads with.
+//!
+//! The modules stand in the order of a request: an address, a connection, one exchange on it, where it leads, when to
+//! try again. `download` builds a whole file of that.
+
+pub mod url;
+
+pub mod connect;
+pub mod error;
+pub mod stream;
+
+pub mod client;
+pub mod credentials;
+pub mod decode;
+pub mod download;
+pub mod exchange;
+pub mod pool;
+pub mod redirect;
+pub mod retry;

@@ -1,0 +1,110 @@
+//! Where a response sends us, and what may go along (RFC 9110 §15.4).
+
+use haulier_proto::head::Method;
+use haulier_proto::response_head::ResponseHead;
+
+use crate::error::ClientError;
+use crate::url::{Scheme, Url};
+
+/// Redirects followed for one request.
+pub const MOST_REDIRECTS: usize = 20;
+
+/// Where the next request goes, and as what.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Redirect {
+    pub url: Url,
+    pub method: Method,
+    /// The next request may carry the credentials of this one: it goes to the same origin.
+    pub keeps_credentials: bool,
+}
+
+/// What the head says about going elsewhere; `None` if this is the response itself.
+///
+/// # Errors
+/// [`ClientError::BadRedirect`] for a Location that is no address of ours, [`ClientError::InsecureRedirect`] for one that
+/// leaves https.
+pub fn of(head: &ResponseHead, url: &Url, method: Method) -> Result<Option<Redirect>, ClientError> {
+    let status = head.status();
+    if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(location) = head.fields().get("location") else {
+        return Ok(None);
+    };
+    let target = url
+        .join(&String::from_utf8_lossy(location))
+        .map_err(ClientError::BadRedirect)?;
+    if url.origin().scheme == Scheme::Https && target.origin().scheme != Scheme::Https {
+        return Err(ClientError::InsecureRedirect);
+    }
+    // 303 asks for it; for 301 and 302 every browser turns POST into GET.
+    let becomes_get = status == 303 && method != Method::Head || status < 303 && method == Method::Post;
+    Ok(Some(Redirect {
+        keeps_credentials: target.origin() == url.origin(),
+        url: target,
+        method: if becomes_get { Method::Get } else { method },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use haulier_proto::response_head::ResponseLimits;
+
+    use super::*;
+
+    fn follow(status: u16, location: &str, from: &str, method: Method) -> Result<Option<Redirect>, ClientError> {
+        let mut text = format!("HTTP/1.1 {status} x\r\nLocation: {location}\r\n\r\n").into_bytes();
+        let head = ResponseHead::parse(&mut text, &ResponseLimits::default())
+            .expect("a good head")
+            .expect("a complete head");
+        of(&head, &Url::parse(from).expect(from), method)
+    }
+
+    #[test]
+    fn credentials_stay_with_their_origin() {
+        let keeps = |location: &str| {
+            follow(302, location, "http://a/b", Method::Get)
+                .expect("a good redirect")
+                .expect("a redirect")
+                .keeps_credentials
+        };
+        assert!(keeps("/c"));
+        assert!(keeps("http://a:80/c"));
+        assert!(!keeps("http://b/c"));
+        assert!(!keeps("http://a:8080/c"));
+        assert!(!keeps("https://a/c"));
+    }
+
+    #[test]
+    fn the_method_changes_only_where_browsers_change_it() {
+        let method = |status, method| {
+            follow(status, "/c", "http://a/b", method)
+                .expect("good")
+                .expect("a redirect")
+                .method
+        };
+        assert_eq!(method(302, Method::Post), Method::Get);
+        assert_eq!(method(303, Method::Put), Method::Get);
+        assert_eq!(method(303, Method::Head), Method::Head);
+        assert_eq!(method(307, Method::Post), Method::Post);
+        assert_eq!(method(308, Method::Put), Method::Put);
+    }
+
+    #[test]
+    fn https_is_never_left_and_other_schemes_are_never_followed() {
+        assert!(matches!(
+            follow(301, "http://a/", "https://a/", Method::Get),
+            Err(ClientError::InsecureRedirect)
+        ));
+        assert!(matches!(
+            follow(301, "file:///etc/passwd", "http://a/", Method::Get),
+            Err(ClientError::BadRedirect(_))
+        ));
+    }
+
+    #[test]
+    fn other_responses_are_no_redirects() {
+        assert_eq!(follow(200, "/c", "http://a/", Method::Get).expect("good"), None);
+        assert_eq!(follow(304, "/c", "http://a/", Method::Get).expect("good"), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! One transport: TCP, a local socket, or TLS over TCP.
+//!
+//! A plain socket can move its bytes into a file without showing them to us (`splice`); TLS cannot, and says so.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::net::RecvFlags;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
+
+/// A connected transport.
+#[derive(Debug)]
+pub enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Appends what has arrived to `out`, waiting for the first byte; at most the spare capacity of `out`, which must
+    /// not be empty. 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// What the socket says; TLS that ends without close_notify is `UnexpectedEof`.
+    pub async fn read(&mut self, out: &mut Vec<u8>) -> io::Result<usize> {
+        debug_assert!(out.len() < out.capacity(), "no room would read as the end");
+        match self {
+            Self::Tcp(stream) => stream.read_buf(out).await,
+            Self::Unix(stream) => stream.read_buf(out).await,
+            Self::Tls(stream) => stream.read_buf(out).await,
+        }
+    }
+
+    /// Sends everything.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes).await,
+            Self::Unix(stream) => stream.write_all(bytes).await,
+            Self::Tls(stream) => {
+                stream.write_all(bytes).await?;
+                stream.flush().await
+            }
+        }
+    }
+
+    /// Whether [`Stream::splice`] works: nothing between the socket's bytes and the body's.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        !matches!(self, Self::Tls(_))
+    }
+
+    /// Moves up to `most` bytes into `pipe`, which must be empty, waiting for the first. 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// What the socket says; `Unsupported` for TLS.
+    pub async fn splice(&self, pipe: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => {
+                stream
+                    .async_io(Interest::READABLE, || splice(stream.as_fd(), pipe, most))
+                    .await
+            }
+            Self::Unix(stream) => {
+                stream
+                    .async_io(Interest::READABLE, || splice(stream.as_fd(), pipe, most))
+                    .await
+            }
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Whether an idle connection is still good: nothing to read, not even its end.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        let peeked = rustix::net::recv(self.as_fd(), &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        matches!(peeked, Err(rustix::io::Errno::AGAIN))
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.get_ref().0.as_fd(),
+        }
+    }
+}
+
+fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
+    let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+    Ok(rustix::pipe::splice(from, None, to, None, most, flags)?)
+}
+
+/// A pipe as large as an ordinary user may have it, for [`Stream::splice`].
+///
+/// # Errors
+/// If there are no descriptors left.
+pub fn wide_pipe() -> io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
+    /// What Linux lets everyone ask for (fs.pipe-max-size); a smaller pipe only means more calls.
+    const WIDTH: usize = 1024 * 1024;
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let _ = rustix::pipe::fcntl_setpipe_size(&write, WIDTH);
+    Ok((read, write))
+}

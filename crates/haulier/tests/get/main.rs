@@ -1,0 +1,14 @@
+//! `haulier get`, the real binary, against servers that lie, cut, stall and change, and against the real ones.
+//!
+//! One rule stands above all: a file that is not the server's never gets its name, whatever happens on the way.
+
+mod faults;
+mod files;
+mod http;
+mod peer;
+mod program;
+mod resuming;
+mod segments;
+mod servers;
+mod tls;
+mod verifying;

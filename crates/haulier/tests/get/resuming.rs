@@ -1,0 +1,157 @@
+//! Interrupted runs: the next one goes on where the last one stopped, whatever stopped it.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::peer::{Peer, data, honest, honest_head};
+use crate::program::Place;
+
+const MIB: usize = 1024 * 1024;
+/// What a killed run may lose: what it wrote since its record was saved last.
+const SEGMENT: u64 = 8 * MIB as u64;
+
+/// Serves `file` at 40 MB/s for each connection.
+fn slow(file: &Arc<Vec<u8>>) -> Peer {
+    let file = Arc::clone(file);
+    Peer::start(move |asked, wire| {
+        let (start, end) = honest_head(asked, wire, &file, "\"a\"")?;
+        wire.slow_body(&file[start..end], 40_000_000)
+    })
+}
+
+#[test]
+fn twenty_kills_at_random_moments_lose_no_more_than_a_segment_each() {
+    const KILLS: u64 = 20;
+    let file = data(64 * MIB, 1);
+    let peer = slow(&file);
+    let place = Place::new();
+    let mut killed = 0;
+    for round in 0..KILLS {
+        let mut child = place.start(&[&peer.url("/f.bin")]);
+        thread::sleep(Duration::from_millis(20 + round * 37 % 150));
+        if child.try_wait().expect("our child").is_none() {
+            child.kill().expect("our child");
+            killed += 1;
+        }
+        child.wait().expect("our child");
+    }
+    place.get_well(&[&peer.url("/f.bin")]);
+    assert!(place.read("f.bin") == *file);
+    assert_eq!(place.names(), ["f.bin"]);
+    // What a killed run had in its socket was written by the peer and never arrived.
+    let in_flight = 6 * MIB as u64;
+    let most = file.len() as u64 + killed * (SEGMENT + in_flight);
+    assert!(
+        peer.body_bytes() <= most,
+        "{} of at most {most} bytes",
+        peer.body_bytes()
+    );
+}
+
+#[test]
+fn an_interrupted_run_leaves_all_it_had_and_says_so_by_its_code() {
+    let file = data(32 * MIB, 2);
+    let served = Arc::clone(&file);
+    let peer = Peer::start(move |asked, wire| {
+        let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
+        if asked.number > 0 {
+            return wire.body(&served[start..end]);
+        }
+        wire.body(&served[..20 * MIB])?;
+        thread::sleep(Duration::from_secs(20));
+        Ok(())
+    });
+    let place = Place::new();
+    let mut child = place.start(&[&peer.url("/f.bin")]);
+    let part = place.path("f.bin.part");
+    for _ in 0..600 {
+        if fs::metadata(&part).is_ok_and(|metadata| metadata.len() == 20 * MIB as u64) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::INT).expect("our child");
+    assert_eq!(child.wait().expect("our child").code(), Some(130));
+    place.assert_no_file("f.bin");
+    place.get_well(&[&peer.url("/f.bin")]);
+    assert!(place.read("f.bin") == *file);
+    assert_eq!(peer.body_bytes(), file.len() as u64, "no byte came twice");
+    assert_eq!(peer.requests()[1].field("range"), Some("bytes=20971520-33554431"));
+}
+
+#[test]
+fn a_complete_file_is_a_success_and_costs_no_body() {
+    let file = data(MIB, 3);
+    let served = Arc::clone(&file);
+    let peer = Peer::start(move |asked, wire| {
+        if asked.field("if-none-match") == Some("\"a\"") {
+            return wire.head("HTTP/1.1 304 Not Modified\nETag: \"a\"\n\n");
+        }
+        honest(asked, wire, &served, "\"a\"")
+    });
+    let place = Place::new();
+    let url = peer.url("/f.bin");
+    place.get_well(&[&url]);
+    let ended = place.get_well(&[&url, "--json"]);
+    assert_eq!(ended.event("finished")["already_complete"], true);
+    assert_eq!(place.names(), ["f.bin"]);
+    assert_eq!(peer.body_bytes(), file.len() as u64);
+}
+
+#[test]
+fn a_part_that_was_complete_but_for_its_name_is_only_named() {
+    let file = data(MIB, 4);
+    let served = Arc::clone(&file);
+    let peer = Peer::start(move |asked, wire| honest(asked, wire, &served, "\"a\""));
+    let place = Place::new();
+    let url = peer.url("/f.bin");
+    fs::write(place.path("f.bin.part"), &**file).expect("written");
+    let record = format!(
+        "{{\"url\":\"{url}\",\"etag\":\"\\\"a\\\"\",\"last_modified\":null,\"total\":{MIB},\"done\":[[0,{MIB}]],\"boot\":\"\",\"is_synced\":true}}"
+    );
+    fs::write(place.path("f.bin.part.json"), record).expect("written");
+    place.get_well(&[&url]);
+    assert!(place.read("f.bin") == *file);
+    assert_eq!((place.names(), peer.requests().len()), (vec!["f.bin".to_owned()], 0));
+}
+
+#[test]
+fn a_file_that_shrank_to_what_we_have_is_not_taken_for_complete_under_another_tag() {
+    let (old, new) = (data(2 * MIB, 5), data(MIB, 6));
+    let (first, second) = (Arc::clone(&old), Arc::clone(&new));
+    let peer = Peer::start(move |asked, wire| {
+        if asked.number > 0 {
+            return honest(asked, wire, &second, "\"new\"");
+        }
+        honest_head(asked, wire, &first, "\"old\"")?;
+        wire.body(&first[..MIB])?;
+        crate::peer::close()
+    });
+    let place = Place::new();
+    place.get_well(&[&peer.url("/f.bin")]);
+    assert!(place.read("f.bin") == *new);
+}
+
+#[test]
+fn two_runs_at_once_do_not_spoil_each_other() {
+    let file = data(16 * MIB, 7);
+    let peer = slow(&file);
+    let place = Place::new();
+    let mut first = place.start(&[&peer.url("/f.bin"), "-o", "x.bin"]);
+    let record = place.path("x.bin.part.json");
+    for _ in 0..600 {
+        if record.exists() || first.try_wait().expect("our child").is_some() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let second = place.get(&[&peer.url("/f.bin"), "-o", "x.bin"]);
+    assert!(first.wait().expect("our child").success());
+    assert!(matches!(second.code, Some(0 | 10)), "{}", second.stderr);
+    assert!(place.read("x.bin") == *file);
+}
