@@ -173,7 +173,7 @@ def main():
             "Apache, no keep-alive": stack.enter_context(apache(work, root, "Off", idle)),
             "haulier": stack.enter_context(haulier(program, work, root, idle)),
         }
-        per_connection = stack.enter_context(limited(work, root, size // 10))
+        per_connection = stack.enter_context(limited(work, root, size // (3 if arguments.smoke else 10)))
         cells(servers, size, idle, patience)
         links = {"free link": servers["Apache, keep-alive"], "limited for each connection": per_connection}
         programs(program, links, work, hashlib.sha256(content).hexdigest(), patience, rounds)
