@@ -13,7 +13,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check build bench experiments fuzz install setup-build setup-demo setup-test setup-bench
+.PHONY: help demo test check web build bench experiments fuzz install setup-build setup-demo setup-test setup-bench
 
 help:                  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -29,6 +29,12 @@ check: setup-build     ## format, clippy, all tests, docs; installs nothing but 
 	RUSTDOCFLAGS="$(STRICT)" cargo doc --workspace --no-deps --locked --quiet
 	python3 -m unittest discover --start-directory bench --pattern '*_test.py'
 	cargo test --workspace --locked --no-fail-fast
+	@$(MAKE) --no-print-directory web
+
+web:                   ## the tests in a browser, where Node.js 20 or newer is there to drive it
+	@if command -v npm >/dev/null && node -e 'process.exit(+process.versions.node.split(".")[0] < 20 ? 1 : 0)'; then \
+		cargo build --locked -p haulier && cd tests/web && npm ci --silent && HAULIER=$(abspath $(TARGET_DIR)/debug/haulier) node --test; \
+	else echo "SKIPPED: the tests in a browser (tests/web) need Node.js 20 or newer with npm"; fi
 
 build: setup-build     ## the release binary, target/release/haulier
 	cargo build --release --locked -p haulier
