@@ -15,6 +15,9 @@ import files
 import load
 import measure
 
+# Servers are pinned to this many cores.
+CORES = 1
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEARCH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
 APACHE_MODULES = "/usr/lib/apache2/modules"
@@ -31,7 +34,7 @@ PEERS = {
 }
 PROGRAM = {"nginx-nk": "nginx", "apache": "apache2", "apache-php": "apache2"}
 WITH_FPM = ("nginx", "nginx-nk", "caddy")
-NGINX_KEEPALIVE = "keepalive 3; keepalive_timeout 5s; keepalive_requests 1000000;"
+NGINX_KEEPALIVE = "keepalive 6; keepalive_timeout 5s; keepalive_requests 1000000;"
 
 
 class CannotStart(Exception):
@@ -76,7 +79,7 @@ class Place:
             PLACE=self.path,
             DOCROOT=self.docroot,
             USER=USER,
-            CORES=os.cpu_count(),
+            CORES=CORES,  # one worker for each core that servers may use, as every manual says
             PHP_VERSION=self.php,
             PHP_CGI=find("php-cgi"),
             APACHE_MODULES=APACHE_MODULES,
