@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use std::time::Duration;
 const WAITING: usize = 4096;
 /// How long a stop waits for a reader that has stalled.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks at a full queue.
+const PAUSE: Duration = Duration::from_millis(1);
 
 enum Message {
     Line(String),
@@ -59,10 +61,16 @@ impl LogWriter {
 
     /// Writes what waits and ends the thread; a reader that has stalled is left after a second.
     pub(crate) fn close(self) {
-        // A full queue means a stalled reader: what is not written by then is lost anyway.
-        if self.sender.lines.try_send(Message::Close).is_ok() {
-            let _: Result<(), RecvTimeoutError> = self.closed.recv_timeout(PATIENCE);
+        // A full queue empties itself, unless its reader has stalled: what is not written by then is lost anyway.
+        let mut patience = PATIENCE;
+        while let Err(TrySendError::Full(_)) = self.sender.lines.try_send(Message::Close) {
+            let Some(left) = patience.checked_sub(PAUSE) else {
+                return;
+            };
+            patience = left;
+            thread::sleep(PAUSE);
         }
+        let _: Result<(), RecvTimeoutError> = self.closed.recv_timeout(patience);
     }
 }
 
@@ -139,6 +147,6 @@ mod tests {
         writer.close();
         let text = String::from_utf8(output.0.lock().expect("no writer panics").clone()).expect("text");
         assert!(text.contains("log lines dropped"), "no word about the dropped lines");
-        assert!(text.ends_with("last\n"));
+        assert!(text.ends_with("last\n"), "the last line is lost");
     }
 }
