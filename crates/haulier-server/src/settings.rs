@@ -7,6 +7,7 @@ use std::time::Duration;
 use haulier_php::Pool;
 
 use crate::access_log::AccessLog;
+pub use crate::filter::compress::dictionary::DictionarySettings;
 pub use crate::filter::compress::settings::{CompressLevel, CompressSettings};
 pub use crate::filter::compress::store::VariantStore;
 use crate::listen::{Address, Network};
@@ -141,6 +142,8 @@ pub struct SiteSettings {
     pub log: Option<AccessLog>,
     /// How bodies are coded for the wire.
     pub compress: CompressSettings,
+    /// What clients are told to keep, so that later answers are sent as what they have over it.
+    pub dictionary: DictionarySettings,
     /// Where coded variants of files are kept; `None` keeps none.
     pub variants: Option<Arc<VariantStore>>,
 }

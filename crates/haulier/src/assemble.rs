@@ -279,6 +279,7 @@ fn site_settings(
         offload: site.offload.clone(),
         log: None,
         compress: site.compress.clone(),
+        dictionary: site.dictionary.clone(),
         variants: variants.cloned(),
     }
 }

@@ -49,7 +49,7 @@ struct SiteCounters {
     handlers: [HandlerCounters; Handler::ALL.len()],
     errors: [Count; REASONS.len()],
     handoffs: [Count; Via::ALL.len()],
-    codings: [CodingCounters; Coding::PLAIN.len()],
+    codings: [CodingCounters; Coding::ALL.len()],
     /// Nanoseconds that workers were free while their clients still read.
     saved: Count,
     in_flight: Count,

@@ -201,6 +201,7 @@ pub(crate) struct SiteTable {
     pub(crate) body: Option<Placed<u64>>,
     pub(crate) sendfile: SendfileTable,
     pub(crate) offload: OffloadTable,
+    pub(crate) dictionary: DictionaryTable,
     pub(crate) log: SiteLogTable,
     pub(crate) compress: CompressTable,
     pub(crate) requests_per_ip: Option<Placed<Rate>>,
@@ -278,6 +279,14 @@ pub(crate) struct SendfileTable {
     pub(crate) map: Option<Pairs>,
 }
 
+/// `[site.NAME.dictionary]`
+#[derive(Debug, Default)]
+pub(crate) struct DictionaryTable {
+    pub(crate) of_files: Option<Placed<String>>,
+    pub(crate) files: Option<Vec<Placed<String>>>,
+    pub(crate) pages: Option<Pairs>,
+}
+
 /// `[site.NAME.offload]`
 #[derive(Debug, Default)]
 pub(crate) struct OffloadTable {
@@ -307,6 +316,7 @@ impl SiteTable {
             body: None,
             sendfile: SendfileTable::default(),
             offload: OffloadTable::default(),
+            dictionary: DictionaryTable::default(),
             log: SiteLogTable::default(),
             requests_per_ip: None,
             canonical: None,
@@ -769,6 +779,15 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             spool: reader.size(&section, "spool", 0),
         }
     });
+    let dictionary = reader.table(&section, "dictionary").map(|table| {
+        let title = format!("site.{}.dictionary", name.value);
+        let section = reader.section(&words::SITE_DICTIONARY, &title, table);
+        DictionaryTable {
+            of_files: reader.text(&section, "static"),
+            files: reader.texts(&section, "files"),
+            pages: reader.map(&section, "pages"),
+        }
+    });
     let log = reader.table(&section, "log").map(|log| {
         let log = reader.section(&words::SITE_LOG, &format!("site.{}.log", name.value), log);
         SiteLogTable {
@@ -815,6 +834,7 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             .collect(),
         sendfile: sendfile.unwrap_or_default(),
         offload: offload.unwrap_or_default(),
+        dictionary: dictionary.unwrap_or_default(),
         log: log.unwrap_or_default(),
         name,
     }

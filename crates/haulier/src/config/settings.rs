@@ -11,8 +11,8 @@ use std::time::Duration;
 use haulier_php::{PoolKind, PoolSettings, User};
 use haulier_server::route::glob::Glob;
 use haulier_server::settings::{
-    Canonical, CompressSettings, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect, Rewrite, RouteSettings,
-    SendfileSettings,
+    Canonical, CompressSettings, DictionarySettings, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect,
+    Rewrite, RouteSettings, SendfileSettings,
 };
 use haulier_server::{Address, Network};
 
@@ -194,6 +194,7 @@ pub(crate) struct Site {
     pub(crate) offload: Option<OffloadSettings>,
     pub(crate) log: SiteLog,
     pub(crate) compress: CompressSettings,
+    pub(crate) dictionary: DictionarySettings,
 }
 
 /// A route as meant.

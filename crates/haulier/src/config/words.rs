@@ -475,6 +475,11 @@ pub(super) static SITE: Table = Table {
             "{}",
             "`[site.NAME.compress]`: how bodies of this site are compressed.",
         ),
+        word(
+            "dictionary",
+            "{}",
+            "`[site.NAME.dictionary]`: what clients have already is not sent again.",
+        ),
     ],
 };
 
@@ -594,6 +599,23 @@ pub(super) static SITE_LOG: Table = Table {
     ],
 };
 
+pub(super) static SITE_DICTIONARY: Table = Table {
+    name: "site.NAME.dictionary",
+    words: &[
+        word(
+            "static",
+            "\"off\"",
+            "`previous`: earlier versions of `files` are dictionaries of the later ones.",
+        ),
+        word("files", "[\"*.js\", \"*.css\"]", "Patterns of these files."),
+        word(
+            "pages",
+            "{}",
+            "Pattern of pages → public page that looks like them: `\"/wiki/*\" = \"/wiki/Main\"`.",
+        ),
+    ],
+};
+
 pub(super) static SITE_COMPRESS: Table = Table {
     name: "site.NAME.compress",
     words: &[
@@ -633,6 +655,7 @@ pub(super) static TABLES: &[&Table] = &[
     &SITE_MAINTENANCE,
     &ROUTE,
     &SITE_COMPRESS,
+    &SITE_DICTIONARY,
 ];
 
 /// The table of this name, as the reference calls it: `site.NAME.limits`.

@@ -14,11 +14,11 @@ use haulier_proto::accept::Accepted;
 use haulier_proto::field::Fields;
 use haulier_proto::head::RequestHead;
 
-use super::codec::{self, CodecError, Encoder};
+use super::codec::{self, CodecError, Dictionary, Encoder};
 use super::file::Slow;
 use super::load;
 use super::policy::{self, Choice, Shape};
-use super::{Compressed, add_vary, is_negotiable, mark, reflected};
+use super::{Compressed, add_vary, dictionary, is_negotiable, mark, reflected};
 use crate::body::BrokenBody;
 use crate::body::spool::Held;
 use crate::response::Response;
@@ -53,6 +53,8 @@ pub(crate) enum Manner {
 #[derive(Debug)]
 pub(crate) struct Plan {
     choice: Choice,
+    /// What the choice needs, if it is coded with one.
+    dictionary: Option<Arc<Dictionary>>,
     manner: Manner,
     compressed: Arc<Compressed>,
     _right: Option<Slow>,
@@ -67,8 +69,9 @@ pub(crate) fn plan(
     manner: Manner,
 ) -> Option<Plan> {
     let settings = &site.settings.compress;
+    let status = response.status;
     let fields = response.head.fields_mut();
-    if !settings.is_on() || !is_open(response.status) || is_negotiable(site, fields).is_err() {
+    if !settings.is_on() || !is_open(status) || is_negotiable(site, fields).is_err() {
         return None;
     }
     add_vary(fields);
@@ -80,7 +83,12 @@ pub(crate) fn plan(
         Manner::Endless => Shape::Endless,
         Manner::Fast | Manner::Paused => Shape::Long(length),
     };
-    let choice = policy::choose(settings, &Accepted::of(head.fields()), shape, load)?;
+    let accepted = Accepted::of(head.fields());
+    let plain = policy::choose(settings, &accepted, shape, load);
+    let (choice, dictionary) = match manner {
+        Manner::Endless => (plain?, None),
+        Manner::Fast | Manner::Paused => dictionary::choose(site, head, status, fields, &accepted, plain)?,
+    };
     let right = match manner {
         Manner::Endless => Some(Slow::take()?),
         Manner::Fast | Manner::Paused => None,
@@ -90,6 +98,7 @@ pub(crate) fn plan(
     response.trace.compressed = Some(Arc::clone(&compressed));
     Some(Plan {
         choice,
+        dictionary,
         manner,
         compressed,
         _right: right,
@@ -158,7 +167,7 @@ impl Drained {
         let state = if plan.manner == Manner::Fast {
             State::Holding(plan, Vec::new(), Held::new(site), thread::now() + HOLD_ALL)
         } else {
-            let encoder = Encoder::new(plan.choice, length)?;
+            let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), length)?;
             State::Coding(plan, Box::new(encoder))
         };
         Ok(Self {
@@ -249,7 +258,7 @@ impl Drained {
     /// Goes over to pieces; what was held is the first.
     fn release(&mut self, mut plan: Plan, held: Vec<u8>) -> Result<State, BrokenBody> {
         let total = self.announced.map(|rest| rest + held.len() as u64);
-        let encoder = Encoder::new(plan.choice, total).map_err(refused)?;
+        let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), total).map_err(refused)?;
         plan.manner = Manner::Paused;
         self.announced = total;
         // In slices, so that each is one turn.
@@ -365,11 +374,12 @@ impl Plan {
 /// Codes a complete body on a thread that may take its time.
 async fn code_whole(plan: Plan, held: Vec<u8>) -> Result<Bytes, BrokenBody> {
     let choice = plan.choice;
+    let dictionary = plan.dictionary.clone();
     let compressed = Arc::clone(&plan.compressed);
     let coding = tokio::task::spawn_blocking(move || {
         compressed.count(
             held.len(),
-            || codec::whole(choice, &held),
+            || codec::whole_with(choice, dictionary.as_deref(), &held),
             |coded| coded.as_ref().map_or(0, Vec::len),
         )
     });
