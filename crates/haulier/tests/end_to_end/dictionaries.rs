@@ -252,7 +252,7 @@ fn pages_of_a_route_are_sent_as_what_they_have_over_its_public_shell() {
     let old = server
         .ask(&Request::get("/wiki/X").with("Accept-Encoding", "br"))
         .expect(200);
-    assert_eq!((old.field("Link"), old.field("Content-Encoding")), (None, Some("br")));
+    assert!(old.field("Link").is_some() && old.field("Content-Encoding") == Some("br"));
     assert_eq!(vary(&old), BOTH);
     let unknown = asked(&server, "/wiki/X", b"unknown").expect(200);
     assert_ne!(unknown.field("Content-Encoding"), Some("dcz"));

@@ -148,20 +148,20 @@ impl VariantStore {
 
     /// Has a variant made, unless it is underway already or too much is.
     pub(crate) fn make(&self, key: &str, coding: Coding, file: &Arc<OpenFile>) {
-        self.order(file_name(key, coding), file, Work::Variant(coding));
+        self.order(&file_name(key, coding), file, Work::Variant(coding));
     }
 
     /// Has it made what a file has over a dictionary that is here.
     pub(crate) fn make_difference(&self, key: &str, from: &Hash, file: &Arc<OpenFile>) {
-        self.order(difference_name(key, from), file, Work::Difference(*from));
+        self.order(&difference_name(key, from), file, Work::Difference(*from));
     }
 
     /// Keeps a copy of a file, to be the dictionary of later ones.
     pub(crate) fn keep(&self, key: &str, file: &Arc<OpenFile>) {
-        self.order(format!("{key}.kept").into(), file, Work::Dictionary);
+        self.order(&format!("{key}.kept").into(), file, Work::Dictionary);
     }
 
-    fn order(&self, name: OsString, file: &Arc<OpenFile>, work: Work) {
+    fn order(&self, name: &OsString, file: &Arc<OpenFile>, work: Work) {
         if file.length() > MOST_LENGTH || !self.lock().underway.insert(name.clone()) {
             return;
         }
@@ -171,7 +171,7 @@ impl VariantStore {
             work,
         };
         if self.jobs.try_send(job).is_err() {
-            self.lock().underway.remove(&name);
+            self.lock().underway.remove(name);
         }
     }
 

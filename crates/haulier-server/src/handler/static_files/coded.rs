@@ -76,13 +76,20 @@ impl Codings {
         }
     }
 
+    /// Keeps what clients are told to keep. They name `dcz` only once they have something, so it is kept for whoever
+    /// reads codings at all.
+    fn keep(&self, site: &Site, entry: &Entry) {
+        if let (Some(differences), Some(store)) = (&self.differences, &site.settings.variants)
+            && !differences.is_kept.replace(true)
+        {
+            store.keep(&self.version.key(), &entry.file);
+        }
+    }
+
     /// What the file has over what the client holds, if that is known. Where it is not, it is ordered.
     fn difference(&self, site: &Site, head: &RequestHead, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
         let (differences, store) = (self.differences.as_ref()?, site.settings.variants.as_ref()?);
         let key = self.version.key();
-        if !differences.is_kept.replace(true) {
-            store.keep(&key, &entry.file);
-        }
         let hash = dictionary::held(head.fields())?;
         let mut known = differences.known.borrow_mut();
         let mut slot = match known.iter().position(|(of, _)| *of == hash) {
@@ -251,6 +258,7 @@ pub(crate) fn respond(site: &Site, head: &RequestHead, entry: &Rc<Entry>, now: I
     if fields.known(Known::AcceptEncoding).is_none() {
         return answer::respond(head, entry);
     }
+    codings.keep(site, entry);
     let accepted = Accepted::of(fields);
     let difference = prefers_dictionary(&accepted).then(|| codings.difference(site, head, entry, now));
     let variant = difference

@@ -10,7 +10,7 @@ pub(crate) mod shell;
 
 use std::sync::Arc;
 
-use haulier_proto::accept::{Accepted, Coding};
+use haulier_proto::accept::Accepted;
 use haulier_proto::dictionary::{self, Hash};
 use haulier_proto::field::Fields;
 use haulier_proto::head::RequestHead;
@@ -50,7 +50,8 @@ pub(super) fn choose(
         return without;
     };
     vary_by(fields, "Available-Dictionary");
-    if accepted.weight(Coding::DictionaryZstd) == 0 {
+    // Browsers name `dcz` only once they hold something.
+    if accepted.is_none() {
         return without;
     }
     let held = held(head.fields());
