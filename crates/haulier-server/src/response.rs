@@ -197,7 +197,8 @@ pub(crate) struct Trace {
     pub handler: Handler,
     /// Out of a fixed list; every 5xx has one.
     pub reason: Option<&'static str>,
-    pub php: Option<PhpTrace>,
+    /// Apart: a file is answered more often than PHP, and need not move what only PHP fills.
+    pub php: Option<Box<PhpTrace>>,
     /// The script was done before its response was sent, because it handed that over.
     pub handoff: Option<Via>,
     /// How the body was coded.

@@ -127,12 +127,7 @@ impl Counters {
             coding.made.add(compressed.made.load(Ordering::Relaxed));
             coding.spent.add(compressed.nanoseconds.load(Ordering::Relaxed));
         }
-        if let Some(released) = finished
-            .trace
-            .php
-            .as_ref()
-            .and_then(crate::response::PhpTrace::released)
-        {
+        if let Some(released) = finished.trace.php.as_ref().and_then(|php| php.released()) {
             site.saved
                 .add(nanoseconds(finished.now.saturating_duration_since(released)));
         }
@@ -291,7 +286,7 @@ mod tests {
             ..PhpTrace::default()
         };
         let mut trace = Trace {
-            php: Some(php),
+            php: Some(Box::new(php)),
             ..Trace::of(Handler::Php)
         };
         counters.finish(&Finished {

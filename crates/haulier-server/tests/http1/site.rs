@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use haulier_php::{Pool, PoolKind, PoolSettings, Supervised};
 use haulier_server::access_log::{AccessLog, LogFormat, Which};
-use haulier_server::settings::{Limits, PhpSettings, SendfileSettings, ServerSettings, SiteSettings};
+use haulier_server::settings::{
+    DictionarySettings, Limits, PhpSettings, SendfileSettings, ServerSettings, SiteSettings,
+};
 use haulier_server::{RunningServer, Server};
 use tempfile::TempDir;
 
@@ -294,6 +296,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         offload: None,
         log: None,
         compress: Default::default(),
+        dictionary: DictionarySettings::default(),
         variants: None,
     }
 }
