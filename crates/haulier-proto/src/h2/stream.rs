@@ -88,6 +88,10 @@ impl Streams {
         }
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.open.iter()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.open.iter_mut()
     }
