@@ -233,6 +233,7 @@ fn settings(root: &Path) -> ServerSettings {
         socket_mode: 0o666,
         trusted_proxies: Vec::new(),
         proxy_protocol: false,
+        http2: true,
         reuse_port: false,
         defer_accept: false,
         threads: 1,
