@@ -113,6 +113,8 @@ pub struct Connection {
     tell_table: bool,
     /// The time of the turn at hand.
     now: Instant,
+    /// When DATA was last sent on any stream.
+    progress: Instant,
 }
 
 impl Connection {
@@ -144,6 +146,7 @@ impl Connection {
             updates: FIRST_UPDATES,
             tell_table: false,
             now,
+            progress: now,
             limits,
         }
     }
@@ -239,6 +242,9 @@ impl Connection {
         self.updates = self
             .updates
             .saturating_add(UPDATES_A_FRAME * (sent as u32).div_ceil(most));
+        if sent > 0 {
+            self.progress = self.now;
+        }
         if !whole {
             if sent > 0 || state.stalled.is_none() {
                 state.stalled = Some(self.now);
@@ -270,6 +276,7 @@ impl Connection {
         if let Some(state) = self.streams.get(stream)
             && !state.queued
         {
+            state.stalled.get_or_insert(self.now);
             state.queued = true;
             self.queue.push_back(stream);
         }
@@ -321,21 +328,26 @@ impl Connection {
     /// Since when a stream could send nothing for want of a window, the longest of all.
     #[must_use]
     pub fn stalled_since(&self) -> Option<Instant> {
-        let all = self.send.room();
-        let waiting = self.streams.iter().filter(|state| state.send.room().min(all) == 0);
-        waiting.filter_map(|state| state.stalled).min()
+        self.streams.iter().filter_map(|state| self.stalled_for(state)).min()
+    }
+
+    /// Since when a stream has not moved, if it is a window that holds it. While the connection's window alone does, it
+    /// is not worse off than the others: their progress is its own.
+    fn stalled_for(&self, state: &Stream) -> Option<Instant> {
+        if state.send.room() == 0 {
+            state.stalled
+        } else if self.send.room() == 0 {
+            state.stalled.map(|since| since.max(self.progress))
+        } else {
+            None
+        }
     }
 
     /// Gives up one stream that could send nothing for the limit's time and says which; to be called until `None`.
     pub fn reset_stalled(&mut self, now: Instant) -> Option<u32> {
-        let (all, limit) = (self.send.room(), self.limits.stall);
-        let stalled = self.streams.iter_mut().find(|state| {
-            state.send.room().min(all) == 0
-                && state
-                    .stalled
-                    .is_some_and(|since| now.saturating_duration_since(since) >= limit)
-        })?;
-        let id = stalled.id;
+        let is_over = |since| now.saturating_duration_since(since) >= self.limits.stall;
+        let is_stalled = |state: &&Stream| self.stalled_for(state).is_some_and(is_over);
+        let id = self.streams.iter().find(is_stalled)?.id;
         self.reset(id, ErrorCode::CANCEL);
         Some(id)
     }

@@ -30,7 +30,7 @@ pub(super) struct Stream {
     pub head: u32,
     /// Whether it stands in the queue of those that have something to send.
     pub queued: bool,
-    /// Since when it could not send anything for want of a window.
+    /// Since when it has more to send, or when it last sent some of that.
     pub stalled: Option<Instant>,
 }
 

@@ -87,8 +87,12 @@ impl Site {
         self.root.path()
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.address)
+        Client::connect(self.address())
     }
 
     /// A client that takes in little while it does not read.

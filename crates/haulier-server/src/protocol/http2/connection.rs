@@ -154,6 +154,11 @@ impl Connection {
                 return Poll::Ready(End::Said);
             }
             let read = if self.has_ended.get() {
+                // No window will ever be opened again.
+                self.drop_stalled(self.thread.clock.coarse() + self.thread.settings.limits.send_timeout);
+                if self.has_output() {
+                    continue;
+                }
                 Poll::Pending
             } else {
                 self.poll_receive(context)
@@ -260,10 +265,13 @@ impl Connection {
         }
         let registered = self.socket.registered()?;
         loop {
-            if !self.is_waiting_for(Phase::Send) {
-                self.wait_for(Phase::Send);
-            }
-            let mut ready = ready!(registered.poll_write_ready(context))?;
+            let Poll::Ready(ready) = registered.poll_write_ready(context) else {
+                if !self.is_waiting_for(Phase::Send) {
+                    self.wait_for(Phase::Send);
+                }
+                return Poll::Pending;
+            };
+            let mut ready = ready?;
             if self.flush()? {
                 return Poll::Ready(Ok(()));
             }

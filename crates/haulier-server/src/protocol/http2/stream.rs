@@ -27,6 +27,8 @@ pub(super) struct Stream {
     pub(super) id: u32,
     /// The request body as far as it has come and nobody has taken it.
     body: RefCell<Vec<u8>>,
+    /// Bytes of it that have come.
+    received: Cell<u64>,
     /// No more of it will come.
     body_ended: Cell<bool>,
     /// RFC 9110 §10.1.1: the client sends the body after `100 Continue`.
@@ -50,6 +52,7 @@ impl Stream {
             connection: Rc::clone(connection),
             id,
             body: RefCell::default(),
+            received: Cell::new(0),
             body_ended: Cell::new(body_ended),
             awaits_continue: Cell::new(awaits_continue),
             sending: RefCell::default(),
@@ -89,11 +92,25 @@ impl Stream {
         self.body.borrow_mut().extend_from_slice(data);
         self.body_ended.set(end);
         self.awaits_continue.set(false);
-        if let (Phase::Body { started, received }, _) = self.waiting.get() {
-            let received = received + data.len() as u64;
+        self.received.set(self.received.get() + data.len() as u64);
+        self.note_part(0);
+        self.wake();
+    }
+
+    /// So many bytes of a frame that is not complete have come, too: a slow sender's frame takes its time.
+    pub(super) fn note_part(&self, part: u64) {
+        let received = self.received.get() + part;
+        if let (
+            Phase::Body {
+                started,
+                received: before,
+            },
+            _,
+        ) = self.waiting.get()
+            && received > before
+        {
             self.wait_for(Phase::Body { started, received });
         }
-        self.wake();
     }
 
     /// Nothing can be sent on it any more: the client gave it up, or all was sent.
@@ -149,7 +166,7 @@ impl Stream {
         if !matches!(self.waiting.get().0, Phase::Body { .. }) {
             self.wait_for(Phase::Body {
                 started: thread::now(),
-                received: 0,
+                received: self.received.get(),
             });
         }
         self.note_task(context);

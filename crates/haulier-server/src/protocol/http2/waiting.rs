@@ -42,8 +42,11 @@ impl Connection {
             return true;
         }
         let input = self.input.borrow();
-        let is_body = has_streams && FrameHead::parse(&input).is_some_and(|head| head.kind == Kind::Data);
-        !input.is_empty() && !is_body
+        let frame = FrameHead::parse(&input).filter(|frame| has_streams && frame.kind == Kind::Data);
+        if let Some(stream) = frame.and_then(|frame| self.streams.borrow().get(frame.stream)) {
+            stream.note_part(input.len() as u64);
+        }
+        !input.is_empty() && frame.is_none()
     }
 
     /// Does what an expired wait calls for.
@@ -54,13 +57,15 @@ impl Connection {
                 code: ErrorCode::ENHANCE_YOUR_CALM,
                 reason: "request head too slow",
             }),
-            Some(Phase::Send) => {
-                let now = self.thread.clock.coarse();
-                while let Some(stream) = self.ask(|machine| machine.reset_stalled(now)) {
-                    self.forget(stream);
-                }
-            }
+            Some(Phase::Send) => self.drop_stalled(self.thread.clock.coarse()),
             _ => {}
+        }
+    }
+
+    /// Gives up the streams whose windows were shut for too long by then.
+    pub(super) fn drop_stalled(&self, then: Instant) {
+        while let Some(stream) = self.ask(|machine| machine.reset_stalled(then)) {
+            self.forget(stream);
         }
     }
 
