@@ -214,6 +214,20 @@ fn continue_is_said_once_somebody_wants_the_body() {
     peer.assert_alive();
 }
 
+#[test]
+fn early_hints_come_before_the_answer() {
+    // Stock PHP sends one header block; the second one is its output.
+    let hints = r#"<?php header('Status: 103 Early Hints'); header('Link: </a.css>; rel=preload'); flush();
+        echo "Status: 200 OK\r\nContent-Type: text/plain\r\n\r\nbody";"#;
+    let site = Site::with_php(&[("hints.php", hints)], |_| {});
+    let answer = Peer::connect(&site).fetch("/hints.php").expect(200);
+    assert_eq!(answer.text(), "body");
+    let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let hints = [line(":status", "103"), line("link", "</a.css>; rel=preload")];
+    assert_eq!(answer.interim, [hints.to_vec()]);
+    assert_eq!(answer.field("link"), None);
+}
+
 /// §8.1: the client may be told to stop sending.
 #[test]
 fn a_body_that_is_too_large_is_refused_before_it_comes() {

@@ -10,6 +10,7 @@ mod dictionaries;
 mod dokuwiki;
 mod example_site;
 mod handoff;
+mod http2;
 mod lifecycle;
 mod limits;
 mod listeners;
