@@ -785,6 +785,41 @@ fn a_frame_is_not_asked_for_without_a_window() {
 }
 
 #[test]
+fn an_answer_that_never_had_a_window_is_given_up_too() {
+    let mut wire = Wire::new(Limits::default());
+    wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 0)), get(1)].concat())
+        .expect("a request");
+    wire.connection.send_head(1, HEAD, false);
+    wire.connection.queue(1);
+    assert_eq!(wire.connection.next_writable(), None);
+    assert_eq!(wire.connection.stalled_since(), Some(wire.now));
+    assert_eq!(wire.connection.reset_stalled(wire.now + Duration::from_secs(29)), None);
+    assert_eq!(wire.connection.reset_stalled(wire.now + Duration::from_secs(30)), Some(1));
+}
+
+#[test]
+fn who_waits_for_the_connections_window_alone_is_no_worse_off_than_the_others() {
+    let mut wire = Wire::new(Limits::default());
+    wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 1 << 20)), get(1), get(3)].concat())
+        .expect("requests");
+    let body = vec![0; 200_000];
+    for stream in [1, 3] {
+        wire.connection.send_head(stream, HEAD, false);
+        wire.connection.queue(stream);
+    }
+    assert_eq!(wire.connection.send_data(1, &body, true), Some(65_535));
+    let later = wire.now + Duration::from_secs(25);
+    wire.connection.set_time(later);
+    wire.send(&window_update(0, 1000)).expect("room");
+    wire.connection.set_time(later);
+    assert_eq!(wire.connection.send_data(1, &body, true), Some(1000));
+    let then = wire.now + Duration::from_secs(31);
+    assert_eq!(wire.connection.reset_stalled(then), None, "the connection moved");
+    assert_eq!(wire.connection.stalled_since(), Some(later));
+    assert_eq!(wire.connection.reset_stalled(then + Duration::from_secs(25)), Some(1));
+}
+
+#[test]
 fn a_stream_that_waits_too_long_for_its_window_is_given_up() {
     let mut wire = Wire::new(Limits::default());
     wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 10)), get(1), get(3), get(5)].concat())
