@@ -794,7 +794,10 @@ fn an_answer_that_never_had_a_window_is_given_up_too() {
     assert_eq!(wire.connection.next_writable(), None);
     assert_eq!(wire.connection.stalled_since(), Some(wire.now));
     assert_eq!(wire.connection.reset_stalled(wire.now + Duration::from_secs(29)), None);
-    assert_eq!(wire.connection.reset_stalled(wire.now + Duration::from_secs(30)), Some(1));
+    assert_eq!(
+        wire.connection.reset_stalled(wire.now + Duration::from_secs(30)),
+        Some(1)
+    );
 }
 
 #[test]
