@@ -129,9 +129,17 @@ pub(crate) struct Drained {
 #[derive(Debug)]
 enum State {
     Plain,
-    Holding(Plan, Vec<u8>, Held, Instant),
+    Holding(Plan, Pieces, Held, Instant),
     Coding(Plan, Box<Encoder>),
     Ended,
+}
+
+/// What is held of a body, as it came: joining it would cost as much as sending it.
+#[derive(Debug, Default)]
+struct Pieces {
+    pieces: Vec<Bytes>,
+    /// Bytes of all of them.
+    length: usize,
 }
 
 /// What came next from PHP.
@@ -165,7 +173,7 @@ impl Drained {
         plan: Plan,
     ) -> Result<Self, CodecError> {
         let state = if plan.manner == Manner::Fast {
-            State::Holding(plan, Vec::new(), Held::new(site), thread::now() + HOLD_ALL)
+            State::Holding(plan, Pieces::default(), Held::new(site), thread::now() + HOLD_ALL)
         } else {
             let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), length)?;
             State::Coding(plan, Box::new(encoder))
@@ -229,14 +237,15 @@ impl Drained {
     async fn hold(
         &mut self,
         plan: Plan,
-        mut held: Vec<u8>,
+        mut held: Pieces,
         mut budget: Held,
         until: Instant,
     ) -> Result<Option<Bytes>, BrokenBody> {
         match self.next_within(HOLD).await? {
             Next::Piece(piece) => {
-                held.extend_from_slice(&piece);
-                let fits = held.len() < MOST_HELD && budget.grow(piece.len() as u64);
+                let fits = held.length + piece.len() < MOST_HELD && budget.grow(piece.len() as u64);
+                held.length += piece.len();
+                held.pieces.push(piece);
                 self.state = if fits && thread::now() < until {
                     State::Holding(plan, held, budget, until)
                 } else {
@@ -256,16 +265,13 @@ impl Drained {
     }
 
     /// Goes over to pieces; what was held is the first.
-    fn release(&mut self, mut plan: Plan, held: Vec<u8>) -> Result<State, BrokenBody> {
-        let total = self.announced.map(|rest| rest + held.len() as u64);
+    fn release(&mut self, mut plan: Plan, held: Pieces) -> Result<State, BrokenBody> {
+        let total = self.announced.map(|rest| rest + held.length as u64);
         let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), total).map_err(refused)?;
         plan.manner = Manner::Paused;
         self.announced = total;
-        // In slices, so that each is one turn.
-        let held = Bytes::from(held);
-        let slices = (0..held.len()).step_by(TURN).rev();
-        for start in slices {
-            self.pieces.push_front(held.slice(start..held.len().min(start + TURN)));
+        for piece in held.pieces.into_iter().rev() {
+            self.pieces.push_front(piece);
         }
         Ok(State::Coding(plan, Box::new(encoder)))
     }
@@ -372,21 +378,22 @@ impl Plan {
 }
 
 /// Codes a complete body on a thread that may take its time.
-async fn code_whole(plan: Plan, held: Vec<u8>) -> Result<Bytes, BrokenBody> {
+async fn code_whole(plan: Plan, held: Pieces) -> Result<Bytes, BrokenBody> {
     let choice = plan.choice;
     let dictionary = plan.dictionary.clone();
     let compressed = Arc::clone(&plan.compressed);
     let coding = tokio::task::spawn_blocking(move || {
         compressed.count(
-            held.len(),
-            || codec::whole_with(choice, dictionary.as_deref(), &held),
+            held.length,
+            || codec::pieces(choice, dictionary.as_deref(), &held.pieces, held.length),
             |coded| coded.as_ref().map_or(0, Vec::len),
         )
     });
     let coded = coding.await.map_err(|_| BrokenBody {
         reason: "compress_failed",
     })?;
-    Ok(super::exact(coded.map_err(refused)?))
+    // What is long goes to the spool and is gone: it need not be moved to memory of its own length before.
+    coded.map(Bytes::from).map_err(refused)
 }
 
 fn refused(error: CodecError) -> BrokenBody {
