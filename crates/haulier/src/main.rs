@@ -11,10 +11,13 @@ mod config;
 mod lifecycle;
 mod log;
 mod machine;
+mod markup;
 mod php_discovery;
 mod port_holder;
 mod prelude;
 mod privileges;
+#[allow(dead_code, reason = "the dashboard and the bench report draw with it")]
+mod svg;
 
 use std::process::ExitCode;
 
