@@ -46,9 +46,15 @@ impl Axis {
             .filter(|value| value.is_finite())
             .fold(least, f64::max);
         let (_, most) = usable(0.0, most);
-        let step = round_step(most / count.max(1) as f64);
-        let rounded = (most / step).ceil() * step;
-        Self::linear(0.0, rounded, count, label)
+        let count = count.max(1);
+        // Of the steps that make neither too many labels nor too few, the one that leaves the least room above.
+        let finest = round_step(most / (count + 2) as f64);
+        let steps = [finest, round_step(finest * 1.5), round_step(finest * 3.0)];
+        let tops = steps
+            .into_iter()
+            .map(|step| (step, (most / step * 0.999_999).ceil() * step));
+        let (step, top) = tops.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((most, most));
+        Self::new(Scale::Linear, 0.0, top).with_ticks(multiples(0.0, top, step), label)
     }
 
     /// Logarithmic, over whole decades around all positive `values`, with a label at every decade, or where there are
@@ -171,10 +177,14 @@ fn round_step(step: f64) -> f64 {
 
 /// About `count` round values from `low` to `high`.
 fn round_values(low: f64, high: f64, count: usize) -> Vec<f64> {
-    let step = round_step((high - low) / count.max(1) as f64);
+    multiples(low, high, round_step((high - low) / count.max(1) as f64))
+}
+
+/// The multiples of `step` from `low` to `high`; no more than a chart can show.
+fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
     let first = (low / step).ceil();
     // Counted, not added up: sums of tenths drift.
-    let values = (0..=2 * count.max(1)).map(|number| (first + number as f64) * step);
+    let values = (0..=20).map(|number| (first + f64::from(number)) * step);
     values.take_while(|&value| value <= high + step * 1e-6).collect()
 }
 
@@ -192,6 +202,18 @@ mod tests {
 
     #[test]
     fn a_fitted_axis_ends_at_a_round_value_above_all_others() {
+        for (most, top) in [
+            (101.0, "120"),
+            (99.0, "100"),
+            (24.0, "25"),
+            (7.0, "8"),
+            (51.0, "60"),
+            (1.0, "1"),
+        ] {
+            let axis = Axis::fitted([most], 0.0, 4, plain);
+            assert_eq!(labels(&axis).last(), Some(&top), "{most}");
+            assert!((4..=7).contains(&labels(&axis).len()), "{axis:?}");
+        }
         let axis = Axis::fitted([3.0, 17.0, f64::NAN, f64::INFINITY], 1.0, 4, plain);
         assert_eq!(labels(&axis), ["0", "5", "10", "15", "20"]);
         assert_eq!(

@@ -109,9 +109,11 @@ impl Chart {
             );
         }
         let below = self.height + 17;
-        for (number, tick) in self.x.ticks().iter().enumerate() {
-            // Every second label steps back where there is little room.
-            let class = if number % 2 == 1 { "x alt" } else { "x" };
+        let ticks = self.x.ticks();
+        for (number, tick) in ticks.iter().enumerate() {
+            // Where there is little room every second label steps back, but never the last.
+            let is_second = number % 2 == 1 && number + 1 < ticks.len();
+            let class = if is_second { "x alt" } else { "x" };
             let anchor = match tick.place {
                 0.0 => " first",
                 1.0 => " last",
@@ -211,9 +213,9 @@ mod tests {
              <line class=\"grid\" x2=\"100%\" y1=\"0\" y2=\"0\"/><text class=\"y\" x=\"-8\" y=\"0\">100</text>\
              <text class=\"x first\" x=\"0%\" y=\"117\">0</text><text class=\"x alt\" x=\"50%\" y=\"117\">5</text>\
              <text class=\"x last\" x=\"100%\" y=\"117\">10</text>\
-             <svg viewBox=\"0 0 10000 1000\" preserveAspectRatio=\"none\" width=\"100%\" height=\"100\">\
-             <path class=\"area k1\" d=\"M0 1000l5000-500 5000-500l0 1000h-10000z\"/>\
-             <path class=\"line kb dl\" d=\"M0 1000l5000-500 5000-500\"><title>the &lt;line&gt;</title></path>\
+             <svg viewBox=\"0 0 4000 400\" preserveAspectRatio=\"none\" width=\"100%\" height=\"100\">\
+             <path class=\"area k1\" d=\"M0 400l2000-200 2000-200l0 400h-4000z\"/>\
+             <path class=\"line kb dl\" d=\"M0 400l2000-200 2000-200\"><title>the &lt;line&gt;</title></path>\
              </svg></svg>"
         );
         check(&svg);

@@ -1,14 +1,14 @@
 //! Path data: places become short relative commands.
 //!
-//! Places are whole numbers in a space of [`WIDTH`] by ten for each pixel of height, finer than any screen; whole
+//! Places are whole numbers in a space of [`WIDTH`] by four for each pixel of height, finer than any screen; whole
 //! numbers and relative commands keep a series of hundreds of points to about a kilobyte.
 
 use std::fmt::Write;
 
 /// Units from the left to the right end of a plot.
-pub(super) const WIDTH: i64 = 10_000;
+pub(super) const WIDTH: i64 = 4000;
 /// Units to a pixel of height.
-pub(super) const FINE: u32 = 10;
+pub(super) const FINE: u32 = 4;
 
 /// A point in path units, y downwards.
 pub(super) type Point = (i64, i64);
@@ -62,7 +62,7 @@ pub(super) fn band(points: impl IntoIterator<Item = Option<(i64, i64, i64)>>) ->
 }
 
 /// Half the width of what is shown of a single moment.
-const SLIVER: i64 = 15;
+const SLIVER: i64 = 6;
 
 /// Boxes from `x0` to `x1`, as high as `top` and down to `base`.
 pub(super) fn boxes(bars: impl IntoIterator<Item = (i64, i64, i64)>, base: i64) -> String {
@@ -139,7 +139,7 @@ mod tests {
     fn a_band_goes_there_above_and_back_below() {
         let points = [Some((0, 10, 90)), Some((100, 20, 90)), Some((200, 30, 90))];
         assert_eq!(band(points), "M0 10l100 10 100 10l0 60h-200z");
-        assert_eq!(band([Some((500, 10, 90))]), "M485 10h30l0 80h-30z");
+        assert_eq!(band([Some((500, 10, 90))]), "M494 10h12l0 80h-12z");
         assert_eq!(band([None]), "");
     }
 
