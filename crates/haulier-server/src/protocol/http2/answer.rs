@@ -7,6 +7,7 @@ use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::head::Method;
 use haulier_proto::status;
 
+use super::super::listing::Listing;
 use super::super::over::Over;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::head;
@@ -68,6 +69,7 @@ impl Connection {
             body
         };
         let mut sending = Sending::new(request, site, status, trace);
+        sending.length = length;
         let (outcome, source) = self.send_first(stream.id, &block, body, &mut sending);
         self.thread.buffers.give(block);
         match outcome {
@@ -152,6 +154,11 @@ impl Connection {
         let site = sending.site.as_ref().map(|site| site.number);
         let more = sending.uncounted();
         self.thread.counters.sent(site, sending.trace.handler, more);
+        // Of the body alone: how long it is was known before the frames around it.
+        let (sent, length) = (sending.body_sent, sending.length);
+        let (request, site) = (sending.request.as_ref(), sending.site.as_deref());
+        let listing = sending.listing.get_or_insert_with(|| Listing::begin(&self.thread));
+        listing.note(&self.thread, request, site, sent, length);
     }
 
     /// The next piece of a body that comes in pieces.
