@@ -16,7 +16,8 @@ mod php_discovery;
 mod port_holder;
 mod prelude;
 mod privileges;
-#[allow(dead_code, reason = "the dashboard and the bench report draw with it")]
+mod quantity;
+#[allow(dead_code, reason = "the bench report draws with the rest of it")]
 mod svg;
 
 use std::process::ExitCode;
