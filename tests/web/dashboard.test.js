@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync, chmodSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -20,7 +21,17 @@ async function site(t) {
   t.after(() => rmSync(directory, { recursive: true }));
   chmodSync(directory, 0o755);
   for (const [name, text] of Object.entries(scripts)) writeFileSync(join(directory, name), text);
+  writeFileSync(join(directory, 'film.bin'), Buffer.alloc(200_000_000));
   const server = await start(t, directory);
+  // Somebody who takes a download slowly for the whole test.
+  const slow = connect(new URL(server.address).port, '127.0.0.1');
+  slow.write('GET /film.bin HTTP/1.1\r\nHost: web\r\n\r\n');
+  slow.on('error', () => {}); // it is cut off when the server stops
+  const reading = setInterval(() => slow.read(), 20);
+  t.after(() => {
+    clearInterval(reading);
+    slow.destroy();
+  });
   for (const path of ['/', '/boom.php', '/export.php', '/missing']) await (await fetch(server.address + path)).text();
   return server;
 }
@@ -54,6 +65,7 @@ test('the page has its parts by name, asks nobody else and complains of nothing'
   assert.match(await failed.innerText(), /PHP Fatal error: <b>no such table<\/b>/);
   const rule = page.getByText('[site.web.offload] types = ["application/pdf"]');
   await rule.waitFor();
+  await page.getByRole('table', { name: 'On the way' }).getByRole('rowheader', { name: '/film.bin web' }).waitFor();
   await page.waitForTimeout(2500);
   assert.ok(asked.length > 1, 'it has asked again');
   assert.deepEqual([...new Set(asked.map((url) => new URL(url).origin))].filter((origin) => origin !== 'null'), [new URL(admin).origin]);
@@ -134,6 +146,7 @@ for (const colorScheme of ['light', 'dark']) {
     test(`${colorScheme} at ${width} px: nothing to scroll sideways, and all text is easy to read`, { timeout: 60_000 }, async (t) => {
       const { admin } = await site(t);
       const { page } = await look(t, admin, { colorScheme, viewport: { width, height: 900 } });
+      await page.getByText('/film.bin').waitFor();
       const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
       assert.ok(wide <= window, `${wide} px in ${window}`);
       const least = await page.evaluate(leastContrast);
