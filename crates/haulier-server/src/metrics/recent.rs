@@ -197,11 +197,11 @@ mod tests {
     /// An exchange of a script that was busy for so many milliseconds.
     fn php(milliseconds: u64) -> Trace {
         let mut trace = Trace::of(Handler::Php);
-        trace.php = Some(PhpTrace {
+        trace.php = Some(Box::new(PhpTrace {
             busy: Arc::new(AtomicU64::new(milliseconds * 1000)),
             message: Some("PHP Fatal error".into()),
             ..PhpTrace::default()
-        });
+        }));
         trace
     }
 

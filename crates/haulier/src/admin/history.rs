@@ -228,7 +228,7 @@ impl History {
     /// Takes in a second.
     pub(super) fn push(&mut self, sample: Sample) {
         self.seconds.push(sample, SECONDS);
-        if self.seconds.taken % MINUTE == 0 {
+        if self.seconds.taken.is_multiple_of(MINUTE) {
             let last = self.seconds.samples.iter().rev().take(MINUTE).rev();
             if let Some(minute) = Sample::merged(last) {
                 self.minutes.push(minute, MINUTES);

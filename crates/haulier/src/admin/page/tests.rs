@@ -109,7 +109,7 @@ fn busy_samples(view: &View, count: usize, pools: &[&str]) -> Vec<Sample> {
             workers: 8,
             busy: wave(number, 3) as f64 / 125.0,
             queued: wave(number, 5) as usize / 50,
-            crashes: u64::from(number % 60 == 0),
+            crashes: u64::from(number.is_multiple_of(60)),
         });
         Sample {
             end: view.now - Duration::from_secs(5 * (count - number) as u64),
@@ -154,12 +154,12 @@ fn crowded(text: &str) -> View {
         })
         .collect();
     view.transfers = (0..40)
-        .map(|number| TransferView {
+        .map(|number: u32| TransferView {
             site: Some("shop".into()),
             target: format!("/files/{number}/{text}"),
             client: [203, 0, 113, 9].into(),
             sent: 40_000_000,
-            length: (number % 2 == 0).then_some(100_000_000),
+            length: number.is_multiple_of(2).then_some(100_000_000),
             bytes_per_second: 1.5e6,
             running: Duration::from_secs(61),
         })
