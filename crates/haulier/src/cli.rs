@@ -67,6 +67,9 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Commands and flags, for a shell to complete
     Completions(CompletionsArgs),
+    /// The manual pages, for a package
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Download files: resumed, verified, with as many connections as help
     Get(Box<get::GetArgs>),
 }
@@ -144,6 +147,14 @@ pub(crate) struct ConfigArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where to write them: haulier.1, and one for each command
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 /// Arguments of `status`.

@@ -6,6 +6,7 @@ mod config;
 mod configuration;
 mod get;
 mod live;
+mod man;
 mod run;
 mod serve;
 mod status;
@@ -55,6 +56,7 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Status(arguments)) => status::run(&arguments, &cli.console),
         Some(Command::Config(arguments)) => config::run(&arguments, &cli.console),
         Some(Command::Completions(arguments)) => completions::run(&arguments),
+        Some(Command::Man(arguments)) => man::run(&arguments),
         Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),
         None => print_commands(),
     }

@@ -7,6 +7,7 @@ use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::head::Method;
 use haulier_proto::status;
 
+use super::super::listing::Listing;
 use super::super::over::Over;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::head;
@@ -72,7 +73,7 @@ impl Connection {
         self.wake();
         if let First::Part(skip) = first {
             let mut sending = Box::new(Sending::new(request, site, status, trace));
-            (sending.sent, sending.body_sent) = (sent, skip as u64);
+            (sending.sent, sending.body_sent, sending.length) = (sent, skip as u64, length);
             return self.send_rest(stream, sending, body, skip);
         }
         // Nearly every answer ends here: what it was made of is not moved about.
@@ -178,6 +179,11 @@ impl Connection {
         let site = sending.site.as_ref().map(|site| site.number);
         let more = sending.uncounted();
         self.thread.counters.sent(site, sending.trace.handler, more);
+        // Of the body alone: how long it is was known before the frames around it.
+        let (sent, length) = (sending.body_sent, sending.length);
+        let (request, site) = (sending.request.as_ref(), sending.site.as_deref());
+        let listing = sending.listing.get_or_insert_with(|| Listing::begin(&self.thread));
+        listing.note(&self.thread, request, site, sent, length);
     }
 
     /// The next piece of a body that comes in pieces.
