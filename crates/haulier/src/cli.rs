@@ -1,5 +1,6 @@
 //! The argument grammar, and nothing else.
 
+pub(crate) mod bench;
 pub(crate) mod get;
 
 use std::io::{self, IsTerminal};
@@ -69,6 +70,8 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Download files: resumed, verified, with as many connections as help
     Get(Box<get::GetArgs>),
+    /// Measure servers, and say what differs
+    Bench(Box<bench::BenchArgs>),
 }
 
 /// Arguments of `serve`.

@@ -15,6 +15,7 @@ use haulier_proto::fastcgi::PairTooLong;
 
 use super::answer::Captured;
 use super::compare::{compare, noise, sentences};
+use super::framing::{AfterBody, after_body};
 use super::job::{Arrivals, Destination, Expected, Job, Outgoing, StatusRule, TlsOptions};
 use super::metrics::{self, Workers};
 use super::mix::Mix;
@@ -78,6 +79,8 @@ pub struct Options {
     pub mix: Option<Mix>,
     pub tls: TlsOptions,
     pub seed: u64,
+    /// Keep the times of every request; memory grows with their number.
+    pub keep_times: bool,
 }
 
 impl Default for Options {
@@ -108,6 +111,7 @@ impl Default for Options {
             mix: None,
             tls: TlsOptions::default(),
             seed: 0,
+            keep_times: false,
         }
     }
 }
@@ -176,6 +180,22 @@ pub fn run(options: &Options, shared: &Shared, look: &mut dyn FnMut(&Progress<'_
     }
     campaign.measure()?;
     campaign.conclude()
+}
+
+/// How long every target keeps a connection after an answer, at most `patience`.
+///
+/// # Errors
+/// [`CampaignError`], if one cannot be asked.
+pub fn check_framing(options: &Options, patience: Duration) -> Result<Vec<AfterBody>, CampaignError> {
+    let shared = Shared::default();
+    let mut nobody = |_: &Progress<'_>| {};
+    let campaign = Campaign::prepare(options, &shared, &mut nobody)?;
+    let limit = Limit {
+        count: Some(1),
+        time: None,
+    };
+    let ask = |place| Ok(after_body(&campaign.job(place, campaign.levels[0], limit), patience)?);
+    (0..options.targets.len()).map(ask).collect()
 }
 
 /// A target, ready to be asked.
@@ -602,6 +622,7 @@ impl<'o> Campaign<'o> {
             stop_on_error: options.stop_on_error,
             capture: options.template.as_ab,
             as_ab: options.template.as_ab,
+            keep_times: options.keep_times,
         }
     }
 

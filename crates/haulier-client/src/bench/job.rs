@@ -131,6 +131,8 @@ pub struct Job {
     pub capture: bool,
     /// Keep apart what ab keeps apart.
     pub as_ab: bool,
+    /// Keep the times of every request; memory grows with their number.
+    pub keep_times: bool,
 }
 
 /// A request in the bytes of its protocol.
@@ -249,6 +251,7 @@ pub(super) mod tests {
             stop_on_error: false,
             capture: false,
             as_ab: false,
+            keep_times: false,
         }
     }
 

@@ -7,6 +7,7 @@ pub mod mix;
 pub mod target;
 
 pub mod campaign;
+pub mod framing;
 pub mod probe;
 
 pub mod job;

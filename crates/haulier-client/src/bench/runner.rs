@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -19,7 +19,7 @@ use super::connection::{Connection, Interest, Phase};
 use super::job::{Arrivals, Job, share};
 use super::pacer::Pacer;
 use super::result::Failures;
-use super::sample::Tally;
+use super::sample::{RequestTimes, Tally};
 use super::{tls, transport};
 
 /// Bytes read at once.
@@ -102,6 +102,8 @@ struct Runner<'j> {
     captured: Captured,
     has_captured: bool,
     start: Instant,
+    /// The same moment, µs since 1970.
+    epoch: u64,
     /// The latest look at the clock, ns since `start`.
     now: u64,
     /// When sending ends.
@@ -164,6 +166,7 @@ impl<'j> Runner<'j> {
             captured: Captured::default(),
             has_captured: false,
             start: Instant::now(),
+            epoch: since_1970(),
             now: 0,
             deadline: job.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
             pacer,
@@ -738,6 +741,14 @@ impl<'j> Runner<'j> {
             if self.job.as_ab {
                 tally.processing.record(latency.saturating_sub(connection.connect_time));
             }
+            if self.job.keep_times {
+                tally.times.push(RequestTimes {
+                    started: self.epoch + connection.due / 1000,
+                    connect: connection.connect_time / 1000,
+                    wait: connection.first_byte.saturating_sub(connection.sent) / 1000,
+                    total: latency / 1000,
+                });
+            }
         }
         connection.used += 1;
         connection.is_busy = false;
@@ -835,6 +846,11 @@ impl<'j> Runner<'j> {
             _ => {}
         }
     }
+}
+
+fn since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Bytes that `rate` a second come to after so many nanoseconds; one at least, so that a beginning is made.

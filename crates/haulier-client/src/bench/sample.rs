@@ -38,6 +38,22 @@ pub struct Tally {
     /// From the start to the last answer, or the end of the time given; ns.
     pub elapsed: u64,
     pub cpu: GeneratorCpu,
+    /// Every request, where they are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<RequestTimes>,
+}
+
+/// The times of one request, µs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestTimes {
+    /// When it was begun, since 1970.
+    pub started: u64,
+    /// Until the connection stood; 0 on a kept one.
+    pub connect: u64,
+    /// From the sending to the first byte.
+    pub wait: u64,
+    /// Until the last byte.
+    pub total: u64,
 }
 
 /// CPU time of the generator.
@@ -86,6 +102,7 @@ impl Tally {
         self.cpu.total += other.cpu.total;
         self.cpu.user += other.cpu.user;
         self.cpu.busiest = self.cpu.busiest.max(other.cpu.busiest);
+        self.times.extend_from_slice(&other.times);
     }
 
     pub(super) fn count_status(&mut self, status: u16, times: u64) {
