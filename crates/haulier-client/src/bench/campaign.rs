@@ -922,7 +922,7 @@ impl Seen {
     fn server(&self, requests: u64) -> Option<ServerUse> {
         let ((began, first, first_workers), (ended, last, last_workers)) = (self.looks.first()?, self.looks.last()?);
         let each = |amount: f64| (requests > 0).then(|| amount / requests as f64);
-        let cpu = last.cpu_us.saturating_sub(first.cpu_us) as f64;
+        let cpu = last.cpu_since(first);
         let has_processes = last.processes > 0;
         let busy = |workers: &Option<Workers>| workers.and_then(|workers| workers.busy_seconds);
         let worker_seconds = busy(first_workers)
@@ -955,7 +955,7 @@ impl Seen {
             return (None, None, None);
         };
         let has_processes = last.1.processes > 0;
-        let cpu = last.1.cpu_us.saturating_sub(first.1.cpu_us) as f64 / 1e6;
+        let cpu = last.1.cpu_since(&first.1) / 1e6;
         let cores = (has_processes && last.0 > first.0).then(|| cpu / (last.0 - first.0));
         let memory = has_processes.then_some(last.1.rss_bytes);
         let busy = looks.iter().filter_map(|(_, _, workers)| workers.as_ref()?.busy).max();

@@ -18,11 +18,28 @@ pub struct Processes {
 /// What one look saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Look {
-    /// User and system time since the processes began, µs; that of ended children included.
+    /// User and system time since the processes began, µs; that of ended children included. In steps of 10 ms.
     pub cpu_us: u64,
+    /// What the scheduler counted of the threads that are there now, µs; exact, but it forgets whatever ends.
+    pub running_us: u64,
     /// Resident memory, bytes; what several share is counted for each.
     pub rss_bytes: u64,
     pub processes: u32,
+}
+
+impl Look {
+    /// CPU time since `before`, µs: exact where little was used and no thread ended, else in steps of 10 ms.
+    #[must_use]
+    pub fn cpu_since(&self, before: &Self) -> f64 {
+        let coarse = self.cpu_us.saturating_sub(before.cpu_us);
+        let exact = self.running_us.saturating_sub(before.running_us);
+        let is_near = exact.abs_diff(coarse) <= 2 * TICK_US * u64::from(self.processes.max(1));
+        if is_near && exact > 0 {
+            exact as f64
+        } else {
+            coarse as f64
+        }
+    }
 }
 
 impl Processes {
@@ -52,6 +69,7 @@ impl Processes {
         for pid in &members {
             let Some(stat) = Stat::read(*pid) else { continue };
             look.cpu_us += stat.ticks * TICK_US;
+            look.running_us += running_us(*pid);
             look.rss_bytes += stat.pages * rustix::param::page_size() as u64;
             look.processes += 1;
         }
@@ -130,6 +148,19 @@ impl Stat {
     }
 }
 
+/// What the scheduler says of all threads of a process, µs; 0 where it does not count.
+fn running_us(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let times = tasks.filter_map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    });
+    times.sum::<u64>() / 1000
+}
+
 /// The control group of a systemd unit.
 fn group_of(unit: &str) -> Result<PathBuf, String> {
     let output = Command::new("systemctl")
@@ -195,6 +226,20 @@ mod tests {
             sum = sum.wrapping_mul(31).wrapping_add(std::hint::black_box(1));
         }
         assert!(processes.look().cpu_us > before, "{sum}");
+    }
+
+    #[test]
+    fn little_time_is_exact_and_much_is_whole() {
+        let look = |cpu_us, running_us| Look {
+            cpu_us,
+            running_us,
+            processes: 1,
+            ..Look::default()
+        };
+        assert_eq!(look(10_000, 3_250).cpu_since(&look(0, 0)), 3_250.0);
+        // A thread ended: what it used is in the one figure only.
+        assert_eq!(look(900_000, 1_000).cpu_since(&look(0, 0)), 900_000.0);
+        assert_eq!(look(10_000, 0).cpu_since(&look(0, 500)), 10_000.0);
     }
 
     #[test]

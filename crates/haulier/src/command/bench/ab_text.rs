@@ -235,7 +235,7 @@ impl<'a> Report<'a> {
             text.push_str("              min   avg   max\n");
             for (name, _, times) in rows {
                 let (min, mean, max) = (times.min.round(), times.mean.round(), times.max.round());
-                let _ = writeln!(text, "{:<13}{min:>5} {mean:>5}{max:>5}", format!("{name}:"));
+                let _ = writeln!(text, "{:<12}{min:>5} {mean:>5}{max:>5}", format!("{name}:"));
             }
             return text;
         }
@@ -245,7 +245,7 @@ impl<'a> Report<'a> {
             let (deviation, median) = (times.deviation, times.median.round());
             let _ = writeln!(
                 text,
-                "{:<13}{min:>5} {mean:>4} {deviation:>5.1} {median:>6} {max:>7}",
+                "{:<12}{min:>5} {mean:>4} {deviation:>5.1} {median:>6} {max:>7}",
                 format!("{name}:")
             );
         }
