@@ -27,7 +27,7 @@ fn equal_servers_show_no_difference_and_a_slower_one_does() {
     for _ in 0..4 {
         let same = compare(&waiting(4), &waiting(4), &SHORT);
         equal += usize::from(same["comparisons"][0]["verdict"] == "no_difference");
-        let worse = compare(&waiting(4), &waiting(12), &SHORT);
+        let worse = compare(&waiting(2), &waiting(60), &SHORT);
         let found = &worse["comparisons"][0];
         slower += usize::from(found["verdict"] == "worse");
     }

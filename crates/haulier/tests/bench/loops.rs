@@ -51,7 +51,8 @@ fn a_server_that_closes_is_asked_again_on_a_new_connection() {
         (total["requests"].as_u64(), total["failures"]["short_body"].as_u64()),
         (Some(90), Some(0))
     );
-    assert_eq!(total["connections_opened"], 30);
+    // Thirty were closed after an answer; the last two answers came on one more.
+    assert_eq!(total["connections_opened"], 31);
 }
 
 #[test]
@@ -100,9 +101,13 @@ fn an_open_loop_sees_the_freeze_that_a_closed_loop_hides() {
         Place::new().total(&["--duration", "10s", "-c", "5", "--warmup", "0", &server.url("/")])
     });
     let (open, closed) = (open.join().expect("measured"), closed.join().expect("measured"));
-    let (seen, hidden) = (percentile(&open["latency"], 99.0), percentile(&closed["latency"], 99.0));
-    assert!(seen > 900_000, "an open loop sees {seen} µs");
-    assert!(hidden < 450_000, "a closed loop sees {hidden} µs");
+    let seen = percentile(&open["latency"], 99.0);
+    assert!(seen > 900_000, "p99 of the open loop is {seen} µs");
+    let (seen, hidden) = (percentile(&open["latency"], 95.0), percentile(&closed["latency"], 95.0));
+    assert!(
+        hidden < seen / 2,
+        "p95 is {seen} µs in the open loop and {hidden} µs in the closed one"
+    );
     assert!(open["sent_late"]["count"].as_u64().expect("a count") > 0);
     assert!(percentile(&open["service"], 50.0) <= percentile(&open["latency"], 50.0));
 }
