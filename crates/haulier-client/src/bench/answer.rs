@@ -114,6 +114,8 @@ pub struct Captured {
     pub body: Vec<u8>,
     pub status: u16,
     pub keeps_alive: bool,
+    /// Version and cipher suite, `TLSv1.3,TLS13_AES_256_GCM_SHA384`; `None` without TLS.
+    pub tls: Option<String>,
 }
 
 impl Answer {

@@ -81,6 +81,8 @@ pub struct Options {
     pub seed: u64,
     /// Keep the times of every request; memory grows with their number.
     pub keep_times: bool,
+    /// Keep the first answer.
+    pub capture: bool,
 }
 
 impl Default for Options {
@@ -112,6 +114,7 @@ impl Default for Options {
             tls: TlsOptions::default(),
             seed: 0,
             keep_times: false,
+            capture: false,
         }
     }
 }
@@ -163,7 +166,8 @@ pub struct Measured {
     pub run: Run,
     /// All that was counted, for every point of the run.
     pub tallies: Vec<Tally>,
-    /// The first answer of a run as ab.
+    /// The first request, and its answer where it was kept.
+    pub request: Vec<u8>,
     pub first: Option<Captured>,
     /// The length of the first body, where one was measured.
     pub first_length: Option<u64>,
@@ -620,7 +624,7 @@ impl<'o> Campaign<'o> {
             sources,
             expected: prepared.expected.clone(),
             stop_on_error: options.stop_on_error,
-            capture: options.template.as_ab,
+            capture: options.capture,
             as_ab: options.template.as_ab,
             keep_times: options.keep_times,
         }
@@ -681,8 +685,13 @@ impl<'o> Campaign<'o> {
             verdicts,
             warnings: self.warnings,
         };
+        let request = self.targets[0]
+            .requests
+            .first()
+            .map_or_else(Vec::new, |first| first.bytes.clone());
         Ok(Measured {
             run,
+            request,
             tallies,
             first: self.first,
             first_length: self.shared.first_length(),

@@ -148,6 +148,7 @@ mod tests {
             body: body.to_vec(),
             status: 200,
             keeps_alive: true,
+            tls: None,
         }
     }
 

@@ -469,7 +469,12 @@ impl<'j> Runner<'j> {
             return;
         };
         match transport.handshake() {
-            Ok(true) => self.push(id),
+            Ok(true) => {
+                if id == 0 && self.job.capture {
+                    self.captured.tls = transport.tls_words();
+                }
+                self.push(id);
+            }
             Ok(false) => {
                 let interest = if transport.has_unsent() {
                     Interest::ReadWrite

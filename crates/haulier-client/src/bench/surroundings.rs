@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
@@ -50,7 +51,8 @@ pub fn machine() -> Machine {
         ),
         os: line("/etc/os-release", "PRETTY_NAME").unwrap_or_default(),
         governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        clock_synchronised: None,
+        // What systemd's time service leaves when it has succeeded; others leave nothing to look at.
+        clock_synchronised: Path::new("/run/systemd/timesync/synchronized").exists().then_some(true),
         load_before: load(),
         descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
         sysctls: SYSCTLS

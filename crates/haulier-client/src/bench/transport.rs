@@ -107,6 +107,14 @@ impl Transport {
         }
     }
 
+    /// Version and cipher suite, once they are agreed.
+    pub(super) fn tls_words(&self) -> Option<String> {
+        let session = self.tls.as_ref()?;
+        let version = format!("{:?}", session.protocol_version()?).replace('_', ".");
+        let suite = session.negotiated_cipher_suite()?.suite();
+        Some(format!("{version},{suite:?}"))
+    }
+
     /// Whether bytes wait for room in the socket.
     pub(super) fn has_unsent(&self) -> bool {
         self.tls.as_ref().is_some_and(|session| session.wants_write())

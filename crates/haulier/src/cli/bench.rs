@@ -102,7 +102,7 @@ pub(crate) struct BenchArgs {
     /// The address to connect from
     #[arg(short = 'B', value_name = "ADDRESS")]
     pub(crate) source: Option<IpAddr>,
-    /// How much is said about each answer: 2 to 4
+    /// From 2 on, show the first request and the head of its answer; from 4 on, its body too
     #[arg(id = "verbose", short = 'v', value_name = "N", default_value_t = 0)]
     pub(crate) verbosity: u8,
     /// No progress
@@ -175,9 +175,6 @@ pub(crate) struct BenchArgs {
     /// Measure the first target against itself too: nothing below that noise is called a difference
     #[arg(long)]
     pub(crate) aa: bool,
-    /// The protocol
-    #[arg(long, value_name = "1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=1))]
-    pub(crate) http: u8,
     /// Accept-Encoding, such as gzip, br, zstd
     #[arg(long, value_name = "LIST")]
     pub(crate) accept: Option<String>,

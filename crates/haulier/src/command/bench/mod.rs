@@ -122,6 +122,9 @@ fn tell(
     interrupted: bool,
 ) -> Outcome {
     let run = &measured.run;
+    if arguments.verbosity >= 2 {
+        eprint!("{}", first_exchange(measured, arguments.verbosity));
+    }
     if arguments.ab {
         if print(&ab_text::render(measured, options, arguments)) == Outcome::Failed {
             return Outcome::Failed;
@@ -145,6 +148,21 @@ fn tell(
         }
     }
     outcome(measured, options, arguments, interrupted)
+}
+
+/// The first request and its answer, as they travelled.
+fn first_exchange(measured: &Measured, verbosity: u8) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut said = format!("INFO: the request\n---\n{}\n---\n", text(&measured.request).trim_end());
+    if let Some(first) = &measured.first {
+        said.push_str(&format!("LOG: header received:\n{}\n", text(&first.head)));
+        if verbosity >= 4 {
+            said.push_str(&text(&first.body));
+            said.push('\n');
+        }
+        said.push_str(&format!("LOG: Response code = {}\n", first.status));
+    }
+    said
 }
 
 fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, interrupted: bool) -> Outcome {

@@ -58,6 +58,7 @@ impl BenchArgs {
             tls: self.tls(),
             seed,
             keep_times: self.gnuplot.is_some(),
+            capture: self.ab || self.verbosity >= 2,
         })
     }
 
