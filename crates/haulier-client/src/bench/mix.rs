@@ -93,7 +93,7 @@ impl Mix {
         for line in log.lines().filter(|line| !line.is_empty()) {
             match log_line(line) {
                 Some((time, asked)) if all || matches!(asked.method.as_str(), "GET" | "HEAD") => {
-                    entries.push((time, asked))
+                    entries.push((time, asked));
                 }
                 _ => left_out += 1,
             }

@@ -53,8 +53,7 @@ pub fn ask(job: &Job) -> Result<Probed, String> {
 }
 
 fn examine(captured: Captured) -> io::Result<Probed> {
-    let (version, text) = with_status_line(&captured);
-    let mut bytes = text.clone();
+    let (version, mut bytes) = with_status_line(&captured);
     let parsed = ResponseHead::parse(&mut bytes, &ResponseLimits::default()).map_err(io::Error::other)?;
     let head = parsed.ok_or(io::ErrorKind::InvalidData)?;
     let field = |name: &str| {
