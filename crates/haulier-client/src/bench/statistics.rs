@@ -7,8 +7,8 @@
 
 use fastrand::Rng;
 
-/// Resamples of the bootstrap, and swaps of a test with too many pairs for all ways.
-const RESAMPLES: usize = 10_000;
+/// Resamples of the bootstrap, and swaps of a test with too many pairs for all ways. The unit tests judge thousands of runs.
+const RESAMPLES: usize = if cfg!(test) { 1_000 } else { 10_000 };
 /// Up to here all 2ⁿ ways of swapping are tried.
 const MOST_EXACT: usize = 14;
 /// Pairs below which no test can reach a level of 5 %: 2/2⁵ is 6.25 %.
