@@ -1,5 +1,6 @@
 //! The argument grammar, and nothing else.
 
+pub(crate) mod bench;
 pub(crate) mod get;
 
 use std::io::{self, IsTerminal};
@@ -72,6 +73,8 @@ pub(crate) enum Command {
     Man(ManArgs),
     /// Download files: resumed, verified, with as many connections as help
     Get(Box<get::GetArgs>),
+    /// Measure servers, and say what differs
+    Bench(Box<bench::BenchArgs>),
 }
 
 /// Arguments of `serve`.
