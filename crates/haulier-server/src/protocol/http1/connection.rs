@@ -293,7 +293,7 @@ impl Connection {
             site,
             mut response,
         } = answered;
-        let plan = Plan::of(&request, keep_alive && self.may_go_on());
+        let plan = Plan::of(&request, keep_alive && self.may_go_on(), self.served.get() == 1);
         let sender = Sender::of(&self.thread, plan, &mut response);
         let Response { status, trace, .. } = response;
         self.send_now(Sending {
