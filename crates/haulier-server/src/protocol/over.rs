@@ -42,8 +42,9 @@ impl Over<'_> {
         let now = thread::now();
         let took = request.map(|request| now.saturating_duration_since(request.received));
         let reason = trace.reason.or(if self.complete { None } else { Some("client_gone") });
-        thread.counters.finish(&Finished {
-            site: site.map(|site| site.number),
+        let serving = thread.serving();
+        serving.counters.finish(&Finished {
+            site: site.map(|site| site.series),
             status,
             trace,
             reason,
@@ -56,7 +57,7 @@ impl Over<'_> {
             thread.metrics.note_streamed(site, streamed, self.sent);
         }
         let of_site = site.and_then(|site| site.settings.log.as_ref());
-        let log = of_site.unwrap_or(&thread.log);
+        let log = of_site.unwrap_or(&serving.log);
         if log.wants(status) {
             log.write(&Record {
                 request,

@@ -6,10 +6,12 @@ mod config;
 mod configuration;
 mod get;
 mod live;
+mod reload;
 mod run;
 mod serve;
 mod status;
 mod status_text;
+mod stop;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -17,6 +19,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
+
+pub(crate) use configuration::{counts, plural};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Run(arguments)) => run::run(&arguments, &cli.console),
         Some(Command::Check(arguments)) => check::run(&arguments, &cli.console),
         Some(Command::Status(arguments)) => status::run(&arguments, &cli.console),
+        Some(Command::Reload(arguments)) => reload::run(&arguments, &cli.console),
+        Some(Command::Stop(arguments)) => stop::run(&arguments, &cli.console),
         Some(Command::Config(arguments)) => config::run(&arguments, &cli.console),
         Some(Command::Completions(arguments)) => completions::run(&arguments),
         Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),

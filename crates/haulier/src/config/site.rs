@@ -1,7 +1,7 @@
 //! What the `[site.NAME]` tables mean: the project found, its application recognised, its rules checked.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,6 +140,26 @@ fn resolve_maintenance(
     })
 }
 
+/// The path as it is written, but absolute and without `.` and `..` where that names the same directory `real`.
+fn without_detours(written: &Path, real: PathBuf) -> PathBuf {
+    let Ok(absolute) = std::path::absolute(written) else {
+        return real;
+    };
+    let mut plain = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            Component::ParentDir => _ = plain.pop(),
+            part => plain.push(part),
+        }
+    }
+    // `link/..` is where the link leads to, and up from there.
+    if plain.canonicalize().is_ok_and(|found| found == real) {
+        plain
+    } else {
+        absolute
+    }
+}
+
 /// What a site without a usable root counts as, so that its other rules are still checked.
 fn nothing_found(project: Option<&Path>) -> App {
     let preset = PRESETS.last().expect("the table is not empty");
@@ -150,7 +170,7 @@ fn nothing_found(project: Option<&Path>) -> App {
     }
 }
 
-/// The project directory, absolute and without symbolic links.
+/// The project directory, absolute. A symbolic link in it stays one: deployments make it point elsewhere.
 fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
     let Some(root) = &table.root else {
         // A root that is there but is no text has had its error already.
@@ -165,7 +185,7 @@ fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
     };
     let path = table.directory.join(&root.value);
     match path.canonicalize() {
-        Ok(path) if path.is_dir() => Some(path),
+        Ok(real) if real.is_dir() => Some(without_detours(&path, real)),
         Ok(path) => {
             let title = format!("root {} is a file", path.display());
             report.push(Diagnostic::error("site::root", title).at(root.place.as_ref(), "expected a directory"));
@@ -285,4 +305,35 @@ fn two_owners(again: &Placed<String>, first: &Placed<String>) -> Diagnostic {
         .at(again.place.as_ref(), "again here")
         .beside(first.place.as_ref(), "first here")
         .help(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_root_keeps_the_links_in_it_and_loses_its_detours() {
+        let place = tempfile::tempdir().expect("a directory");
+        let place = place.path().canonicalize().expect("it is there");
+        std::fs::create_dir_all(place.join("releases/1/public")).expect("directories");
+        std::fs::create_dir(place.join("conf")).expect("a directory");
+        symlink("releases/1", place.join("current")).expect("a link");
+        let plain = |written: &str| {
+            let path = place.join(written);
+            let real = path.canonicalize().expect("it is there");
+            let plain = without_detours(&path, real);
+            plain.strip_prefix(&place).expect("inside").display().to_string()
+        };
+        let rows = [
+            ("current/public", "current/public"),
+            ("conf/../current", "current"),
+            ("conf/./../releases/1", "releases/1"),
+            ("current/../1/public", "current/../1/public"),
+        ];
+        for (written, expected) in rows {
+            assert_eq!(plain(written), expected);
+        }
+    }
 }

@@ -74,7 +74,7 @@ impl Connection {
             First::All => self.finish(stream, sending, true),
             First::Gone => self.finish(stream, sending, false),
             First::Part => {
-                let site = sending.site.as_ref().map(|site| site.number);
+                let site = sending.site.as_ref().map(|site| site.series);
                 sending.in_flight = Some(InFlight::sending(&self.thread, site));
                 *stream.sending.borrow_mut() = Some(Box::new(sending));
                 self.streams.borrow_mut().insert(Rc::clone(stream));
@@ -149,9 +149,9 @@ impl Connection {
 
     /// A long response is counted while it is sent, not all at its end.
     fn count_sent(&self, sending: &mut Sending) {
-        let site = sending.site.as_ref().map(|site| site.number);
+        let site = sending.site.as_ref().map(|site| site.series);
         let more = sending.uncounted();
-        self.thread.counters.sent(site, sending.trace.handler, more);
+        self.thread.serving().counters.sent(site, sending.trace.handler, more);
     }
 
     /// The next piece of a body that comes in pieces.
