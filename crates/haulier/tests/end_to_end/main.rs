@@ -6,6 +6,7 @@
 mod support;
 
 mod compression;
+mod deployments;
 mod dictionaries;
 mod dokuwiki;
 mod example_site;
@@ -24,10 +25,13 @@ mod php_responses;
 mod phpsysinfo;
 mod pools;
 mod privileges;
+mod reload;
+mod service_manager;
 mod shaarli;
 mod sites;
 mod static_files;
 mod static_paths;
 mod status;
 mod symfony;
+mod take_over;
 mod zend_functions;
