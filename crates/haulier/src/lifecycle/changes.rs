@@ -79,6 +79,8 @@ impl Changes {
                 continue;
             };
             let mut settings = changed(before, after);
+            // Who has left root behind is the account that root named before.
+            settings.retain(|&setting| setting != "user" || is_written(before, "user") || is_written(after, "user"));
             let workers = workers(before)
                 .zip(workers(after))
                 .filter(|(before, after)| before != after);
@@ -152,6 +154,11 @@ fn is_setting(object: &Table) -> bool {
     object.len() == 2 && object.contains_key("value") && object.contains_key("from")
 }
 
+/// Whether a setting stands in a file.
+fn is_written(table: &Table, name: &str) -> bool {
+    table.get(name).is_some_and(|setting| setting["from"] != "found here")
+}
+
 /// How many workers a pool may have.
 fn workers(pool: &Table) -> Option<u64> {
     match pool.get("workers").map(bare)? {
@@ -195,6 +202,15 @@ mod tests {
             text,
             "pool php 8→12 workers with ini changed, pool old removed, site blog added, site shop cache changed"
         );
+    }
+
+    #[test]
+    fn the_account_of_php_has_not_changed_because_we_are_it_by_now() {
+        let pool = |user: Value, from: &str| json!({"pool": {"php": {"user": {"value": user, "from": from}}}});
+        let (named, ours) = (pool(json!("nobody"), "found here"), pool(Value::Null, "found here"));
+        assert_eq!(words(&named, &ours), "nothing changed");
+        let written = pool(json!("www-data"), "haulier.toml:3");
+        assert_eq!(words(&named, &written), "pool php user changed");
     }
 
     #[test]
