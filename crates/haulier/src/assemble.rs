@@ -323,7 +323,7 @@ fn site_settings(
         front: site.front.clone(),
         scripts: site.scripts.clone(),
         never: site.never.clone(),
-        extensions: vec![".php".to_owned()],
+        extensions: site.extensions.clone(),
         params: params(&pools[index]),
         remote_root: pools[index].remote_root.clone(),
     });

@@ -46,6 +46,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         None => vec!["*".to_owned()],
     };
     let front = resolve_front(table, &app, report);
+    let extensions = resolve_extensions(table, report);
     let mut deny = rules::globs(table.deny.as_deref().unwrap_or(&[]), report);
     deny.extend(preset_globs(preset.deny));
     let mut cache = table
@@ -73,7 +74,8 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         pool: None,
         front,
         scripts: preset_globs(preset.scripts).collect(),
-        never: preset_globs(preset.never).collect(),
+        never: never_run(preset.never, &extensions),
+        extensions,
         deny,
         headers: table
             .headers
@@ -256,6 +258,45 @@ fn resolve_front(table: &SiteTable, app: &App, report: &mut Report) -> Option<St
         ));
     }
     Some(format!("/{path}"))
+}
+
+/// What every site without a word about it runs.
+const SCRIPT_EXTENSION: &str = ".php";
+
+fn resolve_extensions(table: &SiteTable, report: &mut Report) -> Vec<String> {
+    let Some(written) = &table.script_extensions else {
+        return vec![SCRIPT_EXTENSION.to_owned()];
+    };
+    if written.is_empty() {
+        report.push(
+            Diagnostic::error("config::value", "`script_extensions` names none")
+                .at(table.name.place.as_ref(), "in this site")
+                .help("a site that runs no PHP says `app = \"static\"`"),
+        );
+    }
+    let is_extension = |text: &str| {
+        let rest = text.strip_prefix('.').unwrap_or_default();
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    for one in written.iter().filter(|one| !is_extension(&one.value)) {
+        let title = format!("not an extension: \"{}\"", one.value);
+        let label = "expected a dot and letters, such as \".php\" or \".phtml\"";
+        report.push(Diagnostic::error("config::value", title).at(one.place.as_ref(), label));
+    }
+    written.iter().map(|one| one.value.clone()).collect()
+}
+
+/// Where an application never runs scripts it runs none of any extension.
+pub(super) fn never_run(patterns: &[&str], extensions: &[String]) -> Vec<Glob> {
+    let of_all = patterns.iter().flat_map(|pattern| {
+        let stem = pattern.strip_suffix(SCRIPT_EXTENSION);
+        let others = extensions.iter().filter(|&extension| extension != SCRIPT_EXTENSION);
+        let others = others.filter_map(move |extension| Some(format!("{}{extension}", stem?)));
+        std::iter::once((*pattern).to_owned()).chain(others)
+    });
+    of_all
+        .map(|pattern| Glob::new(&pattern).expect("patterns of the table are tested, extensions are letters"))
+        .collect()
 }
 
 fn preset_globs(patterns: &[&str]) -> impl Iterator<Item = Glob> {
