@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -13,7 +13,7 @@ use super::support::client::{Connection, Request};
 use super::support::haulier::{Haulier, children_of};
 use super::support::load::Crowd;
 use super::support::site::Site;
-use super::support::wait_until;
+use super::support::{require, wait_until};
 
 /// `HAULIER_RELOADS=20 HAULIER_REQUESTS=50000` is the whole proof; without a word it is a tenth of it.
 fn number(name: &str, usual: usize) -> usize {
@@ -73,6 +73,37 @@ fn requests_across_reloads_are_all_answered() {
 }
 
 #[test]
+fn streams_of_http2_across_reloads_are_all_answered() {
+    require("nghttp2-client", "/usr/bin/h2load");
+    let (reloads, requests) = (number("HAULIER_RELOADS", 4), number("HAULIER_REQUESTS", 4000));
+    let site = Site::new()
+        .file("a.txt", "page")
+        .php("slow.php", "usleep(3000); echo 'slow';")
+        .config("[log]\naccess = \"errors\"")
+        .workers(4);
+    let (server, config) = site.start_with_config();
+    let pages = ["/a.txt", "/slow.php"].map(|page| format!("http://{}{page}", server.address()));
+    let mut load = Command::new("/usr/bin/h2load");
+    // 1000 requests a connection is what `keepalive_requests` allows.
+    let clients = requests.div_ceil(500);
+    load.args(["-n", &requests.to_string(), "-c", &clients.to_string(), "-m", "4"])
+        .args(&pages);
+    let loading = std::thread::spawn(move || load.output().expect("h2load runs"));
+    let answered = || server.metrics().sum("haulier_requests_total{site=\"test\"") as usize;
+    for round in 0..reloads {
+        wait_until("its part of the requests", || answered() >= requests * round / reloads);
+        let workers = |round: usize| format!("workers = {}", 4 + round % 2);
+        config.replace(&workers(round), &workers(round + 1));
+        server.reload();
+    }
+    let output = loading.join().expect("no panic");
+    let said = text(&output.stdout);
+    let expected = format!("{requests} done, {requests} succeeded, 0 failed, 0 errored, 0 timeout");
+    assert!(said.contains(&expected), "{said}");
+    assert!(said.contains(&format!("{requests} 2xx")), "{said}");
+}
+
+#[test]
 fn a_gigabyte_on_its_way_is_not_disturbed() {
     const LENGTH: u64 = 1 << 30;
     const STEP: u64 = 16 << 20;
@@ -88,11 +119,12 @@ fn a_gigabyte_on_its_way_is_not_disturbed() {
     connection.send(Request::get("/big.bin").to_bytes());
     let head = connection.read_head().expect("a head");
     assert_eq!(head.field("Content-Length"), Some(LENGTH.to_string().as_str()));
+    let zeros = vec![0; STEP as usize];
     let mut place = 0;
     while place < LENGTH {
         let piece = connection.read_exactly(STEP as usize).expect("all of it");
         assert_eq!(piece[..8], place.to_be_bytes(), "at {place}");
-        assert!(piece[8..].iter().all(|&byte| byte == 0), "at {place}");
+        assert!(piece[8..] == zeros[8..], "at {place}");
         if place == 2 * STEP || place == LENGTH / 2 {
             config.append(&format!(
                 "[site.test{place}]\nroot = \".\"\nhosts = [\"{place}.example\"]"
@@ -246,7 +278,7 @@ fn the_change_is_told_and_what_waits_for_a_start_is_named() {
     ));
     let said = server.reload();
     for words in [
-        "reloaded in 0.",
+        "reloaded in ",
         "pool php 4→6 workers",
         "site blog added",
         "[server] grace changed",
