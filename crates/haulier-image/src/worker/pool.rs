@@ -75,7 +75,7 @@ pub struct StartError(#[from] io::Error);
 /// The bytes of an original.
 #[derive(Debug)]
 pub enum Source {
-    /// An open file, read from its beginning; whoever opened it may go on using it.
+    /// A file open for reading only, since a worker is not to be trusted with more. Its position does not matter.
     File(OwnedFd),
     /// Bytes in memory.
     Bytes(Bytes),
