@@ -12,7 +12,7 @@ want "applications the tests serve" dokuwiki mediawiki phpsysinfo shaarli fonts-
 want "parts of the Symfony page the tests serve" php-symfony-framework-bundle php-symfony-twig-bundle \
     php-symfony-form php-symfony-runtime php-symfony-validator php-symfony-security-csrf php-symfony-translation \
     php-symfony-twig-bridge php-symfony-yaml php-symfony-http-kernel php-symfony-routing php-twig
-want "clients beside our own" curl apache2-utils
+want "clients beside our own" curl apache2-utils nghttp2-client
 want "reference tools that read what was compressed" zstd brotli
 want "reference tools that read and write images" libjpeg-turbo-progs imagemagick webp libvips-tools
 want "the browser the web tests drive" chromium fonts-dejavu-core
@@ -22,3 +22,4 @@ if installed cargo; then
     want "check the form of the code" rustfmt rust-clippy
 fi
 install_wanted
+want_go "conformance of HTTP/2" h2spec github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible

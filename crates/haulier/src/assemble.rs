@@ -81,6 +81,7 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLog
         socket_mode: settings.socket_mode,
         trusted_proxies: settings.trusted_proxies,
         proxy_protocol: settings.proxy_protocol,
+        http2: settings.http2,
         reuse_port: settings.reuse_port,
         defer_accept: settings.defer_accept,
         threads: settings.threads,
@@ -279,6 +280,7 @@ fn site_settings(
         offload: site.offload.clone(),
         log: None,
         compress: site.compress.clone(),
+        dictionary: site.dictionary.clone(),
         variants: variants.cloned(),
     }
 }

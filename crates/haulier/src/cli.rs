@@ -1,5 +1,6 @@
 //! The argument grammar, and nothing else.
 
+pub(crate) mod bench;
 pub(crate) mod get;
 
 use std::io::{self, IsTerminal};
@@ -67,8 +68,13 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Commands and flags, for a shell to complete
     Completions(CompletionsArgs),
+    /// The manual pages, for a package
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Download files: resumed, verified, with as many connections as help
     Get(Box<get::GetArgs>),
+    /// Measure servers, and say what differs
+    Bench(Box<bench::BenchArgs>),
 }
 
 /// Arguments of `serve`.
@@ -144,6 +150,14 @@ pub(crate) struct ConfigArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where to write them: haulier.1, and one for each command
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 /// Arguments of `status`.

@@ -30,7 +30,7 @@ pub struct SiteTotals {
     pub(super) handlers: [HandlerTotals; Handler::ALL.len()],
     pub(super) errors: [u64; REASONS.len()],
     pub(super) handoffs: [u64; Via::ALL.len()],
-    pub(super) codings: [CodingTotals; Coding::PLAIN.len()],
+    pub(super) codings: [CodingTotals; Coding::ALL.len()],
     /// Time that workers were free for others while their own clients still read.
     pub saved: Duration,
     /// Requests under way.
@@ -87,7 +87,7 @@ impl SiteTotals {
 
     /// Each coding with what was coded in it.
     pub fn codings(&self) -> impl Iterator<Item = (&'static str, &CodingTotals)> {
-        Coding::PLAIN.iter().map(|coding| coding.as_str()).zip(&self.codings)
+        Coding::ALL.iter().map(|coding| coding.as_str()).zip(&self.codings)
     }
 
     fn add(&mut self, other: &Self) {

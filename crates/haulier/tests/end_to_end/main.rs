@@ -6,9 +6,12 @@
 mod support;
 
 mod compression;
+mod dashboard;
+mod dictionaries;
 mod dokuwiki;
 mod example_site;
 mod handoff;
+mod http2;
 mod lifecycle;
 mod limits;
 mod listeners;
