@@ -14,11 +14,12 @@ mod log;
 mod machine;
 mod markup;
 mod php_discovery;
+mod plan;
 mod port_holder;
 mod prelude;
 mod privileges;
 mod quantity;
-#[allow(dead_code, reason = "the bench report draws with the rest of it")]
+mod report;
 mod svg;
 
 use std::process::ExitCode;

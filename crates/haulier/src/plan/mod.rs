@@ -5,6 +5,7 @@
 
 pub(crate) mod command_line;
 mod file;
+mod place;
 pub(crate) mod settings;
 pub(crate) mod template;
 mod words;
