@@ -7,10 +7,10 @@ use toml::de::DeTable;
 
 use super::words;
 use crate::config::Placed;
+use crate::config::Report;
 use crate::config::file::{Pairs, UnreadableFile, named_tables};
 use crate::config::reader::{self, Reader, Section};
 use crate::config::source::{Place, Source};
-use crate::config::Report;
 
 type Text = Option<Placed<String>>;
 type Texts = Option<Vec<Placed<String>>>;

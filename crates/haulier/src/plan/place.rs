@@ -63,7 +63,11 @@ impl Place {
         let plan_directory = plan_directory.unwrap_or(Path::new(".")).canonicalize();
         values.set("PLAN", plan_directory.map_err(PlaceError::Plan)?.to_string_lossy());
         values.set("PLACE", directory.0.to_string_lossy());
-        let user = if root { USER.to_owned() } else { env::var("USER").unwrap_or_default() };
+        let user = if root {
+            USER.to_owned()
+        } else {
+            env::var("USER").unwrap_or_default()
+        };
         values.set("USER", user);
         for (name, text) in &plan.values {
             let text = values.fill(text)?;

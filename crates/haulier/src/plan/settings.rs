@@ -170,7 +170,9 @@ impl<'a> Resolver<'a> {
         let mut own: Vec<String> = Vec::new();
         for (name, value) in pairs {
             let text = format!("@{}@", name.value);
-            let is_name = template::names_in(&text).next().is_some_and(|(found, _)| found == name.value);
+            let is_name = template::names_in(&text)
+                .next()
+                .is_some_and(|(found, _)| found == name.value);
             if !is_name {
                 let error = Diagnostic::error("config::name", format!("not a name for a value: `{}`", name.value));
                 let error = error.at(name.place.as_ref(), "capitals, digits and `_`, beginning with a letter");
@@ -200,7 +202,8 @@ impl<'a> Resolver<'a> {
         for name in unknown {
             let error = Diagnostic::error("config::variable", format!("`@{name}@` has no value"));
             let label = self.meant(&name, beside);
-            self.report.push(error.at(text.place.as_ref(), label).help("give it one in `[values]`"));
+            self.report
+                .push(error.at(text.place.as_ref(), label).help("give it one in `[values]`"));
         }
     }
 
@@ -231,7 +234,8 @@ impl<'a> Resolver<'a> {
             };
             if line.contains(&like.value) {
                 let error = Diagnostic::error("config::value", format!("server {} is like itself", table.name.value));
-                self.report.push(error.at(like.place.as_ref(), "this closes the circle"));
+                self.report
+                    .push(error.at(like.place.as_ref(), "this closes the circle"));
                 break;
             }
             line.push(like.value.clone());
@@ -243,7 +247,12 @@ impl<'a> Resolver<'a> {
 
     fn no_such_server(&mut self, name: &Placed<String>) {
         let error = Diagnostic::error("plan::reference", format!("there is no server `{}`", name.value));
-        let names: Vec<&str> = self.file.servers.iter().map(|server| server.name.value.as_str()).collect();
+        let names: Vec<&str> = self
+            .file
+            .servers
+            .iter()
+            .map(|server| server.name.value.as_str())
+            .collect();
         let label = match nearest(&name.value, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "no such server".to_owned(),
@@ -288,7 +297,8 @@ impl<'a> Resolver<'a> {
         for (name, template) in &table.files {
             if name.value.contains('/') || name.value.starts_with('.') || name.value.is_empty() {
                 let error = Diagnostic::error("config::value", format!("not a name of a file: `{}`", name.value));
-                self.report.push(error.at(name.place.as_ref(), "it is put into `@RUN@`"));
+                self.report
+                    .push(error.at(name.place.as_ref(), "it is put into `@RUN@`"));
             }
             if let Some(text) = self.template(template, beside) {
                 // The last one of a name counts: it is the server's own, the others are those it is like.
@@ -297,7 +307,9 @@ impl<'a> Resolver<'a> {
             }
         }
         for (name, template) in &table.append {
-            let Some(more) = self.template(template, beside) else { continue };
+            let Some(more) = self.template(template, beside) else {
+                continue;
+            };
             match files.iter_mut().find(|(known, _)| *known == name.value) {
                 Some((_, text)) => text.push_str(&more),
                 None => {
@@ -337,7 +349,8 @@ impl<'a> Resolver<'a> {
                 let label = self.meant(&name, beside);
                 let error = error.at(Some(&Place { source, span }), label);
                 let error = error.beside(path.place.as_ref(), "the template is used here");
-                self.report.push(error.help("give it one in `[values]`, or in `values` of the server"));
+                self.report
+                    .push(error.help("give it one in `[values]`, or in `values` of the server"));
             }
             return None;
         }
@@ -345,7 +358,10 @@ impl<'a> Resolver<'a> {
     }
 
     fn command_lines(&mut self, lines: &[Placed<String>], beside: &[&str]) -> Vec<CommandLine> {
-        lines.iter().filter_map(|line| self.command_line(line, beside)).collect()
+        lines
+            .iter()
+            .filter_map(|line| self.command_line(line, beside))
+            .collect()
     }
 
     fn command_line(&mut self, line: &Placed<String>, beside: &[&str]) -> Option<CommandLine> {
@@ -361,7 +377,10 @@ impl<'a> Resolver<'a> {
 
     fn not_a_command(&mut self, line: &Placed<String>, why: NoCommandLine) {
         let error = Diagnostic::error("config::value", format!("not a command line: {why}"));
-        self.report.push(error.at(line.place.as_ref(), "words apart by blanks, in quotes if they hold some"));
+        self.report.push(error.at(
+            line.place.as_ref(),
+            "words apart by blanks, in quotes if they hold some",
+        ));
     }
 
     fn part(&mut self, part: &PartTable) -> Option<Part> {
@@ -402,13 +421,18 @@ impl<'a> Resolver<'a> {
             }
             (None, None) => {
                 let error = Diagnostic::error("plan::required", "this table has neither `path` nor `targets`");
-                self.report.push(error.at(Some(&table.place), "what is to be asked for?"));
+                self.report
+                    .push(error.at(Some(&table.place), "what is to be asked for?"));
                 return Vec::new();
             }
         };
-        if let (Some(servers), Some(_)) = (table.servers.as_ref().and_then(|servers| servers.first()), &table.targets) {
+        if let (Some(servers), Some(_)) = (
+            table.servers.as_ref().and_then(|servers| servers.first()),
+            &table.targets,
+        ) {
             let error = Diagnostic::error("config::value", "`servers` belongs to `path`");
-            self.report.push(error.at(servers.place.as_ref(), "`targets` names its servers itself"));
+            self.report
+                .push(error.at(servers.place.as_ref(), "`targets` names its servers itself"));
         }
         if targets.is_empty() && self.report.errors() == 0 {
             let error = Diagnostic::error("plan::required", "nobody takes part in this table");
@@ -451,12 +475,17 @@ impl<'a> Resolver<'a> {
     fn check_path(&mut self, at: &Placed<String>, path: &str) {
         if !path.starts_with('/') || path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             let error = Diagnostic::error("config::value", format!("not a path: \"{}\"", at.value));
-            self.report.push(error.at(at.place.as_ref(), "a path begins with `/` and has no blanks"));
+            self.report
+                .push(error.at(at.place.as_ref(), "a path begins with `/` and has no blanks"));
         }
     }
 
     fn find_server(&mut self, name: &Placed<String>) -> Option<usize> {
-        let found = self.file.servers.iter().position(|server| server.name.value == name.value);
+        let found = self
+            .file
+            .servers
+            .iter()
+            .position(|server| server.name.value == name.value);
         if found.is_none() {
             self.no_such_server(name);
         }
@@ -466,7 +495,8 @@ impl<'a> Resolver<'a> {
     fn script(&mut self, script: &ScriptTable) -> Option<ScriptPlan> {
         let Some(line) = &script.run else {
             let error = Diagnostic::error("plan::required", "this script has no `run`");
-            self.report.push(error.at(Some(&script.place), "what is to be started?"));
+            self.report
+                .push(error.at(Some(&script.place), "what is to be started?"));
             return None;
         };
         let names = script.servers.iter().flatten();
@@ -476,7 +506,10 @@ impl<'a> Resolver<'a> {
             about: text_or(script.about.as_ref(), String::new()),
             run: self.command_line(line, &[])?,
             servers,
-            patience: script.patience.as_ref().map_or(SCRIPT_PATIENCE, |patience| patience.value),
+            patience: script
+                .patience
+                .as_ref()
+                .map_or(SCRIPT_PATIENCE, |patience| patience.value),
         })
     }
 
@@ -485,7 +518,8 @@ impl<'a> Resolver<'a> {
         let Some(written) = written else { return Vec::new() };
         parse_cores(&written.value).unwrap_or_else(|| {
             let error = Diagnostic::error("config::value", format!("not a list of cores: \"{}\"", written.value));
-            self.report.push(error.at(written.place.as_ref(), "such as \"0\" or \"0-3,6\""));
+            self.report
+                .push(error.at(written.place.as_ref(), "such as \"0\" or \"0-3,6\""));
             Vec::new()
         })
     }
@@ -594,7 +628,9 @@ targets = { "the second" = "zipped/a?b=c" }
             ("nginx.conf", "root @ROOT_DIR@; @MORE@ listen @PORT@ @PORT_TLS@;"),
             ("more.conf", "# @RUN@"),
         ]);
-        let [base, zipped] = plan.servers.as_slice() else { panic!("two servers") };
+        let [base, zipped] = plan.servers.as_slice() else {
+            panic!("two servers")
+        };
         assert_eq!(base.about, "base");
         assert_eq!(zipped.about, "nginx, gzip");
         assert_eq!(zipped.patience, Duration::from_secs(5));
@@ -615,7 +651,10 @@ targets = { "the second" = "zipped/a?b=c" }
         assert_eq!(first.targets[1].name, "nginx, gzip");
         assert_eq!(script.servers, [1]);
         let target = &last.targets[0];
-        assert_eq!((target.name.as_str(), target.server, target.path.as_str()), ("the second", 1, "/a?b=c"));
+        assert_eq!(
+            (target.name.as_str(), target.server, target.path.as_str()),
+            ("the second", 1, "/a?b=c")
+        );
     }
 
     #[test]

@@ -157,7 +157,9 @@ mod tests {
 
     #[test]
     fn the_names_of_a_template_can_be_listed() {
-        let names: Vec<&str> = names_in("@ROOT@ user @USER@\n@PORT@ é@PORT@").map(|(name, _)| name).collect();
+        let names: Vec<&str> = names_in("@ROOT@ user @USER@\n@PORT@ é@PORT@")
+            .map(|(name, _)| name)
+            .collect();
         assert_eq!(names, ["USER", "PORT", "PORT"]);
     }
 }

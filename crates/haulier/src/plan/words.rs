@@ -14,9 +14,21 @@ pub(super) static TOP: Table = Table {
     words: &[
         word("plan", "", "What this is about, and what comes before the servers."),
         word("values", "", "Names of your own for `@NAME@`."),
-        word("server", "", "`[server.NAME]`: a server that is started, measured and ended."),
-        word("table", "", "`[[table]]`: one run of `haulier bench` over several servers."),
-        word("script", "", "`[[script]]`: a program of your own that measures and prints tables."),
+        word(
+            "server",
+            "",
+            "`[server.NAME]`: a server that is started, measured and ended.",
+        ),
+        word(
+            "table",
+            "",
+            "`[[table]]`: one run of `haulier bench` over several servers.",
+        ),
+        word(
+            "script",
+            "",
+            "`[[script]]`: a program of your own that measures and prints tables.",
+        ),
     ],
 };
 
@@ -24,10 +36,26 @@ pub(super) static PLAN: Table = Table {
     name: "plan",
     words: &[
         word("title", "the file's name", "The heading of the page."),
-        word("about", "\"\"", "What is asked here and why; empty lines part paragraphs."),
-        word("prepare", "[]", "Command lines that run before anything else, such as one that makes a document root."),
-        word("env", "{}", "Environment of everything that is started; an empty text takes a variable away."),
-        word("server_cores", "all", "The cores that servers may use, such as \"0\" or \"0-3,6\"."),
+        word(
+            "about",
+            "\"\"",
+            "What is asked here and why; empty lines part paragraphs.",
+        ),
+        word(
+            "prepare",
+            "[]",
+            "Command lines that run before anything else, such as one that makes a document root.",
+        ),
+        word(
+            "env",
+            "{}",
+            "Environment of everything that is started; an empty text takes a variable away.",
+        ),
+        word(
+            "server_cores",
+            "all",
+            "The cores that servers may use, such as \"0\" or \"0-3,6\".",
+        ),
         word("client_cores", "all", "The cores that load comes from."),
     ],
 };
@@ -41,18 +69,46 @@ pub(super) static VALUES: Table = Table {
 pub(super) static SERVER: Table = Table {
     name: "server.NAME",
     words: &[
-        word("like", "none", "Another server whose settings hold where this one says nothing."),
+        word(
+            "like",
+            "none",
+            "Another server whose settings hold where this one says nothing.",
+        ),
         word("about", "the name", "What it is called in tables."),
-        word("needs", "[]", "Programs and files it cannot do without; where one is missing the report says so."),
-        word("run", "required", "Command lines, started in this order; they must stay in the foreground."),
+        word(
+            "needs",
+            "[]",
+            "Programs and files it cannot do without; where one is missing the report says so.",
+        ),
+        word(
+            "run",
+            "required",
+            "Command lines, started in this order; they must stay in the foreground.",
+        ),
         word("files", "{}", "Files in `@RUN@` and the templates they are made of."),
         word("append", "{}", "Templates that are added to a file of the same name."),
         word("values", "{}", "Names of its own for `@NAME@`."),
         word("env", "{}", "Environment beside that of the plan."),
-        word("url", "\"http://127.0.0.1:@PORT@\"", "Where it is asked; paths are put behind it."),
-        word("ready", "the port takes connections", "A path that must answer with a status under 500."),
-        word("patience", "\"15s\"", "How long it may take until it is ready, or has ended."),
-        word("version", "none", "A command line whose first line of output is the version."),
+        word(
+            "url",
+            "\"http://127.0.0.1:@PORT@\"",
+            "Where it is asked; paths are put behind it.",
+        ),
+        word(
+            "ready",
+            "the port takes connections",
+            "A path that must answer with a status under 500.",
+        ),
+        word(
+            "patience",
+            "\"15s\"",
+            "How long it may take until it is ready, or has ended.",
+        ),
+        word(
+            "version",
+            "none",
+            "A command line whose first line of output is the version.",
+        ),
     ],
 };
 
@@ -74,8 +130,16 @@ pub(super) static SCRIPT: Table = Table {
     words: &[
         word("title", "the command", "The heading above its tables."),
         word("about", "\"\"", "What to see here."),
-        word("run", "required", "A command line: it reads JSON on standard input and writes JSON to standard output."),
-        word("servers", "[]", "Servers that run meanwhile; it is told where they are."),
+        word(
+            "run",
+            "required",
+            "A command line: it reads JSON on standard input and writes JSON to standard output.",
+        ),
+        word(
+            "servers",
+            "[]",
+            "Servers that run meanwhile; it is told where they are.",
+        ),
         word("patience", "\"30m\"", "The longest it may take."),
     ],
 };

@@ -66,12 +66,24 @@ fn costs(run: &Run, level: Level) -> Option<Bars> {
 }
 
 fn bars(run: &Run, title: &str, note: &str, rows: Vec<(usize, Vec<(Ink, f64)>, String)>) -> Option<Bars> {
-    let whole = |parts: &[(Ink, f64)]| parts.iter().map(|(_, value)| *value).filter(|value| value.is_finite()).sum::<f64>();
+    let whole = |parts: &[(Ink, f64)]| {
+        parts
+            .iter()
+            .map(|(_, value)| *value)
+            .filter(|value| value.is_finite())
+            .sum::<f64>()
+    };
     let most = rows.iter().map(|(_, parts, _)| whole(parts)).fold(0.0, f64::max);
     if most <= 0.0 {
         return None;
     }
-    let share = |value: f64| if value.is_finite() { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+    let share = |value: f64| {
+        if value.is_finite() {
+            (value / most).clamp(0.0, 1.0)
+        } else {
+            0.0
+        }
+    };
     let rows = rows.into_iter().map(|(target, parts, text)| Bar {
         name: run.targets[target].name.clone(),
         parts: parts.into_iter().map(|(ink, value)| (ink, share(value))).collect(),

@@ -204,10 +204,13 @@ impl Book {
 
     /// All measured runs.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
-        self.pages.iter().flat_map(|page| &page.parts).filter_map(|part| match part {
-            Part::Run { run, .. } => Some(&**run),
-            Part::Script { .. } | Part::Failed { .. } => None,
-        })
+        self.pages
+            .iter()
+            .flat_map(|page| &page.parts)
+            .filter_map(|part| match part {
+                Part::Run { run, .. } => Some(&**run),
+                Part::Script { .. } | Part::Failed { .. } => None,
+            })
     }
 
     /// All measured runs, to be changed.

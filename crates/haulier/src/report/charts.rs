@@ -5,7 +5,11 @@ use haulier_client::bench::result::{Comparison, Kind, Metric, Point, Run, Second
 use super::book;
 use super::figures::{bytes, number, ratio, tick, time, time_tick};
 use super::grid::{Level, levels, point};
+use super::histogram::{self, Times};
 use crate::svg::{Axis, Chart, Dash, Ink, Layer};
+
+/// Steps of a histogram: as fine as a chart shows well.
+const STEPS: usize = 48;
 
 /// A chart with what stands around it.
 #[derive(Debug, Clone)]
@@ -65,7 +69,6 @@ pub(crate) fn of_run(run: &Run, ids: &mut Ids) -> Vec<Figure> {
         figures.extend(percentiles(run, *level, ids));
         figures.extend(rounds(run, *level, ids));
         figures.extend(histograms(run, *level, ids));
-        figures.extend(course(run, *level, ids));
     } else if !levels.is_empty() {
         figures.extend(over_levels(run, &levels, ids));
         // The highest load is where servers differ.
@@ -106,14 +109,20 @@ fn percentiles(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
     if times.is_empty() {
         return None;
     }
-    let highest = if layers.is_empty() { 99.0 } else { highest_percentile(run, level) };
+    let highest = if layers.is_empty() {
+        99.0
+    } else {
+        highest_percentile(run, level)
+    };
     let x = Axis::percentiles(50.0, highest, &[50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99]);
-    let y = Axis::log(times, 1000.0, time_tick);
+    let y = snug(&times);
     let title = match levels(run).len() {
         1 => "Time by percentile".to_owned(),
         _ => format!("Time by percentile, {}", level.words()),
     };
-    let chart = Chart::new(ids.next(), title.clone(), x, y).height(220).description(said.join("; "));
+    let chart = Chart::new(ids.next(), title.clone(), x, y)
+        .height(220)
+        .description(said.join("; "));
     Some(Figure {
         title,
         svg: chart.with_all(layers).render(),
@@ -122,11 +131,26 @@ fn percentiles(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
     })
 }
 
+/// A logarithmic axis of times with a little room at both ends, a factor of four at least.
+fn snug(times: &[f64]) -> Axis {
+    let (low, high) = times.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), time| {
+        (low.min(*time), high.max(*time))
+    });
+    let missing = (4.0 / (high / low)).max(1.0).sqrt();
+    Axis::log_between(0.9 * low / missing, 1.1 * high * missing, time_tick)
+}
+
 /// The highest percentile that at least one request of some target lies beyond.
 fn highest_percentile(run: &Run, level: Level) -> f64 {
-    let most = looks(run, level).map(|(point, ..)| point.total.latency.count).max().unwrap_or(0);
+    let most = looks(run, level)
+        .map(|(point, ..)| point.total.latency.count)
+        .max()
+        .unwrap_or(0);
     let told = [90.0, 95.0, 99.0, 99.9, 99.99];
-    let seen = told.into_iter().rev().find(|percent| (100.0 - percent) / 100.0 * most as f64 >= 1.0);
+    let seen = told
+        .into_iter()
+        .rev()
+        .find(|percent| (100.0 - percent) / 100.0 * most as f64 >= 1.0);
     seen.unwrap_or(90.0)
 }
 
@@ -178,24 +202,28 @@ fn spread_axis(values: &[f64]) -> (Axis, bool) {
 }
 
 fn histograms(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
-    let mut bands = Vec::new();
-    let mut times = Vec::new();
-    let mut most: f64 = 0.0;
-    for (point, ink, dash) in looks(run, level) {
-        let shares = super::histogram::shares(&point.total.latency.histogram)?;
-        times.extend([shares.first()?.0, shares.last()?.1]);
-        most = shares.iter().map(|(.., share)| *share).fold(most, f64::max);
-        bands.push((name(run, point), ink, dash, shares));
-    }
-    let x = Axis::log(times, 1000.0, time_tick);
-    let y = Axis::fitted([most], 0.05, 4, |share| format!("{} %", number(100.0 * share)));
+    let all: Vec<_> = looks(run, level)
+        .filter_map(|(point, ink, dash)| {
+            Some((name(run, point), ink, dash, Times::of(&point.total.latency.histogram)?))
+        })
+        .collect();
+    let (low, high) = histogram::range(all.iter().map(|(.., times)| times))?;
+    let edge = |step: usize| low * (high / low).powf(step as f64 / STEPS as f64);
+    let x = Axis::log_between(low, high, time_tick);
+    let shares: Vec<Vec<f64>> = all.iter().map(|(.., times)| times.shares(low, high, STEPS)).collect();
+    let y = Axis::fitted(shares.iter().flatten().copied(), 0.01, 4, |share| {
+        format!("{} %", tick(100.0 * share))
+    });
     let mut chart = Chart::new(ids.next(), "How often each time occurred", x, y)
-        .height(180)
+        .height(220)
         .description("Histograms of the time of a request on one logarithmic axis");
-    for (name, ink, dash, shares) in bands {
-        let mut outline: Vec<(f64, f64)> = shares.iter().map(|&(from, _, share)| (from, share)).collect();
-        outline.extend(shares.last().map(|&(_, to, _)| (to, 0.0)));
-        let fill = shares.iter().flat_map(|&(from, to, share)| [(from, 0.0, share), (to, 0.0, share)]);
+    for ((name, ink, dash, _), shares) in all.into_iter().zip(shares) {
+        let stairs = shares.iter().enumerate();
+        let fill = stairs
+            .clone()
+            .flat_map(|(step, &share)| [(edge(step), 0.0, share), (edge(step + 1), 0.0, share)]);
+        let mut outline: Vec<(f64, f64)> = stairs.map(|(step, &share)| (edge(step), share)).collect();
+        outline.push((high, 0.0));
         chart = chart
             .with(Layer::band(ink, fill.collect()).tip(name))
             .with(Layer::steps(ink, outline).dashed(dash).tip(name));
@@ -204,7 +232,7 @@ fn histograms(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
         title: "How often each time occurred".to_owned(),
         svg: chart.render(),
         legend: Vec::new(),
-        note: "share of the requests in each step of the scale".to_owned(),
+        note: "share of the requests in each step of the scale; the last steps hold all that is beyond".to_owned(),
     })
 }
 
@@ -256,7 +284,7 @@ const COURSES: [Course; 6] = [
 ];
 
 /// The course of time, all charts over the same seconds.
-fn course(run: &Run, level: Level, ids: &mut Ids) -> Vec<Figure> {
+pub(crate) fn course(run: &Run, level: Level, ids: &mut Ids) -> Vec<Figure> {
     let seconds = looks(run, level).flat_map(|(point, ..)| &point.total.timeline);
     let longest = looks(run, level).map(|(point, ..)| point.total.timeline.len()).max();
     let (first, last) = seconds.fold((f64::INFINITY, 0.0_f64), |(first, last), second| {
@@ -283,7 +311,10 @@ fn course(run: &Run, level: Level, ids: &mut Ids) -> Vec<Figure> {
         let chart = Chart::new(ids.next(), format!("{}, second by second", course.title), x, y);
         figures.push(Figure {
             title: course.title.to_owned(),
-            svg: chart.height(course.height).with_all(layers.collect::<Vec<_>>()).render(),
+            svg: chart
+                .height(course.height)
+                .with_all(layers.collect::<Vec<_>>())
+                .render(),
             legend: Vec::new(),
             note: String::new(),
         });
@@ -351,7 +382,11 @@ const CURVES: [Curve; 4] = [
 ];
 
 fn latency(point: &Point, percent: f64) -> Option<f64> {
-    let known = point.total.latency.percentile(percent).filter(|_| point.total.latency.count > 0);
+    let known = point
+        .total
+        .latency
+        .percentile(percent)
+        .filter(|_| point.total.latency.count > 0);
     known.map(|us| us.max(1) as f64)
 }
 
@@ -363,7 +398,10 @@ fn over_levels(run: &Run, levels: &[Level], ids: &mut Ids) -> Vec<Figure> {
     };
     let mut places: Vec<f64> = levels.iter().map(|level| at(*level)).collect();
     places.sort_by(f64::total_cmp);
-    let wide = places.first().zip(places.last()).is_some_and(|(first, last)| *last > 10.0 * first.max(1.0));
+    let wide = places
+        .first()
+        .zip(places.last())
+        .is_some_and(|(first, last)| *last > 10.0 * first.max(1.0));
     let x = || match wide {
         true => Axis::log(places.iter().copied(), 1.0, tick),
         false => Axis::fitted(places.iter().copied(), 1.0, 6, tick),
@@ -388,7 +426,11 @@ fn over_levels(run: &Run, levels: &[Level], ids: &mut Ids) -> Vec<Figure> {
             true => Axis::log(values(), 1000.0, curve.label),
             false => Axis::fitted(values(), 1e-9, 4, curve.label),
         };
-        let against = if by_rate { "against the rate asked for" } else { "against connections" };
+        let against = if by_rate {
+            "against the rate asked for"
+        } else {
+            "against connections"
+        };
         let title = format!("{} {against}", curve.title);
         let mut chart = Chart::new(ids.next(), title.clone(), x(), y).height(200);
         for (target, line) in lines {
@@ -423,7 +465,11 @@ pub(crate) fn of_script(chart: &book::Chart, ids: &mut Ids) -> Figure {
     for (number, series) in chart.series.iter().enumerate() {
         let (ink, dash) = look(number);
         drawn = drawn
-            .with(Layer::line(ink, series.points.clone()).dashed(dash).tip(series.name.as_str()))
+            .with(
+                Layer::line(ink, series.points.clone())
+                    .dashed(dash)
+                    .tip(series.name.as_str()),
+            )
             .with(Layer::dots(ink, series.points.clone()).tip(series.name.as_str()));
     }
     let key = |(number, series): (usize, &book::Series)| {
@@ -459,6 +505,9 @@ pub(crate) struct Strip {
     pub(crate) words: String,
 }
 
+/// Ratios beyond stand at the end of the scale.
+const MOST_RATIO: f64 = 8.0;
+
 /// Every ratio between two targets at a level, over one scale that has 1 in its middle.
 pub(crate) fn strips(run: &Run, base: usize, other: usize, level: Level) -> Vec<Strip> {
     let between: Vec<&Comparison> = run
@@ -467,12 +516,14 @@ pub(crate) fn strips(run: &Run, base: usize, other: usize, level: Level) -> Vec<
         .filter(|found| (found.base, found.other) == (base, other))
         .filter(|found| (found.connections, found.rate) == (level.connections, level.rate))
         .collect();
+    // Ratios far out would press the others together: at a factor of eight the scale ends.
     let far = |found: &&Comparison| {
-        let ends = [found.low, found.high, found.ratio].into_iter().filter(|end| end.is_finite() && *end > 0.0);
+        let ends = [found.low, found.high, found.ratio]
+            .into_iter()
+            .filter(|end| end.is_finite() && *end > 0.0);
         ends.map(|end| end.ln().abs()).fold(0.0, f64::max)
     };
-    // Ratios far out would press the others together: at 32× the scale ends.
-    let reach = between.iter().map(far).fold(0.05_f64, f64::max).min(3.5) * 1.1;
+    let reach = between.iter().map(far).fold(0.05_f64, f64::max).min(MOST_RATIO.ln()) * 1.1;
     let strip = |found: &&Comparison| Strip {
         name: found.metric.label().to_owned(),
         svg: strip(found, reach, floor(run, found.metric)),
@@ -501,8 +552,8 @@ fn strip(found: &Comparison, reach: f64, floor: Option<f64>) -> String {
     let (ink, _) = look(found.other);
     let ink = ink.class();
     format!(
-        "<svg class=\"strip\" height=\"20\" aria-hidden=\"true\">{noise}<line class=\"one\" x1=\"50%\" x2=\"50%\" y2=\"20\"/>\
-         <line class=\"whisker {ink}\" x1=\"{}\" x2=\"{}\" y1=\"10\" y2=\"10\"/>\
+        "<svg class=\"strip\" height=\"20\" aria-hidden=\"true\">{noise}<line class=\"way\" x1=\"0\" x2=\"100%\" y1=\"10\" y2=\"10\"/>\
+         <line class=\"one\" x1=\"50%\" x2=\"50%\" y2=\"20\"/><line class=\"reach {ink}\" x1=\"{}\" x2=\"{}\" y1=\"10\" y2=\"10\"/>\
          <circle class=\"dot {ink}\" cx=\"{}\" cy=\"10\" r=\"4\"/></svg>",
         place(found.low),
         place(found.high),

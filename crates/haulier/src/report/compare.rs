@@ -37,7 +37,11 @@ pub(crate) fn merge(mut books: Vec<(PathBuf, Book)>) -> Option<Book> {
     if books.is_empty() {
         return Some(merged);
     }
-    let others: Vec<(&str, Book)> = names[1..].iter().map(String::as_str).zip(books.into_iter().map(|(_, book)| book)).collect();
+    let others: Vec<(&str, Book)> = names[1..]
+        .iter()
+        .map(String::as_str)
+        .zip(books.into_iter().map(|(_, book)| book))
+        .collect();
     let only_pages = merged.pages.len() == 1 && others.iter().all(|(_, book)| book.pages.len() == 1);
     for page in &mut merged.pages {
         let same = |other: &&Page| only_pages || other.title == page.title;
@@ -58,7 +62,9 @@ pub(crate) fn merge(mut books: Vec<(PathBuf, Book)>) -> Option<Book> {
 fn names(paths: &[&Path]) -> Vec<String> {
     let parts = |path: &Path| -> Vec<String> {
         let path = path.with_extension("");
-        path.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
+        path.components()
+            .map(|part| part.as_os_str().to_string_lossy().into_owned())
+            .collect()
     };
     let all: Vec<Vec<String>> = paths.iter().map(|path| parts(path)).collect();
     let tail = |parts: &Vec<String>, length: usize| parts[parts.len().saturating_sub(length)..].join("/");
@@ -201,11 +207,13 @@ fn adopt(merged: &mut Run, run: Run, offset: usize) {
         target: moved(point.target),
         ..point
     }));
-    merged.comparisons.extend(run.comparisons.into_iter().map(|found| Comparison {
-        base: moved(found.base),
-        other: moved(found.other),
-        ..found
-    }));
+    merged
+        .comparisons
+        .extend(run.comparisons.into_iter().map(|found| Comparison {
+            base: moved(found.base),
+            other: moved(found.other),
+            ..found
+        }));
     merged.warnings.extend(run.warnings.into_iter().map(|warning| Warning {
         target: warning.target.map(moved),
         ..warning
@@ -224,7 +232,11 @@ fn differences(one: &Run, other: &Run) -> Vec<String> {
     };
     differ("the processor", &one.machine.cpu, &other.machine.cpu);
     differ("the kernel", &one.machine.kernel, &other.machine.kernel);
-    differ("cores", &one.machine.cores.to_string(), &other.machine.cores.to_string());
+    differ(
+        "cores",
+        &one.machine.cores.to_string(),
+        &other.machine.cores.to_string(),
+    );
     differ("the program", &one.tool, &other.tool);
     differ("the protocol", &one.load.protocol, &other.load.protocol);
     let kept = |run: &Run| if run.load.keep_alive { "kept" } else { "one a request" };
@@ -235,10 +247,21 @@ fn differences(one: &Run, other: &Run) -> Vec<String> {
 /// Adds what two targets show at every level both were measured at; gives back the sentences of it.
 fn compare(run: &mut Run, base: usize, other: usize) -> Vec<String> {
     let mut said = Vec::new();
-    let levels: Vec<Level> = run.points.iter().filter(|point| point.target == base).map(Level::of).collect();
+    let levels: Vec<Level> = run
+        .points
+        .iter()
+        .filter(|point| point.target == base)
+        .map(Level::of)
+        .collect();
     for level in &levels {
-        let of = |target: usize| run.points.iter().find(|point| point.target == target && Level::of(point) == *level);
-        let (Some(one), Some(two)) = (of(base), of(other)) else { continue };
+        let of = |target: usize| {
+            run.points
+                .iter()
+                .find(|point| point.target == target && Level::of(point) == *level)
+        };
+        let (Some(one), Some(two)) = (of(base), of(other)) else {
+            continue;
+        };
         let same_work = same_work(run, base, other);
         let found: Vec<Comparison> = METRICS
             .into_iter()
@@ -247,7 +270,11 @@ fn compare(run: &mut Run, base: usize, other: usize) -> Vec<String> {
             .collect();
         if let Some(rate) = found.iter().find(|found| found.metric == Metric::RequestsPerSecond) {
             let (one, two) = (&run.targets[base].name, &run.targets[other].name);
-            let at = if levels.len() > 1 { format!(" at {}", level.words()) } else { String::new() };
+            let at = if levels.len() > 1 {
+                format!(" at {}", level.words())
+            } else {
+                String::new()
+            };
             said.push(format!("{two} against {one}{at}: {}", rate.words));
         }
         run.comparisons.extend(found);
@@ -420,7 +447,10 @@ mod tests {
 
     #[test]
     fn the_same_run_twice_shows_no_difference() {
-        let run = merged(vec![stored("before.json", samples::single(1000.0)), stored("after.json", samples::single(1000.0))]);
+        let run = merged(vec![
+            stored("before.json", samples::single(1000.0)),
+            stored("after.json", samples::single(1000.0)),
+        ]);
         let names: Vec<&str> = run.targets.iter().map(|target| target.name.as_str()).collect();
         assert_eq!(names, ["before", "after"]);
         assert!(run.verdicts[0].contains("no difference shown"), "{:?}", run.verdicts);
@@ -429,9 +459,15 @@ mod tests {
 
     #[test]
     fn a_tenth_more_is_found() {
-        let run = merged(vec![stored("a.json", samples::single(1000.0)), stored("b.json", samples::single(1100.0))]);
+        let run = merged(vec![
+            stored("a.json", samples::single(1000.0)),
+            stored("b.json", samples::single(1100.0)),
+        ]);
         let rate = &run.comparisons[0];
-        assert_eq!((rate.metric, rate.verdict), (Metric::RequestsPerSecond, Verdict::Better));
+        assert_eq!(
+            (rate.metric, rate.verdict),
+            (Metric::RequestsPerSecond, Verdict::Better)
+        );
         assert!(rate.low > 1.05 && rate.high < 1.15, "{rate:?}");
     }
 

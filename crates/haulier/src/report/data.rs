@@ -53,8 +53,16 @@ fn parse(json: &str, path: &Path) -> Result<Book, DataError> {
     };
     let value: Value = serde_json::from_str(json).map_err(foreign)?;
     let is_book = value.get("book").is_some();
-    let (field, known) = if is_book { ("book", book::SCHEMA) } else { ("schema", result::SCHEMA) };
-    if let Some(found) = value.get(field).and_then(Value::as_u64).filter(|found| *found > u64::from(known)) {
+    let (field, known) = if is_book {
+        ("book", book::SCHEMA)
+    } else {
+        ("schema", result::SCHEMA)
+    };
+    if let Some(found) = value
+        .get(field)
+        .and_then(Value::as_u64)
+        .filter(|found| *found > u64::from(known))
+    {
         return Err(DataError::Newer {
             path: path.to_owned(),
             found,
@@ -85,7 +93,10 @@ pub(super) fn embedded(book: &Book) -> (String, &'static str) {
     let mut thinned = book.clone();
     let mut json = to_json(&thinned);
     for (thin, note) in [
-        (drop_lesser_histograms as fn(&mut Run), ", except for the histograms of parts of a request"),
+        (
+            drop_lesser_histograms as fn(&mut Run),
+            ", except for the histograms of parts of a request",
+        ),
         (drop_histograms, ", except for histograms"),
         (drop_timelines, ", except for histograms and the course of time"),
     ] {
@@ -98,7 +109,11 @@ pub(super) fn embedded(book: &Book) -> (String, &'static str) {
             return (for_script(&json), note);
         }
     }
-    let note = if thinned == *book { "" } else { ", except for histograms and the course of time" };
+    let note = if thinned == *book {
+        ""
+    } else {
+        ", except for histograms and the course of time"
+    };
     (for_script(&json), note)
 }
 
@@ -157,7 +172,10 @@ mod tests {
         let mut run = samples::pair();
         run.points[0].total.first_byte.histogram = "A".repeat(90_000);
         let (json, note) = embedded(&Book::of_run(run.clone()));
-        assert!(json.len() < MOST_EMBEDDED && note.contains("parts of a request"), "{note}");
+        assert!(
+            json.len() < MOST_EMBEDDED && note.contains("parts of a request"),
+            "{note}"
+        );
         run.points[0].total.latency.histogram = "A".repeat(90_000);
         let (json, note) = embedded(&Book::of_run(run));
         assert!(json.len() < MOST_EMBEDDED && note.ends_with("histograms"), "{note}");

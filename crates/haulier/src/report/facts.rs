@@ -49,7 +49,11 @@ fn load_words(load: &Load) -> String {
 }
 
 fn request_words(load: &Load) -> String {
-    let kept = if load.keep_alive { "connections kept" } else { "a connection for each request" };
+    let kept = if load.keep_alive {
+        "connections kept"
+    } else {
+        "a connection for each request"
+    };
     let mut words = format!("{} {}, {kept}", load.method, load.protocol);
     if let Some(streams) = load.streams {
         words.push_str(&format!(", {streams} streams a connection"));
@@ -70,7 +74,11 @@ fn request_words(load: &Load) -> String {
 }
 
 fn generator_words(load: &Load) -> String {
-    let threads = if load.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", load.threads) };
+    let threads = if load.threads == 1 {
+        "1 thread".to_owned()
+    } else {
+        format!("{} threads", load.threads)
+    };
     match load.processes {
         0 | 1 => threads,
         processes => format!("{processes} processes of {threads}"),
@@ -79,18 +87,29 @@ fn generator_words(load: &Load) -> String {
 
 /// The machine.
 pub(crate) fn of_machine(machine: &Machine) -> Vec<Fact> {
-    let cores = if machine.cores == 1 { "1 core".to_owned() } else { format!("{} cores", machine.cores) };
+    let cores = if machine.cores == 1 {
+        "1 core".to_owned()
+    } else {
+        format!("{} cores", machine.cores)
+    };
     let mut facts = vec![
         ("processor", format!("{}, {cores}", or_unknown(&machine.cpu))),
         ("memory", bytes(machine.memory_bytes as f64)),
-        ("system", format!("{}, {}", or_unknown(&machine.os), or_unknown(&machine.kernel))),
+        (
+            "system",
+            format!("{}, {}", or_unknown(&machine.os), or_unknown(&machine.kernel)),
+        ),
         ("load before", format!("{:.2}", machine.load_before)),
     ];
     if let Some(governor) = &machine.governor {
         facts.push(("governor", governor.clone()));
     }
     if let Some(synchronised) = machine.clock_synchronised {
-        let words = if synchronised { "kept right by NTP" } else { "not synchronised" };
+        let words = if synchronised {
+            "kept right by NTP"
+        } else {
+            "not synchronised"
+        };
         facts.push(("clock", words.to_owned()));
     }
     facts.push(("descriptors", count(machine.descriptors)));
@@ -103,14 +122,28 @@ pub(crate) fn of_machine(machine: &Machine) -> Vec<Fact> {
 
 /// The machine in one line.
 pub(crate) fn machine_line(machine: &Machine) -> String {
-    let cores = if machine.cores == 1 { "1 core".to_owned() } else { format!("{} cores", machine.cores) };
-    let parts = [or_unknown(&machine.cpu), &cores, &bytes(machine.memory_bytes as f64), or_unknown(&machine.kernel)];
+    let cores = if machine.cores == 1 {
+        "1 core".to_owned()
+    } else {
+        format!("{} cores", machine.cores)
+    };
+    let parts = [
+        or_unknown(&machine.cpu),
+        &cores,
+        &bytes(machine.memory_bytes as f64),
+        or_unknown(&machine.kernel),
+    ];
     parts.join(", ")
 }
 
 /// `2026-11-20T12:04:31Z` → `2026-11-20 12:04 UTC`; other texts stay as they are.
 pub(crate) fn when(started: &str) -> String {
-    match (started.get(..10), started.get(10..11), started.get(11..16), started.ends_with('Z')) {
+    match (
+        started.get(..10),
+        started.get(10..11),
+        started.get(11..16),
+        started.ends_with('Z'),
+    ) {
         (Some(date), Some("T"), Some(time), true) => format!("{date} {time} UTC"),
         _ => started.to_owned(),
     }
@@ -123,7 +156,10 @@ fn or_unknown(text: &str) -> &str {
 /// A command line that a shell would take back.
 pub(crate) fn quoted(command: &[String]) -> String {
     let plain = |word: &str| {
-        !word.is_empty() && word.chars().all(|letter| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter))
+        !word.is_empty()
+            && word
+                .chars()
+                .all(|letter| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter))
     };
     let words = command.iter().map(|word| match plain(word) {
         true => word.clone(),

@@ -115,21 +115,49 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits_that_matter() {
-        let shown: Vec<String> = [161_759.4, 1240.0, 99.96, 45.23, 5.101, 0.0971, 0.0, -3.0, f64::NAN, 1e-9]
-            .into_iter()
-            .map(number)
-            .collect();
+        let shown: Vec<String> = [
+            161_759.4,
+            1240.0,
+            99.96,
+            45.23,
+            5.101,
+            0.0971,
+            0.0,
+            -3.0,
+            f64::NAN,
+            1e-9,
+        ]
+        .into_iter()
+        .map(number)
+        .collect();
         assert_eq!(
             shown,
-            ["161,759", "1,240", "100", "45.2", "5.10", "0.097", "0", "−3.00", "–", "under 0.001"]
+            [
+                "161,759",
+                "1,240",
+                "100",
+                "45.2",
+                "5.10",
+                "0.097",
+                "0",
+                "−3.00",
+                "–",
+                "under 0.001"
+            ]
         );
     }
 
     #[test]
     fn times_and_sizes_choose_their_unit() {
-        let times: Vec<String> = [3.0, 450.0, 999.7, 31_200.0, 1_950_000.0].into_iter().map(time).collect();
+        let times: Vec<String> = [3.0, 450.0, 999.7, 31_200.0, 1_950_000.0]
+            .into_iter()
+            .map(time)
+            .collect();
         assert_eq!(times, ["3 µs", "450 µs", "1.00 ms", "31.2 ms", "1.95 s"]);
-        let sizes: Vec<String> = [0.0, 45.0, 487_213.0, 4_039_229.0, 2e12].into_iter().map(bytes).collect();
+        let sizes: Vec<String> = [0.0, 45.0, 487_213.0, 4_039_229.0, 2e12]
+            .into_iter()
+            .map(bytes)
+            .collect();
         assert_eq!(sizes, ["0 B", "45 B", "487 KB", "4.04 MB", "2 TB"]);
     }
 

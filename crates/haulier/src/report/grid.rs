@@ -23,6 +23,8 @@ pub(crate) struct Grid {
     pub(crate) targets_across: bool,
     /// Whether the lines are.
     pub(crate) targets_down: bool,
+    /// Whether the last column has words, which stand in a line of their own where there is little room.
+    pub(crate) ends_in_words: bool,
 }
 
 /// A line of a table.
@@ -56,10 +58,7 @@ pub(crate) enum Mark {
 
 impl Shown {
     fn plain(text: String) -> Self {
-        Self {
-            text,
-            mark: Mark::None,
-        }
+        Self { text, mark: Mark::None }
     }
 
     fn words(text: impl Into<String>) -> Self {
@@ -77,6 +76,8 @@ struct Quantity {
     show: fn(f64) -> String,
     best: Best,
     metric: Option<Metric>,
+    /// Left to the second table.
+    minor: bool,
 }
 
 const fn quantity(
@@ -92,6 +93,14 @@ const fn quantity(
         show,
         best,
         metric,
+        minor: false,
+    }
+}
+
+const fn minor(name: &'static str, of: fn(&Point) -> Option<f64>, show: fn(f64) -> String) -> Quantity {
+    Quantity {
+        minor: true,
+        ..quantity(name, of, show, Best::None, None)
     }
 }
 
@@ -189,33 +198,27 @@ const QUANTITIES: [Quantity; 16] = [
         Best::Least,
         None,
     ),
-    quantity(
+    minor(
         "memory (RSS)",
         |point| point.total.server?.rss_bytes.map(|bytes| bytes as f64),
         bytes,
-        Best::None,
-        None,
     ),
-    quantity("body/request", body_bytes, bytes, Best::None, None),
-    quantity(
+    minor("body/request", body_bytes, bytes),
+    minor(
         "connections opened",
         |point| Some(point.total.connections_opened as f64),
         whole,
-        Best::None,
-        None,
     ),
-    quantity(
-        "generator CPU",
-        |point| Some(point.total.generator.cpu),
-        percent,
-        Best::None,
-        None,
-    ),
+    minor("generator CPU", |point| Some(point.total.generator.cpu), percent),
     FAILED,
 ];
 
 fn percentile(point: &Point, percent: f64) -> Option<f64> {
-    let found = point.total.latency.percentile(percent).filter(|_| point.total.latency.count > 0);
+    let found = point
+        .total
+        .latency
+        .percentile(percent)
+        .filter(|_| point.total.latency.count > 0);
     found.map(|us| us as f64)
 }
 
@@ -267,7 +270,9 @@ pub(crate) fn levels(run: &Run) -> Vec<Level> {
 
 /// The point of a target at a level.
 pub(crate) fn point(run: &Run, target: usize, level: Level) -> Option<&Point> {
-    run.points.iter().find(|point| point.target == target && Level::of(point) == level)
+    run.points
+        .iter()
+        .find(|point| point.target == target && Level::of(point) == level)
 }
 
 /// The first thing to look at: all quantities at one level, or the important ones over the levels.
@@ -275,9 +280,17 @@ pub(crate) fn summary(run: &Run) -> Vec<Grid> {
     match (levels(run).as_slice(), run.targets.len()) {
         ([], _) => Vec::new(),
         ([level], ..=MOST_COLUMNS) => vec![metrics_down(run, *level)],
-        ([level], _) => vec![targets_down(run, *level)],
+        ([level], _) => vec![targets_down(run, *level, false)],
         (levels, 1) => vec![levels_of_one(run, levels)],
         (levels, _) => levels_of_several(run, levels),
+    }
+}
+
+/// What is seldom asked for, where there is one level.
+pub(crate) fn further(run: &Run) -> Option<Grid> {
+    match levels(run).as_slice() {
+        [level] => Some(targets_down(run, *level, true)).filter(|grid| !grid.head.is_empty()),
+        _ => None,
     }
 }
 
@@ -289,8 +302,10 @@ fn metrics_down(run: &Run, level: Level) -> Grid {
         head.push("the second against the first".to_owned());
     }
     let mut lines = Vec::new();
-    for quantity in &QUANTITIES {
-        let Some(mut cells) = figures(run, quantity, &points, level) else { continue };
+    for quantity in QUANTITIES.iter().filter(|quantity| !quantity.minor) {
+        let Some(mut cells) = figures(run, quantity, &points, level) else {
+            continue;
+        };
         if pair {
             let words = comparison(run, quantity.metric, 0, 1, level).map_or("", |found| found.words.as_str());
             cells.push(Shown::words(words));
@@ -306,15 +321,24 @@ fn metrics_down(run: &Run, level: Level) -> Grid {
         head,
         lines,
         targets_across: true,
+        ends_in_words: pair,
         ..Grid::default()
     }
 }
 
 /// Which coding each target answered in, if one of them coded.
 fn encodings(run: &Run, pair: bool) -> Option<Line> {
-    let of = |target: &Target| target.answer.as_ref().map_or("–".to_owned(), |answer| answer.encoding.clone());
+    let of = |target: &Target| {
+        target
+            .answer
+            .as_ref()
+            .map_or("–".to_owned(), |answer| answer.encoding.clone())
+    };
     let encodings: Vec<String> = run.targets.iter().map(of).collect();
-    if encodings.iter().all(|encoding| encoding == "identity" || encoding == "–") {
+    if encodings
+        .iter()
+        .all(|encoding| encoding == "identity" || encoding == "–")
+    {
         return None;
     }
     let mut cells: Vec<Shown> = encodings.into_iter().map(Shown::plain).collect();
@@ -327,12 +351,14 @@ fn encodings(run: &Run, pair: bool) -> Option<Line> {
     })
 }
 
-fn targets_down(run: &Run, level: Level) -> Grid {
+fn targets_down(run: &Run, level: Level, minor: bool) -> Grid {
     let points: Vec<Option<&Point>> = (0..run.targets.len()).map(|target| point(run, target, level)).collect();
     let mut lines: Vec<Line> = names(&run.targets).into_iter().map(named_line).collect();
     let mut head = Vec::new();
-    for quantity in &QUANTITIES {
-        let Some(cells) = figures(run, quantity, &points, level) else { continue };
+    for quantity in QUANTITIES.iter().filter(|quantity| quantity.minor == minor) {
+        let Some(cells) = figures(run, quantity, &points, level) else {
+            continue;
+        };
         head.push(quantity.name.to_owned());
         for (line, cell) in lines.iter_mut().zip(cells) {
             line.cells.push(cell);
@@ -351,7 +377,7 @@ fn levels_of_one(run: &Run, levels: &[Level]) -> Grid {
     let mut lines: Vec<Line> = levels.iter().map(|level| named_line(level.words())).collect();
     let points: Vec<Option<&Point>> = levels.iter().map(|level| point(run, 0, *level)).collect();
     let mut head = Vec::new();
-    for quantity in &QUANTITIES {
+    for quantity in QUANTITIES.iter().filter(|quantity| !quantity.minor) {
         let values: Vec<Option<f64>> = points.iter().map(|point| point.and_then(quantity.of)).collect();
         if values.iter().all(Option::is_none) {
             continue;
@@ -375,7 +401,9 @@ fn levels_of_several(run: &Run, levels: &[Level]) -> Vec<Grid> {
     let grids = quantities.into_iter().filter_map(|quantity| {
         let mut any = false;
         let lines = levels.iter().map(|level| {
-            let points: Vec<_> = (0..run.targets.len()).map(|target| point(run, target, *level)).collect();
+            let points: Vec<_> = (0..run.targets.len())
+                .map(|target| point(run, target, *level))
+                .collect();
             let cells = figures(run, quantity, &points, *level);
             any |= cells.is_some();
             Line {
@@ -468,9 +496,14 @@ fn comparison(run: &Run, metric: Option<Metric>, one: usize, other: usize, level
 
 /// Every percentile of every target, and with two targets the ratio.
 pub(crate) fn percentiles(run: &Run, level: Level) -> Option<Grid> {
-    let points: Vec<&Point> = (0..run.targets.len()).filter_map(|target| point(run, target, level)).collect();
+    let points: Vec<&Point> = (0..run.targets.len())
+        .filter_map(|target| point(run, target, level))
+        .collect();
     let pair = points.len() == 2;
-    let mut head: Vec<String> = points.iter().map(|point| run.targets[point.target].name.clone()).collect();
+    let mut head: Vec<String> = points
+        .iter()
+        .map(|point| run.targets[point.target].name.clone())
+        .collect();
     if pair {
         head.push("ratio".to_owned());
     }
@@ -483,9 +516,17 @@ pub(crate) fn percentiles(run: &Run, level: Level) -> Option<Grid> {
             .map(|value| Shown::plain(value.map_or("–".to_owned(), time)))
             .collect();
         if let (true, [Some(base), Some(other)]) = (pair, values.as_slice()) {
-            cells.push(Shown::plain(if *base > 0.0 { ratio(other / base) } else { "–".to_owned() }));
+            cells.push(Shown::plain(if *base > 0.0 {
+                ratio(other / base)
+            } else {
+                "–".to_owned()
+            }));
         }
-        let name = if *percent < 100.0 { format!("{percent} %") } else { "longest".to_owned() };
+        let name = if *percent < 100.0 {
+            format!("{percent} %")
+        } else {
+            "longest".to_owned()
+        };
         lines.push(Line { name, cells });
     }
     (!lines.is_empty()).then(|| Grid {
@@ -499,7 +540,9 @@ pub(crate) fn percentiles(run: &Run, level: Level) -> Option<Grid> {
 
 /// What happened in each slice.
 pub(crate) fn slices(run: &Run, level: Level) -> Grid {
-    let points: Vec<&Point> = (0..run.targets.len()).filter_map(|target| point(run, target, level)).collect();
+    let points: Vec<&Point> = (0..run.targets.len())
+        .filter_map(|target| point(run, target, level))
+        .collect();
     let rounds = points.iter().map(|point| point.slices.len()).max().unwrap_or(0);
     let line = |round: usize| Line {
         name: format!("{}", round + 1),
@@ -511,7 +554,10 @@ pub(crate) fn slices(run: &Run, level: Level) -> Grid {
     };
     Grid {
         corner: "round".to_owned(),
-        head: points.iter().map(|point| run.targets[point.target].name.clone()).collect(),
+        head: points
+            .iter()
+            .map(|point| run.targets[point.target].name.clone())
+            .collect(),
         lines: (0..rounds).map(line).collect(),
         note: "requests a second".to_owned(),
         targets_across: true,
@@ -521,11 +567,19 @@ pub(crate) fn slices(run: &Run, level: Level) -> Grid {
 
 /// Failures by class, of those who had any.
 pub(crate) fn failures(run: &Run) -> Option<Grid> {
-    let failed: Vec<&Point> = run.points.iter().filter(|point| point.total.failures.all() > 0).collect();
+    let failed: Vec<&Point> = run
+        .points
+        .iter()
+        .filter(|point| point.total.failures.all() > 0)
+        .collect();
     let first = failed.first()?;
     let classes = first.total.failures.by_class().map(|(name, _)| name);
     let occurs = |class: &usize| failed.iter().any(|point| point.total.failures.by_class()[*class].1 > 0);
-    let classes: Vec<(usize, &str)> = classes.into_iter().enumerate().filter(|(class, _)| occurs(class)).collect();
+    let classes: Vec<(usize, &str)> = classes
+        .into_iter()
+        .enumerate()
+        .filter(|(class, _)| occurs(class))
+        .collect();
     let several = levels(run).len() > 1;
     let lines = failed.iter().map(|point| {
         let name = &run.targets[point.target].name;
@@ -562,7 +616,12 @@ pub(crate) fn answers(run: &Run) -> Grid {
                     false => format!("{} ({} decoded)", count(answer.body_bytes), count(answer.decoded_bytes)),
                 };
                 let hash: String = answer.sha256.chars().take(8).collect();
-                let texts = [answer.status.to_string(), length, answer.encoding.clone(), format!("{hash}…")];
+                let texts = [
+                    answer.status.to_string(),
+                    length,
+                    answer.encoding.clone(),
+                    format!("{hash}…"),
+                ];
                 texts.into_iter().map(Shown::plain).collect()
             }
         };
@@ -597,7 +656,11 @@ pub(crate) fn of_script(table: &Table) -> Grid {
     let cell = |row: usize, column: usize| match table.rows[row].cells.get(column) {
         Some(Cell::Number(value)) => Shown {
             text: of_unit(*value, table.columns[column].unit),
-            mark: if marked[column] == Some(row) { Mark::Best } else { Mark::None },
+            mark: if marked[column] == Some(row) {
+                Mark::Best
+            } else {
+                Mark::None
+            },
         },
         Some(Cell::Text(text)) => Shown::plain(text.clone()),
         Some(Cell::Nothing) | None => Shown::plain("–".to_owned()),

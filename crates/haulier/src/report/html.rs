@@ -56,7 +56,11 @@ impl Writer {
         if text.is_empty() {
             return;
         }
-        let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+        let class = if class.is_empty() {
+            String::new()
+        } else {
+            format!(" class=\"{class}\"")
+        };
         let _ = write!(self.out, "<{tag}{class}>{}</{tag}>", escaped(text));
     }
 
@@ -121,7 +125,11 @@ impl Writer {
     }
 
     fn about(&mut self, about: &str) {
-        let paragraphs: Vec<&str> = about.split("\n\n").map(str::trim).filter(|text| !text.is_empty()).collect();
+        let paragraphs: Vec<&str> = about
+            .split("\n\n")
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+            .collect();
         if paragraphs.is_empty() {
             return;
         }
@@ -183,12 +191,14 @@ impl Writer {
             self.pair(bars.len(), |page, number| page.bars(&bars[number]));
         }
         let summary = grid::summary(run);
-        if !summary.is_empty() {
-            self.put("<div class=\"card\">");
-            for grid in &summary {
-                self.grid(grid, Some(run));
+        match summary.as_slice() {
+            [] => {}
+            [only] => {
+                self.put("<div class=\"card\">");
+                self.grid(only, Some(run));
+                self.put("</div>");
             }
-            self.put("</div>");
+            several => self.pair(several.len(), |page, number| page.grid(&several[number], Some(run))),
         }
         self.ratios(run, &levels);
         self.charts(run);
@@ -196,9 +206,16 @@ impl Writer {
     }
 
     fn tell(&mut self, class: &str, what: &str, text: &str) {
-        let class = if class.is_empty() { "tell".to_owned() } else { format!("tell {class}") };
+        let class = if class.is_empty() {
+            "tell".to_owned()
+        } else {
+            format!("tell {class}")
+        };
         let (what, text) = (escaped(what), escaped(text));
-        let _ = write!(self.out, "<p class=\"{class}\" role=\"note\"><b>{what}</b> <span>{text}</span></p>");
+        let _ = write!(
+            self.out,
+            "<p class=\"{class}\" role=\"note\"><b>{what}</b> <span>{text}</span></p>"
+        );
     }
 
     fn warning(&mut self, run: &Run, warning: &Warning) {
@@ -214,7 +231,10 @@ impl Writer {
             WarningKind::NotSampled => ("", "Not sampled"),
             WarningKind::NotInterleaved => ("", "Not side by side"),
         };
-        let name = warning.target.and_then(|target| run.targets.get(target)).map(|target| target.name.as_str());
+        let name = warning
+            .target
+            .and_then(|target| run.targets.get(target))
+            .map(|target| target.name.as_str());
         let text = match name {
             Some(name) if !warning.text.contains(name) => format!("{name}: {}", warning.text),
             _ => warning.text.clone(),
@@ -224,9 +244,17 @@ impl Writer {
 
     /// The few figures that matter of a single target at a single level.
     fn tiles(&mut self, run: &Run, levels: &[Level]) {
-        let (1, [level]) = (run.targets.len(), levels) else { return };
+        let (1, [level]) = (run.targets.len(), levels) else {
+            return;
+        };
         let Some(point) = point(run, 0, *level) else { return };
-        let latency = |percent| point.total.latency.percentile(percent).map_or("–".to_owned(), |us| time(us as f64));
+        let latency = |percent| {
+            point
+                .total
+                .latency
+                .percentile(percent)
+                .map_or("–".to_owned(), |us| time(us as f64))
+        };
         let mut tiles = vec![
             (number(point.total.requests_per_second), "requests a second"),
             (latency(50.0), "time, median"),
@@ -263,7 +291,11 @@ impl Writer {
     }
 
     fn bars(&mut self, bars: &Bars) {
-        let _ = write!(self.out, "<table class=\"bars\"><caption>{}</caption><tbody>", escaped(&bars.title));
+        let _ = write!(
+            self.out,
+            "<table class=\"bars\"><caption>{}</caption><tbody>",
+            escaped(&bars.title)
+        );
         for row in &bars.rows {
             let _ = write!(
                 self.out,
@@ -284,13 +316,22 @@ impl Writer {
         }
         self.put("</tbody></table><p class=\"note\">");
         for (ink, part) in &bars.parts {
-            let _ = write!(self.out, "<span class=\"key\">{}{}</span> ", swatch(*ink, None), escaped(part));
+            let _ = write!(
+                self.out,
+                "<span class=\"key\">{}{},</span> ",
+                swatch(*ink, None),
+                escaped(part)
+            );
         }
         let _ = write!(self.out, "{}</p>", escaped(&bars.note));
     }
 
     fn grid(&mut self, grid: &Grid, run: Option<&Run>) {
-        let class = if grid.targets_down || run.is_none() { " class=\"down\"" } else { "" };
+        let class = match (grid.ends_in_words, grid.targets_down || run.is_none()) {
+            (true, _) => " class=\"duel\"",
+            (false, true) => " class=\"down\"",
+            (false, false) => "",
+        };
         let _ = write!(self.out, "<div class=\"scroll\" tabindex=\"0\"><table{class}>");
         self.element("caption", "", &grid.title);
         let _ = write!(self.out, "<thead><tr><th scope=\"col\">{}</th>", escaped(&grid.corner));
@@ -310,7 +351,10 @@ impl Writer {
                     Mark::None => write!(self.out, "<td>{text}</td>"),
                     Mark::Best => write!(self.out, "<td class=\"best\"><small>best</small> {text}</td>"),
                     Mark::Bad => write!(self.out, "<td class=\"bad\">{text}</td>"),
-                    Mark::Doubtful => write!(self.out, "<td class=\"doubtful\">{text} <small>tool’s limit</small></td>"),
+                    Mark::Doubtful => write!(
+                        self.out,
+                        "<td class=\"doubtful\">{text} <small>tool’s limit</small></td>"
+                    ),
                     Mark::Words => write!(self.out, "<td class=\"words\">{text}</td>"),
                 };
             }
@@ -322,7 +366,9 @@ impl Writer {
 
     /// The ratios of two targets with their intervals.
     fn ratios(&mut self, run: &Run, levels: &[Level]) {
-        let (2, [level]) = (run.targets.len(), levels) else { return };
+        let (2, [level]) = (run.targets.len(), levels) else {
+            return;
+        };
         let strips = charts::strips(run, 0, 1, *level);
         if strips.is_empty() {
             return;
@@ -330,15 +376,21 @@ impl Writer {
         let (base, other) = (escaped(&run.targets[0].name), escaped(&run.targets[1].name));
         let _ = write!(
             self.out,
-            "<div class=\"card\"><h4>{other} divided by {base}, with 95 % intervals</h4><div class=\"scroll\" tabindex=\"0\">\
+            "<div class=\"card\"><h4>{other} divided by {base}, with 95 % intervals</h4><div class=\"scroll\" tabindex=\"0\">\
              <table class=\"strips\"><tbody>"
         );
         for strip in strips {
             let (name, words) = (escaped(&strip.name), escaped(&strip.words));
             let svg = &strip.svg;
-            let _ = write!(self.out, "<tr><th scope=\"row\">{name}</th><td>{svg}</td><td>{words}</td></tr>");
+            let _ = write!(
+                self.out,
+                "<tr><th scope=\"row\">{name}</th><td>{svg}</td><td>{words}</td></tr>"
+            );
         }
-        self.put("</tbody></table></div><p class=\"note\">left of the middle: less than the first; right of it: more. ");
+        let _ = write!(
+            self.out,
+            "</tbody></table></div><p class=\"note\">Left of the middle is less than {base}, right of it more. "
+        );
         if run.noise.is_some() {
             self.put("The grey band is what two equal targets differ by on this machine. ");
         }
@@ -354,6 +406,22 @@ impl Writer {
             self.legend(&charts::legend(run));
         }
         self.pair(figures.len(), |page, number| page.figure(&figures[number]));
+        if let [level] = levels(run).as_slice() {
+            self.course(run, *level);
+        }
+    }
+
+    /// The course of time: one card, so that all charts have one axis.
+    fn course(&mut self, run: &Run, level: Level) {
+        let figures = charts::course(run, level, &mut self.ids);
+        if figures.is_empty() {
+            return;
+        }
+        self.put("<div class=\"card course\">");
+        for figure in &figures {
+            self.figure(figure);
+        }
+        self.put("</div>");
     }
 
     fn figure(&mut self, figure: &Figure) {
@@ -369,7 +437,12 @@ impl Writer {
         }
         self.put("<ul class=\"legend\">");
         for key in keys {
-            let _ = write!(self.out, "<li>{}{}</li>", swatch(key.ink, Some(key.dash)), escaped(&key.name));
+            let _ = write!(
+                self.out,
+                "<li>{}{}</li>",
+                swatch(key.ink, Some(key.dash)),
+                escaped(&key.name)
+            );
         }
         self.put("</ul>");
     }
@@ -383,9 +456,18 @@ impl Writer {
         }
         self.put("<div class=\"card\">");
         self.facts("How it was run", &facts::of_load(run));
+        if let Some(further) = grid::further(run) {
+            self.details("Further figures", &further, run);
+        }
         for level in levels {
-            let Some(percentiles) = grid::percentiles(run, *level) else { continue };
-            let of = if levels.len() > 1 { format!(", {}", level.words()) } else { String::new() };
+            let Some(percentiles) = grid::percentiles(run, *level) else {
+                continue;
+            };
+            let of = if levels.len() > 1 {
+                format!(", {}", level.words())
+            } else {
+                String::new()
+            };
             self.details(&format!("All percentiles{of}"), &percentiles, run);
         }
         if let [level] = levels {
@@ -475,12 +557,221 @@ fn target_swatch(target: usize) -> String {
 /// The first verdict, or what was measured where there is none.
 fn headline(run: &Run) -> String {
     if let Some(first) = run.verdicts.first() {
-        return first.clone();
+        let begins_with_a_name = run.targets.iter().any(|target| first.starts_with(&target.name));
+        return if begins_with_a_name {
+            first.clone()
+        } else {
+            capitalised(first)
+        };
     }
-    match (run.targets.as_slice(), run.points.as_slice()) {
-        ([target], [point, ..]) => {
-            format!("{}: {} requests a second", target.name, number(point.total.requests_per_second))
+    let names: Vec<&str> = run.targets.iter().map(|target| target.name.as_str()).collect();
+    match (names.as_slice(), run.points.as_slice()) {
+        ([name], [point, ..]) => {
+            format!("{name}: {} requests a second", number(point.total.requests_per_second))
         }
-        _ => "What was measured".to_owned(),
+        _ => names.join(" · "),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::book::{Cell, Chart, Column, Row, Scale, Series, Table};
+    use super::super::samples;
+    use super::*;
+
+    /// Elements without an end.
+    const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
+
+    /// Every element is closed in order, no attribute has a value that is none, and no two elements share an id.
+    #[track_caller]
+    fn check(page: &str) {
+        let (markup, rest) = page.split_once("<script ").expect("the data comes last");
+        assert_eq!(rest.matches("</script>").count(), 1);
+        let style = markup.find("<style>").expect("a style sheet")..markup.find("</style>").expect("its end");
+        let markup = format!("{}{}", &markup[..style.start], &markup[style.end + "</style>".len()..]);
+        let (mut open, mut ids) = (Vec::new(), Vec::new());
+        for tag in markup.split('<').skip(1) {
+            let (tag, _) = tag.split_once('>').expect("a tag ends");
+            let name = tag
+                .split([' ', '/', '\n'])
+                .find(|part| !part.is_empty())
+                .expect("a name");
+            if VOID.contains(&name) {
+                continue;
+            }
+            match (tag.starts_with('/'), tag.ends_with('/')) {
+                (true, _) => assert_eq!(open.pop(), Some(name), "</{name}> closes something else"),
+                (false, true) => {}
+                (false, false) => open.push(name),
+            }
+            ids.extend(
+                tag.split_once(" id=\"")
+                    .and_then(|(_, rest)| rest.split_once('"'))
+                    .map(|(id, _)| id.to_owned()),
+            );
+        }
+        assert_eq!(open, ["html", "body"], "what is open before the data");
+        let count = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "an id twice: {ids:?}");
+        for value in markup.split('"').skip(1).step_by(2) {
+            assert!(!value.contains("NaN") && value != "inf", "{value}");
+        }
+    }
+
+    fn of(run: Run) -> String {
+        page(&Book::of_run(run))
+    }
+
+    #[test]
+    fn pages_are_well_formed_small_and_load_nothing() {
+        for run in [
+            samples::pair(),
+            samples::single(5123.4),
+            samples::many(8),
+            samples::sweep(),
+        ] {
+            let page = of(run);
+            check(&page);
+            assert!(page.len() < 150_000, "{} bytes", page.len());
+            let (markup, _) = page.split_once("<script ").expect("data");
+            for load in ["http://", "https://", "src=", "url(", "@import", "<link"] {
+                assert!(!markup.contains(load), "{load} in the page");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_verdict_is_the_headline() {
+        let page = of(samples::pair());
+        assert!(page.contains("<h1>No difference shown in requests a second (0.99–1.01×)</h1>"));
+        assert!(page.contains("<li>sendfile answers its first byte 10× sooner"));
+    }
+
+    #[test]
+    fn the_best_of_a_line_is_marked_in_words_unless_chance_explains_it() {
+        let page = of(samples::pair());
+        assert!(page.contains("<small>best</small> 300 µs"));
+        let rates = page
+            .split_once(">requests/s<")
+            .expect("a line")
+            .1
+            .split_once("</tr>")
+            .expect("its end")
+            .0;
+        assert!(!rates.contains("best"), "{rates}");
+    }
+
+    #[test]
+    fn what_servers_and_people_say_is_text() {
+        let mut run = samples::pair();
+        let evil = "<img src=x onerror=alert(1)>\"'&";
+        run.targets[0].name = evil.to_owned();
+        run.targets[0].answer.as_mut().expect("an answer").server = Some(evil.to_owned());
+        run.verdicts[0] = evil.to_owned();
+        run.machine.cpu = evil.to_owned();
+        run.command.push(evil.to_owned());
+        run.warnings.push(Warning {
+            kind: WarningKind::NotSameWork,
+            target: Some(0),
+            text: evil.to_owned(),
+        });
+        let page = of(run);
+        check(&page);
+        assert!(!page.contains("<img"));
+    }
+
+    #[test]
+    fn odd_runs_still_make_a_page() {
+        let mut empty = samples::pair();
+        empty.points.clear();
+        empty.targets.clear();
+        empty.comparisons.clear();
+        empty.verdicts.clear();
+        check(&of(empty));
+
+        let mut odd = samples::pair();
+        for (number, point) in odd.points.iter_mut().enumerate() {
+            point.total.requests_per_second = [f64::NAN, 1e300][number];
+            point.total.requests = 0;
+            point.total.latency.count = 0;
+            point.total.latency.percentiles.clear();
+            point.total.timeline[0].at_s = f64::INFINITY;
+            point.slices.truncate(number + 1);
+        }
+        for found in &mut odd.comparisons {
+            (found.low, found.high, found.ratio) = (0.0, f64::INFINITY, f64::NAN);
+        }
+        check(&of(odd));
+
+        let mut unanswered = samples::single(0.0);
+        unanswered.targets[0].answer = None;
+        unanswered.points[0].slices.clear();
+        unanswered.points[0].total.server = None;
+        unanswered.points[0].total.timeline.clear();
+        check(&of(unanswered));
+    }
+
+    #[test]
+    fn a_book_has_its_pages_and_what_scripts_found() {
+        let mut book = Book::of_run(samples::pair());
+        let outcome = Outcome {
+            sentences: vec!["every cell ended".to_owned()],
+            tables: vec![Table {
+                title: "cells".to_owned(),
+                columns: vec![Column {
+                    name: "s".to_owned(),
+                    ..Column::default()
+                }],
+                rows: vec![Row {
+                    name: "a".to_owned(),
+                    cells: vec![Cell::Number(1.5)],
+                }],
+                ..Table::default()
+            }],
+            charts: vec![Chart {
+                title: "Size against time".to_owned(),
+                x: Scale::default(),
+                y: Scale::default(),
+                series: vec![Series {
+                    name: "zstd".to_owned(),
+                    points: vec![(1.0, 2.0), (f64::NAN, 3.0)],
+                }],
+            }],
+        };
+        let mut second = book.pages[0].clone();
+        second.title = "Second".to_owned();
+        second.about = "One.\n\nTwo.".to_owned();
+        second.left_out = vec![("h2o".to_owned(), "not installed".to_owned())];
+        second.parts.push(Part::Script {
+            title: "Cells".to_owned(),
+            about: String::new(),
+            outcome,
+        });
+        second.parts.push(Part::Failed {
+            title: "Broken".to_owned(),
+            why: "it did not start".to_owned(),
+        });
+        book.pages.push(second);
+        let page = page(&book);
+        check(&page);
+        for part in [
+            "href=\"#p1\"",
+            "<p>Two.</p>",
+            "every cell ended",
+            "Size against time",
+            "it did not start",
+            "not installed",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
     }
 }

@@ -102,7 +102,12 @@ fn table(out: &mut String, grid: &Grid) {
     if !grid.title.is_empty() {
         let _ = write!(out, "\n**{}**\n", line(&grid.title));
     }
-    let mut rows = vec![std::iter::once(&grid.corner).chain(&grid.head).map(|text| cell(text)).collect::<Vec<_>>()];
+    let mut rows = vec![
+        std::iter::once(&grid.corner)
+            .chain(&grid.head)
+            .map(|text| cell(text))
+            .collect::<Vec<_>>(),
+    ];
     for one in &grid.lines {
         let figures = one.cells.iter().map(|shown| match shown.mark {
             Mark::Best => format!("**{}**", cell(&shown.text)),
@@ -110,8 +115,15 @@ fn table(out: &mut String, grid: &Grid) {
         });
         rows.push(std::iter::once(cell(&one.name)).chain(figures).collect());
     }
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|text| text.chars().count()).max();
-    let widths: Vec<usize> = (0..rows[0].len()).map(|column| width(column).unwrap_or(0).max(3)).collect();
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|text| text.chars().count())
+            .max()
+    };
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| width(column).unwrap_or(0).max(3))
+        .collect();
     let rule: Vec<String> = widths
         .iter()
         .enumerate()
@@ -154,7 +166,10 @@ fn cell(text: &str) -> String {
 
 /// One line, whatever the text was.
 fn line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('<', "\\<")
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('<', "\\<")
 }
 
 #[cfg(test)]

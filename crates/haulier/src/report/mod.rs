@@ -15,9 +15,9 @@ mod histogram;
 mod html;
 mod markdown;
 #[cfg(test)]
-mod samples;
-#[cfg(test)]
 mod preview;
+#[cfg(test)]
+mod samples;
 pub(crate) mod terminal;
 
 use std::io;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use haulier_client::bench::histogram::Histogram;
 use haulier_client::bench::result::{
-    Answer, Bytes, Comparison, Distribution, Failures, GeneratorUse, Kind, KernelCounts, Load, Machine, Metric, Point,
+    Answer, Bytes, Comparison, Distribution, Failures, GeneratorUse, KernelCounts, Kind, Load, Machine, Metric, Point,
     Run, SCHEMA, Second, ServerUse, Slice, Target, Total, Verdict,
 };
 
@@ -17,7 +17,12 @@ pub(super) fn pair() -> Run {
     let mut run = run(Kind::Comparison, &["fpassthru", "sendfile"]);
     run.points = vec![point(0, 10, 5100.0, 12_000, 1), point(1, 10, 5110.0, 11_900, 2)];
     run.comparisons = vec![
-        comparison(Metric::RequestsPerSecond, 1.0, Verdict::NoDifference, "no difference shown (0.99–1.01×)"),
+        comparison(
+            Metric::RequestsPerSecond,
+            1.0,
+            Verdict::NoDifference,
+            "no difference shown (0.99–1.01×)",
+        ),
         comparison(Metric::FirstByte, 0.1, Verdict::Better, "10× sooner"),
         comparison(Metric::ServerCpu, 0.31, Verdict::Better, "0.31× (0.30–0.32)"),
     ];
@@ -41,7 +46,15 @@ pub(super) fn many(count: usize) -> Run {
     let names: Vec<String> = (0..count).map(|number| format!("server {number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut run = run(Kind::Comparison, &names);
-    let one = |target: usize| point(target, 20, 900.0 + 70.0 * target as f64, 20_000 - 700 * target as u64, 7);
+    let one = |target: usize| {
+        point(
+            target,
+            20,
+            900.0 + 70.0 * target as f64,
+            20_000 - 700 * target as u64,
+            7,
+        )
+    };
     run.points = (0..count).map(one).collect();
     run
 }
@@ -52,7 +65,8 @@ pub(super) fn sweep() -> Run {
     run.load.connections = vec![100, 1000, 10_000];
     for (number, connections) in [100, 1000, 10_000].into_iter().enumerate() {
         let fall = 1.0 - 0.3 * number as f64;
-        run.points.push(point(0, connections, 32_000.0 - 900.0 * number as f64, 3_000, 4));
+        run.points
+            .push(point(0, connections, 32_000.0 - 900.0 * number as f64, 3_000, 4));
         let mut other = point(1, connections, 33_000.0 * fall, 3_000, 5);
         if connections > 5000 {
             other.total.failures = Failures {
@@ -138,7 +152,9 @@ fn point(target: usize, connections: u32, rate: f64, middle_us: u64, seed: u64) 
         for _ in 0..REQUESTS {
             // A few requests are far slower than the rest, as in life.
             let slow = if random.u32(..200) == 0 { 8.0 } else { 1.0 };
-            own.record((middle_us as f64 * 1000.0 * slow * (0.8 + 0.4 * random.f64() + 0.3 * random.f64().powi(6))) as u64);
+            own.record(
+                (middle_us as f64 * 1000.0 * slow * (0.8 + 0.4 * random.f64() + 0.3 * random.f64().powi(6))) as u64,
+            );
         }
         all.add(&own);
         let jitter = 0.99 + 0.02 * random.f64();

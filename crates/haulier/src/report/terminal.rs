@@ -9,7 +9,7 @@ use super::book::{Book, Outcome, Part};
 use super::charts;
 use super::figures::{number, time};
 use super::grid::{self, Grid, Level, levels, point};
-use super::histogram;
+use super::histogram::{self, Times};
 
 /// Room for a bar, characters.
 const BAR: usize = 32;
@@ -109,13 +109,21 @@ fn write_grid(out: &mut String, grid: &Grid) {
         });
         rows.push(std::iter::once(plain(&line.name)).chain(cells).collect());
     }
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|text| text.chars().count()).max();
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|text| text.chars().count())
+            .max()
+    };
     let widths: Vec<usize> = (0..rows[0].len()).map(|column| width(column).unwrap_or(0)).collect();
     for row in &rows {
         let mut line = String::new();
         for (column, text) in row.iter().enumerate() {
             let room = " ".repeat(widths[column].saturating_sub(text.chars().count()));
-            let words = grid.lines.first().and_then(|line| line.cells.get(column.wrapping_sub(1)));
+            let words = grid
+                .lines
+                .first()
+                .and_then(|line| line.cells.get(column.wrapping_sub(1)));
             let to_the_left = column == 0 || words.is_some_and(|cell| cell.mark == grid::Mark::Words);
             let _ = match to_the_left {
                 true => write!(line, "{text}{room}  "),
@@ -153,16 +161,33 @@ fn bar(share: f64, room: usize) -> String {
 
 /// How the slices and the times of each target lay, a line each.
 fn write_lines(out: &mut String, run: &Run, level: Level) {
-    let points: Vec<&Point> = (0..run.targets.len()).filter_map(|target| point(run, target, level)).collect();
-    let width = run.targets.iter().map(|target| target.name.chars().count()).max().unwrap_or(0);
+    let points: Vec<&Point> = (0..run.targets.len())
+        .filter_map(|target| point(run, target, level))
+        .collect();
+    let width = run
+        .targets
+        .iter()
+        .map(|target| target.name.chars().count())
+        .max()
+        .unwrap_or(0);
     if points.iter().any(|point| point.slices.len() > 1) {
-        let rates = |point: &Point| point.slices.iter().map(|slice| slice.requests_per_second).collect::<Vec<_>>();
+        let rates = |point: &Point| {
+            point
+                .slices
+                .iter()
+                .map(|slice| slice.requests_per_second)
+                .collect::<Vec<_>>()
+        };
         let all: Vec<f64> = points.iter().flat_map(|point| rates(point)).collect();
         let _ = writeln!(out, "Requests a second, round by round");
         for point in &points {
             let line = spark(&rates(point), &all);
             let middle = number(charts::median(&rates(point)));
-            let _ = writeln!(out, "{:width$}  {line}  median {middle}/s", plain(&run.targets[point.target].name));
+            let _ = writeln!(
+                out,
+                "{:width$}  {line}  median {middle}/s",
+                plain(&run.targets[point.target].name)
+            );
         }
         out.push('\n');
     }
@@ -170,23 +195,30 @@ fn write_lines(out: &mut String, run: &Run, level: Level) {
 }
 
 fn write_histograms(out: &mut String, run: &Run, points: &[&Point], width: usize) {
-    let shares: Vec<_> = points.iter().map(|point| histogram::shares(&point.total.latency.histogram)).collect();
-    let known = || shares.iter().flatten();
-    let low = known().filter_map(|shares| Some(shares.first()?.0)).fold(f64::INFINITY, f64::min);
-    let high = known().filter_map(|shares| Some(shares.last()?.1)).fold(0.0, f64::max);
-    if !low.is_finite() || high <= low {
+    let named = |point: &&Point| {
+        Some((
+            plain(&run.targets[point.target].name),
+            Times::of(&point.total.latency.histogram)?,
+        ))
+    };
+    let all: Vec<(String, Times)> = points.iter().filter_map(named).collect();
+    let Some((low, high)) = histogram::range(all.iter().map(|(_, times)| times)) else {
         return;
-    }
-    let _ = writeln!(out, "How often each time occurred, {} to {} on a logarithmic scale", time(low), time(high));
-    let place = |us: f64| ((us / low).ln() / (high / low).ln() * HISTOGRAM as f64) as usize;
-    for (point, shares) in points.iter().zip(&shares) {
-        let mut columns = vec![0.0; HISTOGRAM];
-        for (from, to, share) in shares.iter().flatten() {
-            columns[place((from * to).sqrt()).min(HISTOGRAM - 1)] += share;
-        }
-        let most = columns.iter().copied().fold(0.0, f64::max);
-        let line: String = columns.iter().map(|share| if *share > 0.0 { step(*share, 0.0, most) } else { ' ' }).collect();
-        let _ = writeln!(out, "{:width$}  {}", plain(&run.targets[point.target].name), line.trim_end());
+    };
+    let _ = writeln!(
+        out,
+        "How often each time occurred, {} to {} on a logarithmic scale",
+        time(low),
+        time(high)
+    );
+    for (name, times) in all {
+        let shares = times.shares(low, high, HISTOGRAM);
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        let line: String = shares
+            .iter()
+            .map(|share| if *share > 0.0 { step(*share, 0.0, most) } else { ' ' })
+            .collect();
+        let _ = writeln!(out, "{name:width$}  {}", line.trim_end());
     }
     out.push('\n');
 }
@@ -206,7 +238,15 @@ fn step(value: f64, low: f64, high: f64) -> char {
 
 /// Text that does nothing to a terminal.
 fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
+    text.chars()
+        .map(|letter| {
+            if letter.is_control() && letter != '\n' {
+                '\u{fffd}'
+            } else {
+                letter
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -225,7 +265,13 @@ mod tests {
     #[test]
     fn a_run_has_tables_and_lines_of_blocks() {
         let text = text(&Book::of_run(samples::pair()));
-        for part in ["requests/s", "█", "round by round", "How often each time occurred", "no difference shown"] {
+        for part in [
+            "requests/s",
+            "█",
+            "round by round",
+            "How often each time occurred",
+            "no difference shown",
+        ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
