@@ -6,9 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use haulier_client::bench::result::{
-    Comparison, Kind, Metric, Point, Run, ServerUse, Slice, Verdict, Warning, WarningKind,
-};
+use haulier_client::bench::compare::METRICS;
+use haulier_client::bench::result::{Comparison, Kind, Metric, Point, Run, Target, Verdict, Warning, WarningKind};
 
 use super::book::{Book, Page, Part};
 use super::figures::ratio;
@@ -18,16 +17,6 @@ use super::grid::Level;
 const LEAST_SLICES: usize = 4;
 /// Ways of dealing the slices out that the test tries.
 const SHUFFLES: usize = 10_000;
-
-const METRICS: [Metric; 7] = [
-    Metric::RequestsPerSecond,
-    Metric::LatencyP50,
-    Metric::LatencyP95,
-    Metric::LatencyP99,
-    Metric::FirstByte,
-    Metric::ServerCpu,
-    Metric::WorkerTime,
-];
 
 /// One book of several, in the order given; a single one stays as it is. Pages and parts of the same title are laid
 /// beside each other.
@@ -194,7 +183,7 @@ fn pairs(base: &[String], run: &Run, offset: usize) -> Vec<(usize, usize)> {
     if base.len() == 1 && run.targets.len() == 1 {
         return vec![(0, offset)];
     }
-    let same = |(place, target): (usize, &haulier_client::bench::result::Target)| {
+    let same = |(place, target): (usize, &Target)| {
         let found = base.iter().position(|name| *name == target.name)?;
         Some((found, offset + place))
     };
@@ -294,23 +283,10 @@ fn same_work(run: &Run, base: usize, other: usize) -> bool {
     }
 }
 
-fn of_slice(metric: Metric, slice: &Slice) -> Option<f64> {
-    let server = |of: fn(&ServerUse) -> Option<f64>| slice.server.as_ref().and_then(of);
-    let value = match metric {
-        Metric::RequestsPerSecond => Some(slice.requests_per_second),
-        Metric::LatencyP50 => Some(slice.p50_us as f64),
-        Metric::LatencyP95 => Some(slice.p95_us as f64),
-        Metric::LatencyP99 => Some(slice.p99_us as f64),
-        Metric::FirstByte => Some(slice.first_byte_us as f64),
-        Metric::ServerCpu => server(|server| server.cpu_us_per_request),
-        Metric::WorkerTime => server(|server| server.worker_us_per_request),
-    };
-    value.filter(|value| value.is_finite() && *value > 0.0)
-}
-
 fn judge(metric: Metric, base: &Point, other: &Point, seed: u64, same_work: bool) -> Option<Comparison> {
     let logs = |point: &Point| -> Vec<f64> {
-        let values = point.slices.iter().filter_map(|slice| of_slice(metric, slice));
+        let values = point.slices.iter().filter_map(|slice| metric.of(slice));
+        let values = values.filter(|value| value.is_finite() && *value > 0.0);
         values.map(f64::ln).collect()
     };
     let (one, two) = (logs(base), logs(other));
