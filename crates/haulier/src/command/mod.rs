@@ -9,6 +9,8 @@ mod get;
 mod live;
 mod man;
 mod reload;
+mod plan;
+mod report;
 mod run;
 mod serve;
 mod status;
@@ -23,6 +25,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
+use crate::cli::report::BenchCommand;
 use crate::cli::{Cli, Command};
 
 pub(crate) use configuration::{counts, plural};
@@ -68,7 +71,11 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Completions(arguments)) => completions::run(&arguments),
         Some(Command::Man(arguments)) => man::run(&arguments),
         Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),
-        Some(Command::Bench(arguments)) => bench::run(&arguments, &cli.console),
+        Some(Command::Bench(arguments)) => match arguments.command {
+            Some(BenchCommand::Report(arguments)) => report::run(&arguments, &cli.console),
+            Some(BenchCommand::Run(arguments)) => plan::run(&arguments, &cli.console),
+            None => bench::run(&arguments, &cli.console),
+        },
         None => print_commands(),
     }
 }

@@ -6,8 +6,12 @@
 pub(crate) mod command_line;
 mod file;
 mod place;
+mod processes;
+mod run;
+mod server;
 pub(crate) mod settings;
-pub(crate) mod template;
+mod template;
 mod words;
 
+pub(crate) use run::{Event, RunError, Wishes, run};
 pub(crate) use settings::Plan;

@@ -41,7 +41,7 @@ struct Directory(PathBuf);
 
 /// Why there is no place to run in.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PlaceError {
+pub(crate) enum PlaceError {
     #[error("cannot make a directory in {}", path.display())]
     Directory { path: PathBuf, source: io::Error },
     #[error("cannot find the plan's directory")]

@@ -277,6 +277,9 @@ impl<'a> Resolver<'a> {
         for text in checked.chain(table.needs.iter().flatten()) {
             self.check_names(text, &beside);
         }
+        if let Some(about) = &table.about {
+            self.check_target_name(about);
+        }
         ServerPlan {
             name: table.name.value.clone(),
             about: text_or(table.about.as_ref(), table.name.value.clone()),
@@ -465,11 +468,21 @@ impl<'a> Resolver<'a> {
             None => (at.value.as_str(), ""),
         };
         self.check_path(at, path);
+        self.check_target_name(name);
         Some(TargetPlan {
             name: name.value.clone(),
             server: self.find_server(&at.with(server.to_owned()))?,
             path: path.to_owned(),
         })
+    }
+
+    /// `haulier bench` takes targets as `NAME=URL`.
+    fn check_target_name(&mut self, name: &Placed<String>) {
+        if name.value.is_empty() || name.value.contains(['=', ':', '/', '?']) {
+            let error = Diagnostic::error("config::name", format!("not a name for a target: `{}`", name.value));
+            self.report
+                .push(error.at(name.place.as_ref(), "without `=`, `:`, `/` and `?`"));
+        }
     }
 
     fn check_path(&mut self, at: &Placed<String>, path: &str) {

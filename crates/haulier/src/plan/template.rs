@@ -28,11 +28,6 @@ impl Values {
         self.pairs.push((name.into(), value.into()));
     }
 
-    /// The names, for messages.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.pairs.iter().map(|(name, _)| name.as_str())
-    }
-
     /// The value of a name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let pair = self.pairs.iter().rev().find(|(known, _)| known == name);

@@ -46,11 +46,7 @@ pub(super) static PLAN: Table = Table {
             "[]",
             "Command lines that run before anything else, such as one that makes a document root.",
         ),
-        word(
-            "env",
-            "{}",
-            "Environment of everything that is started; an empty text takes a variable away.",
-        ),
+        word("env", "{}", "Environment of everything that is started."),
         word(
             "server_cores",
             "all",

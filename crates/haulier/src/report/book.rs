@@ -203,6 +203,7 @@ impl Book {
     }
 
     /// All measured runs.
+    #[cfg(test)]
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
         self.pages
             .iter()

@@ -99,8 +99,13 @@ fn write_grid(out: &mut String, grid: &Grid) {
     if !grid.title.is_empty() {
         let _ = writeln!(out, "{}", plain(&grid.title));
     }
-    let head = std::iter::once(&grid.corner).chain(&grid.head).map(|text| plain(text));
-    let mut rows = vec![head.collect::<Vec<String>>()];
+    // Two characters behind every figure are kept for the mark of the best.
+    let head = grid.head.iter().map(|text| format!("{}  ", plain(text)));
+    let mut rows = vec![
+        std::iter::once(plain(&grid.corner))
+            .chain(head)
+            .collect::<Vec<String>>(),
+    ];
     for line in &grid.lines {
         let cells = line.cells.iter().map(|cell| match cell.mark {
             grid::Mark::Best => format!("{} *", plain(&cell.text)),
