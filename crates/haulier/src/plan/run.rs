@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::place::{Place, PlaceError, own_program};
 use super::processes::{Start, Started, last_words, on_cores};
-use super::server::{self, Server, ServerError};
+use super::server::{self, Server};
 use super::settings::{Named, Part as PartPlan, Plan, ScriptPlan, TablePlan, TargetPlan};
 use super::template::NoValue;
 use crate::report::book::{Outcome, Page, Part};
@@ -104,6 +104,7 @@ pub(crate) async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event
         wishes,
         left_out: Vec::new(),
         met: BTreeSet::new(),
+        failed: BTreeSet::new(),
     };
     let mut done = Vec::new();
     for part in parts {
@@ -173,6 +174,8 @@ struct Running<'p> {
     left_out: Vec<(String, String)>,
     /// Servers that ran, by their place in the plan.
     met: BTreeSet<usize>,
+    /// Servers that did not; they are not tried again.
+    failed: BTreeSet<usize>,
 }
 
 impl Running<'_> {
@@ -333,32 +336,28 @@ impl Running<'_> {
         asked.to_string().into_bytes()
     }
 
-    /// Starts those that can be started; the others are noted, once.
+    /// Starts those that can be started; the others are noted.
     async fn start(&mut self, wanted: BTreeSet<usize>, tell: &mut dyn FnMut(Event<'_>)) -> Vec<(usize, Server)> {
         let mut servers = Vec::new();
-        for place in wanted {
+        for place in wanted.difference(&self.failed.clone()).copied() {
             let plan = &self.plan.servers[place];
             match Server::start(plan, self.place).await {
                 Ok(server) => {
                     self.met.insert(place);
                     servers.push((place, server));
                 }
-                Err(error) => self.leave_out(&plan.about, &error, tell),
+                Err(error) => {
+                    self.failed.insert(place);
+                    let why = chain(&error);
+                    tell(Event::LeftOut {
+                        name: &plan.about,
+                        why: &why,
+                    });
+                    self.left_out.push((plan.about.clone(), why));
+                }
             }
         }
         servers
-    }
-
-    fn leave_out(&mut self, name: &str, error: &ServerError, tell: &mut dyn FnMut(Event<'_>)) {
-        let why = chain(error);
-        if !self
-            .left_out
-            .iter()
-            .any(|(known, reason)| known == name && *reason == why)
-        {
-            tell(Event::LeftOut { name, why: &why });
-            self.left_out.push((name.to_owned(), why));
-        }
     }
 
     /// What the servers that ran say of themselves, each program once.

@@ -44,10 +44,11 @@ pub(super) enum ServerError {
     CannotStart { program: String, source: io::Error },
     #[error("{name} ended before it was ready: {words}")]
     Ended { name: String, words: String },
-    #[error("{name} was not ready within {patience:?}: {words}")]
+    #[error("{name} was not ready within {patience:?}: {why}; {words}")]
     NotReady {
         name: String,
         patience: Duration,
+        why: String,
         words: String,
     },
     #[error(transparent)]
@@ -113,13 +114,13 @@ impl Server {
                     words: last_words(log),
                 });
             }
-            if answers(self.port, ready).await {
-                return Ok(());
-            }
+            let said = answers(self.port, ready).await;
+            let Some(why) = said.err() else { return Ok(()) };
             if Instant::now() > deadline {
                 return Err(ServerError::NotReady {
                     name: self.name.clone(),
                     patience: self.patience,
+                    why,
                     words: last_words(log),
                 });
             }
@@ -220,18 +221,32 @@ fn free_port() -> io::Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// Whether the port takes connections, and the path answers with a status under 500.
-async fn answers(port: u16, path: Option<&str>) -> bool {
-    let Ok(Ok(mut stream)) = timeout(ANSWER, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await else {
-        return false;
+/// Asks whether the port takes connections and the path answers with a status under 500.
+///
+/// # Errors
+/// Why it is not ready, in words.
+async fn answers(port: u16, path: Option<&str>) -> Result<(), String> {
+    let connected = timeout(ANSWER, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
+    let mut stream = match connected {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(_) => return Err("no connection".to_owned()),
     };
-    let Some(path) = path else { return true };
+    let Some(path) = path else { return Ok(()) };
     let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n");
     let mut head = [0; 12];
     let exchange = async {
         stream.write_all(request.as_bytes()).await?;
         stream.read_exact(&mut head).await
     };
+    match timeout(ANSWER, exchange).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return Err(format!("{path}: {error}")),
+        Err(_) => return Err(format!("{path}: no answer within {ANSWER:?}")),
+    }
     // `HTTP/1.1 200`
-    matches!(timeout(ANSWER, exchange).await, Ok(Ok(_))) && head[..5] == *b"HTTP/" && (b'1'..b'5').contains(&head[9])
+    match head[..5] == *b"HTTP/" && (b'1'..b'5').contains(&head[9]) {
+        true => Ok(()),
+        false => Err(format!("{path} answers {}", String::from_utf8_lossy(&head[9..]))),
+    }
 }
