@@ -231,9 +231,14 @@ impl Running<'_> {
             });
         }
         let mut book = data::read(&json)?;
-        let Some(Part::Run { run, .. }) = book.pages.pop().and_then(|mut page| page.parts.pop()) else {
+        let Some(Part::Run { mut run, .. }) = book.pages.pop().and_then(|mut page| page.parts.pop()) else {
             unreachable!("a run is a book of one page with one part");
         };
+        // Ports and processes were of this run; what somebody else can repeat is the plan.
+        run.command = ["haulier", "bench"].map(str::to_owned).to_vec();
+        run.command.extend(self.flags(table));
+        let named = targets.iter().map(|(target, server)| format!("{}={}{}", target.name, server.name, target.path));
+        run.command.extend(named);
         Ok(Part::Run {
             title: table.title.clone(),
             about: table.about.clone(),
@@ -244,10 +249,7 @@ impl Running<'_> {
     /// The command line of one table.
     fn bench_words(&self, table: &TablePlan, targets: &[(&TargetPlan, &Server)], json: &Path) -> Vec<String> {
         let mut words = vec![own_program().to_string_lossy().into_owned(), "bench".to_owned()];
-        words.extend(table.flags.iter().cloned());
-        if self.wishes.quick {
-            words.extend(quick(&table.flags).map(str::to_owned));
-        }
+        words.extend(self.flags(table));
         words.extend(["--json".to_owned(), json.to_string_lossy().into_owned()]);
         for (target, server) in targets {
             words.push(format!("{}={}{}", target.name, server.url, target.path));
@@ -256,6 +258,11 @@ impl Running<'_> {
             }
         }
         words
+    }
+
+    fn flags(&self, table: &TablePlan) -> Vec<String> {
+        let short = quick(&table.flags).filter(|_| self.wishes.quick).map(str::to_owned);
+        table.flags.iter().cloned().chain(short).collect()
     }
 
     async fn script(&mut self, script: &ScriptPlan, tell: &mut dyn FnMut(Event<'_>)) -> Result<Part, PartError> {

@@ -8,6 +8,8 @@ use super::grid::{Level, levels, point};
 use super::histogram::{self, Times};
 use crate::svg::{Axis, Chart, Dash, Ink, Layer};
 
+/// More histograms over each other cannot be told apart; percentiles can.
+const MOST_OVERLAID: usize = 3;
 /// Steps of a histogram: as fine as a chart shows well.
 const STEPS: usize = 48;
 
@@ -202,6 +204,9 @@ fn spread_axis(values: &[f64]) -> (Axis, bool) {
 }
 
 fn histograms(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
+    if run.targets.len() > MOST_OVERLAID {
+        return None;
+    }
     let all: Vec<_> = looks(run, level)
         .filter_map(|(point, ink, dash)| {
             Some((name(run, point), ink, dash, Times::of(&point.total.latency.histogram)?))
