@@ -20,6 +20,7 @@ mod prelude;
 mod privileges;
 mod quantity;
 mod report;
+#[allow(dead_code, unused_imports, reason = "the dashboard draws with it too")]
 mod svg;
 
 use std::process::ExitCode;

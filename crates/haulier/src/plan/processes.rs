@@ -106,12 +106,17 @@ impl Started {
 }
 
 impl Drop for Started {
+    /// Whoever forgets it is being interrupted: it gets a moment to tidy up, then it is killed.
     fn drop(&mut self) {
-        if !self.has_ended() {
-            if let Some(group) = pid_of(self.pid) {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
+        let Some(group) = pid_of(self.pid).filter(|_| !self.has_ended()) else {
+            return;
+        };
+        let _ = kill_process_group(group, Signal::TERM);
+        let deadline = std::time::Instant::now() + MOMENT;
+        while !self.has_ended() && std::time::Instant::now() < deadline {
+            std::thread::sleep(LOOK);
         }
+        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 

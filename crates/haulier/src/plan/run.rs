@@ -237,7 +237,9 @@ impl Running<'_> {
         // Ports and processes were of this run; what somebody else can repeat is the plan.
         run.command = ["haulier", "bench"].map(str::to_owned).to_vec();
         run.command.extend(self.flags(table));
-        let named = targets.iter().map(|(target, server)| format!("{}={}{}", target.name, server.name, target.path));
+        let named = targets
+            .iter()
+            .map(|(target, server)| format!("{}={}{}", target.name, server.name, target.path));
         run.command.extend(named);
         Ok(Part::Run {
             title: table.title.clone(),

@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Parser;
+
 use super::command_line::{self, CommandLine, NoCommandLine};
 use super::file::{self, File, PartTable, ScriptTable, ServerTable, TableTable};
 use super::template;
+use crate::cli::Cli;
 use crate::config::file::{Pairs, UnreadableFile};
 use crate::config::reader::nearest;
 use crate::config::source::{Place, Placed, Source};
@@ -404,12 +407,30 @@ impl<'a> Resolver<'a> {
                 Vec::new()
             }
         };
+        self.check_flags(table.flags.as_ref(), &flags);
         TablePlan {
             title: text_or(table.title.as_ref(), line),
             about: text_or(table.about.as_ref(), String::new()),
             flags,
             targets: self.targets(table),
             expect: table.expect.as_ref().map(|text| text.value.clone()),
+        }
+    }
+
+    /// What `haulier bench` would say of them.
+    fn check_flags(&mut self, written: Option<&Placed<String>>, flags: &[String]) {
+        let before = ["haulier", "bench"].map(str::to_owned);
+        let words = before
+            .into_iter()
+            .chain(flags.iter().cloned())
+            .chain(["http://127.0.0.1/".to_owned()]);
+        if let Err(error) = Cli::try_parse_from(words) {
+            let text = error.to_string();
+            let said = text.lines().next().unwrap_or_default();
+            let title = said.strip_prefix("error: ").unwrap_or(said).to_owned();
+            let error = Diagnostic::error("plan::flags", title)
+                .at(written.and_then(|flags| flags.place.as_ref()), "these flags");
+            self.report.push(error.help("`haulier bench --help` lists them"));
         }
     }
 

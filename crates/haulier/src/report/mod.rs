@@ -15,7 +15,6 @@ mod histogram;
 mod html;
 mod markdown;
 #[cfg(test)]
-#[cfg(test)]
 mod samples;
 pub(crate) mod terminal;
 
