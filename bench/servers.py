@@ -76,7 +76,7 @@ class Place:
     def render(self, template, to, **values):
         """Writes conf/TEMPLATE with every @NAME@ filled in; lines marked @ROOT@ stay only when we run as root."""
         values = dict(
-            dict(FRONT="", APP="plain", ROOT_DIR=self.docroot),
+            dict(FRONT="", FASTCGI="", APP="plain", ROOT_DIR=self.docroot),
             **values,
             PLACE=self.path,
             DOCROOT=self.docroot,

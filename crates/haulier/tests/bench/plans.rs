@@ -108,8 +108,7 @@ fn a_plan_starts_measures_and_ends_its_servers() {
     assert_eq!(names, ["small", "large"]);
     assert_eq!(table["targets"][0]["answer"]["body_bytes"], 5);
     assert_eq!(
-        table["points"][0]["total"]["requests"], 120,
-        "3 rounds of 2 slices of 20"
+        table["points"][0]["total"]["requests"], 60, "3 rounds of 20"
     );
     assert!(
         table["points"][1]["total"]["server"]["pss_bytes"]
