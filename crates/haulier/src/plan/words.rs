@@ -142,3 +142,47 @@ pub(super) static SCRIPT: Table = Table {
 
 /// All tables, in the order of the reference page.
 pub(super) static TABLES: &[&Table] = &[&TOP, &PLAN, &VALUES, &SERVER, &TABLE, &SCRIPT];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::words::Word;
+
+    fn reference() -> String {
+        let mut page = String::new();
+        for table in TABLES
+            .iter()
+            .filter(|table| !table.words.is_empty() && !table.name.is_empty())
+        {
+            let header = "| Setting | Default | Meaning |\n|---|---|---|";
+            page.push_str(&format!("### `[{}]`\n\n{header}\n", table.name));
+            for word in table.words {
+                page.push_str(&format!("| `{}` | {} | {} |\n", word.name, code(word), word.about));
+            }
+            page.push('\n');
+        }
+        page
+    }
+
+    /// Defaults that can be written as such are set as code.
+    fn code(word: &Word) -> String {
+        match word.default.starts_with(['"', '[', '{']) {
+            true => format!("`{}`", word.default),
+            false => word.default.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_reference_page_lists_exactly_these_settings() {
+        let page = include_str!("../../../../docs/plans.md");
+        let (_, rest) = page
+            .split_once("<!-- reference -->\n\n")
+            .expect("the page marks where its reference begins");
+        let (written, _) = rest.split_once("<!-- end -->").expect("and where it ends");
+        assert_eq!(
+            written,
+            reference(),
+            "docs/plans.md and words.rs differ; the page should hold the text above"
+        );
+    }
+}

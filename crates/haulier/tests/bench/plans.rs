@@ -107,9 +107,7 @@ fn a_plan_starts_measures_and_ends_its_servers() {
         .collect();
     assert_eq!(names, ["small", "large"]);
     assert_eq!(table["targets"][0]["answer"]["body_bytes"], 5);
-    assert_eq!(
-        table["points"][0]["total"]["requests"], 60, "3 rounds of 20"
-    );
+    assert_eq!(table["points"][0]["total"]["requests"], 60, "3 rounds of 20");
     assert!(
         table["points"][1]["total"]["server"]["pss_bytes"]
             .as_u64()
@@ -264,4 +262,21 @@ fn the_plans_of_the_experiments_are_right() {
         assert_eq!(checked.code, Some(0), "{}", checked.stderr);
     }
     assert!(plans >= 4, "{plans} plans");
+}
+
+#[test]
+fn the_plan_of_the_documentation_is_right() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plans.md");
+    let page = fs::read_to_string(docs).expect("the page");
+    let rest = page.split("```toml plan\n").skip(1);
+    let blocks: Vec<&str> = rest.filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        let place = Place::new();
+        place.write("plan.toml", block);
+        place.write("haulier.conf", "root @DOCROOT@");
+        place.write("nginx.conf", "listen @PORT@; root @DOCROOT@;");
+        let checked = run(&place, &["--check"]);
+        assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    }
 }
