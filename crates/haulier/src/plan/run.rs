@@ -304,12 +304,9 @@ impl Running<'_> {
             .stderr(std::fs::File::create(&log)?);
         let mut started = on_cores(start.cores, || Started::spawn(&mut command))?;
         let asked = self.asked(servers);
-        let said = match timeout(script.patience, converse(&mut started, &asked)).await {
-            Ok(said) => said,
-            Err(_) => {
-                started.end(std::time::Duration::from_secs(5)).await;
-                return Err(PartError::TooLong(script.patience));
-            }
+        let Ok(said) = timeout(script.patience, converse(&mut started, &asked)).await else {
+            started.end(std::time::Duration::from_secs(5)).await;
+            return Err(PartError::TooLong(script.patience));
         };
         let (status, said) = said?;
         if !status.success() {

@@ -346,10 +346,7 @@ impl<'a> Resolver<'a> {
             .collect();
         if !unknown.is_empty() {
             let source = self.report.sources.len();
-            self.report.sources.push(Source {
-                path: full,
-                text: text.clone(),
-            });
+            self.report.sources.push(Source { path: full, text });
             for (name, span) in unknown {
                 let error = Diagnostic::error("config::variable", format!("`@{name}@` has no value"));
                 let label = self.meant(&name, beside);

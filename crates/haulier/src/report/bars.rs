@@ -38,6 +38,9 @@ pub(crate) fn of_run(run: &Run, level: Level) -> Vec<Bars> {
     [rates(run, level), costs(run, level)].into_iter().flatten().collect()
 }
 
+/// A target, the parts of its bar in their own unit, and what is said of it.
+type Measured = (usize, Vec<(Ink, f64)>, String);
+
 fn rates(run: &Run, level: Level) -> Option<Bars> {
     let rows = (0..run.targets.len()).filter_map(|target| {
         let rate = point(run, target, level)?.total.requests_per_second;
@@ -65,7 +68,7 @@ fn costs(run: &Run, level: Level) -> Option<Bars> {
     Some(bars)
 }
 
-fn bars(run: &Run, title: &str, note: &str, rows: Vec<(usize, Vec<(Ink, f64)>, String)>) -> Option<Bars> {
+fn bars(run: &Run, title: &str, note: &str, rows: Vec<Measured>) -> Option<Bars> {
     let whole = |parts: &[(Ink, f64)]| {
         parts
             .iter()

@@ -158,7 +158,7 @@ fn write_bars(out: &mut String, bars: &Bars) {
 fn bar(share: f64, room: usize) -> String {
     let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
     let mut bar = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         bar.push(PIECES[eighths % 8 - 1]);
     }
     bar
