@@ -374,7 +374,7 @@ fn read_source(path: &Path, text: &str, file: &mut File, report: &mut Report, va
         Ok(table) => table,
         Err(diagnostic) => return report.push(diagnostic),
     };
-    let mut reader = Reader::new(source, report, variables);
+    let mut reader = Reader::new(&words::CONFIGURATION, source, report, variables);
     let includes = read_tables(&mut reader, table.get_ref(), &directory, file);
     for include in includes {
         if main {
@@ -519,7 +519,11 @@ fn read_once<T>(
 }
 
 /// The tables below `[pool]` or `[site]`, in the order of the file.
-fn named_tables<'t>(reader: &mut Reader<'_>, top: &Section<'t>, kind: &str) -> Vec<(Placed<String>, &'t DeTable<'t>)> {
+pub(crate) fn named_tables<'t>(
+    reader: &mut Reader<'_>,
+    top: &Section<'t>,
+    kind: &str,
+) -> Vec<(Placed<String>, &'t DeTable<'t>)> {
     let Some(table) = reader.table(top, kind) else {
         return Vec::new();
     };
@@ -553,18 +557,23 @@ fn named_tables<'t>(reader: &mut Reader<'_>, top: &Section<'t>, kind: &str) -> V
 }
 
 fn example_name(kind: &str) -> &'static str {
-    if kind == "pool" { "php" } else { "shop" }
+    match kind {
+        "pool" => "php",
+        "server" => "nginx",
+        _ => "shop",
+    }
 }
 
 /// Names are labels in logs and metrics, and parts of socket names.
 fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, place: &Place) {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if name.is_empty() || name.len() > 32 || !name.bytes().all(fits) {
-        reader.report().push(
-            Diagnostic::error("config::name", format!("not a name for a {kind}: `{name}`"))
-                .at(Some(place), "up to 32 letters, digits, `-` and `_`")
-                .help("host names go into `hosts = [\"…\"]`"),
-        );
+        let error = Diagnostic::error("config::name", format!("not a name for a {kind}: `{name}`"))
+            .at(Some(place), "up to 32 letters, digits, `-` and `_`");
+        reader.report().push(match kind {
+            "site" => error.help("host names go into `hosts = [\"…\"]`"),
+            _ => error,
+        });
     }
 }
 
