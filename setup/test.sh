@@ -16,8 +16,25 @@ want "clients beside our own" curl apache2-utils
 want "reference tools that read what was compressed" zstd brotli
 want "the browser the web tests drive" chromium fonts-dejavu-core
 want "servers that haulier get downloads from" nginx apache2 lighttpd openssl
+want "caches of the image service" memcached redis-server
 want "runs the tests of the benchmark's own code" python3
 if installed cargo; then
     want "check the form of the code" rustfmt rust-clippy
 fi
 install_wanted
+
+# An S3 server for the tests of object stores: a Go program, else a Python one. Without both those tests say that they
+# are skipped.
+tools=$PWD/target/tools
+if [ ! -x "$tools/bin/versitygw" ] && ! command -v versitygw >/dev/null && [ ! -x "$tools/bin/moto_server" ]; then
+    if command -v go >/dev/null; then
+        echo "Building versitygw, an S3 server for the tests (go install)."
+        GOBIN=$tools/bin quietly go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+    elif python3 -m venv --help >/dev/null 2>&1; then
+        echo "Installing moto, an S3 server for the tests (pip, in $tools)."
+        quietly python3 -m venv "$tools/moto"
+        quietly "$tools/moto/bin/pip" install --quiet 'moto[s3,server]>=5,<6'
+        mkdir -p "$tools/bin"
+        ln -sf "$tools/moto/bin/moto_server" "$tools/bin/moto_server"
+    fi
+fi

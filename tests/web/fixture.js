@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
 
-const program = process.env.HAULIER ?? new URL('../../target/debug/haulier', import.meta.url).pathname;
+export const program = process.env.HAULIER ?? new URL('../../target/debug/haulier', import.meta.url).pathname;
 
 // A copy of a directory that PHP may write to, with what its links point to.
 export function copy(t, from) {

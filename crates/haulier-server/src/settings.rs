@@ -12,6 +12,9 @@ pub use crate::filter::compress::store::VariantStore;
 use crate::listen::{Address, Network};
 use crate::route::glob::Glob;
 
+pub use crate::handler::image::ImageService;
+pub use crate::handler::image::settings::{Compat, ImageSettings};
+
 pub use crate::filter::basic_auth::{Htpasswd, HtpasswdError};
 pub use crate::filter::rate::{Rate, RateLimiter};
 
@@ -141,6 +144,8 @@ pub struct SiteSettings {
     pub log: Option<AccessLog>,
     /// How bodies are coded for the wire.
     pub compress: CompressSettings,
+    /// Images: uploads, and variants of them and of files; `None` for none.
+    pub images: Option<Arc<ImageService>>,
     /// Where coded variants of files are kept; `None` keeps none.
     pub variants: Option<Arc<VariantStore>>,
 }

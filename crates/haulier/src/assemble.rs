@@ -13,6 +13,7 @@ use haulier_server::{BindError, Server};
 
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
+use crate::images::{Images, ImagesError};
 use crate::lifecycle;
 use crate::log::{AccessLogs, LogFileError};
 use crate::prelude::{self, Prelude, Reader};
@@ -48,6 +49,8 @@ pub(crate) enum AssembleError {
     #[error("cannot become the user `{name}`")]
     User { name: String, source: io::Error },
     #[error(transparent)]
+    Images(#[from] ImagesError),
+    #[error(transparent)]
     Log(#[from] LogFileError),
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -67,15 +70,20 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLog
         .map(|pool| start_pool(pool, sockets.path(), prelude.as_ref()))
         .collect::<Result<Vec<_>, _>>()?;
     let variants = variant_store(&settings);
+    let mut images = Images::default();
     let sites = settings
         .sites
         .iter()
         .map(|site| {
             let log = logs.of_site(&settings.log, &site.log)?;
-            let settings = site_settings(site, &settings.pools, &pools, purpose, variants.as_ref());
-            Ok(SiteSettings { log, ..settings })
+            let images = images.of_site(site, purpose, settings.user.as_ref())?;
+            let mut made = site_settings(site, &settings.pools, &pools, purpose, variants.as_ref());
+            if site.is_rootless {
+                made.root = sockets.empty().map_err(AssembleError::SocketDir)?;
+            }
+            Ok(SiteSettings { log, images, ..made })
         })
-        .collect::<Result<_, LogFileError>>()?;
+        .collect::<Result<_, AssembleError>>()?;
     let server = ServerSettings {
         listen: settings.listen,
         socket_mode: settings.socket_mode,
@@ -278,6 +286,7 @@ fn site_settings(
         sendfile: site.sendfile.clone(),
         offload: site.offload.clone(),
         log: None,
+        images: None,
         compress: site.compress.clone(),
         variants: variants.cloned(),
     }
@@ -333,6 +342,15 @@ impl SocketDir {
 
     fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// A directory without anything in it: the document root of a site that has none.
+    fn empty(&self) -> io::Result<PathBuf> {
+        let path = self.0.join("empty");
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(path),
+        }
     }
 
     /// Lets `user` connect to the sockets that are there, and make others when PHP starts again.

@@ -1,6 +1,7 @@
 //! The argument grammar, and nothing else.
 
 pub(crate) mod get;
+pub(crate) mod image;
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -69,15 +70,17 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Download files: resumed, verified, with as many connections as help
     Get(Box<get::GetArgs>),
+    /// Images of an image service: put, url, info, rm, import
+    Image(image::ImageArgs),
 }
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The project directory
-    #[arg(value_name = "DIR", default_value = ".")]
-    pub(crate) directory: PathBuf,
-    /// Where to listen [default: 127.0.0.1:8080, or the next free port]
+    /// The project directory [default: the current one]
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Where to listen [default: 127.0.0.1:8080, for images alone :4869, or the next free port]
     #[arg(short, long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
     /// Listen on every address of this machine
@@ -95,6 +98,9 @@ pub(crate) struct ServeArgs {
     /// The document root
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
+    /// Keep images in this directory, as zimg did; without a project directory nothing else is served
+    #[arg(long, value_name = "DIR", conflicts_with = "write")]
+    pub(crate) images: Option<PathBuf>,
     /// Open the page in a browser
     #[arg(long)]
     pub(crate) open: bool,

@@ -11,7 +11,7 @@ use haulier_proto::accept::Coding;
 use super::reason::{self, REASONS};
 use super::times::{CLASSES, Times};
 use super::totals::{CodingTotals, HandlerTotals, SiteTotals};
-use crate::response::{Handler, Trace, Via};
+use crate::response::{Handler, ImageResult, Trace, Via};
 use crate::thread::Thread;
 
 /// A number with one writer.
@@ -49,6 +49,7 @@ struct SiteCounters {
     handlers: [HandlerCounters; Handler::ALL.len()],
     errors: [Count; REASONS.len()],
     handoffs: [Count; Via::ALL.len()],
+    images: [Count; ImageResult::ALL.len()],
     codings: [CodingCounters; Coding::PLAIN.len()],
     /// Nanoseconds that workers were free while their clients still read.
     saved: Count,
@@ -121,6 +122,9 @@ impl Counters {
         if let Some(via) = finished.trace.handoff {
             site.handoffs[via as usize].add(1);
         }
+        if let Some(image) = finished.trace.image {
+            site.images[image as usize].add(1);
+        }
         if let Some(compressed) = &finished.trace.compressed {
             let coding = &site.codings[compressed.coding.index()];
             coding.taken.add(compressed.taken.load(Ordering::Relaxed));
@@ -150,6 +154,7 @@ impl Counters {
             handlers: std::array::from_fn(|handler| site.handlers[handler].read()),
             errors: std::array::from_fn(|reason| site.errors[reason].get()),
             handoffs: std::array::from_fn(|via| site.handoffs[via].get()),
+            images: std::array::from_fn(|result| site.images[result].get()),
             codings: std::array::from_fn(|coding| site.codings[coding].read()),
             saved: Duration::from_nanos(site.saved.get()),
             in_flight: site.in_flight.get(),

@@ -4,6 +4,7 @@
 //! threads up (`totals`). Labels come from the configuration and from fixed lists, never from a request.
 
 mod counters;
+mod images;
 mod process;
 mod prometheus;
 mod reason;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haulier_php::Pool;
 
+use crate::handler::image::ImageService;
 use crate::listen::Gate;
 use crate::route::Site;
 
@@ -87,6 +89,14 @@ impl Metrics {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .worst_first(&self.sites)
+    }
+
+    /// The sites that serve images.
+    fn images(&self) -> impl Iterator<Item = (&str, &ImageService)> {
+        self.sites.iter().filter_map(|site| {
+            let images = site.settings.images.as_deref()?;
+            Some((site.settings.name.as_str(), images))
+        })
     }
 
     /// Notes a body that went through PHP, if it is large.

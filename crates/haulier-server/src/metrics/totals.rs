@@ -8,7 +8,7 @@ use haulier_proto::accept::Coding;
 use super::counters::Counters;
 use super::reason::REASONS;
 use super::times::Times;
-use crate::response::{Handler, Via};
+use crate::response::{Handler, ImageResult, Via};
 use crate::route::Site;
 
 /// Everything a server has counted since its start.
@@ -30,6 +30,7 @@ pub struct SiteTotals {
     pub(super) handlers: [HandlerTotals; Handler::ALL.len()],
     pub(super) errors: [u64; REASONS.len()],
     pub(super) handoffs: [u64; Via::ALL.len()],
+    pub(super) images: [u64; ImageResult::ALL.len()],
     pub(super) codings: [CodingTotals; Coding::PLAIN.len()],
     /// Time that workers were free for others while their own clients still read.
     pub saved: Duration,
@@ -85,6 +86,11 @@ impl SiteTotals {
         Via::ALL.iter().map(|via| via.as_str()).zip(self.handoffs)
     }
 
+    /// Each place images come from with the number of requests answered from there.
+    pub fn images(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        ImageResult::ALL.iter().map(|result| result.as_str()).zip(self.images)
+    }
+
     /// Each coding with what was coded in it.
     pub fn codings(&self) -> impl Iterator<Item = (&'static str, &CodingTotals)> {
         Coding::PLAIN.iter().map(|coding| coding.as_str()).zip(&self.codings)
@@ -112,6 +118,10 @@ impl SiteTotals {
         self.handoffs
             .iter_mut()
             .zip(other.handoffs)
+            .for_each(|(count, more)| *count += more);
+        self.images
+            .iter_mut()
+            .zip(other.images)
             .for_each(|(count, more)| *count += more);
         self.saved += other.saved;
         // A request may end on no other thread than its own, so no thread's gauge is below zero.

@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod configuration;
 mod get;
+mod image;
 mod live;
 mod run;
 mod serve;
@@ -56,6 +57,7 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Config(arguments)) => config::run(&arguments, &cli.console),
         Some(Command::Completions(arguments)) => completions::run(&arguments),
         Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),
+        Some(Command::Image(arguments)) => image::run(&arguments),
         None => print_commands(),
     }
 }

@@ -9,6 +9,7 @@ mod compression;
 mod dokuwiki;
 mod example_site;
 mod handoff;
+mod images;
 mod lifecycle;
 mod limits;
 mod listeners;
