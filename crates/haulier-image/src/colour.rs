@@ -37,17 +37,26 @@ impl Profile {
             _ => return None,
         };
         let srgb = ColorProfile::new_srgb();
-        let transform = self.0.create_transform_8bit(from, &srgb, to, TransformOptions::default()).ok()?;
+        let transform = self
+            .0
+            .create_transform_8bit(from, &srgb, to, TransformOptions::default())
+            .ok()?;
         let mut data = vec![0; raster.pixels().len() * kind.channels()];
         transform.transform(&raster.data, &mut data).ok()?;
         let converted = Raster::new(raster.width, raster.height, kind, data).ok()?;
-        Some(if matches!(from, Layout::Gray | Layout::GrayAlpha) { grey(&converted) } else { converted })
+        Some(if matches!(from, Layout::Gray | Layout::GrayAlpha) {
+            grey(&converted)
+        } else {
+            converted
+        })
     }
 }
 
 /// The image in sRGB, by its profile if it has a fitting one. Inks without a profile mix as in a browser.
 pub(crate) fn to_srgb(raster: Raster, profile: Option<&Profile>) -> Raster {
-    let converted = profile.filter(|profile| !profile.is_srgb()).and_then(|profile| profile.convert(&raster));
+    let converted = profile
+        .filter(|profile| !profile.is_srgb())
+        .and_then(|profile| profile.convert(&raster));
     match converted {
         Some(converted) => converted,
         None if raster.kind == Kind::Cmyk => mixed(&raster),

@@ -22,11 +22,19 @@ fn find(tiff: &[u8]) -> Option<u16> {
     let short = |at: usize| {
         let pair = tiff.get(at..at.checked_add(2)?)?;
         let pair = [pair[0], pair[1]];
-        Some(if big { u16::from_be_bytes(pair) } else { u16::from_le_bytes(pair) })
+        Some(if big {
+            u16::from_be_bytes(pair)
+        } else {
+            u16::from_le_bytes(pair)
+        })
     };
     let long = |at: usize| {
         let (first, second) = (u32::from(short(at)?), u32::from(short(at.checked_add(2)?)?));
-        Some(if big { first << 16 | second } else { second << 16 | first })
+        Some(if big {
+            first << 16 | second
+        } else {
+            second << 16 | first
+        })
     };
     let directory = usize::try_from(long(4)?).ok()?;
     let entries = short(directory)?.min(MOST_ENTRIES);
@@ -42,8 +50,20 @@ mod tests {
 
     /// A directory with a description and an orientation, in both byte orders.
     fn tiff(big: bool, orientation: u16) -> Vec<u8> {
-        let short = |number: u16| if big { number.to_be_bytes() } else { number.to_le_bytes() };
-        let long = |number: u32| if big { number.to_be_bytes() } else { number.to_le_bytes() };
+        let short = |number: u16| {
+            if big {
+                number.to_be_bytes()
+            } else {
+                number.to_le_bytes()
+            }
+        };
+        let long = |number: u32| {
+            if big {
+                number.to_be_bytes()
+            } else {
+                number.to_le_bytes()
+            }
+        };
         let mut tiff = if big { b"MM\0*".to_vec() } else { b"II*\0".to_vec() };
         tiff.extend(long(8));
         tiff.extend(short(2));

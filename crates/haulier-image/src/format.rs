@@ -56,7 +56,9 @@ impl Format {
         if name.eq_ignore_ascii_case("jpg") {
             return Some(Self::Jpeg);
         }
-        Self::ALL.into_iter().find(|format| name.eq_ignore_ascii_case(format.as_str()))
+        Self::ALL
+            .into_iter()
+            .find(|format| name.eq_ignore_ascii_case(format.as_str()))
     }
 
     /// The format these first bytes of a file tell; 16 are enough. Names and media types are never believed.

@@ -77,7 +77,10 @@ mod tests {
     fn each_limit_is_kept_exactly() {
         let limits = Limits::default();
         assert_eq!(excess(limits.check_original(32 << 20, 10_000, 4_000)), None);
-        assert_eq!(excess(limits.check_original((32 << 20) + 1, 10, 10)), Some(Excess::Bytes));
+        assert_eq!(
+            excess(limits.check_original((32 << 20) + 1, 10, 10)),
+            Some(Excess::Bytes)
+        );
         assert_eq!(excess(limits.check_original(1, 10_001, 4_000)), Some(Excess::Pixels));
         assert_eq!(excess(limits.check_original(1, 16_385, 1)), Some(Excess::Side));
         assert_eq!(excess(limits.check_original(1, u32::MAX, u32::MAX)), Some(Excess::Side));

@@ -18,7 +18,7 @@ use crate::format::Format;
 use crate::limits::Limits;
 
 /// Stands in every key: raised when an encoder or a step changes what it makes, so that stored variants are made anew.
-pub const GENERATION: u32 = 1;
+const GENERATION: u32 = 1;
 
 /// What a query asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,7 +176,12 @@ impl Transform {
             part(format_args!("sharpen{}", self.sharpen));
         }
         if self.pad != usual.pad {
-            let Pad { top, right, bottom, left } = self.pad;
+            let Pad {
+                top,
+                right,
+                bottom,
+                left,
+            } = self.pad;
             part(format_args!("pad{top}+{right}+{bottom}+{left}"));
         }
         if let Some(Background([red, green, blue, alpha])) = self.background {
@@ -208,7 +213,12 @@ impl Transform {
         if self.size.unit == Unit::Percent {
             return Ok(());
         }
-        let Pad { top, right, bottom, left } = self.pad;
+        let Pad {
+            top,
+            right,
+            bottom,
+            left,
+        } = self.pad;
         let width = self.size.width.saturating_add(left).saturating_add(right);
         let height = self.size.height.saturating_add(top).saturating_add(bottom);
         limits.check_output(width, height)
@@ -578,6 +588,9 @@ mod tests {
             ..Transform::default()
         };
         let sent = serde_json::to_vec(&transform).expect("plain data");
-        assert_eq!(serde_json::from_slice::<Transform>(&sent).expect("the same data"), transform);
+        assert_eq!(
+            serde_json::from_slice::<Transform>(&sent).expect("the same data"),
+            transform
+        );
     }
 }

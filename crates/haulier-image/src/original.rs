@@ -168,7 +168,13 @@ mod tests {
 
     #[test]
     fn what_is_no_image_is_unknown() {
-        for bytes in [&b""[..], b"<svg/>", b"%!PS-Adobe", b"push graphic-context", b"RIFF1234WAVE"] {
+        for bytes in [
+            &b""[..],
+            b"<svg/>",
+            b"%!PS-Adobe",
+            b"push graphic-context",
+            b"RIFF1234WAVE",
+        ] {
             assert!(matches!(
                 Original::read(bytes, &Limits::default()),
                 Err(ImageError::Unknown)

@@ -137,7 +137,9 @@ pub(crate) fn render_with(
         Ok(())
     })?;
     let read = started.elapsed().saturating_sub(stepping);
-    let first = frames.first().ok_or_else(|| ImageError::Malformed("an image without a picture".into()))?;
+    let first = frames
+        .first()
+        .ok_or_else(|| ImageError::Malformed("an image without a picture".into()))?;
     let (width, height) = (first.raster.width, first.raster.height);
     let pictures = Pictures { frames, loops };
     let began = Instant::now();

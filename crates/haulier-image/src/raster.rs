@@ -73,6 +73,17 @@ impl Raster {
         }
     }
 
+    /// The image itself, leaving one of nothing: for a step that makes another of it.
+    pub(crate) fn take(&mut self) -> Self {
+        let nothing = Self {
+            width: 0,
+            height: 0,
+            kind: self.kind,
+            data: Vec::new(),
+        };
+        std::mem::replace(self, nothing)
+    }
+
     /// Bytes of a row.
     pub(crate) fn row(&self) -> usize {
         self.width as usize * self.kind.channels()
@@ -145,7 +156,10 @@ mod tests {
         let raster = Raster::new(2, 1, Kind::Grey, vec![10, 20]).expect("it fits");
         assert_eq!(raster.pixel(1, 0), [20]);
         let colour = raster.clone().in_colour();
-        assert_eq!((colour.kind, colour.data.as_slice()), (Kind::Rgb, &[10, 10, 10, 20, 20, 20][..]));
+        assert_eq!(
+            (colour.kind, colour.data.as_slice()),
+            (Kind::Rgb, &[10, 10, 10, 20, 20, 20][..])
+        );
         assert_eq!(colour.with_alpha().pixel(1, 0), [20, 20, 20, 255]);
         assert_eq!(raster.with_alpha().data, [10, 255, 20, 255]);
     }

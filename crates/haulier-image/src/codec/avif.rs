@@ -38,7 +38,11 @@ impl Codec for Avif {
         let (width, height) = (raster.width as usize, raster.height as usize);
         let quality = f32::from(quality.saturating_sub(EQUAL).max(1));
         // One thread: a worker may start no other.
-        let encoder = Encoder::new().with_quality(quality).with_alpha_quality(quality).with_speed(SPEED).with_num_threads(Some(1));
+        let encoder = Encoder::new()
+            .with_quality(quality)
+            .with_alpha_quality(quality)
+            .with_speed(SPEED)
+            .with_num_threads(Some(1));
         let encoded = match raster.kind {
             Kind::Rgba => {
                 let pixels: &[RGBA8] = raster.data.as_rgba();
@@ -65,7 +69,10 @@ mod tests {
         for kind in [Kind::Rgb, Kind::Rgba, Kind::Grey] {
             let bytes = Avif.write(&still(waves(64, 48, kind)), 75).expect("it is written");
             let original = Original::read(&bytes, &Limits::default()).expect("a header");
-            assert_eq!((original.format, original.width, original.height), (Format::Avif, 64, 48));
+            assert_eq!(
+                (original.format, original.width, original.height),
+                (Format::Avif, 64, 48)
+            );
             assert_eq!(original.alpha, kind == Kind::Rgba);
         }
     }

@@ -75,7 +75,7 @@ pub(crate) trait Codec: Sync {
 /// The codec of a format. Whoever asks has made sure that this build reads or writes it.
 pub(crate) fn of(format: Format) -> &'static dyn Codec {
     match format {
-        Format::Jpeg => jpeg::best(),
+        Format::Jpeg => &jpeg::Jpeg,
         Format::Png => &png::Png,
         Format::Gif => &gif::Gif,
         Format::WebP => &webp::WebP,
@@ -92,7 +92,7 @@ fn decoded(original: &Original) -> u64 {
 }
 
 /// What a library says about a broken image.
-fn malformed(error: impl std::fmt::Display) -> ImageError {
+pub(crate) fn malformed(error: impl std::fmt::Display) -> ImageError {
     ImageError::Malformed(error.to_string())
 }
 
@@ -179,7 +179,12 @@ pub(crate) mod testing {
             (one.width, one.height, one.kind),
             (other.width, other.height, other.kind)
         );
-        let sum: u64 = one.data.iter().zip(&other.data).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
+        let sum: u64 = one
+            .data
+            .iter()
+            .zip(&other.data)
+            .map(|(a, b)| u64::from(a.abs_diff(*b)))
+            .sum();
         sum as f64 / one.data.len() as f64
     }
 }

@@ -88,7 +88,12 @@ mod tests {
         }
     }
 
-    fn encoded(colour: ColorType, depth: BitDepth, data: &[u8], more: impl Fn(&mut Encoder<'_, &mut Vec<u8>>)) -> Vec<u8> {
+    fn encoded(
+        colour: ColorType,
+        depth: BitDepth,
+        data: &[u8],
+        more: impl Fn(&mut Encoder<'_, &mut Vec<u8>>),
+    ) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, 2, 1);
         encoder.set_color(colour);
@@ -102,7 +107,12 @@ mod tests {
 
     #[test]
     fn sixteen_bits_become_eight() {
-        let bytes = encoded(ColorType::Rgb, BitDepth::Sixteen, &[255, 0, 128, 7, 1, 9, 0, 0, 0, 0, 0, 0], |_| {});
+        let bytes = encoded(
+            ColorType::Rgb,
+            BitDepth::Sixteen,
+            &[255, 0, 128, 7, 1, 9, 0, 0, 0, 0, 0, 0],
+            |_| {},
+        );
         let raster = &read(&Png, &bytes, &WHOLE).expect("it is read").frames[0].raster;
         assert_eq!((raster.kind, raster.pixel(0, 0)), (Kind::Rgb, &[255, 128, 1][..]));
     }
@@ -114,7 +124,10 @@ mod tests {
             encoder.set_trns(vec![0]);
         });
         let raster = &read(&Png, &bytes, &WHOLE).expect("it is read").frames[0].raster;
-        assert_eq!((raster.kind, &raster.data[..]), (Kind::Rgba, &[1, 2, 3, 0, 4, 5, 6, 255][..]));
+        assert_eq!(
+            (raster.kind, &raster.data[..]),
+            (Kind::Rgba, &[1, 2, 3, 0, 4, 5, 6, 255][..])
+        );
     }
 
     #[test]
@@ -128,7 +141,11 @@ mod tests {
         info.icc_profile = Some(profile.clone().into());
         let mut bytes = Vec::new();
         let encoder = Encoder::with_info(&mut bytes, info).expect("an encoder");
-        encoder.write_header().expect("a header").write_image_data(&[1, 2]).expect("pixels");
+        encoder
+            .write_header()
+            .expect("a header")
+            .write_image_data(&[1, 2])
+            .expect("pixels");
         assert_eq!(Png.profile(&bytes), Some(profile));
     }
 }

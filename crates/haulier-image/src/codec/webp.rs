@@ -17,6 +17,9 @@ const METHOD: i32 = 2;
 /// Longest side of a WebP, pixels (RFC 9649 §2.5).
 const LONGEST: u32 = 16_383;
 
+/// The interface these bindings were made for, which the library checks.
+const MUX_VERSION: i32 = sys::WEBP_MUX_ABI_VERSION as i32;
+
 /// The codec.
 pub(super) struct WebP;
 
@@ -81,12 +84,20 @@ fn read_still(bytes: &[u8], original: &Original, wish: &Wish) -> Result<Raster, 
     // SAFETY: the bytes are alive for the call; the features are plain numbers of the configuration.
     let status = unsafe { sys::WebPGetFeatures(bytes.as_ptr(), bytes.len(), &raw mut config.input) };
     check(status)?;
-    let kind = if config.input.has_alpha != 0 { Kind::Rgba } else { Kind::Rgb };
+    let kind = if config.input.has_alpha != 0 {
+        Kind::Rgba
+    } else {
+        Kind::Rgb
+    };
     let (width, height) = (config.input.width as u32, config.input.height as u32);
     if (width, height) != (original.width, original.height) {
         return Err(malformed("two sizes in one file"));
     }
-    let divisor = if wish.reduction >= 4.0 { (wish.reduction / 2.0) as u32 } else { 1 };
+    let divisor = if wish.reduction >= 4.0 {
+        (wish.reduction / 2.0) as u32
+    } else {
+        1
+    };
     let (width, height) = (width.div_ceil(divisor), height.div_ceil(divisor));
     if divisor > 1 {
         config.options.use_scaling = 1;
@@ -272,11 +283,11 @@ fn write_animation(pictures: &Pictures, config: &sys::WebPConfig) -> Result<Vec<
     let mut options = MaybeUninit::<sys::WebPAnimEncoderOptions>::zeroed();
     // SAFETY: the options are initialised by the call before they are used; the encoder copies them.
     let encoder = unsafe {
-        if sys::WebPAnimEncoderOptionsInit(options.as_mut_ptr()) == 0 {
+        if sys::WebPAnimEncoderOptionsInitInternal(options.as_mut_ptr(), MUX_VERSION) == 0 {
             return Err(malformed("libwebp is of another version"));
         }
         (*options.as_mut_ptr()).anim_params.loop_count = i32::from(pictures.loops);
-        sys::WebPAnimEncoderNew(first.width as i32, first.height as i32, options.as_ptr())
+        sys::WebPAnimEncoderNewInternal(first.width as i32, first.height as i32, options.as_ptr(), MUX_VERSION)
     };
     if encoder.is_null() {
         return Err(malformed("libwebp has no memory"));
@@ -311,7 +322,7 @@ impl AnimationEncoder {
                 return Err(malformed("libwebp makes no animation of it"));
             }
             let bytes = slice::from_raw_parts(data.bytes, data.size).to_vec();
-            sys::WebPDataClear(&raw mut data);
+            sys::WebPDataClear(&mut data);
             Ok(bytes)
         }
     }
@@ -347,16 +358,26 @@ mod tests {
 
     #[test]
     fn grey_is_written_as_colour() {
-        let bytes = WebP.write(&still(waves(40, 30, Kind::Grey)), 90).expect("it is written");
-        assert_eq!(read(&WebP, &bytes, &WHOLE).expect("it is read").frames[0].raster.kind, Kind::Rgb);
+        let bytes = WebP
+            .write(&still(waves(40, 30, Kind::Grey)), 90)
+            .expect("it is written");
+        assert_eq!(
+            read(&WebP, &bytes, &WHOLE).expect("it is read").frames[0].raster.kind,
+            Kind::Rgb
+        );
     }
 
     #[test]
     fn a_smaller_picture_is_read_smaller_but_not_too_small() {
-        let bytes = WebP.write(&still(waves(400, 200, Kind::Rgb)), 90).expect("it is written");
+        let bytes = WebP
+            .write(&still(waves(400, 200, Kind::Rgb)), 90)
+            .expect("it is written");
         for (reduction, width) in [(1.0, 400), (3.9, 400), (4.0, 200), (10.0, 80)] {
             let wish = Wish { reduction, ..WHOLE };
-            assert_eq!(read(&WebP, &bytes, &wish).expect("it is read").frames[0].raster.width, width);
+            assert_eq!(
+                read(&WebP, &bytes, &wish).expect("it is read").frames[0].raster.width,
+                width
+            );
         }
     }
 
@@ -386,7 +407,9 @@ mod tests {
 
     #[test]
     fn a_file_cut_short_is_refused() {
-        let bytes = WebP.write(&still(waves(100, 100, Kind::Rgb)), 90).expect("it is written");
+        let bytes = WebP
+            .write(&still(waves(100, 100, Kind::Rgb)), 90)
+            .expect("it is written");
         for length in (30..bytes.len()).step_by(97) {
             assert!(read(&WebP, &bytes[..length], &WHOLE).is_err(), "{length}");
         }

@@ -57,8 +57,15 @@ mod tests {
 
     #[test]
     fn avif_is_chosen_where_it_can_be_written() {
-        let chosen = choose(Some("image/avif,image/webp"), &[Format::Avif, Format::WebP, Format::Jpeg]);
-        let expected = if cfg!(feature = "avif") { Format::Avif } else { Format::WebP };
+        let chosen = choose(
+            Some("image/avif,image/webp"),
+            &[Format::Avif, Format::WebP, Format::Jpeg],
+        );
+        let expected = if cfg!(feature = "avif") {
+            Format::Avif
+        } else {
+            Format::WebP
+        };
         assert_eq!(chosen, expected);
     }
 

@@ -59,11 +59,7 @@ impl Extra {
     }
 
     /// Says what the parameters say only together. `mode_given` if another parameter chose the mode already.
-    pub(super) fn apply(
-        self,
-        transform: &mut Transform,
-        mode_given: bool,
-    ) -> Result<(), OptionError> {
+    pub(super) fn apply(self, transform: &mut Transform, mode_given: bool) -> Result<(), OptionError> {
         if let Some(mode) = self.mode {
             if mode_given {
                 return Err(OptionError::Together("`mode` and `p` are two names of one thing"));
@@ -81,7 +77,12 @@ impl Extra {
                 transform.size.width = times(transform.size.width);
                 transform.size.height = times(transform.size.height);
             }
-            let Pad { top, right, bottom, left } = transform.pad;
+            let Pad {
+                top,
+                right,
+                bottom,
+                left,
+            } = transform.pad;
             transform.pad = Pad {
                 top: times(top),
                 right: times(right),

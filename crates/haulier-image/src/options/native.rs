@@ -86,7 +86,9 @@ impl Written {
         let (width, height) = (self.width, self.height);
         if self.x.is_some() || self.y.is_some() {
             if self.p.is_some() || transform.region.is_some() {
-                return Err(OptionError::Together("`x` and `y` cut without scaling: no `p` and no `crop` beside them"));
+                return Err(OptionError::Together(
+                    "`x` and `y` cut without scaling: no `p` and no `crop` beside them",
+                ));
             }
             let (x, y) = (self.x.unwrap_or(0), self.y.unwrap_or(0));
             transform.region = Some(Region { x, y, width, height });
@@ -94,7 +96,9 @@ impl Written {
         }
         transform.mode = match self.p {
             Some(0) if width == 0 || height == 0 => {
-                return Err(OptionError::Together("`p=0` takes both `w` and `h`, or nothing beside it"));
+                return Err(OptionError::Together(
+                    "`p=0` takes both `w` and `h`, or nothing beside it",
+                ));
             }
             Some(0 | 3) => Mode::Fill,
             Some(2) => Mode::Crop,

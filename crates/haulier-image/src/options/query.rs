@@ -73,7 +73,10 @@ mod tests {
     fn pairs_are_split_and_decoded() {
         let of = |query| pairs(query).map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>();
         assert_eq!(of("w=1&&h&bg=%23fff&t=a+b"), ["w=1", "h=", "bg=#fff", "t=a b"]);
-        assert_eq!(raw_pairs("w=%31&h=2=3").collect::<Vec<_>>(), [("w", "%31"), ("h", "2=3")]);
+        assert_eq!(
+            raw_pairs("w=%31&h=2=3").collect::<Vec<_>>(),
+            [("w", "%31"), ("h", "2=3")]
+        );
     }
 
     #[test]

@@ -9,7 +9,10 @@ const ON_THE_WAY: [(&[u8; 4], usize); 3] = [(b"meta", 4), (b"iprp", 0), (b"ipco"
 pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     let mut inside = bytes;
     for (name, skipped) in ON_THE_WAY {
-        inside = Boxes { bytes: inside }.find(|(found, _)| found == name)?.1.get(skipped..)?;
+        inside = Boxes { bytes: inside }
+            .find(|(found, _)| found == name)?
+            .1
+            .get(skipped..)?;
     }
     let (mut width, mut height, mut alpha) = (0, 0, false);
     for (name, content) in (Boxes { bytes: inside }) {
@@ -20,7 +23,11 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
                     (width, height) = size;
                 }
             }
-            b"auxC" => alpha |= content.get(4..).is_some_and(|urn| urn.starts_with(b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha")),
+            b"auxC" => {
+                alpha |= content
+                    .get(4..)
+                    .is_some_and(|urn| urn.starts_with(b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha"))
+            }
             _ => {}
         }
     }
@@ -61,7 +68,10 @@ mod tests {
     }
 
     fn size(width: u32, height: u32) -> Vec<u8> {
-        boxed(b"ispe", &[&[0; 4][..], &width.to_be_bytes(), &height.to_be_bytes()].concat())
+        boxed(
+            b"ispe",
+            &[&[0; 4][..], &width.to_be_bytes(), &height.to_be_bytes()].concat(),
+        )
     }
 
     #[test]

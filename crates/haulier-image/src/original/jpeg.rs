@@ -137,11 +137,17 @@ const USUAL_SUM: u32 = 3688;
 fn quality_of(tables: &[u8]) -> Option<u8> {
     let sum: u32 = match tables.first()? >> 4 {
         0 => tables.get(1..65)?.iter().map(|&value| u32::from(value)).sum(),
-        _ => (0..64).map(|index| be16(tables, 1 + 2 * index).map(u32::from)).sum::<Option<u32>>()?,
+        _ => (0..64)
+            .map(|index| be16(tables, 1 + 2 * index).map(u32::from))
+            .sum::<Option<u32>>()?,
     };
     let percent = (f64::from(sum) * 100.0 / f64::from(USUAL_SUM)).max(1.0);
     // The inverse of jpeg_quality_scaling: 5000 / q below 50, 200 - 2 q above.
-    let quality = if percent > 100.0 { 5000.0 / percent } else { (200.0 - percent) / 2.0 };
+    let quality = if percent > 100.0 {
+        5000.0 / percent
+    } else {
+        (200.0 - percent) / 2.0
+    };
     Some(quality.round().clamp(1.0, 100.0) as u8)
 }
 
@@ -193,7 +199,8 @@ mod tests {
 
     #[test]
     fn a_profile_is_put_together_in_order() {
-        let part = |number: u8, data: &str| segment(0xe2, &[b"ICC_PROFILE\0", &[number, 2][..], data.as_bytes()].concat());
+        let part =
+            |number: u8, data: &str| segment(0xe2, &[b"ICC_PROFILE\0", &[number, 2][..], data.as_bytes()].concat());
         let bytes = image(&[part(2, "file"), part(1, "pro")]);
         assert_eq!(profile(&bytes).as_deref(), Some(&b"profile"[..]));
         assert_eq!(profile(&image(&[part(2, "file")])), None);

@@ -62,7 +62,12 @@ mod tests {
     }
 
     fn image(colour: u8, more: &[Vec<u8>]) -> Vec<u8> {
-        let header = [&300_u32.to_be_bytes()[..], &200_u32.to_be_bytes(), &[8, colour, 0, 0, 0]].concat();
+        let header = [
+            &300_u32.to_be_bytes()[..],
+            &200_u32.to_be_bytes(),
+            &[8, colour, 0, 0, 0],
+        ]
+        .concat();
         let mut image = b"\x89PNG\r\n\x1a\n".to_vec();
         image.extend(chunk(b"IHDR", &header));
         image.extend(more.concat());
@@ -77,7 +82,10 @@ mod tests {
             let original = read(&image(colour, &[])).expect("a header");
             assert_eq!((original.width, original.height, original.channels), (300, 200, plain));
             assert_eq!(original.alpha, plain % 2 == 0);
-            assert_eq!(read(&image(colour, &transparency)).expect("a header").channels, transparent);
+            assert_eq!(
+                read(&image(colour, &transparency)).expect("a header").channels,
+                transparent
+            );
         }
         assert!(read(&image(5, &[])).is_none());
     }

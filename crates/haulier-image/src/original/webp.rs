@@ -31,12 +31,17 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
 /// The profile of an extended file.
 pub(crate) fn profile(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut chunks = Chunks { bytes, at: 12 };
-    chunks.find(|(name, _)| name == b"ICCP").map(|(_, content)| content.to_vec())
+    chunks
+        .find(|(name, _)| name == b"ICCP")
+        .map(|(_, content)| content.to_vec())
 }
 
 fn extended(content: &[u8]) -> Option<Original> {
     let three = |at: usize| Some(le32(content, at)? & 0x00ff_ffff);
-    let (width, height) = (three(4)? + 1, u32::from(le16(content, 7)?) | u32::from(*content.get(9)?) << 16);
+    let (width, height) = (
+        three(4)? + 1,
+        u32::from(le16(content, 7)?) | u32::from(*content.get(9)?) << 16,
+    );
     let alpha = content.first()? & 0x12 != 0; // transparency, or an animation that may have it
     let channels = if alpha { 4 } else { 3 };
     Some(Original::still(Format::WebP, width, height + 1, channels))
@@ -97,7 +102,10 @@ mod tests {
         let extended = chunk(b"VP8X", &[0x10, 0, 0, 0, 0x3f, 1, 0, 0xc7, 0, 0]);
         for (chunk, channels) in [(lossy, 3), (lossless, 4), (extended, 4)] {
             let original = read(&image(&[chunk])).expect("a header");
-            assert_eq!((original.width, original.height, original.channels), (320, 200, channels));
+            assert_eq!(
+                (original.width, original.height, original.channels),
+                (320, 200, channels)
+            );
         }
     }
 

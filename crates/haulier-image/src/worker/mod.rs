@@ -10,6 +10,7 @@ mod pool;
 mod process;
 mod sandbox;
 mod socket;
+mod watch;
 
 pub use pool::{Source, StartError, Workers, WorkersSettings, WorkersStatus};
 pub use process::{SUBCOMMAND, main};

@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -28,6 +26,7 @@ use crate::worker::keeper::{Keeper, Process};
 use crate::worker::message::{Made, Order, Report};
 use crate::worker::sandbox::LARGEST_RESULT;
 use crate::worker::socket;
+use crate::worker::watch::Watched;
 
 /// One permit of memory, bytes.
 const PERMIT: u64 = 1 << 20;
@@ -193,7 +192,10 @@ impl Workers {
     /// # Errors
     /// Every [`ImageError`].
     pub async fn probe(&self, original: Source, limits: &Limits) -> Result<Original, ImageError> {
-        match self.exchange(original, &Order::Probe { limits: *limits }, limits).await? {
+        match self
+            .exchange(original, &Order::Probe { limits: *limits }, limits)
+            .await?
+        {
             (Report::Probed(original), _) => Ok(original),
             _ => Err(unexpected()),
         }
@@ -257,7 +259,7 @@ impl Workers {
 
     /// Sends an order and waits for the report, within the deadline; waiting for memory does not count.
     async fn ask(&self, process: &Process, order: &Order, file: &OwnedFd) -> Result<Report, Trouble> {
-        let socket = AsyncFd::with_interest(&process.socket, Interest::READABLE).map_err(ImageError::Worker)?;
+        let socket = Watched::new(&process.socket).map_err(ImageError::Worker)?;
         let mut left = self.settings.deadline;
         let mut granted: Option<SemaphorePermit<'_>> = None;
         // A worker that died while it was idle is gone before it has seen anything.
@@ -282,7 +284,9 @@ impl Workers {
         let wanted = permits(memory).min(permits(self.settings.memory));
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let wait = timeout(self.settings.queue_timeout, self.memory.acquire_many(wanted)).await;
-        wait.map_err(|_| self.busy())?.map_err(io::Error::other).map_err(ImageError::Worker)
+        wait.map_err(|_| self.busy())?
+            .map_err(io::Error::other)
+            .map_err(ImageError::Worker)
     }
 
     /// Waits for a permit, if not too many wait already.
@@ -292,7 +296,9 @@ impl Workers {
         }
         let _waiting = Waiting::join(&self.waiting, self.settings.queue).ok_or_else(|| self.busy())?;
         let wait = timeout(self.settings.queue_timeout, permits.acquire()).await;
-        wait.map_err(|_| self.busy())?.map_err(io::Error::other).map_err(ImageError::Worker)
+        wait.map_err(|_| self.busy())?
+            .map_err(io::Error::other)
+            .map_err(ImageError::Worker)
     }
 
     fn busy(&self) -> ImageError {
@@ -314,16 +320,17 @@ impl Workers {
                 since: Instant::now(),
             }),
         };
-        let socket = AsyncFd::with_interest(&hired.worker().process.socket, Interest::READABLE)?;
-        match timeout(START, receive(&socket)).await {
+        let ready = async {
+            let socket = Watched::new(&hired.worker().process.socket).map_err(ImageError::Worker)?;
+            receive(&socket).await
+        };
+        match timeout(START, ready).await {
             Ok(Ok(Report::Ready { without })) => self.warn(&without),
             _ => {
-                drop(socket);
                 let end = self.keeper().autopsy(hired.take().process).await;
                 return Err(io::Error::other(format!("a new image worker does not answer: {end}")).into());
             }
         }
-        drop(socket);
         Ok(hired.take())
     }
 
@@ -372,7 +379,9 @@ impl Drop for Workers {
 }
 
 fn permits(memory: u64) -> usize {
-    usize::try_from(memory.div_ceil(PERMIT)).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS)
+    usize::try_from(memory.div_ceil(PERMIT))
+        .unwrap_or(Semaphore::MAX_PERMITS)
+        .min(Semaphore::MAX_PERMITS)
 }
 
 /// A worker at work. Unless it is kept, it ends with this.
@@ -457,16 +466,10 @@ impl From<ImageError> for Trouble {
     }
 }
 
-async fn receive(socket: &AsyncFd<&OwnedFd>) -> Result<Report, Trouble> {
-    loop {
-        let mut ready = socket.readable().await.map_err(ImageError::Worker)?;
-        match socket::receive(socket.get_ref()) {
-            Ok(Some(report)) => return Ok(report),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-            // What a worker says that is no report, it says because it is no longer what it was.
-            Ok(None) | Err(_) => return Err(Trouble::Gone),
-        }
-    }
+/// What a worker says that is no report, it says because it is no longer what it was.
+async fn receive(socket: &Watched<'_>) -> Result<Report, Trouble> {
+    let report = socket.until(|socket| socket::receive(socket)).await;
+    report.ok().flatten().ok_or(Trouble::Gone)
 }
 
 /// Takes a result out of the file; what the worker says about its length is not believed beyond the limit.

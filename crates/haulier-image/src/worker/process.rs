@@ -52,9 +52,7 @@ fn answer(
     results: &mut std::fs::File,
     resident: &Resident,
 ) -> Report {
-    let done = panic::catch_unwind(AssertUnwindSafe(|| {
-        obey(orders, order, original, results, resident)
-    }));
+    let done = panic::catch_unwind(AssertUnwindSafe(|| obey(orders, order, original, results, resident)));
     match done {
         Ok(Ok(report)) => report,
         Ok(Err(error)) => Report::Failed(error.into()),

@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_message_arrives_whole_and_with_its_descriptor() {
         let (ours, theirs) = pair().expect("a pair of sockets");
-        let (mut pipe, end) = std::io::pipe().expect("a pipe");
+        let (mut pipe, end) = io::pipe().expect("a pipe");
         send(&ours, &vec![1, 2, 3], Some(end.as_fd())).expect("there is room");
         send(&ours, &vec![4], None).expect("there is room");
         drop(end);

@@ -5,22 +5,61 @@ mod scans;
 #[cfg(feature = "turbo")]
 mod turbo;
 
-use crate::codec::{Codec, Wish};
+use crate::codec::Wish;
+#[cfg(feature = "turbo")]
+use crate::codec::{Codec, Each, Pictures};
+#[cfg(feature = "turbo")]
+use crate::error::ImageError;
 use crate::original::Original;
 use crate::original::jpeg::is_adobe;
 use crate::raster::{Kind, Raster};
 
-/// The fastest one of this build.
-pub(super) fn best() -> &'static dyn Codec {
-    #[cfg(feature = "turbo")]
-    return &turbo::Turbo;
-    #[cfg(not(feature = "turbo"))]
-    &pure::Pure
+/// The codec of this build.
+#[cfg(feature = "turbo")]
+pub(super) struct Jpeg;
+#[cfg(not(feature = "turbo"))]
+pub(super) use pure::Pure as Jpeg;
+
+#[cfg(feature = "turbo")]
+impl Codec for Jpeg {
+    fn profile(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        turbo::Turbo.profile(bytes)
+    }
+
+    fn memory(&self, original: &Original, wish: &Wish) -> u64 {
+        turbo::Turbo.memory(original, wish)
+    }
+
+    /// Each library refuses some rare files that the other one reads.
+    fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
+        let mut begun = false;
+        let result = turbo::Turbo.read(bytes, original, wish, &mut |picture| {
+            begun = true;
+            each(picture)
+        });
+        match result {
+            Err(ImageError::Malformed(why)) if !begun => {
+                let second = pure::Pure.read(bytes, original, wish, each);
+                second.map_err(|error| match error {
+                    ImageError::Malformed(_) => ImageError::Malformed(why),
+                    other => other,
+                })
+            }
+            result => result,
+        }
+    }
+
+    fn write(&self, pictures: &Pictures, quality: u8) -> Result<Vec<u8>, ImageError> {
+        turbo::Turbo.write(pictures, quality)
+    }
 }
 
 /// By what a decoder divides both sides: the largest of 8, 4, 2 and 1 that leaves enough.
 fn divisor(wish: &Wish) -> u32 {
-    [8, 4, 2].into_iter().find(|&divisor| wish.reduction >= f64::from(divisor)).unwrap_or(1)
+    [8, 4, 2]
+        .into_iter()
+        .find(|&divisor| wish.reduction >= f64::from(divisor))
+        .unwrap_or(1)
 }
 
 /// Bytes for the pixels, and for the coefficients of all scans where they come in several.
@@ -58,6 +97,7 @@ fn opaque(raster: &Raster) -> Raster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::Codec;
     use crate::codec::testing::{WHOLE, difference, read, still, waves};
     use crate::error::ImageError;
 
@@ -88,7 +128,9 @@ mod tests {
 
     #[test]
     fn a_smaller_picture_is_read_smaller() {
-        let bytes = best().write(&still(waves(401, 203, Kind::Rgb)), 90).expect("it is written");
+        let bytes = Jpeg
+            .write(&still(waves(401, 203, Kind::Rgb)), 90)
+            .expect("it is written");
         for (name, codec) in back_ends() {
             for (reduction, expected) in [(1.9, (401, 203)), (2.0, (201, 102)), (7.9, (101, 51)), (40.0, (51, 26))] {
                 let wish = Wish { reduction, ..WHOLE };
@@ -101,7 +143,7 @@ mod tests {
     #[test]
     fn only_the_brightness_is_read_where_no_more_is_wanted() {
         let colour = waves(64, 64, Kind::Rgb);
-        let bytes = best().write(&still(colour.clone()), 95).expect("it is written");
+        let bytes = Jpeg.write(&still(colour.clone()), 95).expect("it is written");
         let wish = Wish { grey: true, ..WHOLE };
         for (name, codec) in back_ends() {
             let raster = &read(codec, &bytes, &wish).expect("it is read").frames[0].raster;
@@ -112,7 +154,9 @@ mod tests {
 
     #[test]
     fn a_picture_cut_short_is_shown_as_far_as_it_goes_or_refused() {
-        let bytes = best().write(&still(waves(200, 200, Kind::Rgb)), 90).expect("it is written");
+        let bytes = Jpeg
+            .write(&still(waves(200, 200, Kind::Rgb)), 90)
+            .expect("it is written");
         for (name, codec) in back_ends() {
             for length in (0..bytes.len()).step_by(bytes.len() / 20) {
                 match read(codec, &bytes[..length], &WHOLE) {

@@ -28,25 +28,36 @@ impl Codec for Pure {
     fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
         let divisor = divisor(wish);
         let shorter = match divisor {
-            8 if original.progressive => scans::brightest(bytes),
+            8 if original.progressive => scans::brightest(bytes, wish.grey),
             _ => Cow::Borrowed(bytes),
         };
         let mut decoder = Decoder::new(Cursor::new(&shorter));
         decoder.read_info().map_err(malformed)?;
         let side = |side: u32| u16::try_from(side.div_ceil(divisor)).map_err(malformed);
-        let (width, height) = decoder.scale(side(original.width)?, side(original.height)?).map_err(malformed)?;
+        let (width, height) = decoder
+            .scale(side(original.width)?, side(original.height)?)
+            .map_err(malformed)?;
         let data = decoder.decode().map_err(malformed)?;
         let format = decoder.info().ok_or_else(|| malformed("no header"))?.pixel_format;
         let (kind, data) = match format {
             PixelFormat::L8 => (Kind::Grey, data),
             // The high byte of each, which comes in the order of this machine.
-            PixelFormat::L16 => (Kind::Grey, data.chunks_exact(2).map(|pair| pair[usize::from(cfg!(target_endian = "little"))]).collect()),
+            PixelFormat::L16 => (
+                Kind::Grey,
+                data.chunks_exact(2)
+                    .map(|pair| pair[usize::from(cfg!(target_endian = "little"))])
+                    .collect(),
+            ),
             PixelFormat::RGB24 => (Kind::Rgb, data),
             PixelFormat::CMYK32 => (Kind::Cmyk, data),
         };
         let raster = Raster::new(u32::from(width), u32::from(height), kind, data)?;
         let raster = inks(raster, bytes);
-        let raster = if wish.grey && kind == Kind::Rgb { grey(&raster) } else { raster };
+        let raster = if wish.grey && kind == Kind::Rgb {
+            grey(&raster)
+        } else {
+            raster
+        };
         each(Picture { raster, delay: 0 })?;
         Ok(0)
     }
@@ -62,8 +73,14 @@ impl Codec for Pure {
             SamplingFactor::F_2_2
         });
         let side = |side: u32| u16::try_from(side).map_err(malformed);
-        let kind = if raster.kind == Kind::Grey { ColorType::Luma } else { ColorType::Rgb };
-        encoder.encode(&raster.data, side(raster.width)?, side(raster.height)?, kind).map_err(malformed)?;
+        let kind = if raster.kind == Kind::Grey {
+            ColorType::Luma
+        } else {
+            ColorType::Rgb
+        };
+        encoder
+            .encode(&raster.data, side(raster.width)?, side(raster.height)?, kind)
+            .map_err(malformed)?;
         Ok(bytes)
     }
 }

@@ -34,7 +34,7 @@ impl Codec for Turbo {
     fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
         let divisor = divisor(wish);
         let shorter = match divisor {
-            8 if original.progressive => scans::brightest(bytes),
+            8 if original.progressive => scans::brightest(bytes, wish.grey),
             _ => Cow::Borrowed(bytes),
         };
         let mut handle = Handle::new(sys::TJINIT_TJINIT_DECOMPRESS)?;
@@ -142,7 +142,11 @@ impl Handle {
     }
 
     fn compress(&mut self, raster: &Raster) -> Result<Vec<u8>, ImageError> {
-        let format = if raster.kind == Kind::Grey { sys::TJPF_TJPF_GRAY } else { sys::TJPF_TJPF_RGB };
+        let format = if raster.kind == Kind::Grey {
+            sys::TJPF_TJPF_GRAY
+        } else {
+            sys::TJPF_TJPF_RGB
+        };
         let mut buffer: *mut u8 = ptr::null_mut();
         let mut length: sys::size_t = 0;
         // SAFETY: the raster has `height` rows of `row` bytes, as its constructor has checked. The library allocates the
