@@ -45,6 +45,7 @@ bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W=
 experiments: setup-bench build ## the experiments beside the peers, write docs/experiments/
 	experiments/zds/run.py --haulier $(TARGET_DIR)/release/haulier
 	experiments/zstd/run.py --haulier $(TARGET_DIR)/release/haulier
+	experiments/zimg/service.py --haulier $(TARGET_DIR)/release/haulier
 
 fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (300)
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-proto --test mutation

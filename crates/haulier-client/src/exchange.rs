@@ -66,7 +66,12 @@ impl Request {
 
     /// The head and the body as they travel; `absolute` for a proxy (RFC 9112 §3.2.2).
     fn encode(&self, absolute: bool) -> Vec<u8> {
-        let method = self.method.as_str();
+        let method = match self.method {
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Delete => "DELETE",
+            _ => "GET",
+        };
         let target = if absolute {
             self.url.to_string()
         } else {

@@ -9,6 +9,7 @@ use haulier_proto::field::Fields;
 use tokio::sync::Notify;
 
 use crate::access_log::AccessLog;
+use crate::handler::image::Memo;
 use crate::handler::static_files::FileCache;
 use crate::listen::Gate;
 use crate::metrics::{Counters, Metrics};
@@ -23,6 +24,8 @@ pub(crate) struct Thread {
     pub(crate) settings: Arc<ServerSettings>,
     pub(crate) router: Arc<Router>,
     pub(crate) files: FileCache,
+    /// What addresses of images mean.
+    pub(crate) images: Memo,
     pub(crate) clock: Clock,
     pub(crate) buffers: Buffers,
     pub(crate) deadlines: Deadlines,
@@ -55,6 +58,7 @@ impl Thread {
             settings,
             router,
             files,
+            images: Memo::default(),
             clock: Clock::new(),
             buffers: Buffers::default(),
             deadlines: Deadlines::default(),

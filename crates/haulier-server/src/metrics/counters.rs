@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use haulier_php::WaitTimes;
 use haulier_proto::accept::Coding;
 
-use super::reason::{self, REASONS};
+use super::reason::{self, ByReason};
 use super::times::{CLASSES, Times};
 use super::totals::{CodingTotals, HandlerTotals, SiteTotals};
 use crate::response::{Handler, ImageResult, Trace, Via};
@@ -47,7 +47,7 @@ pub(crate) struct Counters {
 #[repr(align(128))]
 struct SiteCounters {
     handlers: [HandlerCounters; Handler::ALL.len()],
-    errors: [Count; REASONS.len()],
+    errors: ByReason<Count>,
     handoffs: [Count; Via::ALL.len()],
     images: [Count; ImageResult::ALL.len()],
     codings: [CodingCounters; Coding::PLAIN.len()],
@@ -117,7 +117,7 @@ impl Counters {
             handler.duration.add(nanoseconds(took));
         }
         if let Some(reason) = finished.reason.and_then(reason::index_of) {
-            site.errors[reason].add(1);
+            site.errors.0[reason].add(1);
         }
         if let Some(via) = finished.trace.handoff {
             site.handoffs[via as usize].add(1);
@@ -152,7 +152,7 @@ impl Counters {
         let site = self.site(site);
         SiteTotals {
             handlers: std::array::from_fn(|handler| site.handlers[handler].read()),
-            errors: std::array::from_fn(|reason| site.errors[reason].get()),
+            errors: ByReason(std::array::from_fn(|reason| site.errors.0[reason].get())),
             handoffs: std::array::from_fn(|via| site.handoffs[via].get()),
             images: std::array::from_fn(|result| site.images[result].get()),
             codings: std::array::from_fn(|coding| site.codings[coding].read()),

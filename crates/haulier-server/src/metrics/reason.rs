@@ -39,6 +39,16 @@ pub(super) const REASONS: [&str; 35] = [
     "store_full",
 ];
 
+/// One of something for each reason. Arrays of that length have no default of their own.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ByReason<T>(pub(super) [T; REASONS.len()]);
+
+impl<T: Default> Default for ByReason<T> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| T::default()))
+    }
+}
+
 /// Its place in the list. `None` is a reason that is missing there: a mistake that debug builds stop at.
 pub(super) fn index_of(reason: &str) -> Option<usize> {
     let found = REASONS.binary_search(&reason).ok();

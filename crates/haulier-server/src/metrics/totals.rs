@@ -6,7 +6,7 @@ use std::time::Duration;
 use haulier_proto::accept::Coding;
 
 use super::counters::Counters;
-use super::reason::REASONS;
+use super::reason::{ByReason, REASONS};
 use super::times::Times;
 use crate::response::{Handler, ImageResult, Via};
 use crate::route::Site;
@@ -28,7 +28,7 @@ pub struct Totals {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SiteTotals {
     pub(super) handlers: [HandlerTotals; Handler::ALL.len()],
-    pub(super) errors: [u64; REASONS.len()],
+    pub(super) errors: ByReason<u64>,
     pub(super) handoffs: [u64; Via::ALL.len()],
     pub(super) images: [u64; ImageResult::ALL.len()],
     pub(super) codings: [CodingTotals; Coding::PLAIN.len()],
@@ -78,7 +78,7 @@ impl SiteTotals {
 
     /// Each reason with the number of requests that came to nothing for it.
     pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        REASONS.into_iter().zip(self.errors)
+        REASONS.into_iter().zip(self.errors.0)
     }
 
     /// Each way to hand a file over with the number of responses that took it.
@@ -112,8 +112,9 @@ impl SiteTotals {
             handler.bytes += more.bytes;
         }
         self.errors
+            .0
             .iter_mut()
-            .zip(other.errors)
+            .zip(other.errors.0)
             .for_each(|(count, more)| *count += more);
         self.handoffs
             .iter_mut()

@@ -294,6 +294,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         offload: None,
         log: None,
         compress: Default::default(),
+        images: None,
         variants: None,
     }
 }

@@ -341,7 +341,7 @@ fn resolve_fallback(written: &Placed<String>, base: &Path, report: &mut Report) 
     let path = base.join(&written.value);
     if !path.is_file() {
         let title = format!("fallback image {} does not exist", path.display());
-        report.push(Diagnostic::error("config::images", title).at(written.place.as_ref(), "named here"));
+        report.push(Diagnostic::error("images::fallback", title).at(written.place.as_ref(), "named here"));
     }
     Some(path)
 }

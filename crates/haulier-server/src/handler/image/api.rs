@@ -142,7 +142,7 @@ mod tests {
             (Method::Get, "/x", Ask::Nothing),
             (Method::Put, "/x", Ask::Nothing),
         ] {
-            assert_eq!(zimg(method, path), ask, "{} {path}", method.as_str());
+            assert_eq!(zimg(method, path), ask, "{method:?} {path}");
         }
     }
 

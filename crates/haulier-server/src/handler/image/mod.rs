@@ -8,6 +8,7 @@ mod api;
 mod compat;
 mod failure;
 mod flight;
+mod memo;
 mod multipart;
 mod order;
 mod page;
@@ -38,6 +39,7 @@ use crate::response::{Handler, ImageResult, Response};
 use crate::route::{Site, Visit};
 use crate::thread::{Thread, now};
 
+pub(crate) use self::memo::Memo;
 pub use self::service::ImageService;
 pub(crate) use self::service::Step;
 pub use self::signature::sign;
@@ -55,7 +57,10 @@ pub(crate) enum Begun {
 
 /// What is to be waited for.
 #[derive(Debug)]
-pub(crate) enum Call {
+pub(crate) struct Call(Work);
+
+#[derive(Debug)]
+enum Work {
     Upload,
     Image(Order),
     Info(Key),
@@ -64,12 +69,27 @@ pub(crate) enum Call {
     Command(Key, i64),
 }
 
+fn later(work: Work) -> Begun {
+    Begun::Later(Call(work))
+}
+
 /// Begins to answer a path that is the service's; `None` if it is the site's.
 pub(crate) fn begin(visit: &Visit<'_>) -> Option<Begun> {
     let service = visit.site.settings.images.as_ref()?;
     let settings = &service.settings;
     settings.store.as_ref()?;
     let head = &visit.request.head;
+    // A place within the site, a rewrite or a local redirect asks for another path than the address says.
+    if visit.local.is_none() && visit.path == head.path() {
+        let mut key = visit.thread.buffers.take();
+        let now = visit.thread.clock.coarse();
+        let remembered = visit.thread.images.answer(service, visit.site, head, now, &mut key);
+        visit.thread.buffers.give(key);
+        if let Some(mut response) = remembered {
+            response.trace.image = Some(ImageResult::Memory);
+            return Some(Begun::Response(response));
+        }
+    }
     let ask = api::read(settings.compat, head.method(), visit.path, head.path());
     if !settings.is_alone && !belongs_to_a_site_too(&ask, visit.path) {
         return None;
@@ -141,18 +161,22 @@ fn begin_order(visit: &Visit<'_>, service: &Arc<ImageService>, order: Order) -> 
         return Begun::Response(response);
     }
     match service.at_hand(&order.wanted, visit.thread.clock.coarse()) {
-        Some(ready) => {
+        Some((ready, until)) => {
             let mut response = ready.answer(head, &order.wanted.frame, order.negotiated);
             response.trace.image = Some(ImageResult::Memory);
+            if let Some(until) = until.filter(|_| visit.local.is_none() && visit.path == head.path()) {
+                let (images, wanted) = (&visit.thread.images, &order.wanted);
+                images.note(service, visit.site, head, &ready, &wanted.frame, order.negotiated, until);
+            }
             Begun::Response(response)
         }
-        None => Begun::Later(Call::Image(order)),
+        None => later(Work::Image(order)),
     }
 }
 
 fn begin_upload(visit: &Visit<'_>, service: &Arc<ImageService>) -> Begun {
     match upload::check(visit, service) {
-        Ok(()) => Begun::Later(Call::Upload),
+        Ok(()) => later(Work::Upload),
         Err(response) => Begun::Response(response),
     }
 }
@@ -163,7 +187,7 @@ fn begin_info(visit: &Visit<'_>, service: &Arc<ImageService>) -> Begun {
         return Begun::Response(compat::error(200, Code::Method));
     }
     match api::parameter(visit.query, "md5").and_then(api::key) {
-        Some(id) => Begun::Later(Call::Info(id)),
+        Some(id) => later(Work::Info(id)),
         None if compat.is_zimg() => Begun::Response(compat::error(200, Code::Url)),
         None => Begun::Response(compat::error_in_words(400, Code::Url, "`md5` is missing or no id")),
     }
@@ -175,7 +199,7 @@ fn begin_delete(visit: &Visit<'_>, service: &Arc<ImageService>, id: Key) -> Begu
         return Begun::Response(refuse(visit.site, visit.request, &failure));
     };
     if bearer(visit.request).is_some_and(|shown| is_same(shown, token.as_bytes())) {
-        return Begun::Later(Call::Delete(id));
+        return later(Work::Delete(id));
     }
     let failure = Failure::new(401, "deleting takes the site's token");
     let response = refuse(visit.site, visit.request, &failure);
@@ -211,7 +235,7 @@ fn begin_admin(visit: &Visit<'_>, service: &Arc<ImageService>) -> Begun {
     };
     let command = api::parameter(Some(query), "t").and_then(|text| std::str::from_utf8(text).ok());
     let command = command.and_then(|text| text.parse().ok()).unwrap_or(0);
-    Begun::Later(Call::Command(id, command))
+    later(Work::Command(id, command))
 }
 
 /// Answers what needs waiting.
@@ -219,16 +243,16 @@ pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request
     let Some(service) = &site.settings.images else {
         return refuse(site, request, &Failure::missing());
     };
-    match call {
-        Call::Upload => upload::respond(thread, site, service, request).await,
-        Call::Image(order) => image(site, service, request, order).await,
-        Call::Info(id) => info(site, service, id).await,
-        Call::Delete(id) => match on_courier(service, Arc::clone(service).delete(id)).await {
+    match call.0 {
+        Work::Upload => upload::respond(thread, site, service, request).await,
+        Work::Image(order) => image(site, service, request, order).await,
+        Work::Info(id) => info(site, service, id).await,
+        Work::Delete(id) => match on_courier(service, Arc::clone(service).delete(id)).await {
             Ok(true) => Response::new(204, Handler::Image),
             Ok(false) => refuse(site, request, &Failure::missing()),
             Err(failure) => refuse(site, request, &failure),
         },
-        Call::Command(id, number) => command(service, id, number).await,
+        Work::Command(id, number) => command(service, id, number).await,
     }
 }
 

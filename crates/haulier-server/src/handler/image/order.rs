@@ -107,7 +107,7 @@ fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<
         Verdict::Valid => true,
         _ => settings.sign.is_empty() && !settings.only_presets,
     };
-    let mut transform = match parsed {
+    let transform = match parsed {
         Query::Preset(name) => {
             let preset = service.preset(&name).cloned();
             return preset.map(Some).ok_or_else(|| Failure::new(404, "there is no such preset"));
@@ -117,7 +117,6 @@ fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<
         Query::Original => return Ok(None),
         Query::Transform(transform) => transform,
     };
-    transform.round_to(&settings.sizes);
     transform
         .check(&settings.limits)
         .map_err(|error| Failure::new(400, error.to_string()))?;

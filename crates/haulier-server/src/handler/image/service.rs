@@ -61,6 +61,7 @@ pub struct ImageService {
     frame: Arc<Fields>,
     steps: Mutex<[Times; Step::ALL.len()]>,
     uploaded: AtomicU64,
+    generation: AtomicU64,
 }
 
 /// Where the time of a variant goes; a label in metrics.
@@ -219,6 +220,7 @@ impl ImageService {
             fallback,
             steps: Mutex::default(),
             uploaded: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
             settings,
         }))
     }
@@ -240,14 +242,24 @@ impl ImageService {
         Wanted::new(original, name.as_bytes(), Some(transform), Arc::new(frame))
     }
 
-    /// The image, if it is in memory and known to be wanted still. Takes less than a microsecond.
-    pub(super) fn at_hand(&self, wanted: &Wanted, now: Instant) -> Option<Arc<Ready>> {
-        if let Original::Stored(id) = &wanted.original
-            && self.known(id, now) != Some(true)
-        {
-            return None;
-        }
-        Some(self.memory.as_ref()?.find(&wanted.key)?.0)
+    /// The image, if it is in memory and its original is known to be there, and until when that is known.
+    pub(super) fn at_hand(&self, wanted: &Wanted, now: Instant) -> Option<(Arc<Ready>, Option<Instant>)> {
+        let until = match &wanted.original {
+            Original::Stored(id) => Some(self.known_until(id, now)?),
+            Original::File(_) | Original::Fallback => None,
+        };
+        Some((self.memory.as_ref()?.find(&wanted.key)?.0, until))
+    }
+
+    /// Until when it stands that an image is there; `None` if that is not known now.
+    fn known_until(&self, id: &Key, now: Instant) -> Option<Instant> {
+        let known = self.known.find(&known_key(id)).filter(|known| known.exists)?;
+        Some(known.since + KNOWN).filter(|until| now < *until)
+    }
+
+    /// Another number after something was deleted.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     /// What is known at the moment of whether an image is there.
@@ -526,6 +538,7 @@ impl ImageService {
         };
         let existed = store.delete(&id).await.map_err(|error| self.store_failed(&error))?;
         self.note(&id, false);
+        self.generation.fetch_add(1, Ordering::Relaxed);
         // What is made of it is kept under hashes that nobody can list. It is given out no more, because the original
         // is asked about; and should the same image come again, it fits.
         let original = self.stored(&id, None);

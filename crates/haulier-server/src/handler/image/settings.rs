@@ -49,8 +49,6 @@ pub struct ImageSettings {
     pub only_presets: bool,
     /// Keys of signed addresses; with any, an address without a signature is for presets only.
     pub sign: Vec<Vec<u8>>,
-    /// Sizes a request is rounded up to, ascending; empty: any size.
-    pub sizes: Vec<u32>,
     /// An image that stands in for one that is missing.
     pub fallback: Option<PathBuf>,
     /// How long clients keep an image of the store: Cache-Control.

@@ -15,7 +15,7 @@ use super::service::{ImageService, Stored};
 use super::{multipart, on_courier, refuse, told_as_json};
 use crate::body::request::{Collected, collect};
 use crate::request::{BodyError, Request};
-use crate::response::{Handler, Response};
+use crate::response::Response;
 use crate::route::{Site, Visit};
 use crate::thread::Thread;
 
@@ -225,6 +225,7 @@ fn form_as_json(site: &Arc<Site>, outcomes: &[Outcome], failure: Option<Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::response::Handler;
 
     #[test]
     fn an_image_is_named_as_zimg_or_as_everybody_does() {

@@ -2,7 +2,7 @@
 
 use haulier_image::Format;
 
-use crate::support::client::{Request, Response};
+use crate::support::client::{Connection, Request, Response};
 use crate::support::haulier::Haulier;
 use crate::support::images::{Images, jpeg, md5, picture, png, seen, upload};
 use crate::support::wait_until;
@@ -325,9 +325,10 @@ fn a_hundred_who_ask_at_once_wait_for_one_worker() {
 
 fn asked_at_once(haulier: &Haulier, target: &str, clients: usize) -> Vec<Vec<u8>> {
     let barrier = std::sync::Barrier::new(clients);
+    let address = haulier.address();
     std::thread::scope(|scope| {
         let one = || {
-            let mut connection = haulier.connect();
+            let mut connection = Connection::open(address);
             barrier.wait();
             connection.ask(&Request::get(target)).expect(200).body
         };
