@@ -41,6 +41,8 @@ def generate(workload, server, connections, serial):
         return load.ab(url, workload.requests, connections, cpus, f"127.0.0.{2 + serial % 60}", place)
     if workload.tool == "wrk":
         return load.wrk(url, connections, workload.seconds, cpus)
+    if workload.tool == "h2load":
+        return load.h2load(url, workload.requests, connections, workload.streams, cpus)
     if workload.tool == "burst":
         return load.burst(server.port, workload.path, workload.requests, connections, cpus, place)
     return load.sequence(server.port, workload.path, workload.requests, cpus)
@@ -156,7 +158,9 @@ def those_that_answer(workload, running, place):
     for name in taking_part(workload, running):
         wrong = None
         for _ in range(WARM_UP if workload.tool != "sequence" else 1):
-            wrong = wrong or files.wrong_answer(place.docroot, running[name].port, workload.path)
+            wrong = wrong or files.wrong_answer(
+                place.docroot, running[name].port, workload.path, http2=workload.tool == "h2load"
+            )
         if wrong:
             print(f"  {workload.name}: {name} is left out, it answers {wrong}")
         else:

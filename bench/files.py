@@ -5,6 +5,7 @@ import http.client
 import os
 import shutil
 import struct
+import subprocess
 import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -57,18 +58,35 @@ def expected(root, path):
         return file.read(), None
 
 
-def wrong_answer(root, port, path):
+def get(port, path):
+    """Status and body over HTTP/1.1."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+    connection.request("GET", path)
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response.status, body
+
+
+def get_by_http2(port, path):
+    """Status and body over HTTP/2, in cleartext and with prior knowledge."""
+    url = f"http://127.0.0.1:{port}{path}"
+    command = ["curl", "-s", "--http2-prior-knowledge", "-m", "15", "-w", "%{stderr}%{http_version} %{http_code}", url]
+    done = subprocess.run(command, capture_output=True)
+    version, _, status = done.stderr.decode().partition(" ")
+    if version != "2":
+        raise OSError(f"no HTTP/2 (curl ended with {done.returncode})")
+    return int(status), done.stdout
+
+
+def wrong_answer(root, port, path, http2=False):
     """What is wrong with the answer to GET `path`, or None."""
     try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read()
-        connection.close()
+        status, body = (get_by_http2 if http2 else get)(port, path)
     except (OSError, http.client.HTTPException) as error:
         return f"{type(error).__name__}: {error}"
-    if response.status != 200:
-        return f"status {response.status}"
+    if status != 200:
+        return f"status {status}"
     whole, part = expected(root, path)
     if whole is not None and body != whole:
         return f"{len(body)} bytes that are not the file's"

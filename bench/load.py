@@ -1,4 +1,4 @@
-"""The load generators: ab, wrk, burst (tools/burst.c), and two clients of our own (client.py).
+"""The load generators: ab, wrk, h2load, burst (tools/burst.c), and two clients of our own (client.py).
 
 Each returns a dict: done, failed, rps, p50, p99 (milliseconds, or None), wall and client_cpu (seconds), note.
 """
@@ -123,6 +123,30 @@ def parse_wrk(output):
         p99=percentile(99),
         bytes=float(total.group(4)) * BYTES[total.group(5)] if total else 0,
         note="" if total else last_words(output),
+    )
+
+
+def h2load(url, requests, connections, streams, cpus):
+    """HTTP/2, `streams` requests at once on each connection."""
+    output, wall, cpu = run(
+        ["h2load", "-t1", "-n", str(requests), "-c", str(connections), "-m", str(streams), url], cpus, 60
+    )
+    return dict(dict(wall=wall), **parse_h2load(output, requests), client_cpu=cpu)
+
+
+def parse_h2load(output, asked):
+    """Its latencies have no percentiles, only mean and deviation: they are left out."""
+    total = re.search(r"finished in ([\d.]+)(us|ms|s|m), ([\d.]+) req/s", output)
+    done = number(r"(\d+) succeeded", output)
+    known = dict(wall=float(total.group(1)) * MILLISECONDS[total.group(2)] / 1e3) if total else {}
+    return dict(
+        known,
+        done=done,
+        failed=asked - done,
+        rps=float(total.group(3)) if total else 0.0,
+        p50=None,
+        p99=None,
+        note="" if done else last_words(output),
     )
 
 

@@ -30,7 +30,19 @@ Requests/sec: 160000.00
 """
 
 
+H2LOAD = """
+finished in 1.25s, 18727.18 req/s, 2.50MB/s
+requests: 3000 total, 3000 started, 2990 done, 2985 succeeded, 5 failed, 3 errored, 0 timeout
+status codes: 2985 2xx, 0 3xx, 5 4xx, 0 5xx
+"""
+
+
 class Generators(unittest.TestCase):
+    def test_requests_that_h2load_did_not_see_succeed_count_as_failed(self):
+        read = load.parse_h2load(H2LOAD, asked=3000)
+        self.assertEqual((read["done"], read["failed"], read["rps"], read["wall"]), (2985, 15, 18727.18, 1.25))
+        self.assertEqual(load.parse_h2load("cannot connect", asked=7)["failed"], 7)
+
     def test_requests_that_ab_never_finished_count_as_failed(self):
         read = load.parse_ab(AB, asked=4000)
         self.assertEqual((read["done"], read["failed"], read["rps"], read["wall"]), (3998, 3 + 2 + 2, 3239.87, 1.234))

@@ -25,6 +25,7 @@ USER = "www-data"
 
 PEERS = {
     "nginx": "nginx, FastCGI connections kept",
+    "nginx-h2": "nginx, its port for HTTP/2 alone",
     "nginx-nk": "nginx, a FastCGI connection per request (the usual setting)",
     "lighttpd": "lighttpd, its own php-cgi",
     "apache": "Apache event",
@@ -32,7 +33,7 @@ PEERS = {
     "h2o": "h2o",
     "caddy": "Caddy",
 }
-PROGRAM = {"nginx-nk": "nginx", "apache": "apache2", "apache-php": "apache2"}
+PROGRAM = {"nginx-nk": "nginx", "nginx-h2": "nginx", "apache": "apache2", "apache-php": "apache2"}
 WITH_FPM = ("nginx", "nginx-nk", "caddy")
 NGINX_KEEPALIVE = "keepalive 6; keepalive_timeout 5s; keepalive_requests 1000000;"
 
@@ -182,7 +183,12 @@ class Server:
             return [
                 program,
                 "-c",
-                self.render("nginx.conf", KEEPALIVE=NGINX_KEEPALIVE if kept else "", KEEP_CONN="on" if kept else "off"),
+                self.render(
+                    "nginx.conf",
+                    KEEPALIVE=NGINX_KEEPALIVE if kept else "",
+                    KEEP_CONN="on" if kept else "off",
+                    HTTP2=" http2" if self.name == "nginx-h2" else "",
+                ),
             ]
         if self.name.startswith("apache"):
             self.render("apache-common.conf")

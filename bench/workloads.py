@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 STATIC = ["nginx", "lighttpd", "apache", "h2o", "caddy"]
+HTTP2 = ["nginx-h2", "h2o"]
 PHP = ["nginx", "nginx-nk", "lighttpd", "apache-php", "caddy"]
 
 
@@ -24,6 +25,7 @@ class Workload:
     peers: list
     connections: list = field(default_factory=lambda: [1])
     requests: int = 0
+    streams: int = 1
     seconds: int = 0
     goals: list = field(default_factory=list)
 
@@ -98,6 +100,28 @@ WORKLOADS = {
             ["nginx", "lighttpd", "h2o", "caddy"],
             [10_000],
             goals=[Goal("bytes a connection", 1536), Goal("failed", 0)],
+        ),
+        Workload(
+            "h2-hello",
+            "the file of 10 bytes by HTTP/2 in cleartext, 32 requests at once on each connection (h2load, 10)",
+            "/index.html",
+            "h2load",
+            HTTP2,
+            [10],
+            requests=1_000_000,
+            streams=32,
+            goals=[Goal("cpu against the best peer", 0.50), Goal("failed", 0)],
+        ),
+        Workload(
+            "h2-10k",
+            "the picture of 10 KB in the same way",
+            "/10k.png",
+            "h2load",
+            HTTP2,
+            [10],
+            requests=200_000,
+            streams=32,
+            goals=[Goal("cpu against the best peer", 1.00), Goal("failed", 0)],
         ),
         Workload(
             "hello.php",

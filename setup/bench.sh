@@ -9,9 +9,12 @@ find_php
 want "PHP, the same for every server" "$php-cgi" "$php-fpm" "$php-opcache" "$php-mbstring"
 want "servers to compare with" nginx lighttpd apache2 "libapache2-mod-$php"
 want_if_known "a server to compare with" h2o caddy
+want_if_known "compression of the servers to compare with" lighttpd-mod-deflate libnginx-mod-http-brotli-filter
+want_if_known "the coders alone" zstd brotli libdeflate-tools
 want "the Symfony page" php-symfony-http-kernel php-symfony-routing php-symfony-twig-bridge php-twig
 want "images made by others" imagemagick libnginx-mod-http-image-filter "$php-gd" memcached redis-server
 want "load generators" apache2-utils wrk
+want "load generators" apache2-utils wrk nghttp2-client
 want "runs the comparison" python3
 command -v cc >/dev/null || want "compiles the comparison's own load generator" gcc libc6-dev
 install_wanted

@@ -3,6 +3,7 @@
 #
 #   want "why" package…          wanted; a missing one is installed, one that this release lacks is an error
 #   want_if_known "why" package… the same, but a release may lack it
+#   want_go "why" program path   a program from the Go module proxy, into Go's own bin; without Go its tests are skipped
 #   install_wanted               says what it installs and why, installs it, starts and enables no service
 #
 # Nothing is asked of the network when every package is there already. Debian's and Ubuntu's packages start their
@@ -92,6 +93,17 @@ want_if_known() {
             echo "This release has no package $package ($why); going on without it."
         fi
     done
+}
+
+want_go() {
+    local why=$1 program=$2 path=$3
+    if ! command -v go >/dev/null; then
+        echo "No Go on this machine: what needs $program ($why) is skipped, by name."
+        return
+    fi
+    command -v "$program" >/dev/null || [ -x "$(go env GOPATH)/bin/$program" ] && return
+    echo "Installing $program from the Go module proxy ($why)."
+    quietly go install "$path"
 }
 
 # Sets `php` to the name that PHP's packages begin with: that of php-cgi on this machine, else the release's own.

@@ -12,7 +12,7 @@ want "applications the tests serve" dokuwiki mediawiki phpsysinfo shaarli fonts-
 want "parts of the Symfony page the tests serve" php-symfony-framework-bundle php-symfony-twig-bundle \
     php-symfony-form php-symfony-runtime php-symfony-validator php-symfony-security-csrf php-symfony-translation \
     php-symfony-twig-bridge php-symfony-yaml php-symfony-http-kernel php-symfony-routing php-twig
-want "clients beside our own" curl apache2-utils
+want "clients beside our own" curl apache2-utils nghttp2-client
 want "reference tools that read what was compressed" zstd brotli
 want "the browser the web tests drive" chromium fonts-dejavu-core
 want "servers that haulier get downloads from" nginx apache2 lighttpd openssl
@@ -22,19 +22,15 @@ if installed cargo; then
     want "check the form of the code" rustfmt rust-clippy
 fi
 install_wanted
+want_go "conformance of HTTP/2" h2spec github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
+want_go "an S3 server for object stores" versitygw github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
-# An S3 server for the tests of object stores: a Go program, else a Python one. Without both those tests say that they
-# are skipped.
+# Where there is no Go, another S3 server, from Python: in target/tools, nothing of the system is changed.
 tools=$PWD/target/tools
-if [ ! -x "$tools/bin/versitygw" ] && ! command -v versitygw >/dev/null && [ ! -x "$tools/bin/moto_server" ]; then
-    if command -v go >/dev/null; then
-        echo "Building versitygw, an S3 server for the tests (go install)."
-        GOBIN=$tools/bin quietly go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
-    elif python3 -m venv --help >/dev/null 2>&1; then
-        echo "Installing moto, an S3 server for the tests (pip, in $tools)."
-        quietly python3 -m venv "$tools/moto"
-        quietly "$tools/moto/bin/pip" install --quiet 'moto[s3,server]>=5,<6'
-        mkdir -p "$tools/bin"
-        ln -sf "$tools/moto/bin/moto_server" "$tools/bin/moto_server"
-    fi
+if ! command -v go >/dev/null && [ ! -x "$tools/bin/moto_server" ] && python3 -m venv --help >/dev/null 2>&1; then
+    echo "Installing moto, an S3 server for object stores (pip, into $tools)."
+    quietly python3 -m venv "$tools/moto"
+    quietly "$tools/moto/bin/pip" install --quiet 'moto[s3,server]>=5,<6'
+    mkdir -p "$tools/bin"
+    ln -sf "$tools/moto/bin/moto_server" "$tools/bin/moto_server"
 fi

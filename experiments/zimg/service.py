@@ -32,7 +32,7 @@ import servers  # noqa: E402
 
 PAGE = f"{ROOT}/docs/experiments/zimg-service.md"
 IMAGE_FILTER = "/usr/lib/nginx/modules/ngx_http_image_filter_module.so"
-VERSITYGW = shutil.which("versitygw") or f"{ROOT}/target/tools/bin/versitygw"
+VERSITYGW = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
 SWEEP = (100, 300, 1000, 2000, 5000, 10000, 15000, 19000)
 WARM = "?w=400&h=300&q=60"
 

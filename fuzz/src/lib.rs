@@ -8,6 +8,7 @@ pub mod cgi_head;
 pub mod chunked;
 pub mod conditional;
 pub mod date;
+pub mod dictionary;
 pub mod etag_list;
 pub mod fastcgi_params;
 pub mod fastcgi_record;

@@ -20,11 +20,11 @@ export function copy(t, from) {
   return join(directory, 'copy');
 }
 
-// Starts `haulier run` for this project, and gives the address it printed.
-export async function serve(t, root) {
+// Starts `haulier run` for this project, with these further lines of its site, and gives the address it printed.
+export async function serve(t, root, more = '') {
   const directory = mkdtempSync(join(tmpdir(), 'haulier-web-'));
   const config = join(directory, 'haulier.toml');
-  const site = `[site.web]\nroot = ${JSON.stringify(root)}\n`;
+  const site = `[site.web]\nroot = ${JSON.stringify(root)}\n${more}\n`;
   const spool = `spool_dir = ${JSON.stringify(directory)}\n`;
   writeFileSync(config, `[server]\nhttp = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\n${spool}${site}`);
   const server = spawn(program, ['run', '-c', config], { stdio: ['ignore', 'pipe', 'pipe'] });

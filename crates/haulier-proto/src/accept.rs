@@ -20,7 +20,8 @@ pub enum Coding {
 impl Coding {
     /// Those that need nothing of the client but that it takes them.
     pub const PLAIN: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
-    const ALL: [Self; 4] = [Self::Zstd, Self::Brotli, Self::Gzip, Self::DictionaryZstd];
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Zstd, Self::Brotli, Self::Gzip, Self::DictionaryZstd];
 
     /// Its name in Content-Encoding.
     #[must_use]

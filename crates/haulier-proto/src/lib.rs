@@ -8,6 +8,7 @@ pub mod chunked;
 pub mod conditional;
 pub mod content_range;
 pub mod date;
+pub mod dictionary;
 pub mod encode;
 pub mod etag;
 pub mod fastcgi;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 mod targets;
 
 /// Shares the time; the number of tests below.
-const TARGETS: u32 = 16;
+const TARGETS: u32 = 17;
 /// Longest input that is tried, bytes.
 const MOST_BYTES: usize = 4096;
 /// Mutated inputs kept beside the seeds, so that damage adds up.
@@ -117,6 +117,11 @@ fn ranges_survive_mutation() {
 #[test]
 fn entity_tag_lists_survive_mutation() {
     survive("etag_list", targets::etag_list::check);
+}
+
+#[test]
+fn dictionary_fields_survive_mutation() {
+    survive("dictionary", targets::dictionary::check);
 }
 
 #[test]

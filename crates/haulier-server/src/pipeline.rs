@@ -69,6 +69,11 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
             response,
         });
     };
+    answer_for(thread, site, request)
+}
+
+/// The same for a site that is known.
+pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, mut request: Request) -> Answer {
     request.in_flight = Some(InFlight::request(thread, site.number));
     match decide(thread, &site, &request, None, Round::First) {
         Decision::Answer(response) if !error_document::is_wanted(&site, &response) => {

@@ -1,11 +1,12 @@
 //! A response as handlers make it and filters adjust it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use haulier_proto::encode;
 use haulier_proto::field::Fields;
+use haulier_proto::h2::hpack;
 
 use crate::body::Body;
 use crate::filter::compress::Compressed;
@@ -78,12 +79,14 @@ impl Head {
     }
 }
 
-/// Field lines with their HTTP/1.1 bytes beside them.
+/// Field lines with their bytes on the wire beside them.
 #[derive(Debug)]
 pub(crate) struct PreparedHead {
     fields: Fields,
     /// `Name: value\r\n` of every line, without status line and closing empty line.
     http1: Vec<u8>,
+    /// The lines as a field block of HTTP/2, once somebody asked for them.
+    hpack: OnceLock<Box<[u8]>>,
     /// The site's own Server field stands in place of ours.
     pub(crate) has_server: bool,
     /// Another client may get the same content coded.
@@ -101,6 +104,7 @@ impl PreparedHead {
             is_negotiable: false,
             fields,
             http1,
+            hpack: OnceLock::new(),
         }
     }
 
@@ -120,6 +124,16 @@ impl PreparedHead {
     #[must_use]
     pub(crate) fn http1(&self) -> &[u8] {
         &self.http1
+    }
+
+    /// The lines as HTTP/2 sends them, without `:status`.
+    #[must_use]
+    pub(crate) fn hpack(&self) -> &[u8] {
+        self.hpack.get_or_init(|| {
+            let mut block = Vec::with_capacity(self.http1.len());
+            hpack::encode::fields(&mut block, &self.fields);
+            block.into_boxed_slice()
+        })
     }
 }
 
@@ -242,7 +256,8 @@ pub(crate) struct Trace {
     pub handler: Handler,
     /// Out of a fixed list; every 5xx has one.
     pub reason: Option<&'static str>,
-    pub php: Option<PhpTrace>,
+    /// Apart: a file is answered more often than PHP, and need not move what only PHP fills.
+    pub php: Option<Box<PhpTrace>>,
     /// The script was done before its response was sent, because it handed that over.
     pub handoff: Option<Via>,
     /// Where the image came from, if it is one.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::task::{JoinSet as LocalTasks, LocalSet};
 
 use crate::access_log::AccessLog;
+use crate::filter::compress::dictionary::shell;
 use crate::handler::static_files::FileCache;
 use crate::listen::{self, Address, BindError, Gate, Listener, SocketFile};
 use crate::metrics::Metrics;
@@ -229,6 +230,9 @@ impl Start {
         let mut accepting = LocalTasks::new();
         for (socket, address) in self.sockets {
             accepting.spawn_local(listen::accept(Rc::clone(&thread), socket, address));
+        }
+        if self.number == 0 {
+            tokio::task::spawn_local(shell::keep_fresh(Rc::clone(&thread)));
         }
         let mut aged = now();
         let mut ticks = tokio::time::interval(Clock::TICK);

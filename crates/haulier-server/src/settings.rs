@@ -7,6 +7,7 @@ use std::time::Duration;
 use haulier_php::Pool;
 
 use crate::access_log::AccessLog;
+pub use crate::filter::compress::dictionary::DictionarySettings;
 pub use crate::filter::compress::settings::{CompressLevel, CompressSettings};
 pub use crate::filter::compress::store::VariantStore;
 use crate::listen::{Address, Network};
@@ -29,6 +30,8 @@ pub struct ServerSettings {
     pub trusted_proxies: Vec<Network>,
     /// Connections of those proxies begin with a PROXY header.
     pub proxy_protocol: bool,
+    /// Speak HTTP/2 with clients that begin with it.
+    pub http2: bool,
     /// Let a second haulier bind the same port.
     pub reuse_port: bool,
     /// TCP_DEFER_ACCEPT: the kernel hands a connection over when its first bytes are there.
@@ -74,6 +77,16 @@ pub struct Limits {
     pub connections: usize,
     /// Open connections of one client address; 0 = no limit.
     pub connections_per_ip: u32,
+    /// Streams of an HTTP/2 connection open at once; a further one is refused.
+    pub h2_streams: u32,
+    /// Bytes of a request body a stream may have under way unread.
+    pub h2_stream_window: u32,
+    /// The same for all streams of a connection: what uploads may hold in memory. At least 65,535.
+    pub h2_connection_window: u32,
+    /// Streams of a connection reset in a minute; more ends it.
+    pub h2_resets: u32,
+    /// Frames in a minute that carry nothing; more ends the connection.
+    pub h2_control_frames: u32,
 }
 
 impl Default for Limits {
@@ -91,6 +104,11 @@ impl Default for Limits {
             keepalive_requests: 1000,
             connections: usize::MAX,
             connections_per_ip: 0,
+            h2_streams: 100,
+            h2_stream_window: 64 * 1024,
+            h2_connection_window: 1024 * 1024,
+            h2_resets: 200,
+            h2_control_frames: 1000,
         }
     }
 }
@@ -146,6 +164,8 @@ pub struct SiteSettings {
     pub compress: CompressSettings,
     /// Images: uploads, and variants of them and of files; `None` for none.
     pub images: Option<Arc<ImageService>>,
+    /// What clients are told to keep, so that later answers are sent as what they have over it.
+    pub dictionary: DictionarySettings,
     /// Where coded variants of files are kept; `None` keeps none.
     pub variants: Option<Arc<VariantStore>>,
 }

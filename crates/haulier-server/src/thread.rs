@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use haulier_proto::field::Fields;
+use haulier_proto::h2::hpack;
 use tokio::sync::Notify;
 
 use crate::access_log::AccessLog;
@@ -77,7 +78,7 @@ impl Thread {
     pub(crate) fn drain(&self) {
         self.draining.set(true);
         self.drained.notify_waiters();
-        self.deadlines.close_idle();
+        self.deadlines.drain();
     }
 
     pub(crate) fn next_id(&self) -> RequestId {
@@ -93,6 +94,8 @@ pub(crate) struct Clock {
     now: Cell<Instant>,
     second: Cell<u64>,
     date: RefCell<[u8; 29]>,
+    /// The Date field as HTTP/2 sends it.
+    date_block: RefCell<Vec<u8>>,
 }
 
 impl Clock {
@@ -104,6 +107,7 @@ impl Clock {
             now: Cell::new(now()),
             second: Cell::new(0),
             date: RefCell::new([b' '; 29]),
+            date_block: RefCell::default(),
         };
         clock.tick();
         clock
@@ -116,7 +120,11 @@ impl Clock {
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
         if second != self.second.replace(second) {
-            *self.date.borrow_mut() = haulier_proto::date::format(second);
+            let date = haulier_proto::date::format(second);
+            let mut block = self.date_block.borrow_mut();
+            block.clear();
+            hpack::encode::field(&mut block, b"date", &date);
+            *self.date.borrow_mut() = date;
         }
     }
 
@@ -128,6 +136,11 @@ impl Clock {
     /// Appends the value of a Date field.
     pub(crate) fn append_date(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&*self.date.borrow());
+    }
+
+    /// Appends a Date field as HTTP/2 sends it.
+    pub(crate) fn append_date_block(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.date_block.borrow());
     }
 }
 
@@ -142,6 +155,10 @@ pub(crate) fn now() -> Instant {
 pub(crate) struct Buffers {
     bytes: RefCell<Vec<Vec<u8>>>,
     fields: RefCell<Vec<Fields>>,
+    /// Fields that keep their bytes: heads of HTTP/2, which are in no read buffer.
+    heads: RefCell<Vec<Fields>>,
+    /// For all frames of one read, and for all answers to them.
+    large: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Buffers {
@@ -151,6 +168,12 @@ impl Buffers {
     const KEEP_CAPACITY: usize = 64 * 1024;
     /// Enough for the requests a thread has in hand at once; more is a burst.
     const KEEP: usize = 64;
+    /// Least capacity of a large buffer.
+    pub(crate) const LARGE: usize = 64 * 1024;
+    /// Larger ones are given back to the allocator.
+    const KEEP_LARGE_CAPACITY: usize = 512 * 1024;
+    /// A connection at work has two.
+    const KEEP_LARGE: usize = 4;
 
     /// An empty buffer.
     pub(crate) fn take(&self) -> Vec<u8> {
@@ -178,6 +201,39 @@ impl Buffers {
         let mut kept = self.fields.borrow_mut();
         if kept.len() < Self::KEEP {
             kept.push(fields);
+        }
+    }
+
+    pub(crate) fn take_head(&self) -> Fields {
+        self.heads.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes back what a request head of HTTP/2 was made of.
+    pub(crate) fn give_head(&self, mut fields: Fields) {
+        let mut kept = self.heads.borrow_mut();
+        if kept.len() < Self::KEEP {
+            fields.clear();
+            kept.push(fields);
+        }
+    }
+
+    /// An empty buffer of at least [`Buffers::LARGE`].
+    pub(crate) fn take_large(&self) -> Vec<u8> {
+        self.large
+            .borrow_mut()
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(Self::LARGE))
+    }
+
+    /// Takes back a buffer that may have become large, or never was.
+    pub(crate) fn give_large(&self, mut buffer: Vec<u8>) {
+        let mut kept = self.large.borrow_mut();
+        if kept.len() < Self::KEEP_LARGE && (Self::LARGE..=Self::KEEP_LARGE_CAPACITY).contains(&buffer.capacity()) {
+            buffer.clear();
+            kept.push(buffer);
+        } else {
+            drop(kept);
+            self.give(buffer);
         }
     }
 }

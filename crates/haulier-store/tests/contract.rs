@@ -248,11 +248,12 @@ fn a_server_that_lies_is_never_believed() {
 
 /// The program, where `make test` put it or in PATH.
 fn tool(name: &str) -> Option<PathBuf> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin").join(name);
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::iter::once(own)
-        .chain(std::env::split_paths(&path).map(|folder| folder.join(name)))
-        .find(|path| path.is_file())
+    let go = std::env::var_os("GOPATH").map(PathBuf::from);
+    let go = go.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join("go")));
+    let places = std::env::split_paths(&path).chain(go.map(|go| go.join("bin"))).chain([own]);
+    places.map(|place| place.join(name)).find(|program| program.is_file())
 }
 
 const ACCESS: &str = "access";

@@ -89,6 +89,7 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLog
         socket_mode: settings.socket_mode,
         trusted_proxies: settings.trusted_proxies,
         proxy_protocol: settings.proxy_protocol,
+        http2: settings.http2,
         reuse_port: settings.reuse_port,
         defer_accept: settings.defer_accept,
         threads: settings.threads,
@@ -288,6 +289,7 @@ fn site_settings(
         log: None,
         images: None,
         compress: site.compress.clone(),
+        dictionary: site.dictionary.clone(),
         variants: variants.cloned(),
     }
 }

@@ -26,6 +26,8 @@ const MOST_PAYLOAD: u32 = 64 * 1024;
 const FIRST_UPDATES: u32 = 128;
 /// Further WINDOW_UPDATE frames a DATA frame of ours may cause.
 const UPDATES_A_FRAME: u32 = 8;
+/// What the PING behind an announced end carries: its answer says that the client has read the announcement.
+const LAST_PING: [u8; 8] = *b"farewell";
 
 /// What frames mean to the driver.
 #[derive(Debug)]
@@ -111,6 +113,8 @@ pub struct Connection {
     tell_table: bool,
     /// The time of the turn at hand.
     now: Instant,
+    /// When DATA was last sent on any stream.
+    progress: Instant,
 }
 
 impl Connection {
@@ -142,6 +146,7 @@ impl Connection {
             updates: FIRST_UPDATES,
             tell_table: false,
             now,
+            progress: now,
             limits,
         }
     }
@@ -150,6 +155,11 @@ impl Connection {
     /// it is sent, nothing more should be received.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
+    }
+
+    /// Says what time it is, for what is sent from now on.
+    pub fn set_time(&mut self, now: Instant) {
+        self.now = now;
     }
 
     /// Streams whose answer is not complete.
@@ -190,15 +200,53 @@ impl Connection {
         let state = self.streams.get(stream)?;
         let room = state.send.room().min(self.send.room()).min(data.len());
         let (part, whole) = (&data[..room], room == data.len());
-        // Both windows have this room.
-        let taken = state.send.take(room as u32) && self.send.take(room as u32);
-        debug_assert!(taken);
         frame::write_data(&mut self.output, stream, part, whole && end, most);
+        self.note_sent(stream, room, whole, end);
+        Some(room)
+    }
+
+    /// Sends one DATA frame of at most `left` bytes, all there are at hand, which `fill` writes into its place; it says
+    /// how many it wrote, and no frame is sent for none. With `end`, they are the last of the body. Says how many were
+    /// sent, or `None` if the stream is gone. If some are left, the stream stands in the queue.
+    ///
+    /// # Errors
+    /// That of `fill`; nothing is sent then.
+    pub fn send_frame<E>(
+        &mut self,
+        stream: u32,
+        left: usize,
+        end: bool,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<Option<usize>, E> {
+        let most = self.most_payload() as usize;
+        let Some(state) = self.streams.get(stream) else {
+            return Ok(None);
+        };
+        let room = state.send.room().min(self.send.room()).min(left).min(most);
+        let filled = if room == 0 {
+            0
+        } else {
+            let last = if end { left } else { usize::MAX };
+            frame::fill_data(&mut self.output, stream, room, last, fill)?
+        };
+        self.note_sent(stream, filled, filled == left, end);
+        Ok(Some(filled))
+    }
+
+    /// Takes `sent` bytes of DATA out of the windows, which have them; `whole`: nothing more is at hand.
+    fn note_sent(&mut self, stream: u32, sent: usize, whole: bool, end: bool) {
+        let most = self.most_payload();
+        let Some(state) = self.streams.get(stream) else { return };
+        let taken = state.send.take(sent as u32) && self.send.take(sent as u32);
+        debug_assert!(taken);
         self.updates = self
             .updates
-            .saturating_add(UPDATES_A_FRAME * (room as u32).div_ceil(most));
+            .saturating_add(UPDATES_A_FRAME * (sent as u32).div_ceil(most));
+        if sent > 0 {
+            self.progress = self.now;
+        }
         if !whole {
-            if room > 0 || state.stalled.is_none() {
+            if sent > 0 || state.stalled.is_none() {
                 state.stalled = Some(self.now);
             }
             self.queue(stream);
@@ -207,7 +255,6 @@ impl Connection {
         } else {
             state.stalled = None;
         }
-        Some(room)
     }
 
     /// Sends head and body of a response in one go: what most answers are. Says how much of the body went out, or
@@ -229,6 +276,7 @@ impl Connection {
         if let Some(state) = self.streams.get(stream)
             && !state.queued
         {
+            state.stalled.get_or_insert(self.now);
             state.queued = true;
             self.queue.push_back(stream);
         }
@@ -277,25 +325,40 @@ impl Connection {
         }
     }
 
+    /// Since when a stream could send nothing for want of a window, the longest of all.
+    #[must_use]
+    pub fn stalled_since(&self) -> Option<Instant> {
+        self.streams.iter().filter_map(|state| self.stalled_for(state)).min()
+    }
+
+    /// Since when a stream has not moved, if it is a window that holds it. While the connection's window alone does, it
+    /// is not worse off than the others: their progress is its own.
+    fn stalled_for(&self, state: &Stream) -> Option<Instant> {
+        if state.send.room() == 0 {
+            state.stalled
+        } else if self.send.room() == 0 {
+            state.stalled.map(|since| since.max(self.progress))
+        } else {
+            None
+        }
+    }
+
     /// Gives up one stream that could send nothing for the limit's time and says which; to be called until `None`.
     pub fn reset_stalled(&mut self, now: Instant) -> Option<u32> {
-        let (all, limit) = (self.send.room(), self.limits.stall);
-        let stalled = self.streams.iter_mut().find(|state| {
-            state.send.room().min(all) == 0
-                && state
-                    .stalled
-                    .is_some_and(|since| now.saturating_duration_since(since) >= limit)
-        })?;
-        let id = stalled.id;
+        let is_over = |since| now.saturating_duration_since(since) >= self.limits.stall;
+        let is_stalled = |state: &&Stream| self.stalled_for(state).is_some_and(is_over);
+        let id = self.streams.iter().find(is_stalled)?.id;
         self.reset(id, ErrorCode::CANCEL);
         Some(id)
     }
 
-    /// Tells the client that the connection will end; what it has sent meanwhile is still answered.
+    /// Tells the client that the connection will end; what it has sent meanwhile is still answered. Once it has read
+    /// that, which its answer to a PING tells, [`Connection::shut_down`] happens by itself.
     pub fn announce_shutdown(&mut self) {
         if self.shutdown == Shutdown::No {
             self.shutdown = Shutdown::Announced;
             frame::write_goaway(&mut self.output, MOST_STREAM, ErrorCode::NO_ERROR);
+            frame::write_ping(&mut self.output, LAST_PING, false);
         }
     }
 

@@ -97,9 +97,13 @@ impl FrameHead {
 
     /// Appends the head.
     pub fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes());
+    }
+
+    fn bytes(self) -> [u8; HEAD_LENGTH] {
         let [_, high, middle, low] = self.length.to_be_bytes();
         let [s0, s1, s2, s3] = self.stream.to_be_bytes();
-        out.extend_from_slice(&[high, middle, low, self.kind.byte(), self.flags, s0, s1, s2, s3]);
+        [high, middle, low, self.kind.byte(), self.flags, s0, s1, s2, s3]
     }
 
     #[must_use]
@@ -169,6 +173,36 @@ pub fn write_data(out: &mut Vec<u8>, stream: u32, data: &[u8], end_stream: bool,
         }
         rest = after;
     }
+}
+
+/// Appends one DATA frame of at most `most` bytes, which `fill` writes into their place and counts; if they are as many as
+/// `last`, they end the stream. Says how many they are; for none, there is no frame.
+///
+/// # Errors
+/// That of `fill`; there is no frame then.
+pub fn fill_data<E>(
+    out: &mut Vec<u8>,
+    stream: u32,
+    most: usize,
+    last: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+) -> Result<usize, E> {
+    let start = out.len();
+    out.resize(start + HEAD_LENGTH + most, 0);
+    let filled = fill(&mut out[start + HEAD_LENGTH..]).inspect_err(|_| out.truncate(start))?;
+    if filled == 0 {
+        out.truncate(start);
+        return Ok(0);
+    }
+    out.truncate(start + HEAD_LENGTH + filled);
+    let head = FrameHead {
+        length: filled as u32,
+        kind: Kind::Data,
+        flags: if filled == last { END_STREAM } else { 0 },
+        stream,
+    };
+    out[start..start + HEAD_LENGTH].copy_from_slice(&head.bytes());
+    Ok(filled)
 }
 
 /// Appends RST_STREAM.

@@ -30,7 +30,7 @@ pub(super) struct Stream {
     pub head: u32,
     /// Whether it stands in the queue of those that have something to send.
     pub queued: bool,
-    /// Since when it could not send anything for want of a window.
+    /// Since when it has more to send, or when it last sent some of that.
     pub stalled: Option<Instant>,
 }
 
@@ -86,6 +86,10 @@ impl Streams {
             Some(last) if last.id == id => self.open.last_mut(),
             _ => self.place(id).map(|place| &mut self.open[place]),
         }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.open.iter()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {

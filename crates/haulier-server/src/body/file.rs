@@ -1,6 +1,7 @@
 //! Open files and parts of them.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
@@ -86,6 +87,16 @@ impl AsFd for OpenFile {
     }
 }
 
+/// What [`FileSlice::read_now`] came to.
+#[derive(Debug)]
+pub(crate) enum ReadNow {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// They are on the disk only.
+    Cold,
+    Broken(io::Error),
+}
+
 /// A part of an open file.
 #[derive(Debug, Clone)]
 pub(crate) struct FileSlice {
@@ -121,6 +132,36 @@ impl FileSlice {
         content.get(self.range.start as usize..self.range.end as usize)
     }
 
+    /// The same without a copy, for longer than the slice lives.
+    #[must_use]
+    pub(crate) fn in_memory_bytes(&self) -> Option<Bytes> {
+        let content = self.file.content.as_ref()?;
+        Some(content.slice(self.range.start as usize..self.range.end as usize))
+    }
+
+    /// Reads from the start of the slice into `place`, which is not empty, as much as the kernel has in memory. With
+    /// `may_wait`, also what it has not.
+    pub(crate) fn read_now(&self, place: &mut [u8], may_wait: bool) -> ReadNow {
+        let flags = if may_wait {
+            ReadWriteFlags::empty()
+        } else {
+            ReadWriteFlags::NOWAIT
+        };
+        let mut places = [io::IoSliceMut::new(place)];
+        let read = || rustix::io::preadv2(self.file.as_fd(), &mut places, self.range.start, flags);
+        match rustix::io::retry_on_intr(read) {
+            Ok(0) => ReadNow::Broken(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "file became shorter while it was sent",
+            )),
+            Ok(count) => ReadNow::Bytes(count),
+            Err(Errno::AGAIN) => ReadNow::Cold,
+            // File systems without the flag (tmpfs) have nothing to wait for.
+            Err(Errno::OPNOTSUPP) if !may_wait => self.read_now(place, true),
+            Err(error) => ReadNow::Broken(error.into()),
+        }
+    }
+
     /// Whether the kernel has the end of the next `most` bytes in memory, so that sending them does not wait for the
     /// disk. One byte is asked for: what lies before it was read ahead with it.
     #[must_use]
@@ -129,7 +170,7 @@ impl FileSlice {
         let mut byte = [0];
         let read = rustix::io::preadv2(
             self.file.as_fd(),
-            &mut [std::io::IoSliceMut::new(&mut byte)],
+            &mut [io::IoSliceMut::new(&mut byte)],
             last,
             ReadWriteFlags::NOWAIT,
         );

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-pub(crate) use file::{FileSlice, OpenFile};
+pub(crate) use file::{FileSlice, OpenFile, ReadNow};
 
 /// The body of a response.
 #[derive(Debug, Default)]

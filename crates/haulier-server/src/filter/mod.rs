@@ -39,6 +39,8 @@ pub(crate) fn on_request(visit: &Visit<'_>) -> Option<Early> {
         .or_else(|| canonical::on_request(visit))
         // While a site is being worked on none of its rules is to be relied on.
         .or_else(|| maintenance::on_request(visit))
+        // Under a name of ours, which no rule of the site is about.
+        .or_else(|| compress::dictionary::shell::on_request(visit))
         // Redirects stand before files: a rule is meant for what stood there before, whatever stands there now. They
         // tell nothing of what is behind them, so nobody is asked for a password for one.
         .or_else(|| redirect::find(visit.site, visit.path, visit.query))

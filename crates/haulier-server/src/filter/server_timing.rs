@@ -32,11 +32,11 @@ mod tests {
 
     fn answered_by_php() -> Response {
         let mut response = Response::new(200, Handler::Php);
-        response.trace.php = Some(PhpTrace {
+        response.trace.php = Some(Box::new(PhpTrace {
             queued: Duration::from_micros(200),
             busy: Arc::new(AtomicU64::new(38_000)),
             ..PhpTrace::default()
-        });
+        }));
         response
     }
 

@@ -143,10 +143,10 @@ mod tests {
         let site = Root::new().with(|settings| settings.development = true).site();
         let mut response = Response::new(500, Handler::Php);
         response.trace.reason = Some("php_error");
-        response.trace.php = Some(PhpTrace {
+        response.trace.php = Some(Box::new(PhpTrace {
             stderr: "PHP Fatal error:  Uncaught Error: <b>\n#0 {main}".into(),
             ..PhpTrace::default()
-        });
+        }));
         assert!(is_silent_failure(&response));
         let page = explained(&site, RequestId(1), response);
         let Body::Bytes(text) = &page.body else {

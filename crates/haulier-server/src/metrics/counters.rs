@@ -39,6 +39,8 @@ impl Count {
 pub(crate) struct Counters {
     /// One for each site, and a last one for what belongs to none.
     sites: Box<[SiteCounters]>,
+    /// Open connections that speak HTTP/2.
+    http2_connections: Count,
 }
 
 /// What one thread counts for one site. Aligned so that two threads never write to one cache line, nor to the pair that
@@ -50,7 +52,7 @@ struct SiteCounters {
     errors: ByReason<Count>,
     handoffs: [Count; Via::ALL.len()],
     images: [Count; ImageResult::ALL.len()],
-    codings: [CodingCounters; Coding::PLAIN.len()],
+    codings: [CodingCounters; Coding::ALL.len()],
     /// Nanoseconds that workers were free while their clients still read.
     saved: Count,
     in_flight: Count,
@@ -98,6 +100,7 @@ impl Counters {
     pub(super) fn new(sites: usize) -> Self {
         Self {
             sites: (0..=sites).map(|_| SiteCounters::default()).collect(),
+            http2_connections: Count::default(),
         }
     }
 
@@ -131,12 +134,7 @@ impl Counters {
             coding.made.add(compressed.made.load(Ordering::Relaxed));
             coding.spent.add(compressed.nanoseconds.load(Ordering::Relaxed));
         }
-        if let Some(released) = finished
-            .trace
-            .php
-            .as_ref()
-            .and_then(crate::response::PhpTrace::released)
-        {
+        if let Some(released) = finished.trace.php.as_ref().and_then(|php| php.released()) {
             site.saved
                 .add(nanoseconds(finished.now.saturating_duration_since(released)));
         }
@@ -145,6 +143,11 @@ impl Counters {
     /// Counts bytes of a response that is still being sent.
     pub(crate) fn sent(&self, site: Option<u32>, handler: Handler, bytes: u64) {
         self.site(site).handlers[handler as usize].bytes.add(bytes);
+    }
+
+    /// Connections of this thread that speak HTTP/2.
+    pub(super) fn http2_connections(&self) -> u64 {
+        self.http2_connections.get()
     }
 
     /// What was counted for a site, or (`None`) for what belongs to no site.
@@ -225,6 +228,23 @@ impl Drop for InFlight {
     }
 }
 
+/// Counts a connection as one of HTTP/2 until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Http2Connection(Rc<Thread>);
+
+impl Http2Connection {
+    pub(crate) fn new(thread: &Rc<Thread>) -> Self {
+        thread.counters.http2_connections.add(1);
+        Self(Rc::clone(thread))
+    }
+}
+
+impl Drop for Http2Connection {
+    fn drop(&mut self) {
+        self.0.counters.http2_connections.subtract(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,7 +316,7 @@ mod tests {
             ..PhpTrace::default()
         };
         let mut trace = Trace {
-            php: Some(php),
+            php: Some(Box::new(php)),
             ..Trace::of(Handler::Php)
         };
         counters.finish(&Finished {

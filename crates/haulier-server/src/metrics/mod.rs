@@ -20,7 +20,7 @@ use crate::handler::image::ImageService;
 use crate::listen::Gate;
 use crate::route::Site;
 
-pub(crate) use counters::{Counters, Finished, InFlight};
+pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
 pub(crate) use stream::Streamed;
 pub use stream::StreamingScript;
 pub use times::Times;
@@ -68,6 +68,13 @@ impl Metrics {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.gate.open()
+    }
+
+    /// Those of them that speak HTTP/2.
+    #[must_use]
+    pub fn http2_connections(&self) -> usize {
+        let counts = self.threads.iter().map(|thread| thread.http2_connections());
+        counts.sum::<u64>() as usize
     }
 
     /// Everything counted so far, all threads together.

@@ -34,7 +34,8 @@ struct Reading {
     totals: Totals,
     pools: Vec<PoolReading>,
     images: Vec<ImageReading>,
-    connections: u64,
+    http1_connections: u64,
+    http2_connections: u64,
     process: Process,
     version: &'static str,
 }
@@ -55,11 +56,14 @@ impl Reading {
             servers: pool.servers(),
             memory: pool.memory(),
         });
+        let http2_connections = metrics.http2_connections() as u64;
         Self {
             totals: metrics.totals(),
             pools: pools.collect(),
             images: images::take(metrics),
-            connections: metrics.connections() as u64,
+            // The two are not counted in the same moment.
+            http1_connections: (metrics.connections() as u64).saturating_sub(http2_connections),
+            http2_connections,
             process: Process::look(),
             version: metrics.version,
         }
@@ -143,7 +147,8 @@ impl Reading {
             set(&mut metric, &[("site", name)], site.sending)?;
         }
         let mut metric = gauge(encoder, "haulier_connections", "Open connections.")?;
-        set(&mut metric, &[("proto", "h1")], self.connections)
+        set(&mut metric, &[("proto", "h1")], self.http1_connections)?;
+        set(&mut metric, &[("proto", "h2")], self.http2_connections)
     }
 
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -399,6 +404,7 @@ mod tests {
             r#"haulier_response_bytes_total{site="shop",handler="offloaded",encoding="identity"} 0"#,
             r#"haulier_requests_in_flight{site="shop"} 0"#,
             r#"haulier_connections{proto="h1"} 0"#,
+            r#"haulier_connections{proto="h2"} 0"#,
             r#"haulier_handoffs_total{site="shop",via="x-sendfile"} 0"#,
             r#"haulier_worker_seconds_saved_total{site="shop"} 0"#,
             r#"haulier_compress_out_bytes_total{site="shop",encoding="br"} 0"#,

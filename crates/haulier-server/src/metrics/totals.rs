@@ -31,7 +31,7 @@ pub struct SiteTotals {
     pub(super) errors: ByReason<u64>,
     pub(super) handoffs: [u64; Via::ALL.len()],
     pub(super) images: [u64; ImageResult::ALL.len()],
-    pub(super) codings: [CodingTotals; Coding::PLAIN.len()],
+    pub(super) codings: [CodingTotals; Coding::ALL.len()],
     /// Time that workers were free for others while their own clients still read.
     pub saved: Duration,
     /// Requests under way.
@@ -93,7 +93,7 @@ impl SiteTotals {
 
     /// Each coding with what was coded in it.
     pub fn codings(&self) -> impl Iterator<Item = (&'static str, &CodingTotals)> {
-        Coding::PLAIN.iter().map(|coding| coding.as_str()).zip(&self.codings)
+        Coding::ALL.iter().map(|coding| coding.as_str()).zip(&self.codings)
     }
 
     fn add(&mut self, other: &Self) {

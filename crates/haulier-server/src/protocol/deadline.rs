@@ -56,6 +56,12 @@ pub(crate) trait Watched: std::fmt::Debug {
     fn waiting(&self) -> (Phase, Instant);
     /// Ends the wait: the connection's task wakes and sees why.
     fn expire(&self, phase: Phase);
+    /// Nothing further is to be served; said again and again until the connection is gone. One that is idle has ended.
+    fn drain(&self) {
+        if self.waiting().0 == Phase::Idle {
+            self.expire(Phase::Idle);
+        }
+    }
 }
 
 /// All connections of a thread that have a task.
@@ -77,22 +83,26 @@ impl Deadlines {
 
     /// Ends the waits that took too long and forgets the connections that are gone.
     pub(crate) fn scan(&self, now: Instant, limits: &Limits) {
-        self.sweep(|phase, since| phase.is_over(since, now, limits));
-    }
-
-    /// Ends the wait of every idle connection: nothing further will be served.
-    pub(crate) fn close_idle(&self) {
-        self.sweep(|phase, _| phase == Phase::Idle);
-    }
-
-    fn sweep(&self, is_over: impl Fn(Phase, Instant) -> bool) {
-        self.watched.borrow_mut().retain(|weak| {
-            let Some(connection) = weak.upgrade() else { return false };
+        self.sweep(|connection| {
             let (phase, since) = connection.waiting();
-            if is_over(phase, since) {
+            if phase.is_over(since, now, limits) {
                 connection.expire(phase);
             }
-            true
+        });
+    }
+
+    /// Tells every connection that nothing further will be served.
+    pub(crate) fn drain(&self) {
+        self.sweep(|connection| connection.drain());
+    }
+
+    fn sweep(&self, visit: impl Fn(&dyn Watched)) {
+        self.watched.borrow_mut().retain(|weak| {
+            let connection = weak.upgrade();
+            connection.is_some_and(|connection| {
+                visit(&*connection);
+                true
+            })
         });
     }
 }

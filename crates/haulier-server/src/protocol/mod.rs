@@ -2,7 +2,10 @@
 
 mod deadline;
 mod http1;
+mod http2;
+mod over;
 pub(crate) mod socket;
+mod unwinding;
 
 pub(crate) use deadline::{Deadlines, Phase, Watched};
 pub(crate) use http1::Connection as Http1;

@@ -9,6 +9,7 @@ use haulier_proto::fastcgi::params::EncodedPairs;
 
 use super::Routes;
 use crate::body::spool::SpoolBudget;
+use crate::filter::compress::dictionary::shell::Shells;
 use crate::filter::maintenance::Switch;
 use crate::handler::php::constant_params;
 use crate::handler::static_files::{Root, SendRoots};
@@ -34,6 +35,8 @@ pub struct Site {
     pub(crate) routes: Routes,
     /// Whether it is closed.
     pub(crate) maintenance: Switch,
+    /// What its pages have in common.
+    pub(crate) shells: Shells,
 }
 
 impl Site {
@@ -48,6 +51,7 @@ impl Site {
         let php_params = constant_params(&settings, &root, &send_roots)?;
         let spool = SpoolBudget::new(settings.spool_limit);
         let routes = Routes::open(&settings, number)?;
+        let shells = Shells::new(&settings.dictionary);
         Ok(Self {
             settings,
             number,
@@ -58,6 +62,7 @@ impl Site {
             spool,
             routes,
             maintenance: Switch::new(),
+            shells,
         })
     }
 

@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use haulier_php::{Pool, PoolKind, PoolSettings, Supervised};
 use haulier_server::access_log::{AccessLog, LogFormat, Which};
-use haulier_server::settings::{Limits, PhpSettings, SendfileSettings, ServerSettings, SiteSettings};
+use haulier_server::settings::{
+    DictionarySettings, Limits, PhpSettings, SendfileSettings, ServerSettings, SiteSettings,
+};
 use haulier_server::{RunningServer, Server};
 use tempfile::TempDir;
 
@@ -85,8 +87,12 @@ impl Site {
         self.root.path()
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.address)
+        Client::connect(self.address())
     }
 
     /// A client that takes in little while it does not read.
@@ -231,6 +237,7 @@ fn settings(root: &Path) -> ServerSettings {
         socket_mode: 0o666,
         trusted_proxies: Vec::new(),
         proxy_protocol: false,
+        http2: true,
         reuse_port: false,
         defer_accept: false,
         threads: 1,
@@ -295,6 +302,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         log: None,
         compress: Default::default(),
         images: None,
+        dictionary: DictionarySettings::default(),
         variants: None,
     }
 }

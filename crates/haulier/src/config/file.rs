@@ -15,6 +15,10 @@ use super::words;
 const LEAST_MEMORY: u64 = 16 << 20;
 /// A browser's request head with a few cookies.
 const LEAST_HEADER: u64 = 2048;
+/// Below it, every small form would take several round trips.
+const LEAST_STREAM_WINDOW: u64 = 1024;
+/// What the window of an HTTP/2 connection is before anybody says otherwise (RFC 9113 §6.9.2), in whole KiB.
+const LEAST_CONNECTION_WINDOW: u64 = 64 << 10;
 
 /// Name → text, in the order of the file.
 pub(crate) type Pairs = Vec<(Placed<String>, Placed<String>)>;
@@ -36,6 +40,7 @@ pub(crate) struct File {
 pub(crate) struct ServerTable {
     place: Option<Place>,
     pub(crate) http: Option<Vec<Placed<String>>>,
+    pub(crate) http2: Option<Placed<bool>>,
     pub(crate) reuse_port: Option<Placed<bool>>,
     pub(crate) defer_accept: Option<Placed<bool>>,
     pub(crate) threads: Option<Placed<u64>>,
@@ -84,6 +89,11 @@ pub(crate) struct LimitsTable {
     pub(crate) connections: Option<Placed<u64>>,
     pub(crate) connections_per_ip: Option<Placed<u64>>,
     pub(crate) requests_per_ip: Option<Placed<Rate>>,
+    pub(crate) h2_streams: Option<Placed<u64>>,
+    pub(crate) h2_stream_window: Option<Placed<u64>>,
+    pub(crate) h2_connection_window: Option<Placed<u64>>,
+    pub(crate) h2_resets: Option<Placed<u64>>,
+    pub(crate) h2_control_frames: Option<Placed<u64>>,
 }
 
 /// `[compress]` and `[site.NAME.compress]`
@@ -202,6 +212,7 @@ pub(crate) struct SiteTable {
     pub(crate) body: Option<Placed<u64>>,
     pub(crate) sendfile: SendfileTable,
     pub(crate) offload: OffloadTable,
+    pub(crate) dictionary: DictionaryTable,
     pub(crate) log: SiteLogTable,
     pub(crate) compress: CompressTable,
     pub(crate) images: Option<ImagesTable>,
@@ -319,6 +330,14 @@ pub(crate) struct SendfileTable {
     pub(crate) map: Option<Pairs>,
 }
 
+/// `[site.NAME.dictionary]`
+#[derive(Debug, Default)]
+pub(crate) struct DictionaryTable {
+    pub(crate) of_files: Option<Placed<String>>,
+    pub(crate) files: Option<Vec<Placed<String>>>,
+    pub(crate) pages: Option<Pairs>,
+}
+
 /// `[site.NAME.offload]`
 #[derive(Debug, Default)]
 pub(crate) struct OffloadTable {
@@ -348,6 +367,7 @@ impl SiteTable {
             body: None,
             sendfile: SendfileTable::default(),
             offload: OffloadTable::default(),
+            dictionary: DictionaryTable::default(),
             log: SiteLogTable::default(),
             requests_per_ip: None,
             canonical: None,
@@ -636,6 +656,7 @@ fn read_server(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Se
     ServerTable {
         place: Some(place),
         http: reader.text_or_texts(&section, "http"),
+        http2: reader.flag(&section, "http2"),
         reuse_port: reader.flag(&section, "reuse_port"),
         defer_accept: reader.flag(&section, "defer_accept"),
         threads: reader.count(&section, "threads", 1, "somebody has to do the work"),
@@ -682,6 +703,11 @@ fn read_limits(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Li
         connections: reader.count(&section, "connections", 1, "nobody could connect"),
         connections_per_ip: reader.count(&section, "connections_per_ip", 0, "0 is no limit"),
         requests_per_ip: reader.rate(&section, "requests_per_ip"),
+        h2_streams: reader.count(&section, "h2_streams", 1, "nothing could be asked for"),
+        h2_stream_window: reader.size(&section, "h2_stream_window", LEAST_STREAM_WINDOW),
+        h2_connection_window: reader.size(&section, "h2_connection_window", LEAST_CONNECTION_WINDOW),
+        h2_resets: reader.count(&section, "h2_resets", 1, "browsers give up streams now and then"),
+        h2_control_frames: reader.count(&section, "h2_control_frames", 16, "clients begin with some"),
     }
 }
 
@@ -835,6 +861,15 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             spool: reader.size(&section, "spool", 0),
         }
     });
+    let dictionary = reader.table(&section, "dictionary").map(|table| {
+        let title = format!("site.{}.dictionary", name.value);
+        let section = reader.section(&words::SITE_DICTIONARY, &title, table);
+        DictionaryTable {
+            of_files: reader.text(&section, "static"),
+            files: reader.texts(&section, "files"),
+            pages: reader.map(&section, "pages"),
+        }
+    });
     let log = reader.table(&section, "log").map(|log| {
         let log = reader.section(&words::SITE_LOG, &format!("site.{}.log", name.value), log);
         SiteLogTable {
@@ -886,6 +921,7 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             .collect(),
         sendfile: sendfile.unwrap_or_default(),
         offload: offload.unwrap_or_default(),
+        dictionary: dictionary.unwrap_or_default(),
         log: log.unwrap_or_default(),
         name,
     }

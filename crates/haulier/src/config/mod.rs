@@ -7,6 +7,7 @@
 
 mod compress;
 pub(crate) mod diagnostic;
+mod dictionary;
 mod downloads;
 pub(crate) mod effective;
 pub(crate) mod file;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use haulier_php::{PoolKind, PoolSettings, User};
 use haulier_server::route::glob::Glob;
 use haulier_server::settings::{
-    Canonical, CompressSettings, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect, Rewrite, RouteSettings,
-    SendfileSettings,
+    Canonical, CompressSettings, DictionarySettings, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect,
+    Rewrite, RouteSettings, SendfileSettings,
 };
 use haulier_server::{Address, Network};
 
@@ -27,6 +27,9 @@ use crate::php_discovery::PhpCgi;
 
 /// Request body where PHP does not say: haulier's own limit.
 pub(super) const BODY: u64 = 8 << 20;
+
+/// The largest flow-control window of HTTP/2, bytes (RFC 9113 §6.9.1).
+const MOST_WINDOW: u32 = 0x7fff_ffff;
 
 /// A whole configuration as meant.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) proxy_protocol: bool,
     /// Who serves once root has bound the sockets; `None` stays who we are.
     pub(crate) user: Option<User>,
+    /// Speak HTTP/2 with clients that begin with it.
+    pub(crate) http2: bool,
     /// Let another haulier bind the same port.
     pub(crate) reuse_port: bool,
     /// TCP_DEFER_ACCEPT.
@@ -198,6 +203,7 @@ pub(crate) struct Site {
     pub(crate) images: Option<Images>,
     /// It has no files: what its root says is nothing.
     pub(crate) is_rootless: bool,
+    pub(crate) dictionary: DictionarySettings,
 }
 
 /// A route as meant.
@@ -293,6 +299,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         trusted_proxies: server::resolve_proxies(file, report),
         proxy_protocol: value_or(file.server.proxy_protocol.as_ref(), false),
         user,
+        http2: value_or(file.server.http2.as_ref(), true),
         reuse_port: value_or(file.server.reuse_port.as_ref(), false),
         defer_accept: value_or(file.server.defer_accept.as_ref(), true),
         threads,
@@ -453,6 +460,8 @@ fn resolve_limits(table: &LimitsTable, allowed: usize, machine: &Machine, report
     let default = Limits::default();
     let duration = |written: &Option<Placed<Duration>>, default| value_or(written.as_ref(), default);
     let u32_of = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let u32_or = |written: &Option<Placed<u64>>, default| written.as_ref().map_or(default, |found| u32_of(found.value));
+    let window = |written: &Option<Placed<u64>>, default| u32_or(written, default).min(MOST_WINDOW);
     Limits {
         head_timeout: duration(&table.head_timeout, default.head_timeout),
         body_timeout: duration(&table.body_timeout, default.body_timeout),
@@ -467,15 +476,14 @@ fn resolve_limits(table: &LimitsTable, allowed: usize, machine: &Machine, report
             .as_ref()
             .map_or(default.header_fields, |count| to_usize(count.value)),
         body: value_or(table.body.as_ref(), BODY),
-        keepalive_requests: table
-            .keepalive_requests
-            .as_ref()
-            .map_or(default.keepalive_requests, |count| u32_of(count.value)),
+        keepalive_requests: u32_or(&table.keepalive_requests, default.keepalive_requests),
         connections: resolve_connections(table.connections.as_ref(), allowed, machine, report),
-        connections_per_ip: table
-            .connections_per_ip
-            .as_ref()
-            .map_or(default.connections_per_ip, |count| u32_of(count.value)),
+        connections_per_ip: u32_or(&table.connections_per_ip, default.connections_per_ip),
+        h2_streams: u32_or(&table.h2_streams, default.h2_streams),
+        h2_stream_window: window(&table.h2_stream_window, default.h2_stream_window),
+        h2_connection_window: window(&table.h2_connection_window, default.h2_connection_window),
+        h2_resets: u32_or(&table.h2_resets, default.h2_resets),
+        h2_control_frames: u32_or(&table.h2_control_frames, default.h2_control_frames),
         ..default
     }
 }

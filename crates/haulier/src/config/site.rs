@@ -12,7 +12,7 @@ use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, MaintenanceTable, SiteTable};
 use super::settings::{BODY, Site, SiteLog, value_or};
 use super::source::Placed;
-use super::{downloads, reader, route, rules, value};
+use super::{dictionary, downloads, reader, route, rules, value};
 use crate::app::{self, App, DetectError, PRESETS, Preset};
 
 /// Spooled responses of one site.
@@ -107,6 +107,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         compress: CompressSettings::default(),
         images: None,
         is_rootless: table.root.is_none(),
+        dictionary: dictionary::resolve(&table.dictionary, report),
         app,
     };
     site.routes = route::resolve_all(table, &site, report);

@@ -71,6 +71,11 @@ pub(super) static SERVER: Table = Table {
             "Address to listen on, or a list: `:80` is every address, port 0 takes a free one, `unix:/path` is a socket.",
         ),
         word(
+            "http2",
+            "true",
+            "Speak HTTP/2 with clients that begin with it (prior knowledge).",
+        ),
+        word(
             "reuse_port",
             "false",
             "Let a second haulier serve the same port, for more connections than one process may hold.",
@@ -187,6 +192,31 @@ pub(super) static LIMITS: Table = Table {
             "requests_per_ip",
             "none",
             "Requests of one client address, over all sites that do not say their own: `\"20/s\"`, `\"100/m burst 20\"`; 429 beyond.",
+        ),
+        word(
+            "h2_streams",
+            "100",
+            "Streams an HTTP/2 connection may have open; a further one is refused.",
+        ),
+        word(
+            "h2_stream_window",
+            "\"64KiB\"",
+            "Bytes of a request body an HTTP/2 stream may have under way unread.",
+        ),
+        word(
+            "h2_connection_window",
+            "\"1MiB\"",
+            "The same for all streams of a connection together.",
+        ),
+        word(
+            "h2_resets",
+            "200",
+            "Streams of an HTTP/2 connection that may be reset in a minute; more ends it.",
+        ),
+        word(
+            "h2_control_frames",
+            "1000",
+            "Frames in a minute that carry nothing; more ends the HTTP/2 connection.",
         ),
     ],
 };
@@ -477,6 +507,11 @@ pub(super) static SITE: Table = Table {
             "`[site.NAME.compress]`: how bodies of this site are compressed.",
         ),
         word(
+            "dictionary",
+            "{}",
+            "`[site.NAME.dictionary]`: what clients have already is not sent again.",
+        ),
+        word(
             "images",
             "none",
             "`[site.NAME.images]`: uploads of images, and variants of them and of the site's own.",
@@ -706,6 +741,23 @@ pub(super) static SITE_LOG: Table = Table {
     ],
 };
 
+pub(super) static SITE_DICTIONARY: Table = Table {
+    name: "site.NAME.dictionary",
+    words: &[
+        word(
+            "static",
+            "\"off\"",
+            "`previous`: earlier versions of `files` are dictionaries of the later ones.",
+        ),
+        word("files", "[\"*.js\", \"*.css\"]", "Patterns of these files."),
+        word(
+            "pages",
+            "{}",
+            "Pattern of pages → public page that looks like them: `\"/wiki/*\" = \"/wiki/Main\"`.",
+        ),
+    ],
+};
+
 pub(super) static SITE_COMPRESS: Table = Table {
     name: "site.NAME.compress",
     words: &[
@@ -748,6 +800,7 @@ pub(super) static TABLES: &[&Table] = &[
     &SITE_IMAGES,
     &SITE_IMAGES_UPLOAD,
     &STORE,
+    &SITE_DICTIONARY,
 ];
 
 /// The table of this name, as the reference calls it: `site.NAME.limits`.

@@ -1,8 +1,13 @@
 //! Compression: every coded answer gives the original bytes, and says what it is (RFC 9110 §8.4, §12.5.3, §15.5.7).
 
 use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
 
 use super::support::client::{Request, Response};
 use super::support::coded::{CODINGS, decode, decode_flushed, decoded, text};
@@ -595,40 +600,110 @@ fn request_bodies_are_never_inflated() {
     assert_eq!(server.ask(&request).expect(200).text(), "5");
 }
 
-/// Slow readers hold coded bodies in the spool, not coders.
+/// Coded bodies wait in the spool for slow readers, not in coders.
 #[test]
-fn slow_readers_of_coded_pages_hold_little_memory() {
-    let code = "header('Content-Type: text/html'); echo file_get_contents(__DIR__ . '/book.html');";
+fn a_thousand_slow_readers_of_coded_pages_hold_little_memory() {
+    let code = "header('Content-Type: text/html'); readfile(__DIR__ . '/book.html');";
     let server = Site::new()
         .php("p.php", code)
         .file("book.html", text(4_039_229))
+        .pool("queue = \"300s\"\nqueue_length = 2000")
         .start();
-    let readers: Vec<_> = (0..200)
-        .map(|_| {
-            let mut connection = server.connect();
-            connection.send(Request::get("/p.php").with("Accept-Encoding", "zstd").to_bytes());
-            connection
-        })
-        .collect();
-    let mut readers = readers;
+    let request = Request::get("/p.php").with("Accept-Encoding", "zstd").to_bytes();
+    let mut readers: Vec<_> = (0..1000).map(|_| server.connect()).collect();
     for connection in &mut readers {
-        connection.read_head().expect("a head");
+        connection.send(&request);
     }
-    let memory = resident_mebibytes(server.pid());
-    assert!(memory < 300, "{memory} MiB for 200 slow readers");
+    let mut most = 0;
+    for connection in &mut readers {
+        let head = connection.read_head().expect("a head");
+        assert_eq!(head.field("Content-Encoding"), Some("zstd"));
+        most = most.max(server.resident());
+    }
+    assert!(most < 400 << 20, "{} MiB for 1,000 slow readers", most >> 20);
 }
 
-fn resident_mebibytes(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .expect("its memory");
-    let kibibytes: u64 = line
-        .split_whitespace()
-        .nth(1)
-        .expect("a number")
-        .parse()
-        .expect("a number");
-    kibibytes / 1024
+/// Streams keep a coder each, a small one, or none when there are many.
+#[test]
+fn a_thousand_open_event_streams_hold_little_memory() {
+    let responder = EventResponder::start();
+    let config = format!(
+        "[pool.events]\nservers = [{:?}]\nconnections = 1000",
+        responder.server()
+    );
+    let server = Site::new()
+        .file("events.php", "")
+        .app("plain")
+        .setting("pool = \"events\"")
+        .config(&config)
+        .start();
+    let request = Request::get("/events.php").with("Accept-Encoding", "zstd").to_bytes();
+    let mut readers: Vec<_> = (0..1000).map(|_| server.connect()).collect();
+    for connection in &mut readers {
+        connection.send(&request);
+    }
+    let mut coded = 0;
+    for connection in &mut readers {
+        let head = connection.read_head().expect("a head");
+        assert_eq!(head.field("Content-Type"), Some("text/event-stream"));
+        let event = connection.read_chunk().expect("an event");
+        match head.field("Content-Encoding") {
+            Some(coding) => {
+                coded += 1;
+                assert_eq!(decode_flushed(coding, &event), EVENT);
+            }
+            None => assert_eq!(event, EVENT),
+        }
+    }
+    assert!((1..1000).contains(&coded), "{coded} streams are coded");
+    let memory = server.resident();
+    assert!(memory < 400 << 20, "{} MiB for 1,000 event streams", memory >> 20);
+}
+
+const EVENT: &[u8] = b"data: the first event of a stream that goes on for as long as somebody listens\n\n";
+
+/// A FastCGI server that answers with one event and says nothing further: a thousand of them in PHP are a thousand
+/// processes.
+struct EventResponder {
+    path: PathBuf,
+    _directory: TempDir,
+}
+
+impl EventResponder {
+    fn start() -> Self {
+        let directory = super::support::readable_directory();
+        let path = directory.path().join("events.sock");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                std::thread::spawn(move || Self::answer(stream));
+            }
+        });
+        Self {
+            path,
+            _directory: directory,
+        }
+    }
+
+    fn server(&self) -> String {
+        format!("unix:{}", self.path.display())
+    }
+
+    /// FastCGI 1.0 §3.3 and §6.2: records of eight bytes and their content, until STDIN ends; then STDOUT.
+    fn answer(mut stream: UnixStream) -> io::Result<()> {
+        loop {
+            let mut header = [0; 8];
+            stream.read_exact(&mut header)?;
+            let content = usize::from(u16::from_be_bytes([header[4], header[5]])) + usize::from(header[6]);
+            stream.read_exact(&mut vec![0; content])?;
+            if header[1] == 5 && content == 0 {
+                break;
+            }
+        }
+        let answer = [b"Content-Type: text/event-stream\r\n\r\n", EVENT].concat();
+        let [high, low] = (answer.len() as u16).to_be_bytes();
+        stream.write_all(&[&[1, 6, 0, 1, high, low, 0, 0], &answer[..]].concat())?;
+        // Until the server hangs up.
+        stream.read_exact(&mut [0])
+    }
 }

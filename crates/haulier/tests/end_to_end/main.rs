@@ -6,9 +6,11 @@
 mod support;
 
 mod compression;
+mod dictionaries;
 mod dokuwiki;
 mod example_site;
 mod handoff;
+mod http2;
 mod images;
 mod lifecycle;
 mod limits;

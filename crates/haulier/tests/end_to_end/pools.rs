@@ -36,15 +36,15 @@ fn count(outcomes: &BTreeMap<(u64, String), usize>) -> usize {
     outcomes.values().sum()
 }
 
-/// Three sites, each with a pool of its own: workers of one are killed, one has too few, and one is two php-fpm of
-/// which one stops and starts again.
+/// Two sites, three pools: workers of one are killed, another has too few and gets what a route names, and one is two
+/// php-fpm of which one stops and starts again.
 #[test]
 fn under_load_and_harm_every_request_gets_a_promised_answer_with_its_reason() {
     let (mut mortal, steady) = (PhpFpm::start(Socket::Unix, 4, &[]), PhpFpm::start(Socket::Tcp, 4, &[]));
     let site = Site::new()
         .php("killed.php", "usleep(3000); echo 'hello';")
-        .php("narrow.php", "usleep(300000); echo 'hello';")
-        .php("stuck.php", "sleep(60);")
+        .php("narrow/page.php", "usleep(300000); echo 'hello';")
+        .php("narrow/stuck.php", "sleep(60);")
         .php("fpm.php", "usleep(3000); echo 'hello';");
     let root = site.root().display().to_string();
     let config = format!(
@@ -57,10 +57,8 @@ timeout = "1s"
 [pool.fpm]
 servers = [{:?}, {:?}]
 connections = 3
-[site.narrow]
-hosts = ["narrow.test"]
-root = {root:?}
-app = "plain"
+[[site.test.route]]
+path = "/narrow/*"
 pool = "narrow"
 [site.fpm]
 hosts = ["fpm.test"]
@@ -74,7 +72,7 @@ pool = "fpm"
     let server = site.setting("pool = \"php\"").config(&config).start();
     server.get("/killed.php").expect(200);
     let killed = Load::start(server.address(), 3, &page("localhost", "/killed.php"));
-    let narrow = Load::start(server.address(), 6, &page("narrow.test", "/narrow.php"));
+    let narrow = Load::start(server.address(), 6, &page("localhost", "/narrow/page.php"));
     let external = Load::start(server.address(), 4, &page("fpm.test", "/fpm.php"));
     for round in 0..6 {
         thread::sleep(Duration::from_millis(300));
@@ -88,8 +86,8 @@ pool = "fpm"
         }
     }
     let (killed, narrow, external) = (killed.statuses(), narrow.statuses(), external.statuses());
-    server.ask(&page("narrow.test", "/stuck.php")).expect(504);
-    assert_eq!(server.access_line_for("/stuck.php")["reason"], "php_timeout");
+    server.ask(&page("localhost", "/narrow/stuck.php")).expect(504);
+    assert_eq!(server.access_line_for("/narrow/stuck.php")["reason"], "php_timeout");
     assert_only(&killed, &[200]);
     assert_only(&external, &[200]);
     assert_only(&narrow, &[200, 503]);
@@ -97,7 +95,7 @@ pool = "fpm"
     for (path, statuses, promised) in [
         ("/killed.php", &killed, &[(200, "")][..]),
         ("/fpm.php", &external, &[(200, "")]),
-        ("/narrow.php", &narrow, &[(200, ""), (503, "pool_full")]),
+        ("/narrow/page.php", &narrow, &[(200, ""), (503, "pool_full")]),
     ] {
         let first = usize::from(path == "/killed.php");
         wait_until("a log line for every answer", || {
@@ -213,7 +211,7 @@ fn without_the_right_to_look_into_php_a_time_out_still_ends_the_right_worker() {
         server.get("/stuck.php").expect(504);
     }
     let pid = server.get("/pid.php").expect(200).text();
-    let line = server.access_line_for("/stuck.php");
+    let line = server.access_line_for("/narrow/stuck.php");
     assert_eq!(line["reason"], "php_timeout");
     wait_until("both workers to run", || {
         let workers = children_of(server.pid());

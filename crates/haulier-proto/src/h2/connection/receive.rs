@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Block, Connection, Event, Shutdown, State, Step};
+use super::{Block, Connection, Event, LAST_PING, Shutdown, State, Step};
 use crate::field::{Fields, Known};
 use crate::framing::{self, BodyLength};
 use crate::h2::PREFACE;
@@ -345,6 +345,8 @@ impl Connection {
         self.spend_control()?;
         if !head.has(ACK) {
             frame::write_ping(&mut self.output, opaque, true);
+        } else if opaque == LAST_PING && self.shutdown == Shutdown::Announced {
+            self.shut_down();
         }
         Ok(None)
     }

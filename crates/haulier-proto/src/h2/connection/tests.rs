@@ -688,12 +688,13 @@ fn a_shutdown_answers_what_is_open_and_refuses_the_rest() {
     wire.send(&get(1)).expect("a request");
     wire.connection.announce_shutdown();
     wire.connection.announce_shutdown();
-    assert_eq!(
-        wire.sent(),
-        [(Kind::GoAway, 0, vec![0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0])]
-    );
+    let announced = (Kind::GoAway, 0, vec![0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    assert_eq!(wire.sent(), [announced, (Kind::Ping, 0, LAST_PING.to_vec())]);
     wire.send(&get(3)).expect("it was under way");
-    wire.connection.shut_down();
+    wire.send(&frame(Kind::Ping, ACK, 0, b"whatever"))
+        .expect("not the answer");
+    assert_eq!(wire.sent(), []);
+    wire.send(&frame(Kind::Ping, ACK, 0, &LAST_PING)).expect("the answer");
     assert_eq!(wire.sent(), [(Kind::GoAway, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
     assert_eq!(wire.send(&get(5)), Ok(vec![]));
     assert_eq!(wire.kinds(), [(Kind::ResetStream, 5)]);
@@ -701,6 +702,124 @@ fn a_shutdown_answers_what_is_open_and_refuses_the_rest() {
     wire.connection.respond(3, HEAD, b"x");
     wire.connection.respond(1, HEAD, b"x");
     assert!(wire.connection.is_finished());
+}
+
+#[test]
+fn an_answer_to_no_ping_of_ours_ends_nothing() {
+    let mut wire = Wire::new(Limits::default());
+    wire.send(&frame(Kind::Ping, ACK, 0, &LAST_PING)).expect("ignored");
+    assert_eq!(wire.sent(), []);
+    wire.connection.shut_down();
+    wire.connection.announce_shutdown();
+    assert_eq!(wire.kinds(), [(Kind::GoAway, 0)], "the last word was said");
+    assert!(wire.connection.is_finished());
+}
+
+#[test]
+fn a_frame_filled_in_place_is_like_one_that_was_copied() {
+    let mut wire = Wire::new(Limits::default());
+    wire.send(&[get(1), get(3)].concat()).expect("requests");
+    wire.connection.send_head(1, HEAD, false);
+    wire.sent();
+    let most = frame::DEFAULT_PAYLOAD as usize;
+    let filled = wire.connection.send_frame(1, 20_000, true, |place| {
+        assert_eq!(place.len(), most, "one frame");
+        place.fill(7);
+        Ok::<_, ()>(100)
+    });
+    assert_eq!(filled, Ok(Some(100)), "a short one");
+    assert_eq!(wire.sent(), [(Kind::Data, 1, vec![7; 100])]);
+    assert_eq!(wire.connection.next_writable(), Some(1), "there is more");
+    assert_eq!(
+        wire.connection.send_frame(1, 19_900, true, |_| Err("broken")),
+        Err("broken")
+    );
+    assert_eq!(
+        wire.connection.send_frame(1, 19_900, true, |_| Ok::<_, ()>(0)),
+        Ok(Some(0))
+    );
+    assert!(wire.connection.output().is_empty());
+    let piece = wire
+        .connection
+        .send_frame(1, 3, false, |place| Ok::<_, ()>(place.len()));
+    assert_eq!((piece, wire.connection.next_writable()), (Ok(Some(3)), Some(1)));
+    assert_eq!(
+        frames(&std::mem::take(wire.connection.output()))[0].0.flags,
+        0,
+        "more will follow"
+    );
+    assert_eq!(wire.connection.next_writable(), None, "but is not at hand");
+    let last = wire.connection.send_frame(1, 5, true, |place| {
+        place.copy_from_slice(b"hello");
+        Ok::<_, ()>(5)
+    });
+    assert_eq!(last, Ok(Some(5)));
+    let out = std::mem::take(wire.connection.output());
+    assert_eq!(frames(&out)[0].0.flags, END_STREAM);
+    assert_eq!(wire.connection.open_streams(), 1);
+    assert_eq!(
+        wire.connection.send_frame(1, 1, true, |_| Ok::<_, ()>(1)),
+        Ok(None),
+        "it is gone"
+    );
+}
+
+#[test]
+fn a_frame_is_not_asked_for_without_a_window() {
+    let mut wire = Wire::new(Limits::default());
+    wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 3)), get(1)].concat())
+        .expect("a request");
+    let fill = |place: &mut [u8]| Ok::<_, ()>(place.len());
+    assert_eq!(wire.connection.stalled_since(), None);
+    assert_eq!(wire.connection.send_frame(1, 10, true, fill), Ok(Some(3)));
+    assert_eq!(wire.connection.stalled_since(), Some(wire.now));
+    let none = wire
+        .connection
+        .send_frame(1, 7, true, |_| -> Result<usize, ()> { panic!("no room") });
+    assert_eq!(none, Ok(Some(0)));
+    assert_eq!(wire.connection.next_writable(), None);
+    wire.send(&window_update(1, 7)).expect("room");
+    assert_eq!(wire.connection.stalled_since(), None, "it may send again");
+    assert_eq!(wire.connection.send_frame(1, 7, true, fill), Ok(Some(7)));
+    assert_eq!(wire.connection.open_streams(), 0);
+}
+
+#[test]
+fn an_answer_that_never_had_a_window_is_given_up_too() {
+    let mut wire = Wire::new(Limits::default());
+    wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 0)), get(1)].concat())
+        .expect("a request");
+    wire.connection.send_head(1, HEAD, false);
+    wire.connection.queue(1);
+    assert_eq!(wire.connection.next_writable(), None);
+    assert_eq!(wire.connection.stalled_since(), Some(wire.now));
+    assert_eq!(wire.connection.reset_stalled(wire.now + Duration::from_secs(29)), None);
+    assert_eq!(
+        wire.connection.reset_stalled(wire.now + Duration::from_secs(30)),
+        Some(1)
+    );
+}
+
+#[test]
+fn who_waits_for_the_connections_window_alone_is_no_worse_off_than_the_others() {
+    let mut wire = Wire::new(Limits::default());
+    wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 1 << 20)), get(1), get(3)].concat())
+        .expect("requests");
+    let body = vec![0; 200_000];
+    for stream in [1, 3] {
+        wire.connection.send_head(stream, HEAD, false);
+        wire.connection.queue(stream);
+    }
+    assert_eq!(wire.connection.send_data(1, &body, true), Some(65_535));
+    let later = wire.now + Duration::from_secs(25);
+    wire.connection.set_time(later);
+    wire.send(&window_update(0, 1000)).expect("room");
+    wire.connection.set_time(later);
+    assert_eq!(wire.connection.send_data(1, &body, true), Some(1000));
+    let then = wire.now + Duration::from_secs(31);
+    assert_eq!(wire.connection.reset_stalled(then), None, "the connection moved");
+    assert_eq!(wire.connection.stalled_since(), Some(later));
+    assert_eq!(wire.connection.reset_stalled(then + Duration::from_secs(25)), Some(1));
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::field::Fields;
 /// A size update to zero (RFC 7541 §6.3), for the first block after the peer made its table smaller.
 pub const EMPTY_TABLE: u8 = 0x20;
 
+/// The static entry of `content-length`.
+const CONTENT_LENGTH: u32 = 28;
 /// Literal without indexing, and never to be indexed by anybody on the way (RFC 7541 §6.2.2, §6.2.3).
 const LITERAL: u8 = 0x00;
 const SECRET: u8 = 0x10;
@@ -41,6 +43,25 @@ pub fn status(out: &mut Vec<u8>, status: u16) {
         }
     };
     out.push(0x80 | row);
+}
+
+/// Appends `content-length`, bytes.
+pub fn content_length(out: &mut Vec<u8>, length: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = length;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    let digits = &digits[at..];
+    integer(out, LITERAL, 4, CONTENT_LENGTH);
+    out.push(digits.len() as u8);
+    out.extend_from_slice(digits);
 }
 
 /// Appends all lines but those that only concern a connection.
@@ -180,6 +201,16 @@ mod tests {
             let mut out = Vec::new();
             self::status(&mut out, status);
             assert_eq!(decoded(&out), [(b":status".to_vec(), status.to_string().into_bytes())]);
+        }
+    }
+
+    #[test]
+    fn a_length_is_its_decimal_digits() {
+        for length in [0, 7, 10, 1_000_000, u64::MAX] {
+            let mut out = Vec::new();
+            content_length(&mut out, length);
+            let line = (b"content-length".to_vec(), length.to_string().into_bytes());
+            assert_eq!(decoded(&out), [line]);
         }
     }
 

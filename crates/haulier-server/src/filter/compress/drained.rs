@@ -14,11 +14,11 @@ use haulier_proto::accept::Accepted;
 use haulier_proto::field::Fields;
 use haulier_proto::head::RequestHead;
 
-use super::codec::{self, CodecError, Encoder};
+use super::codec::{self, CodecError, Dictionary, Encoder};
 use super::file::Slow;
 use super::load;
 use super::policy::{self, Choice, Shape};
-use super::{Compressed, add_vary, is_negotiable, mark, reflected};
+use super::{Compressed, add_vary, dictionary, is_negotiable, mark, reflected};
 use crate::body::BrokenBody;
 use crate::body::spool::Held;
 use crate::response::Response;
@@ -53,6 +53,8 @@ pub(crate) enum Manner {
 #[derive(Debug)]
 pub(crate) struct Plan {
     choice: Choice,
+    /// What the choice needs, if it is coded with one.
+    dictionary: Option<Arc<Dictionary>>,
     manner: Manner,
     compressed: Arc<Compressed>,
     _right: Option<Slow>,
@@ -67,8 +69,9 @@ pub(crate) fn plan(
     manner: Manner,
 ) -> Option<Plan> {
     let settings = &site.settings.compress;
+    let status = response.status;
     let fields = response.head.fields_mut();
-    if !settings.is_on() || !is_open(response.status) || is_negotiable(site, fields).is_err() {
+    if !settings.is_on() || !is_open(status) || is_negotiable(site, fields).is_err() {
         return None;
     }
     add_vary(fields);
@@ -80,7 +83,12 @@ pub(crate) fn plan(
         Manner::Endless => Shape::Endless,
         Manner::Fast | Manner::Paused => Shape::Long(length),
     };
-    let choice = policy::choose(settings, &Accepted::of(head.fields()), shape, load)?;
+    let accepted = Accepted::of(head.fields());
+    let plain = policy::choose(settings, &accepted, shape, load);
+    let (choice, dictionary) = match manner {
+        Manner::Endless => (plain?, None),
+        Manner::Fast | Manner::Paused => dictionary::choose(site, head, status, fields, &accepted, plain)?,
+    };
     let right = match manner {
         Manner::Endless => Some(Slow::take()?),
         Manner::Fast | Manner::Paused => None,
@@ -90,6 +98,7 @@ pub(crate) fn plan(
     response.trace.compressed = Some(Arc::clone(&compressed));
     Some(Plan {
         choice,
+        dictionary,
         manner,
         compressed,
         _right: right,
@@ -120,9 +129,17 @@ pub(crate) struct Drained {
 #[derive(Debug)]
 enum State {
     Plain,
-    Holding(Plan, Vec<u8>, Held, Instant),
+    Holding(Plan, Pieces, Held, Instant),
     Coding(Plan, Box<Encoder>),
     Ended,
+}
+
+/// What is held of a body, as it came: joining it would cost as much as sending it.
+#[derive(Debug, Default)]
+struct Pieces {
+    pieces: Vec<Bytes>,
+    /// Bytes of all of them.
+    length: usize,
 }
 
 /// What came next from PHP.
@@ -156,9 +173,9 @@ impl Drained {
         plan: Plan,
     ) -> Result<Self, CodecError> {
         let state = if plan.manner == Manner::Fast {
-            State::Holding(plan, Vec::new(), Held::new(site), thread::now() + HOLD_ALL)
+            State::Holding(plan, Pieces::default(), Held::new(site), thread::now() + HOLD_ALL)
         } else {
-            let encoder = Encoder::new(plan.choice, length)?;
+            let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), length)?;
             State::Coding(plan, Box::new(encoder))
         };
         Ok(Self {
@@ -220,14 +237,15 @@ impl Drained {
     async fn hold(
         &mut self,
         plan: Plan,
-        mut held: Vec<u8>,
+        mut held: Pieces,
         mut budget: Held,
         until: Instant,
     ) -> Result<Option<Bytes>, BrokenBody> {
         match self.next_within(HOLD).await? {
             Next::Piece(piece) => {
-                held.extend_from_slice(&piece);
-                let fits = held.len() < MOST_HELD && budget.grow(piece.len() as u64);
+                let fits = held.length + piece.len() < MOST_HELD && budget.grow(piece.len() as u64);
+                held.length += piece.len();
+                held.pieces.push(piece);
                 self.state = if fits && thread::now() < until {
                     State::Holding(plan, held, budget, until)
                 } else {
@@ -247,16 +265,13 @@ impl Drained {
     }
 
     /// Goes over to pieces; what was held is the first.
-    fn release(&mut self, mut plan: Plan, held: Vec<u8>) -> Result<State, BrokenBody> {
-        let total = self.announced.map(|rest| rest + held.len() as u64);
-        let encoder = Encoder::new(plan.choice, total).map_err(refused)?;
+    fn release(&mut self, mut plan: Plan, held: Pieces) -> Result<State, BrokenBody> {
+        let total = self.announced.map(|rest| rest + held.length as u64);
+        let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), total).map_err(refused)?;
         plan.manner = Manner::Paused;
         self.announced = total;
-        // In slices, so that each is one turn.
-        let held = Bytes::from(held);
-        let slices = (0..held.len()).step_by(TURN).rev();
-        for start in slices {
-            self.pieces.push_front(held.slice(start..held.len().min(start + TURN)));
+        for piece in held.pieces.into_iter().rev() {
+            self.pieces.push_front(piece);
         }
         Ok(State::Coding(plan, Box::new(encoder)))
     }
@@ -363,20 +378,22 @@ impl Plan {
 }
 
 /// Codes a complete body on a thread that may take its time.
-async fn code_whole(plan: Plan, held: Vec<u8>) -> Result<Bytes, BrokenBody> {
+async fn code_whole(plan: Plan, held: Pieces) -> Result<Bytes, BrokenBody> {
     let choice = plan.choice;
+    let dictionary = plan.dictionary.clone();
     let compressed = Arc::clone(&plan.compressed);
     let coding = tokio::task::spawn_blocking(move || {
         compressed.count(
-            held.len(),
-            || codec::whole(choice, &held),
+            held.length,
+            || codec::pieces(choice, dictionary.as_deref(), &held.pieces, held.length),
             |coded| coded.as_ref().map_or(0, Vec::len),
         )
     });
     let coded = coding.await.map_err(|_| BrokenBody {
         reason: "compress_failed",
     })?;
-    Ok(super::exact(coded.map_err(refused)?))
+    // What is long goes to the spool and is gone: it need not be moved to memory of its own length before.
+    coded.map(Bytes::from).map_err(refused)
 }
 
 fn refused(error: CodecError) -> BrokenBody {

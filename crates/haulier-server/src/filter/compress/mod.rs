@@ -7,6 +7,7 @@
 //! RFC 9110 §12.5.3 and §15.5.7 rule negotiation, §8.8.3 the entity tags.
 
 pub(crate) mod codec;
+pub(crate) mod dictionary;
 pub(crate) mod drained;
 pub(crate) mod file;
 mod load;
@@ -176,7 +177,14 @@ fn code(site: &Site, head: &RequestHead, response: &mut Response) -> Result<(), 
     let accepted = Accepted::of(head.fields());
     let load = load::now(thread::now());
     let shape = length.map_or(Shape::Long(None), Shape::Whole);
-    let choice = policy::choose(settings, &accepted, shape, load).ok_or(Skip::NoAcceptEncoding)?;
+    let choice = policy::choose(settings, &accepted, shape, load);
+    let (choice, dictionary) = match (&mut response.head, response.trace.handler) {
+        (Head::Fields(fields), Handler::Php) => {
+            dictionary::choose(site, head, response.status, fields, &accepted, choice)
+        }
+        _ => choice.map(|choice| (choice, None)),
+    }
+    .ok_or(Skip::NoAcceptEncoding)?;
     if let Body::Unsent(length) = &mut response.body {
         // A GET would get another length, and nobody knows which (RFC 9110 §8.6 lets HEAD leave it out).
         *length = None;
@@ -188,7 +196,7 @@ fn code(site: &Site, head: &RequestHead, response: &mut Response) -> Result<(), 
             if settings.no_secrets && reflected::is_secret_beside(response.head.fields(), head, &bytes) {
                 return Err(Skip::Secret);
             }
-            whole(response, choice, load, &bytes)
+            whole(response, choice, dictionary.as_deref(), load, &bytes)
         }
         Body::File(slice) => {
             let slice = slice.clone();
@@ -198,11 +206,17 @@ fn code(site: &Site, head: &RequestHead, response: &mut Response) -> Result<(), 
     }
 }
 
-fn whole(response: &mut Response, choice: Choice, load: Load, bytes: &Bytes) -> Result<(), Skip> {
+fn whole(
+    response: &mut Response,
+    choice: Choice,
+    dictionary: Option<&codec::Dictionary>,
+    load: Load,
+    bytes: &Bytes,
+) -> Result<(), Skip> {
     let compressed = Compressed::new(choice, load);
     let coded = compressed.count(
         bytes.len(),
-        || codec::whole(choice, bytes),
+        || codec::whole_with(choice, dictionary, bytes),
         |coded| coded.as_ref().map_or(0, Vec::len),
     );
     let coded = coded.map_err(failed)?;
@@ -242,7 +256,7 @@ fn file(
         let shape = Shape::Whole(slice.len());
         let choice = policy::choose(settings, accepted, shape, load).ok_or(Skip::NoAcceptEncoding)?;
         let bytes = file::content(&slice).ok_or(Skip::File)?;
-        return whole(response, choice, load, &bytes);
+        return whole(response, choice, None, load, &bytes);
     }
     let choice = policy::choose(settings, accepted, Shape::Endless, load).ok_or(Skip::NoAcceptEncoding)?;
     if method == Method::Head {
@@ -322,9 +336,14 @@ fn mark(fields: &mut Fields, coding: Coding) {
 
 /// Says that the answer depends on Accept-Encoding.
 pub(crate) fn add_vary(fields: &mut Fields) {
-    let says_so = |member: &[u8]| member == b"*" || member.eq_ignore_ascii_case(b"accept-encoding");
+    vary_by(fields, "Accept-Encoding");
+}
+
+/// Says that the answer depends on this field of the request.
+fn vary_by(fields: &mut Fields, name: &str) {
+    let says_so = |member: &[u8]| member == b"*" || member.eq_ignore_ascii_case(name.as_bytes());
     if !fields.get_all("Vary").flat_map(tokens).any(says_so) {
-        fields.append("Vary", "Accept-Encoding");
+        fields.append("Vary", name);
     }
 }
 

@@ -61,6 +61,21 @@ pub(crate) fn choose(settings: &CompressSettings, accepted: &Accepted, shape: Sh
     })
 }
 
+/// Chooses once more for a client that holds a dictionary of ours: whatever the body is, what it has in common with
+/// that is not sent at all. `plain` is the choice without it.
+#[must_use]
+pub(crate) fn with_dictionary(plain: Option<Choice>, accepted: &Accepted) -> Option<Choice> {
+    let weight = plain.map_or(0, |choice| accepted.weight(choice.coding));
+    if accepted.weight(Coding::DictionaryZstd) < weight.max(1) {
+        return None;
+    }
+    Some(Choice {
+        coding: Coding::DictionaryZstd,
+        level: 3,
+        window: None,
+    })
+}
+
 /// Brotli above this many bytes at level 11 takes seconds, and gains little over 9.
 const BROTLI_11: u64 = 1 << 20;
 
@@ -192,5 +207,21 @@ mod tests {
         let choice = choose(&settings, &accepted(BROWSER), Shape::Whole(1000), Load::Idle);
         assert_eq!(choice.map(|choice| choice.coding), Some(Coding::Gzip));
         assert_eq!(choose(&settings, &accepted("br"), Shape::Whole(1000), Load::Idle), None);
+    }
+
+    #[test]
+    fn a_dictionary_wins_unless_the_client_likes_another_coding_better() {
+        for (accept, expected) in [
+            ("gzip, br, zstd, dcz", true),
+            ("dcz", true),
+            ("br;q=0.5, dcz;q=0.5", true),
+            ("br, dcz;q=0.5", false),
+            ("br, dcz;q=0", false),
+            ("*", false),
+        ] {
+            let accepted = accepted(accept);
+            let plain = choose(&CompressSettings::default(), &accepted, Shape::Whole(1000), Load::Idle);
+            assert_eq!(with_dictionary(plain, &accepted).is_some(), expected, "{accept}");
+        }
     }
 }

@@ -15,14 +15,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use haulier_proto::accept::Coding;
+use haulier_proto::dictionary::Hash;
+use sha2::{Digest, Sha256};
 
-use super::{codec, policy};
+use super::{codec, dictionary, policy};
 use crate::body::OpenFile;
 
 /// Files waiting for their variants; what comes beyond them asks again later.
 const MOST_WAITING: usize = 64;
 /// Larger files get no variant, bytes: making one would take minutes.
 pub(crate) const MOST_LENGTH: u64 = 64 * 1024 * 1024;
+/// Larger files are no dictionaries, bytes: file and dictionary together fit the window browsers take (RFC 9659).
+pub(crate) const MOST_DICTIONARY: u64 = 4 * 1024 * 1024;
 /// Files known to gain nothing that are remembered.
 const MOST_USELESS: usize = 4096;
 
@@ -61,7 +65,18 @@ pub(crate) enum Variant {
 struct Job {
     name: OsString,
     file: Arc<OpenFile>,
-    coding: Coding,
+    work: Work,
+}
+
+/// What is to be made of a file.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    /// A variant that stands alone.
+    Variant(Coding),
+    /// What it has over the dictionary with this hash.
+    Difference(Hash),
+    /// A copy under its own hash: a later version of the file may be coded with it.
+    Dictionary,
 }
 
 impl VariantStore {
@@ -106,13 +121,25 @@ impl VariantStore {
 
     /// The variant of a file in the state that `key` names.
     pub(crate) fn find(&self, key: &str, coding: Coding) -> Variant {
-        let name = file_name(key, coding);
-        if let Ok(file) = File::open(self.directory.join(&name))
+        self.look(&file_name(key, coding))
+    }
+
+    /// What such a file has over the dictionary with this hash.
+    pub(crate) fn find_difference(&self, key: &str, from: &Hash) -> Variant {
+        if self.directory.join(dictionary_name(from)).exists() {
+            self.look(&difference_name(key, from))
+        } else {
+            Variant::Useless
+        }
+    }
+
+    fn look(&self, name: &OsString) -> Variant {
+        if let Ok(file) = File::open(self.directory.join(name))
             && let Ok(metadata) = file.metadata()
         {
             return Variant::Ready(file, metadata.len());
         }
-        if self.lock().useless.contains(&name) {
+        if self.lock().useless.contains(name) {
             Variant::Useless
         } else {
             Variant::Absent
@@ -121,17 +148,30 @@ impl VariantStore {
 
     /// Has a variant made, unless it is underway already or too much is.
     pub(crate) fn make(&self, key: &str, coding: Coding, file: &Arc<OpenFile>) {
-        let name = file_name(key, coding);
+        self.order(&file_name(key, coding), file, Work::Variant(coding));
+    }
+
+    /// Has it made what a file has over a dictionary that is here.
+    pub(crate) fn make_difference(&self, key: &str, from: &Hash, file: &Arc<OpenFile>) {
+        self.order(&difference_name(key, from), file, Work::Difference(*from));
+    }
+
+    /// Keeps a copy of a file, to be the dictionary of later ones.
+    pub(crate) fn keep(&self, key: &str, file: &Arc<OpenFile>) {
+        self.order(&format!("{key}.kept").into(), file, Work::Dictionary);
+    }
+
+    fn order(&self, name: &OsString, file: &Arc<OpenFile>, work: Work) {
         if file.length() > MOST_LENGTH || !self.lock().underway.insert(name.clone()) {
             return;
         }
         let job = Job {
             name: name.clone(),
             file: Arc::clone(file),
-            coding,
+            work,
         };
         if self.jobs.try_send(job).is_err() {
-            self.lock().underway.remove(&name);
+            self.lock().underway.remove(name);
         }
     }
 
@@ -171,25 +211,43 @@ impl VariantStore {
         let before = state_of(job.file.file())?;
         let mut content = vec![0; job.file.length() as usize];
         job.file.file().read_exact_at(&mut content, 0)?;
-        let choice = policy::stored(job.coding, job.file.length());
-        let coded = codec::whole(choice, &content).map_err(io::Error::other)?;
-        if coded.len() >= content.len() {
+        let (name, made) = match job.work {
+            Work::Variant(coding) => {
+                let choice = policy::stored(coding, job.file.length());
+                let coded = codec::whole(choice, &content).map_err(io::Error::other)?;
+                (job.name.clone(), coded)
+            }
+            Work::Difference(hash) => {
+                let from = fs::read(self.directory.join(dictionary_name(&hash)))?;
+                let choice = policy::stored(Coding::DictionaryZstd, job.file.length() + from.len() as u64);
+                let coded = codec::difference(choice, &from, &content).map_err(io::Error::other)?;
+                (job.name.clone(), coded.unwrap_or_else(|| content.clone()))
+            }
+            Work::Dictionary => {
+                let name = dictionary_name(&Sha256::digest(&content).into());
+                if self.directory.join(&name).exists() {
+                    return Ok(Some(0));
+                }
+                (name, std::mem::take(&mut content))
+            }
+        };
+        if !matches!(job.work, Work::Dictionary) && made.len() >= content.len() {
             return Ok(None);
         }
         // Written to meanwhile: what was read may be neither the old nor the new file.
         if state_of(job.file.file())? != before {
             return Err(io::Error::other("the file changed while it was read"));
         }
-        let mut unfinished = job.name.clone();
+        let mut unfinished = name.clone();
         unfinished.push(".new");
         let unfinished = self.directory.join(unfinished);
         let written = File::create(&unfinished)
-            .and_then(|mut file| file.write_all(&coded))
-            .and_then(|()| fs::rename(&unfinished, self.directory.join(&job.name)));
+            .and_then(|mut file| file.write_all(&made))
+            .and_then(|()| fs::rename(&unfinished, self.directory.join(&name)));
         if written.is_err() {
             let _ = fs::remove_file(&unfinished);
         }
-        written.map(|()| Some(coded.len() as u64))
+        written.map(|()| Some(made.len() as u64))
     }
 
     /// Counts what is there, and lets the oldest go until a quarter of the room is free again.
@@ -220,6 +278,15 @@ impl VariantStore {
 
 fn file_name(key: &str, coding: Coding) -> OsString {
     format!("{key}.{}", coding.as_str()).into()
+}
+
+fn difference_name(key: &str, from: &Hash) -> OsString {
+    let hash = dictionary::hex(from);
+    format!("{key}.{}.{}", &hash[..16], Coding::DictionaryZstd.as_str()).into()
+}
+
+fn dictionary_name(hash: &Hash) -> OsString {
+    format!("{}.dictionary", dictionary::hex(hash)).into()
 }
 
 /// Length and times: another one means the file was written to.

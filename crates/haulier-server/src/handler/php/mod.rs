@@ -213,7 +213,7 @@ async fn take_answer(
             Ok(response) => response,
             Err(refused) => not_sent(site, request, call, handoff::field_of(&order), refused),
         };
-        response.trace.php = Some(trace);
+        response.trace.php = Some(Box::new(trace));
         finish(&mut response, answer).await;
         note_own_error(&mut response);
         return Ok(Outcome::Response(response));
@@ -297,7 +297,7 @@ async fn take_body(
 ) -> Result<Response, Failure> {
     let busy = Arc::clone(&trace.busy);
     let mut response = Response::new(translated.status, Handler::Php);
-    response.trace.php = Some(trace);
+    response.trace.php = Some(Box::new(trace));
     let length = translated.length;
     if translated.is_live {
         *response.head.fields_mut() = translated.fields;

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use haulier_proto::accept::{Accepted, Coding};
+use haulier_proto::dictionary::Hash;
 use haulier_proto::etag;
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
@@ -17,8 +18,8 @@ use haulier_proto::head::{Method, RequestHead};
 use super::entry::{self, Entry};
 use super::open::{self, Opened, Version};
 use super::respond as answer;
-use crate::filter::compress::codec;
 use crate::filter::compress::store::Variant;
+use crate::filter::compress::{codec, dictionary};
 use crate::response::{Handler, Head, Response};
 use crate::route::Site;
 
@@ -26,6 +27,8 @@ use crate::route::Site;
 const FRESH: Duration = Duration::from_secs(1);
 /// A file asked for once may never be asked for again.
 const WORTH_MAKING: u32 = 2;
+/// Earlier versions of a file that clients come back with at the same time.
+const MOST_DIFFERENCES: usize = 4;
 /// RFC 9659: browsers refuse more.
 const MOST_WINDOW: u64 = 8 << 20;
 
@@ -37,6 +40,16 @@ pub(super) struct Codings {
     version: Version,
     variants: [RefCell<Slot>; 3],
     asked: Cell<u32>,
+    differences: Option<Differences>,
+}
+
+/// The variants for clients that hold an earlier version of the file, or of another one announced for its path.
+#[derive(Debug, Default)]
+struct Differences {
+    /// By hash of what the client holds; the one asked for last at the end.
+    known: RefCell<Vec<(Hash, Slot)>>,
+    /// This version is kept for its successors.
+    is_kept: Cell<bool>,
 }
 
 /// What is known of the variant in one coding.
@@ -52,13 +65,59 @@ struct Slot {
 }
 
 impl Codings {
-    pub(super) fn new(name: &[u8], version: Version) -> Self {
+    /// `is_dictionary`: clients are told to keep the file as the dictionary of its later versions.
+    pub(super) fn new(name: &[u8], version: Version, is_dictionary: bool) -> Self {
         Self {
             name: name.into(),
             version,
             variants: Default::default(),
             asked: Cell::new(0),
+            differences: is_dictionary.then(Differences::default),
         }
+    }
+
+    /// Keeps what clients are told to keep. They name `dcz` only once they have something, so it is kept for whoever
+    /// reads codings at all.
+    fn keep(&self, site: &Site, entry: &Entry) {
+        if let (Some(differences), Some(store)) = (&self.differences, &site.settings.variants)
+            && !differences.is_kept.replace(true)
+        {
+            store.keep(&self.version.key(), &entry.file);
+        }
+    }
+
+    /// What the file has over what the client holds, if that is known. Where it is not, it is ordered.
+    fn difference(&self, site: &Site, head: &RequestHead, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
+        let (differences, store) = (self.differences.as_ref()?, site.settings.variants.as_ref()?);
+        let key = self.version.key();
+        let hash = dictionary::held(head.fields())?;
+        let mut known = differences.known.borrow_mut();
+        let mut slot = match known.iter().position(|(of, _)| *of == hash) {
+            Some(at) => known.remove(at).1,
+            None => Slot::default(),
+        };
+        if slot.check_at.is_none_or(|check_at| now >= check_at) && slot.entry.is_none() {
+            slot.check_at = Some(now + FRESH);
+            match store.find_difference(&key, &hash) {
+                Variant::Ready(file, length) => {
+                    let tag = self.tag(
+                        entry,
+                        Coding::DictionaryZstd,
+                        &format!("{:02x}{:02x}.{length:x}", hash[0], hash[1]),
+                    );
+                    let file = entry::with_small_content(file, length);
+                    slot.entry = Some(Rc::new(entry.coded(Coding::DictionaryZstd, tag, file)));
+                }
+                Variant::Absent => store.make_difference(&key, &hash, &entry.file),
+                Variant::Useless => {}
+            }
+        }
+        let found = slot.entry.clone();
+        if known.len() >= MOST_DIFFERENCES {
+            known.remove(0);
+        }
+        known.push((hash, slot));
+        found
     }
 
     /// The variant for a client, if there is one. A variant that is missing is ordered.
@@ -199,11 +258,22 @@ pub(crate) fn respond(site: &Site, head: &RequestHead, entry: &Rc<Entry>, now: I
     if fields.known(Known::AcceptEncoding).is_none() {
         return answer::respond(head, entry);
     }
-    let variant = codings.best(site, &Accepted::of(fields), entry, now);
+    codings.keep(site, entry);
+    let accepted = Accepted::of(fields);
+    let difference = prefers_dictionary(&accepted).then(|| codings.difference(site, head, entry, now));
+    let variant = difference
+        .flatten()
+        .or_else(|| codings.best(site, &accepted, entry, now));
     match variant {
         Some(variant) if wants_variant(fields, &variant) => answer::respond(head, &variant),
         _ => answer::respond(head, entry),
     }
+}
+
+/// A client that names `dcz` has what it needs for it.
+fn prefers_dictionary(accepted: &Accepted) -> bool {
+    let weight = accepted.weight(Coding::DictionaryZstd);
+    weight > 0 && Coding::PLAIN.iter().all(|&coding| accepted.weight(coding) <= weight)
 }
 
 /// A range is meant of what the client has a part of. Without a tag that says so it is of the file itself: parts

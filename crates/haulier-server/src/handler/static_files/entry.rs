@@ -15,7 +15,7 @@ use super::coded::Codings;
 use super::mime;
 use super::open::{Regular, Version};
 use crate::body::OpenFile;
-use crate::filter::compress;
+use crate::filter::compress::{self, dictionary::previous};
 use crate::response::PreparedHead;
 use crate::route::Site;
 
@@ -57,7 +57,10 @@ impl Entry {
         for (name, value) in &site.settings.headers {
             fields.set(name, value);
         }
-        let codings = compress::has_codings(site, &fields, version.size).then(|| Codings::new(name, version));
+        let codings = compress::has_codings(site, &fields, version.size).then(|| {
+            let is_dictionary = previous::announce(site, path, name, version.size, &mut fields);
+            Codings::new(name, version, is_dictionary)
+        });
         if codings.is_some() {
             compress::add_vary(&mut fields);
         }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::route::Site;
 use crate::route::glob::Glob;
-use crate::settings::{PhpSettings, SendfileSettings, SiteSettings};
+use crate::settings::{DictionarySettings, PhpSettings, SendfileSettings, SiteSettings};
 
 /// A document root that is removed when the test ends, and what the site shall be.
 pub(crate) struct Root {
@@ -111,6 +111,7 @@ fn settings(root: PathBuf) -> SiteSettings {
         log: None,
         compress: Default::default(),
         images: None,
+        dictionary: DictionarySettings::default(),
         variants: None,
     }
 }

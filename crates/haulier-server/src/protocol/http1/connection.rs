@@ -17,15 +17,15 @@ use haulier_proto::head::{HeadError, HeadLimits, RequestHead, Version};
 use haulier_proto::proxy::{self, ProxyHeaderError};
 
 use super::super::Phase;
+use super::super::http2;
+use super::super::over::Over;
 use super::super::socket::Socket;
 use super::incoming::Incoming;
 use super::sender::{Plan, Sender, Step};
 use super::waiting::{Read, Waiting};
-use crate::access_log::Record;
 use crate::body::BrokenBody;
 use crate::handler::error_page;
 use crate::listen::{Permit, canonical};
-use crate::metrics::Finished;
 use crate::pipeline::{self, Answer, Answered};
 use crate::request::{Exchange, Peer, Request};
 use crate::response::{Response, Trace};
@@ -57,7 +57,7 @@ pub(crate) struct Connection {
     /// Requests begun.
     pub(super) served: Cell<u32>,
     /// Its place among the connections we may hold.
-    _permit: Permit,
+    permit: Permit,
 }
 
 /// What a connection does next.
@@ -72,6 +72,8 @@ pub(super) enum Next {
     /// Nothing further will be said: say so, and read away what the client still sends.
     Linger,
     Close,
+    /// What came is no HTTP/1.1 but the beginning of HTTP/2.
+    Http2,
 }
 
 /// A response on its way out, and what the log will say about it.
@@ -116,17 +118,37 @@ impl Connection {
             takes_interim: Cell::new(false),
             scanned: Cell::new(0),
             served: Cell::new(0),
-            _permit: permit,
+            permit,
         });
         let next = match connection.receive() {
             Ok(Read::Bytes) => connection.turn(),
             Ok(Read::Nothing) => Next::Read,
             Ok(Read::End) | Err(_) => return,
         };
-        if !matches!(next, Next::Close) {
-            let weak = Rc::downgrade(&connection);
-            thread.deadlines.watch(weak);
-            tokio::task::spawn_local(connection.drive(next));
+        match next {
+            Next::Close => {}
+            Next::Http2 => connection.into_http2(),
+            next => {
+                let weak = Rc::downgrade(&connection);
+                thread.deadlines.watch(weak);
+                tokio::task::spawn_local(connection.drive(next));
+            }
+        }
+    }
+
+    /// Goes on as a connection of HTTP/2, with what was read so far.
+    fn into_http2(self: Rc<Self>) {
+        // Before the first request nobody else holds the connection.
+        if let Ok(connection) = Rc::try_unwrap(self) {
+            let Self {
+                thread,
+                socket,
+                peer,
+                input,
+                permit,
+                ..
+            } = connection;
+            http2::start(&thread, socket, peer.get(), permit, input.into_inner());
         }
     }
 
@@ -144,6 +166,7 @@ impl Connection {
                 },
                 Next::Wait(waiting) => Box::pin(self.wait(*waiting)).await,
                 Next::Linger => return Box::pin(self.linger()).await,
+                Next::Http2 => return self.into_http2(),
                 Next::Close => return,
             }
         }
@@ -165,6 +188,7 @@ impl Connection {
             let next = match self.take_head() {
                 Ok(Some(head)) => self.begin(head),
                 Ok(None) => return Next::Read,
+                Err(_) if self.is_http2() => return Next::Http2,
                 Err(error) => self.refuse(error.status(), "bad_request"),
             };
             if !matches!(next, Next::Turn) {
@@ -217,6 +241,12 @@ impl Connection {
         }
         self.scanned.set(if head.is_none() { input.len() } else { 0 });
         Ok(head)
+    }
+
+    /// Whether the bytes that are no request are where HTTP/2 begins (RFC 9113 §3.3): it does so at the very start, and
+    /// only bytes that HTTP/1.1 refuses are asked.
+    fn is_http2(&self) -> bool {
+        self.thread.settings.http2 && self.served.get() == 0 && http2::begins(&self.input.borrow())
     }
 
     /// One exchange, as far as it goes without waiting.
@@ -348,40 +378,18 @@ impl Connection {
             trace,
             counted,
         } = sending;
-        let now = thread::now();
-        let took = request
-            .as_ref()
-            .map(|request| now.saturating_duration_since(request.received));
-        let reason = trace.reason.or(if complete { None } else { Some("client_gone") });
-        self.thread.counters.finish(&Finished {
-            site: site.as_ref().map(|site| site.number),
+        Over {
+            request: request.as_ref(),
+            peer: self.peer.get(),
+            site: site.as_ref(),
             status,
             trace: &trace,
-            reason,
-            bytes: sender.sent - counted,
-            took,
-            now,
-        });
-        let streamed = trace.php.as_ref().and_then(|php| php.streamed.as_deref());
-        if let (Some(site), Some(streamed), None) = (&site, streamed, trace.handoff) {
-            self.thread.metrics.note_streamed(site, streamed, sender.sent);
+            sent: sender.sent,
+            counted,
+            body_sent: sender.body_sent(),
+            complete,
         }
-        let of_site = site.as_ref().and_then(|site| site.settings.log.as_ref());
-        let log = of_site.unwrap_or(&self.thread.log);
-        if log.wants(status) {
-            log.write(&Record {
-                request: request.as_ref(),
-                site: site.as_deref(),
-                peer: request.as_ref().map_or(self.peer.get(), |request| request.peer),
-                status,
-                trace: &trace,
-                sent: sender.sent,
-                body_sent: sender.body_sent(),
-                reason,
-                took,
-                saved: trace.worker_time_saved(now),
-            });
-        }
+        .note(&self.thread);
         self.thread.buffers.give(sender.into_buffer());
         if let Some(request) = request {
             self.thread.buffers.give_fields(request.head.into_storage());

@@ -4,7 +4,6 @@ mod connection;
 mod incoming;
 mod request_body;
 mod sender;
-mod unwinding;
 mod waiting;
 
 pub(crate) use connection::Connection;

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use super::super::unwinding::Unwinding;
 use super::super::{Phase, Watched};
 use super::connection::{Connection, Next, Sending};
 use super::sender::{Sender, Step};
-use super::unwinding::Unwinding;
 use crate::metrics::InFlight;
 use crate::pipeline::Answered;
 use crate::thread;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -181,11 +181,10 @@ impl Service {
 
     /// An S3 server with an empty bucket `bucket`, if there is one on this machine.
     pub(crate) fn s3() -> Option<Self> {
-        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin/versitygw");
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let program = std::iter::once(own)
-            .chain(std::env::split_paths(&path).map(|folder| folder.join("versitygw")))
-            .find(|path| path.is_file())?;
+        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/bin"));
+        let places = std::env::split_paths(&path).chain(home);
+        let program = places.map(|place| place.join("versitygw")).find(|program| program.is_file())?;
         let (directory, port) = (readable_directory(), free_port());
         let data = directory.path().join("data");
         fs::create_dir_all(data.join("bucket")).expect("the directory is ours");

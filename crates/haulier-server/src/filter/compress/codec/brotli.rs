@@ -10,6 +10,10 @@ use crate::filter::compress::policy::Choice;
 /// The largest window of RFC 7932, as a power of two. It is not allocated before it is filled.
 const MOST_WINDOW: u32 = 22;
 const LEAST_WINDOW: u32 = 16;
+/// What levels that are meant to be quick look back: it stays in the processor's cache, which spares a quarter of the
+/// time for 2 % more bytes (4 MB of HTML at level 4: 56 ms and 1,249 KB against 73 ms and 1,219 KB).
+const QUICK_WINDOW: u32 = 19;
+const QUICK_LEVEL: i32 = 5;
 
 pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> {
     let mut stream = Stream::new(choice, Some(body.len() as u64))?;
@@ -27,7 +31,7 @@ impl Stream {
     pub(super) fn new(choice: Choice, length: Option<u64>) -> Result<Self, CodecError> {
         let refused = |_| CodecError::new(Coding::Brotli, "parameters out of range");
         let quality = Quality::new(u8::try_from(choice.level).unwrap_or(u8::MAX)).map_err(refused)?;
-        let window = choice.window.unwrap_or_else(|| window_for(length));
+        let window = choice.window.unwrap_or_else(|| window_for(choice.level, length));
         let window = WindowSize::new(window as u8).map_err(refused)?;
         let mut options = BrotliEncoderOptions::new();
         options
@@ -72,12 +76,17 @@ impl Stream {
     }
 }
 
-/// A window that holds the whole body, if it is known.
-fn window_for(length: Option<u64>) -> u32 {
-    let Some(length) = length else { return MOST_WINDOW };
+/// A window that holds the whole body, if that is known and the level worth it.
+fn window_for(level: i32, length: Option<u64>) -> u32 {
+    let most = if level <= QUICK_LEVEL {
+        QUICK_WINDOW
+    } else {
+        MOST_WINDOW
+    };
+    let Some(length) = length else { return most };
     // The window loses 16 bytes to the format (RFC 7932 §9.1).
     let needed = (length + 16).next_power_of_two().trailing_zeros();
-    needed.clamp(LEAST_WINDOW, MOST_WINDOW)
+    needed.clamp(LEAST_WINDOW, most)
 }
 
 /// Whether these are not the first bytes of a large-window stream, which no browser takes.

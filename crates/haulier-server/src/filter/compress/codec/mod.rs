@@ -7,10 +7,11 @@ mod brotli;
 mod gzip;
 mod zstd;
 
+use bytes::Bytes;
 use haulier_proto::accept::Coding;
 
 pub(crate) use self::brotli::is_standard_window as is_brotli;
-pub(crate) use self::zstd::window_of as zstd_window;
+pub(crate) use self::zstd::{Dictionary, window_of as zstd_window};
 use super::policy::Choice;
 
 /// A codec refused to go on. It says so only of memory, or of a fault of ours.
@@ -43,6 +44,54 @@ pub(crate) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> 
     }
 }
 
+/// Codes a whole body, with a dictionary if the coding takes one.
+///
+/// # Errors
+/// The codec refused: no memory.
+pub(crate) fn whole_with(choice: Choice, dictionary: Option<&Dictionary>, body: &[u8]) -> Result<Vec<u8>, CodecError> {
+    match dictionary {
+        Some(dictionary) => zstd::whole_with(choice, dictionary, body),
+        None => whole(choice, body),
+    }
+}
+
+/// Codes a whole body that lies in pieces of `length` bytes in all. What can take it piece by piece spares joining them.
+///
+/// # Errors
+/// The codec refused: no memory.
+pub(crate) fn pieces(
+    choice: Choice,
+    dictionary: Option<&Dictionary>,
+    pieces: &[Bytes],
+    length: usize,
+) -> Result<Vec<u8>, CodecError> {
+    match pieces {
+        [body] => whole_with(choice, dictionary, body),
+        _ if choice.coding == Coding::Zstd => {
+            let mut encoder = Encoder::new(choice, Some(length as u64))?;
+            let mut out = Vec::with_capacity(length / 3);
+            for piece in pieces {
+                encoder.write(piece, &mut out)?;
+            }
+            encoder.finish(&mut out)?;
+            Ok(out)
+        }
+        _ => {
+            let mut body = Vec::with_capacity(length);
+            pieces.iter().for_each(|piece| body.extend_from_slice(piece));
+            whole_with(choice, dictionary, &body)
+        }
+    }
+}
+
+/// Codes a file by what it has over an earlier one (RFC 9842 §5); `None` if that can be no dictionary.
+///
+/// # Errors
+/// The codec refused: no memory.
+pub(crate) fn difference(choice: Choice, from: &[u8], body: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
+    zstd::difference(choice, from, body)
+}
+
 /// A body that is coded as it comes.
 pub(crate) enum Encoder {
     Zstd(zstd::Stream),
@@ -71,6 +120,21 @@ impl Encoder {
             Coding::Brotli => Self::Brotli(brotli::Stream::new(choice, length)?),
             Coding::Gzip => Self::Gzip(Box::new(gzip::Stream::new(choice))),
         })
+    }
+
+    /// Begins a body that is coded with a dictionary.
+    ///
+    /// # Errors
+    /// The codec refused: no memory.
+    pub(crate) fn with(
+        choice: Choice,
+        dictionary: Option<&Dictionary>,
+        length: Option<u64>,
+    ) -> Result<Self, CodecError> {
+        match dictionary {
+            Some(dictionary) => Ok(Self::Zstd(zstd::Stream::with(choice, dictionary, length)?)),
+            None => Self::new(choice, length),
+        }
     }
 
     /// Takes more of the body; what is coded by then is appended to `out`.

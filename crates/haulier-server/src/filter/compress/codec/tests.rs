@@ -151,4 +151,60 @@ proptest! {
             prop_assert!(decode(coding, &whole(choice(coding, 5), &body).expect("memory")) == body);
         }
     }
+
+    #[test]
+    fn a_dictionary_gives_back_what_was_coded_with_it(cut in 0..20_000_usize, put in ".{0,200}") {
+        let content = text(20_000);
+        let dictionary = Dictionary::prepare(content.clone().into()).expect("a dictionary");
+        let mut body = content.clone();
+        body.splice(cut..cut, put.into_bytes());
+        let mut streamed = Vec::new();
+        let dcz = choice(Coding::DictionaryZstd, 3);
+        let mut encoder = Encoder::with(dcz, Some(&dictionary), None).expect("memory");
+        for piece in body.chunks(7000) {
+            encoder.write(piece, &mut streamed).expect("memory");
+            encoder.flush(&mut streamed).expect("memory");
+        }
+        encoder.finish(&mut streamed).expect("memory");
+        let whole = whole_with(dcz, Some(&dictionary), &body).expect("memory");
+        let stored = difference(choice(Coding::DictionaryZstd, 19), &content, &body).expect("memory").expect("it may be");
+        for coded in [whole, streamed, stored] {
+            prop_assert!(coded.len() < 800, "{}", coded.len());
+            prop_assert_eq!(&coded[..8], &[0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0]);
+            prop_assert_eq!(&coded[8..40], &dictionary.hash);
+            let mut context = zstd_safe::DCtx::create();
+            let mut decoded = Vec::with_capacity(body.len() + 1);
+            context.decompress_using_dict(&mut decoded, &coded[40..], &content).expect("a frame");
+            prop_assert!(decoded == body);
+        }
+        // The next body of this thread does not need it.
+        prop_assert!(decode(Coding::Zstd, &super::whole(choice(Coding::Zstd, 3), &body).expect("memory")) == body);
+    }
+}
+
+#[test]
+fn a_dictionary_of_zstds_own_format_is_refused() {
+    let content = [&[0x37, 0xa4, 0x30, 0xec][..], &text(1000)].concat();
+    assert!(Dictionary::prepare(content.clone().into()).is_none());
+    assert_eq!(
+        difference(choice(Coding::DictionaryZstd, 19), &content, &content),
+        Ok(None)
+    );
+}
+
+#[test]
+fn a_body_in_pieces_is_coded_like_a_whole_one() {
+    let body = Bytes::from(text(300_000));
+    for coding in Coding::PLAIN {
+        for size in [1000, 65_536, 300_000] {
+            let cut: Vec<Bytes> = (0..body.len())
+                .step_by(size)
+                .map(|start| body.slice(start..body.len().min(start + size)))
+                .collect();
+            let coded = pieces(choice(coding, 3), None, &cut, body.len()).expect("memory");
+            assert!(decode(coding, &coded) == body, "{coding:?} in pieces of {size}");
+        }
+        let empty = pieces(choice(coding, 3), None, &[], 0).expect("memory");
+        assert!(decode(coding, &empty).is_empty(), "{coding:?} of nothing");
+    }
 }

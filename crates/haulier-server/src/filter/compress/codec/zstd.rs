@@ -2,8 +2,11 @@
 
 use std::cell::RefCell;
 
+use bytes::Bytes;
 use haulier_proto::accept::Coding;
-use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective, compress_bound};
+use haulier_proto::dictionary::Hash;
+use sha2::{Digest, Sha256};
+use zstd_safe::{CCtx, CDict, CParameter, InBuffer, OutBuffer, ResetDirective, compress_bound};
 
 use super::CodecError;
 use crate::filter::compress::policy::Choice;
@@ -51,6 +54,11 @@ impl Drop for Context {
         let Some(context) = self.0.take().filter(|context| context.sizeof() <= KEEP_BYTES) else {
             return;
         };
+        // The next body must not need this one's dictionary.
+        let mut context = context;
+        if context.reset(ResetDirective::SessionAndParameters).is_err() {
+            return;
+        }
         // A thread that ends has no place for it any more.
         let _ = CONTEXTS.try_with(|kept| {
             let mut kept = kept.borrow_mut();
@@ -67,19 +75,98 @@ pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> 
     Ok(out)
 }
 
+/// Bytes before the frame of a body coded with a dictionary: a skippable frame with its hash (RFC 9842 §5).
+const DICTIONARY_HEAD: [u8; 8] = [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0x00, 0x00, 0x00];
+/// Content that begins like this is a dictionary of zstd's own format, which its coder reads and RFC 9842 does not.
+const FORMATTED: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
+/// Above this a dictionary gains little for its time (docs/compression.md).
+const DICTIONARY_LEVEL: i32 = 3;
+
+/// A dictionary, ready for many bodies. Preparing one takes longer than coding a page with it.
+pub(crate) struct Dictionary {
+    pub(crate) hash: Hash,
+    pub(crate) content: Bytes,
+    prepared: CDict<'static>,
+}
+
+impl Dictionary {
+    /// Prepares a dictionary; `None` if these bytes can be none, or there is no memory.
+    pub(crate) fn prepare(content: Bytes) -> Option<Self> {
+        if content.starts_with(&FORMATTED) {
+            return None;
+        }
+        Some(Self {
+            hash: Sha256::digest(&content).into(),
+            prepared: CDict::try_create(&content, DICTIONARY_LEVEL)?,
+            content,
+        })
+    }
+
+    fn head(&self) -> Vec<u8> {
+        [&DICTIONARY_HEAD[..], &self.hash].concat()
+    }
+}
+
+impl std::fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "dictionary of {} bytes", self.content.len())
+    }
+}
+
+pub(super) fn whole_with(choice: Choice, dictionary: &Dictionary, body: &[u8]) -> Result<Vec<u8>, CodecError> {
+    let mut frame = Vec::with_capacity(compress_bound(body.len()));
+    Context::new(choice)?
+        .get()
+        .compress_using_cdict(&mut frame, body, &dictionary.prepared)
+        .map_err(error)?;
+    let mut out = dictionary.head();
+    out.append(&mut frame);
+    Ok(out)
+}
+
+/// What a file has over another one, at the highest effort. `None` if the other one can be no dictionary.
+pub(super) fn difference(choice: Choice, from: &[u8], body: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
+    if from.starts_with(&FORMATTED) {
+        return Ok(None);
+    }
+    let mut context = Context::new(choice)?;
+    context.get().load_dictionary(from).map_err(error)?;
+    let mut frame = Vec::with_capacity(compress_bound(body.len()));
+    context.get().compress2(&mut frame, body).map_err(error)?;
+    let hash: Hash = Sha256::digest(from).into();
+    Ok(Some([&DICTIONARY_HEAD[..], &hash, &frame].concat()))
+}
+
 /// A frame that grows.
 pub(crate) struct Stream {
     context: Context,
+    /// Goes out before its first byte.
+    head: Vec<u8>,
 }
 
 impl Stream {
     pub(super) fn new(choice: Choice, length: Option<u64>) -> Result<Self, CodecError> {
         let mut context = Context::new(choice)?;
         context.get().set_pledged_src_size(length).map_err(error)?;
-        Ok(Self { context })
+        Ok(Self {
+            context,
+            head: Vec::new(),
+        })
+    }
+
+    pub(super) fn with(choice: Choice, dictionary: &Dictionary, length: Option<u64>) -> Result<Self, CodecError> {
+        let mut stream = Self::new(choice, length)?;
+        stream
+            .context
+            .get()
+            .load_dictionary(&dictionary.content)
+            .map_err(error)?;
+        stream.head = dictionary.head();
+        Ok(stream)
     }
 
     pub(super) fn write(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        out.append(&mut self.head);
         let context = self.context.get();
         let mut input = InBuffer::around(body);
         while input.pos() < body.len() {
@@ -95,6 +182,7 @@ impl Stream {
     }
 
     pub(super) fn finish(mut self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        out.append(&mut self.head);
         let context = self.context.get();
         while step(out, |output| context.end_stream(output))? > 0 {}
         Ok(())

@@ -1,0 +1,245 @@
+//! Answers: their heads, as much of their bodies as fits, and their ends.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use haulier_proto::h2::error::ErrorCode;
+use haulier_proto::head::Method;
+use haulier_proto::status;
+
+use super::super::over::Over;
+use super::connection::{Connection, MOST_OUTPUT};
+use super::head;
+use super::sending::{Sending, Source, Step};
+use super::stream::Stream;
+use crate::body::{Body, Chunk};
+use crate::handler::error_page;
+use crate::metrics::InFlight;
+use crate::pipeline::Answered;
+use crate::request::Request;
+use crate::response::Response;
+use crate::route::Site;
+
+/// Bodies up to this length leave with their heads.
+const COPIED: usize = 16 * 1024;
+
+impl Connection {
+    /// Answers a request as far as the windows allow. A body that comes in pieces is given back: somebody has to wait
+    /// for them.
+    pub(super) fn reply(self: &Rc<Self>, stream: &Rc<Stream>, answered: Answered) -> Option<Source> {
+        let Answered {
+            request,
+            site,
+            response,
+        } = answered;
+        self.send(stream, Some(request), site, response)
+    }
+
+    /// Answers what cannot be understood, or must not be served; that costs its stream alone.
+    pub(super) fn refuse(self: &Rc<Self>, stream: &Rc<Stream>, status: u16, reason: &'static str) {
+        let id = self.thread.next_id();
+        let response = error_page::respond(status, Some(reason), None, id, None);
+        self.send(stream, None, None, response);
+    }
+
+    fn send(
+        self: &Rc<Self>,
+        stream: &Rc<Stream>,
+        request: Option<Request>,
+        site: Option<Arc<Site>>,
+        response: Response,
+    ) -> Option<Source> {
+        let Response {
+            status,
+            head,
+            body,
+            trace,
+        } = response;
+        let is_bodiless = status::is_bodiless(status);
+        let length = if is_bodiless { None } else { body.length() };
+        let head_only = request
+            .as_ref()
+            .is_some_and(|request| request.head.method() == Method::Head);
+        let mut block = self.thread.buffers.take();
+        head::write(&mut block, &self.thread, status, &head, length);
+        let body = if head_only || is_bodiless || length == Some(0) {
+            Body::Empty
+        } else {
+            body
+        };
+        let mut sending = Sending::new(request, site, status, trace);
+        let (outcome, source) = self.send_first(stream.id, &block, body, &mut sending);
+        self.thread.buffers.give(block);
+        match outcome {
+            First::All => self.finish(stream, sending, true),
+            First::Gone => self.finish(stream, sending, false),
+            First::Part => {
+                let site = sending.site.as_ref().map(|site| site.number);
+                sending.in_flight = Some(InFlight::sending(&self.thread, site));
+                *stream.sending.borrow_mut() = Some(Box::new(sending));
+                self.streams.borrow_mut().insert(Rc::clone(stream));
+                self.wake();
+                return source;
+            }
+        }
+        self.wake();
+        None
+    }
+
+    /// The head, with a short body behind it. Any other body waits for its turn.
+    fn send_first(&self, stream: u32, block: &[u8], body: Body, sending: &mut Sending) -> (First, Option<Source>) {
+        let mut machine = self.machine();
+        let before = machine.output().len();
+        let short = short(&body).filter(|short| short.len() <= COPIED && before < MOST_OUTPUT);
+        let sent = match short {
+            Some(short) => machine.respond(stream, block, short),
+            None if matches!(body, Body::Empty | Body::Unsent(_)) => machine.respond(stream, block, b""),
+            None => machine.send_head(stream, block, false).then_some(0),
+        };
+        sending.sent = (machine.output().len() - before) as u64;
+        let Some(sent) = sent else {
+            return (First::Gone, None);
+        };
+        sending.body_sent = sent as u64;
+        if matches!(body, Body::Empty | Body::Unsent(_)) || short.is_some_and(|short| short.len() == sent) {
+            return (First::All, None);
+        }
+        let source = sending.lay(body, sent);
+        if source.is_none() {
+            machine.queue(stream);
+        }
+        (First::Part, source)
+    }
+
+    /// Sends more of the bodies that may go on: one turn each, as long as there is room.
+    pub(super) fn fill(self: &Rc<Self>) {
+        let turns = self.streams.borrow().len();
+        for _ in 0..turns {
+            let mut machine = self.machine();
+            if machine.output().len() >= MOST_OUTPUT {
+                return;
+            }
+            let Some(id) = machine.next_writable() else { return };
+            let Some(stream) = self.streams.borrow().get(id) else {
+                continue;
+            };
+            let mut sending = stream.sending.borrow_mut();
+            let Some(current) = &mut *sending else { continue };
+            let step = current.step(&mut machine, id);
+            drop(machine);
+            self.count_sent(current);
+            drop(sending);
+            self.heed_step(&stream, step);
+        }
+    }
+
+    fn heed_step(self: &Rc<Self>, stream: &Rc<Stream>, step: Step) {
+        match step {
+            Step::Waiting => {}
+            Step::Taken => stream.wake(),
+            Step::Done => self.end(stream, true),
+            Step::Gone => self.end(stream, false),
+            Step::Cold(slice, most) => stream.spawn_read_ahead(slice, most),
+            Step::Broken(error) => {
+                tracing::warn!(%error, "a file could not be sent to its end");
+                self.break_off(stream, None);
+            }
+        }
+    }
+
+    /// A long response is counted while it is sent, not all at its end.
+    fn count_sent(&self, sending: &mut Sending) {
+        let site = sending.site.as_ref().map(|site| site.number);
+        let more = sending.uncounted();
+        self.thread.counters.sent(site, sending.trace.handler, more);
+    }
+
+    /// The next piece of a body that comes in pieces.
+    pub(super) fn lay(&self, stream: &Stream, chunk: Chunk) {
+        if let Some(sending) = &mut *stream.sending.borrow_mut() {
+            sending.lay_chunk(chunk);
+        }
+        self.ask(|machine| machine.queue(stream.id));
+        self.wake();
+    }
+
+    /// The end of a body that came in pieces.
+    pub(super) fn lay_end(self: &Rc<Self>, stream: &Rc<Stream>) {
+        let sent = self.machine().send_data(stream.id, b"", true);
+        self.end(stream, sent.is_some());
+        self.wake();
+    }
+
+    /// The body broke off: the client must not take what it has for the whole.
+    pub(super) fn break_off(self: &Rc<Self>, stream: &Rc<Stream>, reason: Option<&'static str>) {
+        if let (Some(sending), Some(reason)) = (&mut *stream.sending.borrow_mut(), reason) {
+            sending.trace.reason = Some(reason);
+        }
+        self.ask(|machine| machine.reset(stream.id, ErrorCode::INTERNAL_ERROR));
+        self.end(stream, false);
+        self.wake();
+    }
+
+    /// The stream is gone, by the client's will or for its fault.
+    pub(super) fn forget(&self, id: u32) {
+        let stream = self.streams.borrow_mut().remove(id);
+        if let Some(stream) = stream {
+            self.end(&stream, false);
+        }
+    }
+
+    /// No stream outlives the connection.
+    pub(super) fn end_streams(&self) {
+        let streams = self.streams.borrow_mut().take_all();
+        for stream in streams {
+            self.end(&stream, false);
+        }
+    }
+
+    /// The answer is out, or never will be.
+    fn end(&self, stream: &Stream, complete: bool) {
+        let sending = stream.sending.borrow_mut().take();
+        match sending {
+            Some(sending) => self.finish(stream, *sending, complete),
+            None => stream.end(),
+        }
+    }
+
+    /// The exchange is over: it is counted, logged, and what it was made of is used again.
+    fn finish(&self, stream: &Stream, sending: Sending, complete: bool) {
+        self.streams.borrow_mut().remove(stream.id);
+        stream.end();
+        Over {
+            request: sending.request.as_ref(),
+            peer: self.peer,
+            site: sending.site.as_ref(),
+            status: sending.status,
+            trace: &sending.trace,
+            sent: sending.sent,
+            counted: sending.counted,
+            body_sent: sending.body_sent,
+            complete,
+        }
+        .note(&self.thread);
+        if let Some(request) = sending.request {
+            self.thread.buffers.give_head(request.head.into_storage());
+        }
+    }
+}
+
+/// How much of an answer left at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    All,
+    Part,
+    Gone,
+}
+
+/// A body that is in memory, or in a file whose content is.
+fn short(body: &Body) -> Option<&[u8]> {
+    match body {
+        Body::Bytes(bytes) => Some(bytes),
+        Body::File(slice) => slice.in_memory(),
+        Body::Empty | Body::Unsent(_) | Body::Stream(_) => None,
+    }
+}

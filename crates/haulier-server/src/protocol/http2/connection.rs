@@ -1,0 +1,328 @@
+//! One HTTP/2 connection: its task, what it reads and what it writes.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
+
+use haulier_proto::h2::connection::Connection as Machine;
+use haulier_proto::h2::error::{ConnectionError, ErrorCode};
+
+use super::super::Phase;
+use super::super::socket::Socket;
+use super::requests;
+use super::stream::Streams;
+use crate::listen::Permit;
+use crate::metrics::Http2Connection;
+use crate::request::Peer;
+use crate::thread::Thread;
+
+/// Answers of this many bytes are sent before further frames are looked at, and before further bodies are asked for
+/// more: with the last piece, what a connection may hold unsent.
+pub(super) const MOST_OUTPUT: usize = 256 * 1024;
+/// Writes before others get a turn.
+const TURNS: u32 = 2;
+/// Bytes read and thrown away after the last frame.
+const MOST_LINGERING: usize = 4 * 1024 * 1024;
+
+/// A connection and its streams.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(super) thread: Rc<Thread>,
+    pub(super) socket: Socket,
+    pub(super) peer: Peer,
+    machine: RefCell<Machine>,
+    /// Bytes read and not yet understood; without memory while there are none.
+    pub(super) input: RefCell<Vec<u8>>,
+    /// Bytes of the machine's output that are with the kernel.
+    sent: Cell<usize>,
+    pub(super) streams: RefCell<Streams>,
+    /// What it waits for, and since when.
+    pub(super) waiting: Cell<(Phase, Instant)>,
+    /// What took too long, for the task to heed.
+    pub(super) expired: Cell<Option<Phase>>,
+    pub(super) task: RefCell<Option<Waker>>,
+    /// The task is at work: it will see what is new without being woken.
+    is_at_work: Cell<bool>,
+    /// Requests begun.
+    pub(super) served: Cell<u32>,
+    /// When the client was told that there will be an end.
+    pub(super) announced: Cell<Option<Instant>>,
+    /// The client opens no more streams.
+    pub(super) is_leaving: Cell<bool>,
+    /// The client sends nothing more at all.
+    has_ended: Cell<bool>,
+    /// The client broke a rule: GOAWAY is in the output, and nothing more is understood.
+    pub(super) has_failed: Cell<bool>,
+    _open: Http2Connection,
+    _permit: Permit,
+}
+
+/// Takes over a connection whose first bytes, as far as they were read, are `input`: after a PROXY header, after the
+/// TLS handshake. Requests that are there already are answered before anything is registered with the event loop.
+pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Permit, input: Vec<u8>) {
+    let now = thread.clock.coarse();
+    let connection = Rc::new(Connection {
+        thread: Rc::clone(thread),
+        socket,
+        peer,
+        machine: RefCell::new(Machine::new(requests::limits(&thread.settings.limits), now)),
+        input: RefCell::new(input),
+        sent: Cell::new(0),
+        streams: RefCell::default(),
+        waiting: Cell::new((Phase::Head, now)),
+        expired: Cell::new(None),
+        task: RefCell::default(),
+        is_at_work: Cell::new(false),
+        served: Cell::new(0),
+        announced: Cell::new(None),
+        is_leaving: Cell::new(false),
+        has_ended: Cell::new(false),
+        has_failed: Cell::new(false),
+        _open: Http2Connection::new(thread),
+        _permit: permit,
+    });
+    let weak = Rc::downgrade(&connection);
+    thread.deadlines.watch(weak);
+    // Whatever becomes of the task, no stream outlives it.
+    let guard = Guard(connection);
+    guard.0.work();
+    if guard.0.flush().is_ok() {
+        tokio::task::spawn_local(async move { guard.0.drive().await });
+    }
+}
+
+/// Ends what is left of a connection with its task.
+struct Guard(Rc<Connection>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.end_streams();
+    }
+}
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The client is not there any more.
+    Gone,
+    /// The last frame was sent; the client may still be reading.
+    Said,
+}
+
+/// What a read brought.
+enum Read {
+    Bytes,
+    End,
+}
+
+impl Connection {
+    /// Runs the connection to its end.
+    async fn drive(self: &Rc<Self>) {
+        let end = std::future::poll_fn(|context| self.poll(context)).await;
+        self.end_streams();
+        if end == End::Said {
+            self.linger().await;
+        }
+    }
+
+    /// One turn after the other, until there is nothing to do but wait.
+    fn poll(self: &Rc<Self>, context: &mut Context<'_>) -> Poll<End> {
+        self.task
+            .borrow_mut()
+            .get_or_insert_with(|| context.waker().clone())
+            .clone_from(context.waker());
+        let mut turns = 0;
+        loop {
+            self.heed_expiry();
+            if ready!(self.poll_flush(context)).is_err() {
+                return Poll::Ready(End::Gone);
+            }
+            if self.is_over() {
+                return Poll::Ready(End::Said);
+            }
+            if turns == TURNS {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if self.work() {
+                turns += 1;
+                continue;
+            }
+            if self.is_over() {
+                return Poll::Ready(End::Said);
+            }
+            let read = if self.has_ended.get() {
+                // No window will ever be opened again.
+                self.drop_stalled(self.thread.clock.coarse() + self.thread.settings.limits.send_timeout);
+                if self.has_output() {
+                    continue;
+                }
+                Poll::Pending
+            } else {
+                self.poll_receive(context)
+            };
+            match read {
+                Poll::Pending => {
+                    self.note_wait();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(Read::Bytes)) => {}
+                Poll::Ready(Ok(Read::End)) => self.note_end(),
+                Poll::Ready(Err(_)) => return Poll::Ready(End::Gone),
+            }
+        }
+    }
+
+    /// The client sends nothing more, but may still be reading.
+    fn note_end(&self) {
+        self.has_ended.set(true);
+        self.is_leaving.set(true);
+        for stream in self.streams.borrow().all() {
+            stream.note_end();
+        }
+    }
+
+    /// The state machine, with memory for its output and the time of this tick.
+    pub(super) fn machine(&self) -> RefMut<'_, Machine> {
+        let mut machine = self.machine.borrow_mut();
+        machine.set_time(self.thread.clock.coarse());
+        if machine.output().capacity() == 0 {
+            *machine.output() = self.thread.buffers.take_large();
+        }
+        machine
+    }
+
+    /// What the state machine knows, for those who only ask.
+    pub(super) fn ask<T>(&self, question: impl FnOnce(&mut Machine) -> T) -> T {
+        question(&mut self.machine.borrow_mut())
+    }
+
+    /// Everything that can be done without reading or writing; whether something is to be sent now.
+    fn work(self: &Rc<Self>) -> bool {
+        self.is_at_work.set(true);
+        self.take_frames();
+        self.fill();
+        self.is_at_work.set(false);
+        self.has_output()
+    }
+
+    /// Whether the connection may be closed, once all output is sent.
+    fn is_over(&self) -> bool {
+        let finished =
+            self.ask(|machine| machine.is_finished() || (self.is_leaving.get() && machine.open_streams() == 0));
+        self.has_failed.get() || finished
+    }
+
+    /// There is something to send, or to do: the task does it in its next turn.
+    pub(super) fn wake(&self) {
+        if !self.is_at_work.get()
+            && let Some(task) = &*self.task.borrow()
+        {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Ends the connection for a fault of the client; GOAWAY is in the output.
+    pub(super) fn note_failure(&self, error: ConnectionError) {
+        let (client, code, reason) = (self.peer.remote, error.code.0, error.reason);
+        if error.code == ErrorCode::ENHANCE_YOUR_CALM {
+            tracing::info!(%client, code, reason, "an HTTP/2 connection asked for too much");
+        } else {
+            tracing::debug!(%client, code, reason, "an HTTP/2 connection broke the protocol");
+        }
+        self.has_failed.set(true);
+    }
+
+    fn has_output(&self) -> bool {
+        self.ask(|machine| !machine.output().is_empty())
+    }
+
+    /// Sends until everything is with the kernel; false if it takes no more now.
+    fn flush(&self) -> io::Result<bool> {
+        let mut machine = self.machine.borrow_mut();
+        let output = machine.output();
+        while self.sent.get() < output.len() {
+            let Some(sent) = self.socket.send(&output[self.sent.get()..], false)? else {
+                return Ok(false);
+            };
+            self.sent.set(self.sent.get() + sent);
+            if self.is_waiting_for(Phase::Send) {
+                self.wait_for(Phase::Send);
+            }
+        }
+        self.sent.set(0);
+        if output.capacity() > 0 {
+            self.thread.buffers.give_large(std::mem::take(output));
+        }
+        Ok(true)
+    }
+
+    fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.has_output() {
+            return Poll::Ready(Ok(()));
+        }
+        let registered = self.socket.registered()?;
+        loop {
+            let Poll::Ready(ready) = registered.poll_write_ready(context) else {
+                if !self.is_waiting_for(Phase::Send) {
+                    self.wait_for(Phase::Send);
+                }
+                return Poll::Pending;
+            };
+            let mut ready = ready?;
+            if self.flush()? {
+                return Poll::Ready(Ok(()));
+            }
+            // Only the kernel's own word ends readiness.
+            ready.clear_ready();
+        }
+    }
+
+    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
+        let registered = self.socket.registered()?;
+        loop {
+            let mut ready = ready!(registered.poll_read_ready(context))?;
+            let mut input = self.input.borrow_mut();
+            if input.capacity() < crate::thread::Buffers::LARGE {
+                let mut larger = self.thread.buffers.take_large();
+                larger.extend_from_slice(&input);
+                self.thread.buffers.give(std::mem::replace(&mut input, larger));
+            }
+            let room = input.capacity() - input.len();
+            let received = self.socket.receive(&mut input)?;
+            if received.is_none_or(|count| count > 0 && count < room) {
+                // A short read emptied the socket. Saying so spares the read that would find nothing.
+                ready.clear_ready();
+            }
+            match received {
+                Some(0) => return Poll::Ready(Ok(Read::End)),
+                Some(_) => return Poll::Ready(Ok(Read::Bytes)),
+                None => {}
+            }
+        }
+    }
+
+    /// Closes our side and reads what still comes, so that no reset overtakes the last frame.
+    async fn linger(&self) {
+        self.socket.shutdown_write();
+        self.expired.set(None);
+        self.wait_for(Phase::Linger);
+        let mut budget = MOST_LINGERING;
+        while budget > 0
+            && let Ok(Read::Bytes) = std::future::poll_fn(|context| self.poll_linger(context)).await
+        {
+            let mut input = self.input.borrow_mut();
+            budget = budget.saturating_sub(input.len());
+            input.clear();
+        }
+    }
+
+    fn poll_linger(&self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
+        if self.expired.get().is_some() || self.has_ended.get() {
+            return Poll::Ready(Ok(Read::End));
+        }
+        self.poll_receive(context)
+    }
+}

@@ -1,0 +1,53 @@
+//! The field block of a response, and what the protocol adds to it.
+
+use haulier_proto::h2::hpack::encode;
+
+use crate::response::Head;
+use crate::thread::Thread;
+
+/// `server: haulier`, a literal with a static name.
+const SERVER: &[u8] = b"\x0f\x27\x07haulier";
+
+/// Appends the block of a whole head; `length` is that of the body, if it is to be told.
+pub(super) fn write(out: &mut Vec<u8>, thread: &Thread, status: u16, head: &Head, length: Option<u64>) {
+    encode::status(out, status);
+    let (mut has_date, mut has_server) = (false, false);
+    match head {
+        Head::Prepared(prepared) => {
+            has_server = prepared.has_server;
+            out.extend_from_slice(prepared.hpack());
+        }
+        Head::Fields(fields) => {
+            for (name, value) in fields.iter() {
+                has_date |= name.eq_ignore_ascii_case(b"date");
+                has_server |= name.eq_ignore_ascii_case(b"server");
+                encode::field(out, name, value);
+            }
+        }
+    }
+    if !has_server {
+        out.extend_from_slice(SERVER);
+    }
+    if !has_date {
+        thread.clock.append_date_block(out);
+    }
+    if let Some(length) = length {
+        encode::content_length(out, length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haulier_proto::h2::hpack::decode::Decoder;
+
+    use super::*;
+
+    #[test]
+    fn the_server_field_is_what_an_encoder_would_make_of_it() {
+        let mut lines = Vec::new();
+        let mut decoder = Decoder::new(0);
+        let decoded = decoder.decode(SERVER, |name, value| lines.push((name.to_vec(), value.to_vec())));
+        assert_eq!(decoded, Ok(()));
+        assert_eq!(lines, [(b"server".to_vec(), b"haulier".to_vec())]);
+    }
+}

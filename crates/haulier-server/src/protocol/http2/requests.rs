@@ -1,0 +1,166 @@
+//! Frames that came in, and the requests they make.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Instant;
+
+use haulier_proto::framing::{self, BodyLength, Expectation};
+use haulier_proto::h2::connection::Event;
+use haulier_proto::h2::limits::Limits as MachineLimits;
+use haulier_proto::head::RequestHead;
+
+use super::super::Phase;
+use super::connection::{Connection, MOST_OUTPUT};
+use super::stream::Stream;
+use crate::pipeline::{self, Answer};
+use crate::request::{Exchange, Request};
+use crate::settings::Limits;
+use crate::thread;
+
+/// What the settings mean for the state machine.
+pub(super) fn limits(limits: &Limits) -> MachineLimits {
+    let default = MachineLimits::default();
+    let u32_of = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    MachineLimits {
+        streams: limits.h2_streams,
+        stream_window: limits.h2_stream_window,
+        connection_window: limits.h2_connection_window,
+        resets: limits.h2_resets,
+        control_frames: limits.h2_control_frames,
+        header_list: u32_of(limits.header),
+        fields: u32_of(limits.header_fields),
+        path: u32_of(limits.request_line),
+        // A head of the largest size must find room, whatever else is open.
+        all_heads: default.all_heads.max(u32_of(limits.header).saturating_mul(2)),
+        stall: limits.send_timeout,
+        ..default
+    }
+}
+
+impl Connection {
+    /// Takes the frames that were read, as long as their answers find room.
+    pub(super) fn take_frames(self: &Rc<Self>) {
+        let input = self.input.take();
+        if input.is_empty() || self.has_failed.get() {
+            self.thread.buffers.give_large(input);
+            return;
+        }
+        let (now, received) = (self.thread.clock.coarse(), thread::now());
+        let mut storage = self.thread.buffers.take_head();
+        let mut taken = 0;
+        loop {
+            let mut machine = self.machine();
+            if machine.output().len() >= MOST_OUTPUT {
+                break;
+            }
+            let step = machine.receive(&input[taken..], now, &mut storage);
+            drop(machine);
+            match step {
+                Ok(step) => {
+                    taken += step.taken;
+                    let Some(event) = step.event else { break };
+                    if matches!(event, Event::Request { .. }) {
+                        storage = self.thread.buffers.take_head();
+                    }
+                    self.heed(event, received);
+                }
+                Err(error) => {
+                    self.note_failure(error);
+                    taken = input.len();
+                    break;
+                }
+            }
+        }
+        self.thread.buffers.give_head(storage);
+        self.keep_rest(input, taken);
+    }
+
+    /// Part of a frame is kept in memory of its own: the large buffer is for all connections.
+    fn keep_rest(&self, mut input: Vec<u8>, taken: usize) {
+        let rest = &input[taken..];
+        if rest.len() > input.capacity() / 2 {
+            input.drain(..taken);
+            *self.input.borrow_mut() = input;
+            return;
+        }
+        if !rest.is_empty() {
+            *self.input.borrow_mut() = rest.to_vec();
+        }
+        self.thread.buffers.give_large(input);
+    }
+
+    fn heed(self: &Rc<Self>, event: Event<'_>, received: Instant) {
+        match event {
+            Event::Request { stream, head, end } => self.begin(stream, head, end, received),
+            Event::Refused { stream, error } => {
+                let stream = Stream::new(self, stream, true, false);
+                self.refuse(&stream, error.status(), "bad_request");
+            }
+            Event::Data { stream, data, end } => self.take_data(stream, data, end),
+            Event::Reset { stream, .. } => self.forget(stream),
+            Event::GoAway { .. } => self.is_leaving.set(true),
+        }
+    }
+
+    /// One exchange, as far as it goes without waiting.
+    fn begin(self: &Rc<Self>, id: u32, head: RequestHead, end: bool, received: Instant) {
+        self.wait_for(Phase::Handler);
+        self.served.set(self.served.get().saturating_add(1));
+        if self.served.get() >= self.thread.settings.limits.keepalive_requests || self.thread.draining.get() {
+            self.say_farewell();
+        }
+        let stream = Stream::new(self, id, end, framing::expectation(&head) == Expectation::Continue);
+        if framing::expectation(&head) == Expectation::Unknown {
+            return self.refuse(&stream, 417, "bad_request");
+        }
+        let body_length = match framing::body_length(&head) {
+            _ if end => Some(0),
+            // Without Content-Length the end of the stream ends the body.
+            Ok(BodyLength::Known(length)) if length > 0 => Some(length),
+            _ => None,
+        };
+        let request = Request {
+            head,
+            peer: self.peer,
+            id: self.thread.next_id(),
+            received,
+            body_length,
+            in_flight: None,
+            exchange: Rc::clone(&stream) as Rc<dyn Exchange>,
+        };
+        match catch_unwind(AssertUnwindSafe(|| pipeline::serve(&self.thread, request))) {
+            Ok(Answer::Ready(answered)) if stream.is_drainable(answered.request.body_length) => {
+                self.expect_body(&stream);
+                stream.spawn_drain(answered);
+            }
+            Ok(Answer::Ready(answered)) => {
+                if let Some(source) = self.reply(&stream, answered) {
+                    stream.spawn_feed(source);
+                }
+            }
+            Ok(Answer::Later(future)) => {
+                self.expect_body(&stream);
+                stream.spawn(future);
+            }
+            Err(_) => self.refuse(&stream, 500, "panic"),
+        }
+    }
+
+    /// Somebody may wait for the body of the request.
+    fn expect_body(&self, stream: &Rc<Stream>) {
+        if !stream.has_whole_body() {
+            let weak = Rc::downgrade(stream);
+            self.thread.deadlines.watch(weak);
+        }
+        self.streams.borrow_mut().insert(Rc::clone(stream));
+    }
+
+    /// Part of a request body. What nobody wants is used up at once.
+    fn take_data(&self, id: u32, data: &[u8], end: bool) {
+        let stream = self.streams.borrow().get(id);
+        match stream {
+            Some(stream) => stream.take_data(data, end),
+            None => self.ask(|machine| machine.consume(id, data.len())),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! An answer on its way out on one stream, turn by turn.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use haulier_proto::h2::connection::Connection as Machine;
+
+use crate::body::{Body, BodyStream, Chunk, FileSlice, ReadNow};
+use crate::metrics::InFlight;
+use crate::request::Request;
+use crate::response::Trace;
+use crate::route::Site;
+
+/// Bytes of a body sent on a stream before others get a turn.
+const TURN: usize = 64 * 1024;
+/// What is read ahead of a file that is not in memory, bytes.
+const AHEAD: u64 = 256 * 1024;
+
+/// What is left of an answer, and what the log will say about it.
+#[derive(Debug)]
+pub(super) struct Sending {
+    /// `None` for the refusal of something that was no request.
+    pub(super) request: Option<Request>,
+    pub(super) site: Option<Arc<Site>>,
+    pub(super) status: u16,
+    pub(super) trace: Trace,
+    /// Bytes in the output so far, with the heads of frames; of them, what the metrics know already.
+    pub(super) sent: u64,
+    pub(super) counted: u64,
+    /// Bytes of the body among them.
+    pub(super) body_sent: u64,
+    /// What is at hand of the body.
+    piece: Option<Piece>,
+    /// No more will come behind it.
+    is_last: bool,
+    /// The next bytes of a file are being read ahead.
+    is_reading: bool,
+    /// They were just read ahead, and are not asked about again.
+    read_ahead: bool,
+    /// Counts it among the answers that did not fit one turn.
+    pub(super) in_flight: Option<InFlight>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    File(FileSlice),
+}
+
+/// What a turn came to.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// All of the answer is out.
+    Done,
+    /// What was at hand is out; the source brings more.
+    Taken,
+    /// The stream's turn is over, or its window is used up, or its file is still being read: it will come back.
+    Waiting,
+    /// The file is not in memory: so many bytes of it are to be read ahead.
+    Cold(FileSlice, u64),
+    /// The stream is gone.
+    Gone,
+    /// The file cannot be read as promised.
+    Broken(io::Error),
+}
+
+/// A body that is not all at hand.
+pub(super) type Source = Box<dyn BodyStream>;
+
+impl Sending {
+    pub(super) fn new(request: Option<Request>, site: Option<Arc<Site>>, status: u16, trace: Trace) -> Self {
+        Self {
+            request,
+            site,
+            status,
+            trace,
+            sent: 0,
+            counted: 0,
+            body_sent: 0,
+            piece: None,
+            is_last: true,
+            is_reading: false,
+            read_ahead: false,
+            in_flight: None,
+        }
+    }
+
+    /// Lays out what follows the first `skip` bytes of a body. What comes in pieces is given back.
+    pub(super) fn lay(&mut self, body: Body, skip: usize) -> Option<Source> {
+        let in_memory = |slice: &FileSlice| slice.in_memory_bytes();
+        match body {
+            Body::Empty | Body::Unsent(_) => {}
+            Body::Bytes(bytes) => self.piece = Some(Piece::Bytes(bytes)),
+            Body::File(slice) => self.piece = Some(in_memory(&slice).map_or(Piece::File(slice), Piece::Bytes)),
+            Body::Stream(source) => {
+                self.is_last = false;
+                return Some(source);
+            }
+        }
+        if let Some(Piece::Bytes(bytes)) = &mut self.piece {
+            bytes.advance(skip);
+        }
+        None
+    }
+
+    /// Lays out the next piece of a source; it is not empty.
+    pub(super) fn lay_chunk(&mut self, chunk: Chunk) {
+        self.piece = Some(match chunk {
+            Chunk::Bytes(bytes) => Piece::Bytes(bytes),
+            Chunk::File(slice) => Piece::File(slice),
+        });
+    }
+
+    pub(super) fn has_piece(&self) -> bool {
+        self.piece.is_some()
+    }
+
+    /// What the next step finds was just read ahead.
+    pub(super) fn note_read_ahead(&mut self) {
+        self.is_reading = false;
+        self.read_ahead = true;
+    }
+
+    /// Bytes that went out since the metrics last heard of it.
+    pub(super) fn uncounted(&mut self) -> u64 {
+        self.sent - std::mem::replace(&mut self.counted, self.sent)
+    }
+
+    /// Sends one turn of what is at hand.
+    pub(super) fn step(&mut self, machine: &mut Machine, stream: u32) -> Step {
+        if self.is_reading {
+            return Step::Waiting;
+        }
+        let before = machine.output().len();
+        let step = match self.piece.take() {
+            None => Step::Taken,
+            Some(Piece::Bytes(bytes)) => self.step_bytes(machine, stream, bytes),
+            Some(Piece::File(slice)) => self.step_file(machine, stream, slice),
+        };
+        self.sent += (machine.output().len() - before) as u64;
+        match step {
+            Step::Taken if self.is_last => Step::Done,
+            step => step,
+        }
+    }
+
+    fn step_bytes(&mut self, machine: &mut Machine, stream: u32, mut bytes: Bytes) -> Step {
+        let turn = bytes.len().min(TURN);
+        let ends = turn == bytes.len();
+        let Some(sent) = machine.send_data(stream, &bytes[..turn], ends && self.is_last) else {
+            return Step::Gone;
+        };
+        self.body_sent += sent as u64;
+        bytes.advance(sent);
+        if bytes.is_empty() {
+            return Step::Taken;
+        }
+        machine.queue(stream);
+        self.piece = Some(Piece::Bytes(bytes));
+        Step::Waiting
+    }
+
+    fn step_file(&mut self, machine: &mut Machine, stream: u32, mut slice: FileSlice) -> Step {
+        let mut left = TURN;
+        while left > 0 {
+            let most = left;
+            let may_wait = self.read_ahead;
+            let read = machine.send_frame(stream, slice.len() as usize, self.is_last, |place| {
+                let most = place.len().min(most);
+                match slice.read_now(&mut place[..most], may_wait) {
+                    ReadNow::Bytes(count) => Ok(count),
+                    cold_or_broken => Err(cold_or_broken),
+                }
+            });
+            let sent = match read {
+                Ok(Some(sent)) => sent,
+                Ok(None) => return Step::Gone,
+                Err(ReadNow::Broken(error)) => return Step::Broken(error),
+                Err(_) => {
+                    self.is_reading = true;
+                    self.piece = Some(Piece::File(slice.clone()));
+                    return Step::Cold(slice, AHEAD);
+                }
+            };
+            slice.range.start += sent as u64;
+            self.body_sent += sent as u64;
+            left -= sent;
+            if slice.is_empty() {
+                self.read_ahead = false;
+                return Step::Taken;
+            }
+            if sent == 0 {
+                break;
+            }
+        }
+        self.read_ahead = false;
+        machine.queue(stream);
+        self.piece = Some(Piece::File(slice));
+        Step::Waiting
+    }
+}

@@ -1,0 +1,279 @@
+//! One stream: an exchange as a handler sees it, with what has come of the request body and what is left of the answer.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use foldhash::fast::FixedState;
+use haulier_proto::field::Fields;
+use haulier_proto::h2::hpack::encode;
+
+use super::super::{Phase, Watched};
+use super::connection::Connection;
+use super::sending::Sending;
+use crate::body::{BodyStream, BrokenBody, Chunk};
+use crate::request::{BodyError, Exchange};
+use crate::thread;
+
+/// A body that nobody wants is read to its end if that is so near; beyond it, a reset is cheaper.
+const DRAINABLE: u64 = 64 * 1024;
+
+/// A stream, from its request's head to the last byte of its answer.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) connection: Rc<Connection>,
+    pub(super) id: u32,
+    /// The request body as far as it has come and nobody has taken it.
+    body: RefCell<Vec<u8>>,
+    /// Bytes of it that have come.
+    received: Cell<u64>,
+    /// No more of it will come.
+    body_ended: Cell<bool>,
+    /// RFC 9110 §10.1.1: the client sends the body after `100 Continue`.
+    awaits_continue: Cell<bool>,
+    /// The answer, once there is one.
+    pub(super) sending: RefCell<Option<Box<Sending>>>,
+    /// Nothing can be sent on it any more.
+    is_gone: Cell<bool>,
+    /// The client sends nothing more on the whole connection.
+    client_ended: Cell<bool>,
+    /// What the handler waits for of the client, and since when.
+    waiting: Cell<(Phase, Instant)>,
+    /// The wait for the body took too long.
+    expired: Cell<bool>,
+    task: RefCell<Option<Waker>>,
+}
+
+impl Stream {
+    pub(super) fn new(connection: &Rc<Connection>, id: u32, body_ended: bool, awaits_continue: bool) -> Rc<Self> {
+        Rc::new(Self {
+            connection: Rc::clone(connection),
+            id,
+            body: RefCell::default(),
+            received: Cell::new(0),
+            body_ended: Cell::new(body_ended),
+            awaits_continue: Cell::new(awaits_continue),
+            sending: RefCell::default(),
+            is_gone: Cell::new(false),
+            client_ended: Cell::new(false),
+            waiting: Cell::new((Phase::Handler, connection.thread.clock.coarse())),
+            expired: Cell::new(false),
+            task: RefCell::default(),
+        })
+    }
+
+    /// Whether nothing of the request is still to come.
+    pub(super) fn has_whole_body(&self) -> bool {
+        self.body_ended.get()
+    }
+
+    /// Whether the body, which is of this length, is to be read away before an answer that is ready without it: many
+    /// clients take an answer in the middle of what they send for a failure.
+    pub(super) fn is_drainable(&self, length: Option<u64>) -> bool {
+        !self.body_ended.get() && !self.awaits_continue.get() && length.is_none_or(|length| length <= DRAINABLE)
+    }
+
+    /// Reads the body away, as far as that makes sense.
+    pub(super) async fn drain(&self) {
+        let (mut scratch, mut budget) = (Vec::new(), DRAINABLE);
+        while let Ok(1..) = std::future::poll_fn(|context| self.poll_body(context, &mut scratch)).await {
+            budget = budget.saturating_sub(scratch.len() as u64);
+            scratch.clear();
+            if budget == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Part of the request body has come.
+    pub(super) fn take_data(&self, data: &[u8], end: bool) {
+        self.body.borrow_mut().extend_from_slice(data);
+        self.body_ended.set(end);
+        self.awaits_continue.set(false);
+        self.received.set(self.received.get() + data.len() as u64);
+        self.note_part(0);
+        self.wake();
+    }
+
+    /// So many bytes of a frame that is not complete have come, too: a slow sender's frame takes its time.
+    pub(super) fn note_part(&self, part: u64) {
+        let received = self.received.get() + part;
+        if let (
+            Phase::Body {
+                started,
+                received: before,
+            },
+            _,
+        ) = self.waiting.get()
+            && received > before
+        {
+            self.wait_for(Phase::Body { started, received });
+        }
+    }
+
+    /// Nothing can be sent on it any more: the client gave it up, or all was sent.
+    pub(super) fn end(&self) {
+        self.is_gone.set(true);
+        self.wake();
+    }
+
+    /// The client sends nothing more; a body that goes on for as long as it listens ends with that.
+    pub(super) fn note_end(&self) {
+        self.client_ended.set(true);
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(task) = self.task.borrow_mut().take() {
+            task.wake();
+        }
+    }
+
+    fn note_task(&self, context: &Context<'_>) {
+        *self.task.borrow_mut() = Some(context.waker().clone());
+    }
+
+    fn wait_for(&self, phase: Phase) {
+        self.waiting.set((phase, self.connection.thread.clock.coarse()));
+    }
+
+    fn poll_received(&self, context: &Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
+        let count = self.body.borrow().len();
+        if count > 0 {
+            if into.is_empty() {
+                std::mem::swap(into, &mut self.body.borrow_mut());
+            } else {
+                into.append(&mut self.body.borrow_mut());
+            }
+            self.connection.ask(|machine| machine.consume(self.id, count));
+            self.connection.wake();
+            return Poll::Ready(Ok(count));
+        }
+        if self.body_ended.get() {
+            return Poll::Ready(Ok(0));
+        }
+        if self.is_gone.get() || self.client_ended.get() {
+            return Poll::Ready(Err(BodyError::Gone));
+        }
+        if self.expired.take() {
+            return Poll::Ready(Err(BodyError::TooSlow));
+        }
+        if self.awaits_continue.take() {
+            self.send_interim(100, &Fields::new());
+        }
+        if !matches!(self.waiting.get().0, Phase::Body { .. }) {
+            self.wait_for(Phase::Body {
+                started: thread::now(),
+                received: self.received.get(),
+            });
+        }
+        self.note_task(context);
+        Poll::Pending
+    }
+
+    /// The next piece of a body.
+    pub(super) fn poll_source(&self, source: &mut dyn BodyStream, context: &mut Context<'_>) -> Poll<Piece> {
+        if self.is_gone.get() || (self.client_ended.get() && source.is_endless()) {
+            return Poll::Ready(Piece::Unwanted);
+        }
+        match source.poll_next(context) {
+            Poll::Ready(Ok(Some(chunk))) => Poll::Ready(Piece::Chunk(chunk)),
+            Poll::Ready(Ok(None)) => Poll::Ready(Piece::End),
+            Poll::Ready(Err(broken)) => Poll::Ready(Piece::Broken(broken)),
+            Poll::Pending => {
+                self.note_task(context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Ready once the piece at hand has been sent, or never will be.
+    pub(super) fn poll_taken(&self, context: &Context<'_>) -> Poll<()> {
+        let is_busy = self
+            .sending
+            .borrow()
+            .as_ref()
+            .is_some_and(|sending| sending.has_piece());
+        if !is_busy || self.is_gone.get() {
+            return Poll::Ready(());
+        }
+        self.note_task(context);
+        Poll::Pending
+    }
+}
+
+/// What a source came to.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Chunk(Chunk),
+    End,
+    Broken(BrokenBody),
+    /// Nobody will read what it might still bring.
+    Unwanted,
+}
+
+impl Exchange for Stream {
+    fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
+        let polled = self.poll_received(context, into);
+        if let Poll::Ready(Ok(0) | Err(_)) = polled {
+            self.wait_for(Phase::Handler);
+        }
+        polled
+    }
+
+    fn send_interim(&self, status: u16, fields: &Fields) {
+        let block = encode::block(status, fields);
+        self.connection.ask(|machine| machine.send_head(self.id, &block, false));
+        self.connection.wake();
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone.get() || self.connection.socket.is_reset()
+    }
+}
+
+impl Watched for Stream {
+    fn waiting(&self) -> (Phase, Instant) {
+        self.waiting.get()
+    }
+
+    fn expire(&self, _: Phase) {
+        self.expired.set(true);
+        self.wake();
+    }
+}
+
+/// The streams that are waited for: by a handler, or by the rest of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Streams(HashMap<u32, Rc<Stream>, FixedState>);
+
+impl Streams {
+    pub(super) fn insert(&mut self, stream: Rc<Stream>) {
+        self.0.insert(stream.id, stream);
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<Rc<Stream>> {
+        self.0.get(&id).map(Rc::clone)
+    }
+
+    pub(super) fn remove(&mut self, id: u32) -> Option<Rc<Stream>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.remove(&id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Rc<Stream>> {
+        self.0.values()
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<Rc<Stream>> {
+        std::mem::take(&mut self.0).into_values().collect()
+    }
+}

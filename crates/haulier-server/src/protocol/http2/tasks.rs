@@ -1,0 +1,84 @@
+//! What of a stream has to wait: for its handler, for the pieces of a body, for a disk.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+
+use super::super::unwinding::Unwinding;
+use super::sending::Source;
+use super::stream::{Piece, Stream};
+use crate::body::FileSlice;
+use crate::pipeline::Answered;
+
+impl Stream {
+    /// Waits for the handler, then for the pieces of what it answers. A panic costs this stream.
+    pub(super) fn spawn(self: Rc<Self>, answer: Pin<Box<dyn Future<Output = Answered>>>) {
+        tokio::task::spawn_local(async move {
+            match Unwinding(answer).await {
+                Ok(answered) => self.reply(answered).await,
+                Err(_) => self.connection.refuse(&self, 500, "panic"),
+            }
+        });
+    }
+
+    /// Waits for the end of a request body that the answer has no use for.
+    pub(super) fn spawn_drain(self: Rc<Self>, answered: Answered) {
+        tokio::task::spawn_local(async move {
+            self.drain().await;
+            self.reply(answered).await;
+        });
+    }
+
+    async fn reply(self: &Rc<Self>, answered: Answered) {
+        if let Some(source) = self.connection.reply(self, answered) {
+            self.feed(source).await;
+        }
+    }
+
+    /// Waits for the pieces of a body.
+    pub(super) fn spawn_feed(self: Rc<Self>, source: Source) {
+        tokio::task::spawn_local(async move { self.feed(source).await });
+    }
+
+    async fn feed(self: &Rc<Self>, source: Source) {
+        if Unwinding(Box::pin(self.feed_all(source))).await.is_err() {
+            self.connection.break_off(self, Some("panic"));
+        }
+    }
+
+    /// Hands over one piece after the other, each when the one before is out.
+    async fn feed_all(self: &Rc<Self>, mut source: Source) {
+        let mut promised = source.length();
+        loop {
+            match poll_fn(|context| self.poll_source(&mut *source, context)).await {
+                Piece::Chunk(mut chunk) => {
+                    if let Some(left) = &mut promised {
+                        chunk.truncate(*left);
+                        *left -= chunk.len();
+                    }
+                    if !chunk.is_empty() {
+                        self.connection.lay(self, chunk);
+                        poll_fn(|context| self.poll_taken(context)).await;
+                    }
+                }
+                Piece::End if promised.is_some_and(|left| left > 0) => return self.connection.break_off(self, None),
+                Piece::End => return self.connection.lay_end(self),
+                Piece::Broken(broken) => return self.connection.break_off(self, Some(broken.reason)),
+                Piece::Unwanted => return self.connection.break_off(self, None),
+            }
+        }
+    }
+
+    /// Brings the next bytes of a file into memory, then goes on with the answer.
+    pub(super) fn spawn_read_ahead(self: &Rc<Self>, slice: FileSlice, most: u64) {
+        let stream = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let _ = tokio::task::spawn_blocking(move || slice.read_ahead(most)).await;
+            if let Some(sending) = &mut *stream.sending.borrow_mut() {
+                sending.note_read_ahead();
+            }
+            stream.connection.ask(|machine| machine.queue(stream.id));
+            stream.connection.wake();
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! What a connection waits for, and what happens when that takes too long.
+
+use std::time::{Duration, Instant};
+
+use haulier_proto::h2::error::{ConnectionError, ErrorCode};
+use haulier_proto::h2::frame::{FrameHead, Kind};
+
+use super::super::{Phase, Watched};
+use super::connection::Connection;
+
+/// Clients that do not answer the PING behind the announcement of an end are believed to have read it after this long.
+const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
+
+impl Connection {
+    pub(super) fn wait_for(&self, phase: Phase) {
+        self.waiting.set((phase, self.thread.clock.coarse()));
+    }
+
+    pub(super) fn is_waiting_for(&self, phase: Phase) -> bool {
+        self.waiting.get().0 == phase
+    }
+
+    /// Nothing can be done but read.
+    pub(super) fn note_wait(&self) {
+        let has_streams = self.ask(|machine| machine.open_streams() > 0);
+        let phase = if self.is_within_head(has_streams) {
+            Phase::Head
+        } else if has_streams {
+            Phase::Handler
+        } else {
+            Phase::Idle
+        };
+        // The deadline of a head counts from its first byte, that of an idle connection from its last request.
+        if !self.is_waiting_for(phase) {
+            self.wait_for(phase);
+        }
+    }
+
+    /// Whether something has begun that must come to its end soon. A body that comes slowly is its own stream's matter.
+    fn is_within_head(&self, has_streams: bool) -> bool {
+        if self.ask(|machine| machine.is_within_head()) {
+            return true;
+        }
+        let input = self.input.borrow();
+        let frame = FrameHead::parse(&input).filter(|frame| has_streams && frame.kind == Kind::Data);
+        if let Some(stream) = frame.and_then(|frame| self.streams.borrow().get(frame.stream)) {
+            stream.note_part(input.len() as u64);
+        }
+        !input.is_empty() && frame.is_none()
+    }
+
+    /// Does what an expired wait calls for.
+    pub(super) fn heed_expiry(&self) {
+        match self.expired.take() {
+            Some(Phase::Idle) => self.say_farewell(),
+            Some(Phase::Head) => self.fail(ConnectionError {
+                code: ErrorCode::ENHANCE_YOUR_CALM,
+                reason: "request head too slow",
+            }),
+            Some(Phase::Send) => self.drop_stalled(self.thread.clock.coarse()),
+            _ => {}
+        }
+    }
+
+    /// Gives up the streams whose windows were shut for too long by then.
+    pub(super) fn drop_stalled(&self, then: Instant) {
+        while let Some(stream) = self.ask(|machine| machine.reset_stalled(then)) {
+            self.forget(stream);
+        }
+    }
+
+    fn fail(&self, error: ConnectionError) {
+        if !self.has_failed.get() {
+            self.ask(|machine| machine.fail(error));
+            self.note_failure(error);
+        }
+    }
+
+    /// Ends the connection in two steps (RFC 9113 §6.8): that there will be an end, and, when the client must have read
+    /// that, which stream was the last. To be said again until it is over.
+    pub(super) fn say_farewell(&self) {
+        let now = self.thread.clock.coarse();
+        match self.announced.get() {
+            None => {
+                self.announced.set(Some(now));
+                self.ask(|machine| machine.announce_shutdown());
+            }
+            Some(since) if now.saturating_duration_since(since) >= ANNOUNCED_FOR => {
+                self.ask(|machine| machine.shut_down());
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+impl Watched for Connection {
+    fn waiting(&self) -> (Phase, Instant) {
+        let waiting = self.waiting.get();
+        match waiting.0 {
+            // Answers that wait for the client to open their windows, while the socket has room.
+            Phase::Handler => self
+                .ask(|machine| machine.stalled_since())
+                .map_or(waiting, |since| (Phase::Send, since)),
+            _ => waiting,
+        }
+    }
+
+    fn expire(&self, phase: Phase) {
+        if self.is_waiting_for(Phase::Send) {
+            // The client takes nothing at all: not even a farewell.
+            self.socket.abort();
+        }
+        self.expired.set(Some(phase));
+        self.wake();
+    }
+
+    fn drain(&self) {
+        if !self.is_waiting_for(Phase::Linger) {
+            self.say_farewell();
+            self.wake();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What is left to do when an exchange is over: it is counted and logged.
+
+use std::sync::Arc;
+
+use crate::access_log::Record;
+use crate::metrics::Finished;
+use crate::request::{Peer, Request};
+use crate::response::Trace;
+use crate::route::Site;
+use crate::thread::{self, Thread};
+
+/// An exchange of which nothing further will be sent.
+#[derive(Debug)]
+pub(super) struct Over<'a> {
+    /// `None` for the refusal of something that was no request.
+    pub(super) request: Option<&'a Request>,
+    pub(super) peer: Peer,
+    pub(super) site: Option<&'a Arc<Site>>,
+    pub(super) status: u16,
+    pub(super) trace: &'a Trace,
+    /// Bytes sent, head included.
+    pub(super) sent: u64,
+    /// Those of them that are in the metrics already.
+    pub(super) counted: u64,
+    /// Those of them that belong to the body.
+    pub(super) body_sent: u64,
+    /// Whether all of the response was sent.
+    pub(super) complete: bool,
+}
+
+impl Over<'_> {
+    /// Counts it and logs it.
+    #[inline]
+    pub(super) fn note(&self, thread: &Thread) {
+        let &Self {
+            request,
+            site,
+            status,
+            trace,
+            ..
+        } = self;
+        let now = thread::now();
+        let took = request.map(|request| now.saturating_duration_since(request.received));
+        let reason = trace.reason.or(if self.complete { None } else { Some("client_gone") });
+        thread.counters.finish(&Finished {
+            site: site.map(|site| site.number),
+            status,
+            trace,
+            reason,
+            bytes: self.sent - self.counted,
+            took,
+            now,
+        });
+        let streamed = trace.php.as_ref().and_then(|php| php.streamed.as_deref());
+        if let (Some(site), Some(streamed), None) = (site, streamed, trace.handoff) {
+            thread.metrics.note_streamed(site, streamed, self.sent);
+        }
+        let of_site = site.and_then(|site| site.settings.log.as_ref());
+        let log = of_site.unwrap_or(&thread.log);
+        if log.wants(status) {
+            log.write(&Record {
+                request,
+                site: site.map(|site| &**site),
+                peer: request.map_or(self.peer, |request| request.peer),
+                status,
+                trace,
+                sent: self.sent,
+                body_sent: self.body_sent,
+                reason,
+                took,
+                saved: trace.worker_time_saved(now),
+            });
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! RFC 9113 §6.8: how a connection ends without losing a request.
+
+use std::time::Duration;
+
+use haulier_proto::h2::error::ErrorCode;
+use haulier_proto::h2::frame::Kind;
+
+use crate::peer::{Peer, frame, pong};
+use crate::site::Site;
+
+const GATE: &str = "<?php while (!file_exists(__DIR__ . '/go')) { usleep(5000); clearstatcache(); } echo 'open';";
+
+/// Reads the announcement of an end, answers its PING, and reads the last word.
+fn assert_farewell(peer: &mut Peer, last: u32) {
+    let announced = peer.control(Kind::GoAway);
+    assert_eq!(
+        (announced.last_stream(), announced.code()),
+        (0x7fff_ffff, ErrorCode::NO_ERROR)
+    );
+    let ping = peer.control(Kind::Ping);
+    peer.send(pong(&ping));
+    let said = peer.control(Kind::GoAway);
+    assert_eq!((said.last_stream(), said.code()), (last, ErrorCode::NO_ERROR));
+}
+
+#[test]
+fn a_drain_answers_what_runs_and_what_was_under_way() {
+    let site = Site::with_php(&[("gate.php", GATE)], |_| {});
+    let mut peer = Peer::connect(&site);
+    let running = peer.get("/gate.php");
+    peer.assert_alive();
+    site.drain();
+    let announced = peer.control(Kind::GoAway);
+    assert_eq!(announced.last_stream(), 0x7fff_ffff);
+    // The client had not read that when it sent this.
+    peer.assert_alive();
+    let ping = peer.control(Kind::Ping);
+    peer.send(pong(&ping));
+    assert_eq!(peer.control(Kind::GoAway).last_stream(), 5);
+    let late = peer.get("/ten.txt");
+    assert_eq!(peer.answer(late).reset, Some(ErrorCode::REFUSED_STREAM));
+    std::fs::write(site.root().join("go"), "").expect("the directory is ours");
+    assert_eq!(peer.answer(running).expect(200).text(), "open");
+    assert!(peer.rest().is_empty(), "then it is over");
+    site.assert_connections_fall_to(0);
+}
+
+#[test]
+fn a_drain_ends_an_idle_connection_at_once() {
+    let site = Site::start();
+    let mut peer = Peer::connect(&site);
+    peer.assert_alive();
+    site.drain();
+    assert_farewell(&mut peer, 1);
+    assert!(peer.rest().is_empty());
+}
+
+#[test]
+fn a_client_that_answers_no_ping_is_not_waited_for() {
+    let site = Site::start();
+    let mut peer = Peer::connect(&site);
+    peer.assert_alive();
+    site.drain();
+    assert_eq!(peer.control(Kind::GoAway).last_stream(), 0x7fff_ffff);
+    assert_eq!(peer.control(Kind::GoAway).last_stream(), 1);
+    assert!(peer.rest().is_empty());
+}
+
+#[test]
+fn an_idle_connection_is_told_before_it_is_closed() {
+    let site = Site::with_limits(|limits| limits.idle_timeout = Duration::from_millis(300));
+    let mut peer = Peer::connect(&site);
+    peer.assert_alive();
+    assert_farewell(&mut peer, 1);
+    assert!(peer.rest().is_empty());
+    site.assert_connections_fall_to(0);
+}
+
+#[test]
+fn a_ping_now_and_then_does_not_keep_a_connection() {
+    let site = Site::with_limits(|limits| limits.idle_timeout = Duration::from_millis(400));
+    let mut peer = Peer::connect(&site);
+    peer.assert_alive();
+    for _ in 0..30 {
+        peer.send(crate::peer::ping([0; 8], 0));
+        let frame = peer.frame().expect("a frame");
+        if frame.kind == Kind::GoAway {
+            return;
+        }
+        crate::site::wait(Duration::from_millis(100));
+    }
+    panic!("three seconds of nothing but PING");
+}
+
+#[test]
+fn requests_now_and_then_keep_a_connection() {
+    let site = Site::with_limits(|limits| limits.idle_timeout = Duration::from_secs(1));
+    let mut peer = Peer::connect(&site);
+    for _ in 0..6 {
+        crate::site::wait(Duration::from_millis(400));
+        peer.assert_alive();
+    }
+    assert!(peer.control.iter().all(|frame| frame.kind != Kind::GoAway));
+}
+
+#[test]
+fn a_connection_carries_as_many_requests_as_it_may() {
+    let site = Site::with_limits(|limits| limits.keepalive_requests = 3);
+    let mut peer = Peer::connect(&site);
+    for _ in 0..3 {
+        peer.assert_alive();
+    }
+    assert_farewell(&mut peer, 5);
+    assert!(peer.rest().is_empty());
+}
+
+#[test]
+fn a_client_that_says_goaway_gets_its_answers_first() {
+    let site = Site::with_php(&[("gate.php", GATE)], |_| {});
+    let mut peer = Peer::connect(&site);
+    let running = peer.get("/gate.php");
+    peer.send(frame(Kind::GoAway, 0, 0, &[0; 8]));
+    std::fs::write(site.root().join("go"), "").expect("the directory is ours");
+    assert_eq!(peer.answer(running).expect(200).text(), "open");
+    assert!(peer.rest().is_empty());
+}
+
+#[test]
+fn a_client_that_sends_nothing_more_gets_its_answers_first() {
+    let site = Site::with_php(&[("gate.php", GATE)], |_| {});
+    let mut peer = Peer::connect(&site);
+    let running = peer.get("/gate.php");
+    peer.assert_alive();
+    peer.finish();
+    std::fs::write(site.root().join("go"), "").expect("the directory is ours");
+    assert_eq!(peer.answer(running).expect(200).text(), "open");
+    assert!(peer.rest().is_empty());
+}
+
+#[test]
+fn a_client_that_is_gone_costs_nothing_further() {
+    let site = Site::start();
+    for _ in 0..20 {
+        let mut peer = Peer::connect_with(&site, &[(4, 100)]);
+        let stream = peer.get("/large.bin");
+        peer.answer_until(stream, |answer| answer.body.len() >= 100);
+    }
+    site.assert_connections_fall_to(0);
+    assert_eq!(site.log().matches("client_gone").count(), 20);
+}

@@ -1,0 +1,22 @@
+//! HTTP/2 on the wire: raw frames over real sockets against a whole server.
+//!
+//! The files stand in the order of RFC 9113. What the state machine alone decides is tested beside it, in
+//! `haulier-proto`; here it is what a client sees. "Row" in a test's doc line is a row of the table of attacks in
+//! `docs/limits.md`.
+
+#[path = "../http1/client.rs"]
+#[allow(dead_code, reason = "the tests of HTTP/1.1 need more of it")]
+mod client;
+mod peer;
+#[path = "../http1/site.rs"]
+#[allow(dead_code, reason = "the tests of HTTP/1.1 need more of it")]
+mod site;
+
+mod deadlines;
+mod floods;
+mod frames; // §6
+mod goaway; // §6.8
+mod messages; // §8
+mod starting; // RFC 9113 §3
+mod streams; // §5
+mod windows; // §5.2, §6.9 // §10.5

@@ -1,0 +1,66 @@
+//! What `[site.NAME.dictionary]` means: which files and pages are compressed by what their clients have already.
+
+use haulier_server::route::glob::Glob;
+use haulier_server::settings::DictionarySettings;
+
+use super::diagnostic::{Diagnostic, Report};
+use super::file::DictionaryTable;
+use super::rules;
+use super::settings::choice;
+use super::source::Placed;
+
+/// What changes with every deployment, and only a little.
+const FILES: [&str; 2] = ["*.js", "*.css"];
+
+pub(super) fn resolve(table: &DictionaryTable, report: &mut Report) -> DictionarySettings {
+    let keeps = choice(
+        "static",
+        table.of_files.as_ref(),
+        &[("off", false), ("previous", true)],
+        report,
+    );
+    let files = match (&table.files, keeps.unwrap_or(false)) {
+        (Some(files), true) => files.iter().filter_map(|file| rules::glob(file, report)).collect(),
+        // What `static` was meant to say is not known then.
+        (Some(_), false) if table.of_files.is_some() && keeps.is_none() => Vec::new(),
+        (Some(files), false) => {
+            report.push(of_no_use(files));
+            Vec::new()
+        }
+        (None, true) => FILES.iter().filter_map(|file| Glob::new(file).ok()).collect(),
+        (None, false) => Vec::new(),
+    };
+    let pages = table.pages.iter().flatten();
+    DictionarySettings {
+        files,
+        pages: pages.filter_map(|(pages, page)| shell(pages, page, report)).collect(),
+    }
+}
+
+fn of_no_use(files: &[Placed<String>]) -> Diagnostic {
+    Diagnostic::warning("config::dictionary", "no versions of files are kept")
+        .at(files.first().and_then(|file| file.place.as_ref()), "of no use alone")
+        .help("write `static = \"previous\"` beside it")
+}
+
+fn shell(pages: &Placed<String>, page: &Placed<String>, report: &mut Report) -> Option<(Glob, String)> {
+    let is_pattern = haulier_proto::dictionary::use_as(&pages.value, true).is_some();
+    if !is_pattern {
+        let title = format!("not a pattern of pages: \"{}\"", pages.value);
+        report.push(Diagnostic::error("config::value", title).at(
+            pages.place.as_ref(),
+            "expected a path with `*`, such as \"/wiki/*\"; braces and `?` mean something else to browsers",
+        ));
+        return None;
+    }
+    let is_path = page.value.starts_with('/') && page.value.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_path || page.value.contains('#') {
+        let title = format!("not a page: \"{}\"", page.value);
+        report.push(Diagnostic::error("config::value", title).at(
+            page.place.as_ref(),
+            "expected a path of this site, such as \"/wiki/Main\"",
+        ));
+        return None;
+    }
+    Some((rules::glob(pages, report)?, page.value.clone()))
+}
