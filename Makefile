@@ -37,7 +37,7 @@ web:                   ## the tests in a browser, where Node.js 20 or newer is t
 	else echo "SKIPPED: the tests in a browser (tests/web) need Node.js 20 or newer with npm"; fi
 
 build: setup-build     ## the release binary, target/release/haulier
-	cargo build --release --locked -p haulier
+	cargo build --release --locked -p haulier --features avif
 
 bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W="hello 10k" ROUNDS=3)
 	bench/bench.py --haulier $(TARGET_DIR)/release/haulier --rounds $(ROUNDS) $(W)
@@ -45,10 +45,13 @@ bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W=
 experiments: setup-bench build ## the experiments beside the peers, write docs/experiments/
 	experiments/zds/run.py --haulier $(TARGET_DIR)/release/haulier
 	experiments/zstd/run.py --haulier $(TARGET_DIR)/release/haulier
+	cargo build --release --locked -p haulier-image --example thumbnails
+	experiments/zimg/engine.py --thumbnails $(TARGET_DIR)/release/examples/thumbnails
 	experiments/zimg/service.py --haulier $(TARGET_DIR)/release/haulier
 
 fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (300)
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-proto --test mutation
+	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-image --test hostile damaged
 
 install: build         ## copy the binary to PREFIX/bin (/usr/local)
 	install -D -m 755 $(TARGET_DIR)/release/haulier $(DESTDIR)$(PREFIX)/bin/haulier

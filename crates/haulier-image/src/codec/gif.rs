@@ -144,7 +144,13 @@ impl Canvas {
         let row = usize::from(frame.width);
         let width = row.min(self.width.saturating_sub(left));
         let height = usize::from(frame.height).min(self.height.saturating_sub(top));
-        for y in 0..if width == 0 { 0 } else { height } {
+        self.disposal = frame.dispose;
+        self.last = [left, top, width, height];
+        if width == 0 || height == 0 {
+            self.last = [0; 4];
+            return;
+        }
+        for y in 0..height {
             let from = &frame.buffer[y * row * 4..][..width * 4];
             let to = &mut self.data[((top + y) * self.width + left) * 4..][..width * 4];
             for (to, from) in to.chunks_exact_mut(4).zip(from.chunks_exact(4)) {
@@ -153,8 +159,6 @@ impl Canvas {
                 }
             }
         }
-        self.disposal = frame.dispose;
-        self.last = if width == 0 { [0; 4] } else { [left, top, width, height] };
     }
 
     /// Makes the canvas ready for the next frame.

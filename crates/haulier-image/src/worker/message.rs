@@ -85,6 +85,7 @@ impl From<ImageError> for Failure {
             ImageError::Malformed(why) => Self::Malformed(why.chars().take(200).collect()),
             ImageError::TooLarge { what, found, limit } => Self::TooLarge { what, found, limit },
             ImageError::Outside { width, height } => Self::Outside { width, height },
+            ImageError::Crashed(why) => Self::Crashed(why),
             other => Self::Crashed(other.to_string()),
         }
     }

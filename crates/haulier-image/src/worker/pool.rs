@@ -75,7 +75,7 @@ pub struct StartError(#[from] io::Error);
 /// The bytes of an original.
 #[derive(Debug)]
 pub enum Source {
-    /// An open file, read from its beginning; whoever opened it may go on using it.
+    /// A file open for reading only, since a worker is not to be trusted with more. Its position does not matter.
     File(OwnedFd),
     /// Bytes in memory.
     Bytes(Bytes),
@@ -222,20 +222,24 @@ impl Workers {
     ) -> Result<(Report, Option<Bytes>), ImageError> {
         let file = original.into_file(limits)?;
         let _place = self.queued(&self.places).await?;
-        let mut hired = Hired {
-            pool: self,
-            worker: Some(self.worker().await?),
-        };
         let started = Instant::now();
-        let report = match self.ask(&hired.worker().process, order, &file).await {
-            Ok(report) => report,
-            Err(Trouble::Image(error)) => return Err(error),
-            Err(Trouble::Gone) => return Err(self.crashed(hired.take()).await),
-            Err(Trouble::Late) => {
-                self.crashed.fetch_add(1, Relaxed);
-                return Err(ImageError::Deadline {
-                    limit: self.settings.deadline,
-                });
+        let (mut hired, report) = loop {
+            let mut hired = Hired {
+                pool: self,
+                worker: Some(self.worker().await?),
+            };
+            match self.ask(&hired.worker().process, order, &file).await {
+                Ok(report) => break (hired, report),
+                // It was idle when it died; whatever ended it, it was not this image.
+                Err(Trouble::Dead) => {}
+                Err(Trouble::Image(error)) => return Err(error),
+                Err(Trouble::Gone) => return Err(self.crashed(hired.take()).await),
+                Err(Trouble::Late) => {
+                    self.crashed.fetch_add(1, Relaxed);
+                    return Err(ImageError::Deadline {
+                        limit: self.settings.deadline,
+                    });
+                }
             }
         };
         hired.worker().worked += started.elapsed();
@@ -262,8 +266,7 @@ impl Workers {
         let socket = Watched::new(&process.socket).map_err(ImageError::Worker)?;
         let mut left = self.settings.deadline;
         let mut granted: Option<SemaphorePermit<'_>> = None;
-        // A worker that died while it was idle is gone before it has seen anything.
-        socket::send(&process.socket, order, Some(file.as_fd())).map_err(|_| Trouble::Gone)?;
+        socket::send(&process.socket, order, Some(file.as_fd())).map_err(|_| Trouble::Dead)?;
         loop {
             let asked = Instant::now();
             let report = timeout(left, receive(&socket)).await.map_err(|_| Trouble::Late)??;
@@ -454,7 +457,9 @@ impl Source {
 enum Trouble {
     /// The image is at fault, or nobody.
     Image(ImageError),
-    /// The process is.
+    /// The process was dead before it was asked.
+    Dead,
+    /// The process died of it.
     Gone,
     /// The deadline is over.
     Late,

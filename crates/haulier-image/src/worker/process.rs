@@ -1,5 +1,6 @@
 //! The life of a worker process: wall itself in, then take orders until the socket ends.
 
+use std::cell::RefCell;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
@@ -19,6 +20,11 @@ pub const SUBCOMMAND: &str = "image-worker";
 /// Below this a worker does not ask before it takes memory, bytes: most images need less.
 const UNASKED: u64 = 16 << 20;
 
+thread_local! {
+    /// Where the last panic happened.
+    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 /// Runs a worker. Standard input is the socket to the server, standard output the file for results.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -30,7 +36,10 @@ pub fn main() -> ExitCode {
 
 fn work() -> io::Result<()> {
     // What a decoder says when it panics goes to the server as an error, not to a terminal.
-    panic::set_hook(Box::new(|_| {}));
+    panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        PLACE.set(place);
+    }));
     let orders = io::stdin();
     let mut results = std::fs::File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let resident = Resident::open()?;
@@ -63,7 +72,8 @@ fn answer(
 fn message_of(cause: &(dyn std::any::Any + Send)) -> String {
     let text = cause.downcast_ref::<&str>().copied();
     let text = text.or_else(|| cause.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a decoder panicked").chars().take(200).collect()
+    let text: String = text.unwrap_or("a decoder panicked").chars().take(200).collect();
+    format!("{text}, {}", PLACE.take())
 }
 
 fn obey(

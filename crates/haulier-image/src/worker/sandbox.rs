@@ -152,12 +152,15 @@ const ALLOWED: [i64; 28] = [
 /// Reads our own memory, through a descriptor opened while files could still be opened.
 pub(super) struct Resident {
     statm: File,
+    /// Asked for while files can be opened, too: the answer may lie in one.
+    page: u64,
 }
 
 impl Resident {
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
             statm: File::open("/proc/self/statm")?,
+            page: rustix::param::page_size() as u64,
         })
     }
 
@@ -167,7 +170,7 @@ impl Resident {
         let length = self.statm.read_at(&mut text, 0)?;
         let text = str::from_utf8(&text[..length]).map_err(io::Error::other)?;
         let pages: Option<u64> = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-        Ok(pages.unwrap_or(0) * rustix::param::page_size() as u64)
+        Ok(pages.unwrap_or(0) * self.page)
     }
 }
 
