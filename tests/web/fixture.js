@@ -22,6 +22,11 @@ export function copy(t, from) {
 
 // Starts `haulier run` for this project, with these further lines of its site, and gives the address it printed.
 export async function serve(t, root, more = '') {
+  return (await start(t, root, more)).address;
+}
+
+// The same; gives the addresses of site and dashboard, and what ends it before the test's end.
+export async function start(t, root, more = '') {
   const directory = mkdtempSync(join(tmpdir(), 'haulier-web-'));
   const config = join(directory, 'haulier.toml');
   const site = `[site.web]\nroot = ${JSON.stringify(root)}\n${more}\n`;
@@ -29,35 +34,43 @@ export async function serve(t, root, more = '') {
   writeFileSync(config, `[server]\nhttp = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\n${spool}${site}`);
   const server = spawn(program, ['run', '-c', config], { stdio: ['ignore', 'pipe', 'pipe'] });
   const ended = new Promise((resolve) => server.once('exit', resolve));
-  t.after(async () => {
+  const stop = async () => {
     server.kill('SIGTERM');
     await ended;
+  };
+  t.after(async () => {
+    await stop();
     rmSync(directory, { recursive: true });
   });
   const lines = [];
   for (const stream of [server.stdout, server.stderr]) {
     const reader = createInterface({ input: stream });
-    const address = new Promise((resolve) => {
+    stream.addresses = new Promise((resolve) => {
       reader.on('line', (line) => {
         lines.push(line);
-        const found = line.match(/"listen":\["([^"]+)"/);
-        if (found) resolve(`http://${found[1]}`);
+        const site = line.match(/"listen":\["([^"]+)"/);
+        const admin = line.match(/"admin":"([^"]+)"/);
+        if (site && admin) resolve({ address: `http://${site[1]}`, admin: `http://${admin[1]}/`, stop });
       });
     });
-    stream.address = address;
   }
   const failed = ended.then(() => { throw new Error(`haulier did not start:\n${lines.join('\n')}`); });
-  return Promise.race([server.stdout.address, server.stderr.address, failed]);
+  return Promise.race([server.stdout.addresses, server.stderr.addresses, failed]);
 }
 
-// A page of a fresh browser, and what it complained about.
-export async function open(t, acceptEncoding) {
+// A browser for one test.
+export async function browser(t) {
   const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--no-sandbox', '--disable-dev-shm-usage'],
   });
   t.after(() => browser.close());
-  const context = await browser.newContext();
+  return browser;
+}
+
+// A page of a fresh browser, and what it complained about.
+export async function open(t, acceptEncoding) {
+  const context = await (await browser(t)).newContext();
   const page = await context.newPage();
   const complaints = [];
   page.on('console', (message) => { if (message.type() === 'error') complaints.push(message.text()); });

@@ -1,13 +1,15 @@
-//! The other end of the wire: what `haulier get` downloads with.
+//! The other end of the wire: what `haulier get` downloads with, and `haulier bench` measures with.
 //!
 //! The modules stand in the order of a request: an address, a connection, one exchange on it, where it leads, when to
-//! try again. `download` builds a whole file of that.
+//! try again. `download` builds a whole file of that. `bench` has an engine of its own beneath the same addresses.
 
 pub mod url;
 
 pub mod connect;
 pub mod error;
 pub mod stream;
+
+pub mod bench;
 
 pub mod client;
 pub mod credentials;

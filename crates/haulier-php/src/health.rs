@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haulier_proto::fastcgi::ParamsWriter;
 use tokio::sync::oneshot;
@@ -75,8 +75,9 @@ async fn watch(shared: Arc<Shared>, server: usize, health: Option<Health>) {
             }
             None => {
                 tokio::time::sleep(RETRY).await;
+                let begun = Instant::now();
                 if shared.is_down(server) && connect(&shared, server).await.is_ok() {
-                    shared.note_connect(server, true);
+                    shared.note_connect(server, Some(begun.elapsed()));
                 }
             }
         }
@@ -94,9 +95,11 @@ async fn connect(shared: &Shared, server: usize) -> io::Result<Connection> {
 
 /// True if the server answers a request for this path with 200.
 async fn ping(shared: &Shared, server: usize, path: &str) -> bool {
+    let begun = Instant::now();
     let Ok(connection) = connect(shared, server).await else {
         return false;
     };
+    shared.note_round_trip(server, begun.elapsed());
     let Some(params) = params(path) else { return false };
     let mut exchange = Exchange::new(RESPONSE_HEAD);
     let request = Request {

@@ -81,12 +81,13 @@ impl Lease {
         self.taken = Instant::now();
         let shared = Arc::clone(self.shared());
         let address = &shared.addresses[self.server];
+        let begun = Instant::now();
         let opened = Connection::open(address, shared.generation(self.server), shared.connect_timeout).await;
         let connection = opened.map_err(|source| PoolError::Connect {
             server: address.to_string(),
             source,
         });
-        shared.note_connect(self.server, connection.is_ok());
+        shared.note_connect(self.server, connection.is_ok().then(|| begun.elapsed()));
         let connection = connection?;
         self.connection = Some(connection);
         Ok(())
@@ -135,7 +136,11 @@ impl Lease {
     pub(crate) fn note(&mut self, label: impl FnOnce() -> String) {
         if self.noted.is_none() {
             self.learn_peer();
-            self.noted = Some(self.shared().running.note(label(), self.taken, self.pid()));
+            let served = self
+                .connection
+                .as_ref()
+                .map_or(0, |connection| connection.worker.served);
+            self.noted = Some(self.shared().running.note(label(), self.taken, self.pid(), served));
         }
     }
 

@@ -35,5 +35,5 @@ pub use response::{Response, TryBody};
 pub use running::RunningRequest;
 pub use rustix::process::Resource;
 pub use settings::{External, Health, PoolKind, PoolSettings, Recycle, Rlimit, Server, Shrink, Slow, Supervised, User};
-pub use state::{PoolStatus, ServerStatus};
+pub use state::{PoolStatus, ServerStatus, Work, WorkerStatus};
 pub use wait_times::WaitTimes;

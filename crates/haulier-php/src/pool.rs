@@ -20,7 +20,7 @@ use crate::request::Request;
 use crate::response::{Response, Silence};
 use crate::running::{NOTED_AFTER, RunningRequest};
 use crate::settings::{PoolKind, PoolSettings};
-use crate::state::{Asked, PoolStatus, ServerStatus, Shared};
+use crate::state::{Asked, PoolStatus, ServerStatus, Shared, WorkerStatus};
 use crate::supervisor::Supervisor;
 
 /// PHP workers and the queue in front of them. Shared by all threads; dropping it ends the workers.
@@ -89,6 +89,12 @@ impl Pool {
     /// Requests PHP has been at work on for a while, the longest first.
     pub fn running(&self) -> Vec<RunningRequest> {
         self.shared.running.list()
+    }
+
+    /// What each worker does that has been needed so far: requests that take long first, the longest first of all, idle
+    /// ones last.
+    pub fn workers(&self) -> Vec<WorkerStatus> {
+        self.shared.workers()
     }
 
     /// Memory of our own php-cgi processes, bytes, with what they share counted once; 0 while they start, and where the

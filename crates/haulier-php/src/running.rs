@@ -17,6 +17,8 @@ pub struct RunningRequest {
     pub running: Duration,
     /// The worker, where it is known.
     pub pid: Option<u32>,
+    /// Requests that worker has answered before, as far as we have seen.
+    pub served: u64,
 }
 
 /// All noted requests of a pool.
@@ -37,6 +39,7 @@ struct Entry {
     label: String,
     since: Instant,
     pid: Option<u32>,
+    served: u64,
     /// The log of slow requests has it.
     logged: bool,
 }
@@ -53,8 +56,8 @@ impl Running {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request that has had its worker since then.
-    pub(crate) fn note(self: &Arc<Self>, label: String, since: Instant, pid: Option<u32>) -> Noted {
+    /// Notes a request that has had its worker, who answered `served` before, since then.
+    pub(crate) fn note(self: &Arc<Self>, label: String, since: Instant, pid: Option<u32>, served: u64) -> Noted {
         let mut notes = self.lock();
         let ticket = notes.next_ticket;
         notes.next_ticket += 1;
@@ -63,6 +66,7 @@ impl Running {
             label,
             since,
             pid,
+            served,
             logged: false,
         });
         drop(notes);
@@ -102,6 +106,7 @@ impl Entry {
             label: self.label.clone(),
             running: self.since.elapsed(),
             pid: self.pid,
+            served: self.served,
         }
     }
 }
@@ -121,9 +126,9 @@ mod tests {
     fn a_request_is_listed_while_it_is_noted_and_the_oldest_comes_first() {
         let running = Arc::new(Running::default());
         let now = Instant::now();
-        let young = running.note("GET /young".into(), now, None);
+        let young = running.note("GET /young".into(), now, None, 0);
         let earlier = now.checked_sub(Duration::from_secs(5)).unwrap_or(now);
-        let old = running.note("GET /old".into(), earlier, Some(7));
+        let old = running.note("GET /old".into(), earlier, Some(7), 3);
         let labels = || {
             running
                 .list()
@@ -142,8 +147,8 @@ mod tests {
     fn a_slow_request_is_taken_once() {
         let running = Arc::new(Running::default());
         let now = Instant::now();
-        let _young = running.note("GET /young".into(), now, None);
-        let _old = running.note("GET /old".into(), now - Duration::from_millis(50), None);
+        let _young = running.note("GET /young".into(), now, None, 0);
+        let _old = running.note("GET /old".into(), now - Duration::from_millis(50), None, 0);
         let slow = |after| {
             running
                 .take_slow(after)

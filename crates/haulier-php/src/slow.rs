@@ -215,6 +215,7 @@ mod tests {
             label: "GET /a\"b\\c\n".into(),
             running: Duration::from_millis(1500),
             pid: Some(7),
+            served: 0,
         };
         let line = line("shop", &request, "sleep");
         assert!(

@@ -18,7 +18,7 @@ use crate::lease::Lease;
 use crate::running::Running;
 use crate::settings::{Health, PoolKind, PoolSettings, Recycle, Server, Supervised};
 use crate::wait_times::WaitTimes;
-use crate::worker::{Spent, Worker};
+use crate::worker::{Spent, Worker, own_memory};
 
 /// Longest time to connect to our own php-cgi: its queue of connections takes more than there are workers.
 const OWN_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,6 +34,8 @@ pub struct PoolStatus {
     pub idle: usize,
     /// Requests that wait for a worker.
     pub queued: usize,
+    /// How long the first of them has waited.
+    pub longest_wait: Duration,
     /// Requests answered to the end.
     pub served: u64,
     /// Requests turned away because no worker became free.
@@ -77,6 +79,32 @@ pub struct ServerStatus {
     pub connections: usize,
     /// Requests it is working on.
     pub busy: usize,
+    /// How long the last connection took to open: over a network about one round trip. `None` before the first.
+    pub connect_time: Option<Duration>,
+}
+
+/// A worker at one moment; those that were never needed are in no list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerStatus {
+    /// What it does.
+    pub work: Work,
+    /// The process, where it is known.
+    pub pid: Option<u32>,
+    /// Requests it has answered, as far as we have seen; `None` where we do not know which worker it is.
+    pub served: Option<u64>,
+    /// Bytes it shares with no other process, where the system tells.
+    pub memory: Option<u64>,
+}
+
+/// What a worker does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// A request that takes long: in a few words, and how long it has had the worker.
+    Long(String, Duration),
+    /// A request it got within the last tenth of a second or so.
+    Short,
+    /// Nothing.
+    Idle,
 }
 
 /// The part of a pool that leases, responses and the supervisor hold on to.
@@ -124,6 +152,8 @@ struct ServerState {
     process: Option<Arc<OwnedFd>>,
     /// It is left out while others are well.
     down: bool,
+    /// How long the last connection took to open.
+    connect_time: Option<Duration>,
     /// Health checks of the same outcome in a row.
     streak: u32,
     /// Connections, open or about to be: `idle` and those leased.
@@ -474,20 +504,26 @@ impl Shared {
         state.workers.insert(pid, worker);
     }
 
-    /// Notes whether a server took a connection. A refusal takes it out at once; without health checks the next
-    /// connection takes it in again.
-    pub(crate) fn note_connect(self: &Arc<Self>, server: usize, taken: bool) {
+    /// Notes whether a server took a connection, and in what time. A refusal takes it out at once; without health
+    /// checks the next connection takes it in again.
+    pub(crate) fn note_connect(self: &Arc<Self>, server: usize, taken: Option<Duration>) {
         let mut state = self.lock();
         let place = &mut state.servers[server];
         let was_down = place.down;
-        if !taken {
+        if taken.is_none() {
             (place.down, place.streak) = (true, 0);
         } else if self.health.is_none() {
             place.down = false;
         }
+        place.connect_time = taken.or(place.connect_time);
         let is_down = place.down;
         drop(state);
         self.tell_of_change(server, was_down, is_down);
+    }
+
+    /// Notes how long a connection to a server took to open.
+    pub(crate) fn note_round_trip(&self, server: usize, took: Duration) {
+        self.lock().servers[server].connect_time = Some(took);
     }
 
     /// Notes the outcome of a health check.
@@ -532,8 +568,36 @@ impl Shared {
                 is_up: !server.down,
                 connections: server.open,
                 busy: server.busy,
+                connect_time: server.connect_time,
             })
             .collect()
+    }
+
+    /// The workers that have been needed so far: those with a request that takes long, then the other busy ones, then
+    /// the idle ones, the last used first.
+    pub(crate) fn workers(&self) -> Vec<WorkerStatus> {
+        let long = self.running.list();
+        let state = self.lock();
+        let short = state.busy().saturating_sub(long.len());
+        let idle = state.servers.iter().flat_map(|server| server.idle.iter().rev());
+        let idle: Vec<_> = idle.map(|idle| (idle.peer.pid(), idle.worker.served)).collect();
+        drop(state);
+        // /proc is read outside the lock.
+        let worker = |work, pid: Option<u32>, served| WorkerStatus {
+            work,
+            pid,
+            served,
+            memory: pid.and_then(own_memory),
+        };
+        let long = long.into_iter().map(|request| {
+            let work = Work::Long(request.label, request.running);
+            worker(work, request.pid, request.pid.map(|_| request.served))
+        });
+        let short = (0..short).map(|_| worker(Work::Short, None, None));
+        let idle = idle
+            .into_iter()
+            .map(|(pid, served)| worker(Work::Idle, pid, Some(served)));
+        long.chain(short).chain(idle).collect()
     }
 
     pub(crate) fn status(&self) -> PoolStatus {
@@ -544,6 +608,10 @@ impl Shared {
             busy: state.busy(),
             idle,
             queued: state.waiters.len(),
+            longest_wait: state
+                .waiters
+                .front()
+                .map_or(Duration::ZERO, |first| first.since.elapsed()),
             is_live: state.servers.iter().any(|server| server.available && !server.down),
             ..state.counts
         }

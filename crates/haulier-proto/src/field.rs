@@ -31,7 +31,20 @@ impl Known {
 
     /// The known field of this name, in any letter case.
     fn of(name: &[u8]) -> Option<Self> {
-        let (known, spelled): (Self, &[u8]) = match name.len() {
+        let (known, spelled) = Self::candidate(name)?;
+        name.eq_ignore_ascii_case(spelled).then_some(known)
+    }
+
+    /// The same for a name that is in lower case already, as all are in HTTP/2.
+    fn of_lower_case(name: &[u8]) -> Option<Self> {
+        let (known, spelled) = Self::candidate(name)?;
+        (name == spelled).then_some(known)
+    }
+
+    /// The only known field that this name can be.
+    #[inline]
+    fn candidate(name: &[u8]) -> Option<(Self, &'static [u8])> {
+        let found: (Self, &[u8]) = match name.len() {
             4 => (Self::Host, b"host"),
             5 => (Self::Range, b"range"),
             6 if name[0] | 0x20 == b'e' => (Self::Expect, b"expect"),
@@ -51,7 +64,7 @@ impl Known {
             19 => (Self::IfUnmodifiedSince, b"if-unmodified-since"),
             _ => return None,
         };
-        name.eq_ignore_ascii_case(spelled).then_some(known)
+        Some(found)
     }
 }
 
@@ -134,10 +147,16 @@ impl Fields {
         Span::new(start, self.bytes.len())
     }
 
-    /// Adds a line of bytes stored before.
+    /// Adds a line of bytes stored before, whose name is in lower case.
     pub(crate) fn push_stored(&mut self, name: Span, value: Span) {
-        let known = Known::of(name.of(&self.bytes));
+        let known = Known::of_lower_case(name.of(&self.bytes));
         self.push(Line { name, value }, known);
+    }
+
+    /// Adds a line at the end, whose name is in lower case.
+    pub(crate) fn append_lower_case(&mut self, name: &[u8], value: &[u8]) {
+        let (name, value) = (self.store(name), self.store(value));
+        self.push_stored(name, value);
     }
 
     /// The buffer, to be used again; the lines are gone.

@@ -96,7 +96,7 @@ impl Announcement {
             text.push_str(&format!("   {on}open to the whole network{off}"));
         }
         if let Some(AdminListener::Tcp(_, address)) = &admin.listener {
-            text.push_str(&format!("   metrics  {}metrics", url(*address)));
+            text.push_str(&format!("   dashboard  {}", url(*address)));
         }
         text.push_str("\n\n");
         let remark = self

@@ -1,5 +1,6 @@
 //! The argument grammar, and nothing else.
 
+pub(crate) mod bench;
 pub(crate) mod get;
 pub(crate) mod image;
 
@@ -68,10 +69,15 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Commands and flags, for a shell to complete
     Completions(CompletionsArgs),
+    /// The manual pages, for a package
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Download files: resumed, verified, with as many connections as help
     Get(Box<get::GetArgs>),
     /// Images of an image service: put, url, info, rm, import
     Image(image::ImageArgs),
+    /// Measure servers, and say what differs
+    Bench(Box<bench::BenchArgs>),
 }
 
 /// Arguments of `serve`.
@@ -150,6 +156,14 @@ pub(crate) struct ConfigArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where to write them: haulier.1, and one for each command
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 /// Arguments of `status`.

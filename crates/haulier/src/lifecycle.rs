@@ -12,12 +12,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 use tracing::{Level, error, info, warn};
 
-use crate::admin::{self, Admin, AdminListener, Identity, Reporter, SocketFile};
+use crate::admin::{self, Admin, AdminListener, Identity, Reporter, SiteFacts, SocketFile};
 use crate::announce::Announcement;
 use crate::assemble::{AssembleError, Assembled, Purpose, assemble, leave_root};
 use crate::cli::Console;
 use crate::command::Outcome;
-use crate::config::settings::{AdminAddress, Format, LogSettings};
+use crate::config::settings::{AdminAddress, Format, LogSettings, Site};
 use crate::config::{Diagnostic, Report, Settings};
 use crate::log::{self, AccessLogs, Reopen, Shape};
 use crate::{machine, port_holder};
@@ -92,6 +92,7 @@ fn start(
     // Before PHP starts, too: most of what can go wrong here is a second haulier.
     let listener = bind_admin(&settings.admin, purpose).map_err(StartFailure::Admin)?;
     let (config, control, user) = (settings.config.clone(), settings.control.clone(), settings.user.clone());
+    let sites = settings.sites.iter().map(site_facts).collect();
     let Assembled {
         server,
         pools,
@@ -105,6 +106,7 @@ fn start(
         config,
         listen: addresses.iter().map(Address::to_string).collect(),
         admin: admin.address(),
+        sites,
     };
     admin.serve(&Reporter::new(identity, server.metrics()))?;
     leave_root(user.as_ref(), &sockets).map_err(StartFailure::Assemble)?;
@@ -115,6 +117,15 @@ fn start(
     drop(sockets);
     drop(prelude);
     Ok(outcome)
+}
+
+fn site_facts(site: &Site) -> SiteFacts {
+    SiteFacts {
+        name: site.name.clone(),
+        hosts: site.hosts.clone(),
+        app: site.app.preset.title.to_owned(),
+        root: site.app.root.clone(),
+    }
 }
 
 /// The admin address. `serve` takes the next free port; `run` takes what is written, or stops.

@@ -9,13 +9,18 @@ mod cli;
 mod command;
 mod config;
 mod images;
+mod init;
 mod lifecycle;
 mod log;
 mod machine;
+mod markup;
 mod php_discovery;
 mod port_holder;
 mod prelude;
 mod privileges;
+mod quantity;
+#[allow(dead_code, reason = "the bench report draws with the rest of it")]
+mod svg;
 
 use std::process::ExitCode;
 

@@ -5,12 +5,44 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haulier_php::{Pool, PoolError, PoolKind, StartError, User};
+use haulier_php::{Pool, PoolError, PoolKind, StartError, User, Work, WorkerStatus};
 use tokio::task::JoinSet;
 
 use crate::support::{
     Answer, Call, Scripts, kill, mark, own_pool, parent, php_processes, settings, supervised, wait_until_async,
 };
+
+#[tokio::test(flavor = "local")]
+async fn every_worker_says_what_it_does() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 3, |_, _| {});
+    assert_eq!(pool.workers(), [], "none was needed yet");
+    let mut tasks = JoinSet::new();
+    for number in 0..2 {
+        let (pool, call) = (
+            Arc::clone(&pool),
+            Call::get(&scripts, if number == 0 { "do=pid" } else { "do=sleep&n=4000" }),
+        );
+        tasks.spawn_local(async move { call.text(&pool).await });
+    }
+    let both_seen = || pool.workers().len() == 2 && matches!(pool.workers()[0].work, Work::Long(..));
+    wait_until_async("one is idle and the other at work for long", both_seen).await;
+    let workers = pool.workers();
+    let Work::Long(request, running) = &workers[0].work else {
+        panic!("{workers:?}")
+    };
+    assert!(
+        request.contains("do=sleep") && *running >= Duration::from_millis(100),
+        "{workers:?}"
+    );
+    assert_eq!(workers[1].work, Work::Idle);
+    assert_eq!((workers[0].served, workers[1].served), (Some(0), Some(1)));
+    let known = |worker: &WorkerStatus| worker.pid.is_some() && worker.memory.is_some_and(|memory| memory > 100_000);
+    assert!(workers.iter().all(known), "{workers:?}");
+    assert_ne!(workers[0].pid, workers[1].pid);
+    tasks.abort_all();
+    pool.stop(Duration::ZERO).await;
+}
 
 fn pid_of(text: &str) -> u32 {
     text.rsplit(' ')

@@ -93,7 +93,7 @@ impl<'l> RequestLines<'l> {
         if name == b"cookie" {
             self.cookie(value);
         } else {
-            self.fields.append(name, value);
+            self.fields.append_lower_case(name, value);
         }
         Ok(())
     }

@@ -8,23 +8,31 @@ mod images;
 mod process;
 mod prometheus;
 mod reason;
+mod recent;
 mod stream;
 mod times;
 mod totals;
+mod transfers;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use haulier_php::Pool;
 
 use crate::handler::image::ImageService;
 use crate::listen::Gate;
+use crate::request::Request;
 use crate::route::Site;
 
 pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
+pub use reason::is_clients;
+pub use recent::{Failure, Noted, SlowRequest};
 pub(crate) use stream::Streamed;
 pub use stream::StreamingScript;
 pub use times::Times;
 pub use totals::{CodingTotals, HandlerTotals, SiteTotals, Totals};
+pub use transfers::Transfer;
+pub(crate) use transfers::{LISTED_AFTER, UnderWay};
 
 /// All counters of a server. Reading them takes some microseconds and holds nobody up.
 #[derive(Debug)]
@@ -35,6 +43,8 @@ pub struct Metrics {
     threads: Vec<Arc<Counters>>,
     gate: Arc<Gate>,
     streaming: Mutex<stream::Table>,
+    recent: recent::Recent,
+    transfers: Arc<transfers::Transfers>,
     /// What `haulier_build_info` says.
     version: &'static str,
 }
@@ -49,6 +59,8 @@ impl Metrics {
             threads,
             gate,
             streaming: Mutex::default(),
+            recent: recent::Recent::default(),
+            transfers: Arc::default(),
             version: env!("CARGO_PKG_VERSION"),
         })
     }
@@ -104,6 +116,45 @@ impl Metrics {
             let images = site.settings.images.as_deref()?;
             Some((site.settings.name.as_str(), images))
         })
+    }
+
+    /// The last requests that came to nothing, the newest first.
+    #[must_use]
+    pub fn failures(&self) -> Vec<Failure> {
+        self.recent.failures()
+    }
+
+    /// The requests of the last hour that PHP took longest for, the slowest first.
+    #[must_use]
+    pub fn slowest(&self) -> Vec<SlowRequest> {
+        self.recent.slowest()
+    }
+
+    /// Lets go of requests that are remembered by name and are too old by now. To be called now and then.
+    pub fn forget_old(&self, now: Instant) {
+        self.recent.forget(now);
+    }
+
+    /// Responses that have been on their way for a second or more, the oldest first.
+    #[must_use]
+    pub fn transfers(&self) -> Vec<Arc<Transfer>> {
+        self.transfers.list()
+    }
+
+    /// Remembers an exchange that is over by name, if it failed or was slow.
+    pub(crate) fn remember(&self, finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>) {
+        self.recent.note(finished, request, site);
+    }
+
+    /// Lists a response among those on their way, until the value is dropped. `length` is in bytes, head included.
+    pub(crate) fn begin_transfer(
+        &self,
+        request: &Request,
+        site: Option<&Site>,
+        length: Option<u64>,
+        since: Instant,
+    ) -> UnderWay {
+        self.transfers.begin(request, site, length, since)
     }
 
     /// Notes a body that went through PHP, if it is large.

@@ -56,6 +56,23 @@ pub(super) fn index_of(reason: &str) -> Option<usize> {
     found
 }
 
+/// Whether a reason is the client's doing, or what the site was told to do: nothing that whoever runs it could mend.
+#[must_use]
+pub fn is_clients(reason: &str) -> bool {
+    matches!(
+        reason,
+        "bad_body"
+            | "bad_path"
+            | "bad_request"
+            | "body_timeout"
+            | "client_gone"
+            | "head_timeout"
+            | "maintenance"
+            | "no_site"
+            | "rate_limited"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

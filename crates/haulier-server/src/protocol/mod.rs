@@ -3,6 +3,7 @@
 mod deadline;
 mod http1;
 mod http2;
+mod listing;
 mod over;
 pub(crate) mod socket;
 mod unwinding;

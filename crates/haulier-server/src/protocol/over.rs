@@ -1,4 +1,4 @@
-//! What is left to do when an exchange is over: it is counted and logged.
+//! What is left to do when an exchange is over: it is counted, remembered if need be, and logged.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Over<'_> {
         let now = thread::now();
         let took = request.map(|request| now.saturating_duration_since(request.received));
         let reason = trace.reason.or(if self.complete { None } else { Some("client_gone") });
-        thread.counters.finish(&Finished {
+        let finished = Finished {
             site: site.map(|site| site.number),
             status,
             trace,
@@ -50,7 +50,9 @@ impl Over<'_> {
             bytes: self.sent - self.counted,
             took,
             now,
-        });
+        };
+        thread.counters.finish(&finished);
+        thread.metrics.remember(&finished, request, site.map(|site| &**site));
         let streamed = trace.php.as_ref().and_then(|php| php.streamed.as_deref());
         if let (Some(site), Some(streamed), None) = (site, streamed, trace.handoff) {
             thread.metrics.note_streamed(site, streamed, self.sent);

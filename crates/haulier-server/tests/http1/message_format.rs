@@ -83,8 +83,9 @@ fn another_protocol_is_refused() {
     site.assert_refused(b"\xff\xfe\x00\x00\r\n\r\n", 400);
 }
 
-/// The preface of HTTP/2 without negotiation; RFC 9113 §3.4 made it so that this fails.
+/// The preface of HTTP/2 where HTTP/2 is turned off; RFC 9113 §3.4 made it so that this fails.
 #[test]
-fn the_preface_of_http_2_is_not_supported() {
-    Site::start().assert_refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505);
+fn the_preface_of_http_2_is_refused_where_that_is_not_spoken() {
+    let site = Site::start_with(|settings| settings.http2 = false);
+    site.assert_refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505);
 }

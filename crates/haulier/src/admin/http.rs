@@ -13,6 +13,8 @@ use haulier_proto::{date, encode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::history::Range;
+use super::page;
 use super::reporter::Reporter;
 
 const LIMITS: HeadLimits = HeadLimits {
@@ -31,14 +33,29 @@ struct Answer {
     status: u16,
     content_type: &'static str,
     body: String,
+    /// Of pages: what a browser may run and load.
+    policy: Option<&'static str>,
 }
 
 impl Answer {
-    fn text(status: u16, body: impl Into<String>) -> Self {
+    fn new(status: u16, content_type: &'static str, body: impl Into<String>) -> Self {
         Self {
             status,
-            content_type: "text/plain; charset=utf-8",
+            content_type,
             body: body.into(),
+            policy: None,
+        }
+    }
+
+    fn text(status: u16, body: impl Into<String>) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", body)
+    }
+
+    /// The dashboard.
+    fn page(body: String) -> Self {
+        Self {
+            policy: Some(page::policy()),
+            ..Self::new(200, "text/html; charset=utf-8", body)
         }
     }
 
@@ -54,6 +71,10 @@ impl Answer {
         encode::number_field(&mut bytes, "Content-Length", self.body.len() as u64);
         encode::field(&mut bytes, "Cache-Control", "no-store");
         encode::field(&mut bytes, "X-Content-Type-Options", "nosniff");
+        if let Some(policy) = self.policy {
+            encode::field(&mut bytes, "Content-Security-Policy", policy);
+            encode::field(&mut bytes, "Referrer-Policy", "no-referrer");
+        }
         if self.status == 405 {
             encode::field(&mut bytes, "Allow", "GET");
         }
@@ -104,25 +125,28 @@ fn respond(head: &RequestHead, local: Option<IpAddr>, reporter: &Reporter) -> An
         return Answer::text(405, "there is nothing to change here\n");
     }
     match head.path() {
-        b"/" => Answer::text(200, "haulier\n\n/metrics\n/healthz\n/api/state.json\n"),
-        b"/metrics" => Answer {
-            status: 200,
-            content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            body: reporter.metrics(),
-        },
+        b"/" => Answer::page(page::render(&reporter.view(range_of(head.query())))),
+        b"/metrics" => {
+            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            Answer::new(200, content_type, reporter.metrics())
+        }
         b"/healthz" => match reporter.sick_pools().as_slice() {
             [] => Answer::text(200, "ok\n"),
             pools => Answer::text(503, format!("no live worker: {}\n", pools.join(", "))),
         },
         b"/api/state.json" => match serde_json::to_string(&reporter.state()) {
-            Ok(body) => Answer {
-                status: 200,
-                content_type: "application/json",
-                body,
-            },
+            Ok(body) => Answer::new(200, "application/json", body),
             Err(error) => Answer::text(500, format!("{error}\n")),
         },
-        _ => Answer::text(404, "there is /metrics, /healthz and /api/state.json\n"),
+        _ => Answer::text(404, "there is /, /metrics, /healthz and /api/state.json\n"),
+    }
+}
+
+/// How far back the charts look: `?range=day`, else a quarter of an hour.
+fn range_of(query: Option<&[u8]>) -> Range {
+    match query {
+        Some(b"range=day") => Range::Day,
+        _ => Range::QuarterHour,
     }
 }
 

@@ -4,11 +4,14 @@
 //! change anything.
 
 mod control;
+mod history;
 mod http;
+mod page;
 mod place;
 mod reporter;
 mod socket;
 pub(crate) mod state;
+mod view;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
@@ -24,6 +27,7 @@ pub(crate) use control::{AskError, Client};
 pub(crate) use place::{find_running, place_for};
 pub(crate) use reporter::{Identity, Reporter};
 pub(crate) use socket::SocketFile;
+pub(crate) use view::SiteFacts;
 
 use crate::config::settings::AdminAddress;
 

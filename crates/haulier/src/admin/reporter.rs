@@ -1,14 +1,18 @@
 //! Turns counters into what people ask for: rates, medians, shares. It remembers a minute of readings for that.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use haulier_php::Pool;
-use haulier_server::metrics::{HandlerTotals, Metrics, SiteTotals, StreamingScript, Times, Totals};
+use haulier_php::{Pool, PoolKind};
+use haulier_server::metrics::{
+    HandlerTotals, Metrics, SiteTotals, StreamingScript, Times, Totals, Transfer, is_clients,
+};
 
+use super::history::{History, Range, Reading, Sample};
 use super::state::{Downloads, PoolState, RunningState, SiteState, State, StreamingState};
+use super::view::{CodingView, PoolView, SiteFacts, TransferView, View};
 
 /// How often a reading is taken.
 const PACE: Duration = Duration::from_secs(1);
@@ -25,6 +29,7 @@ pub(crate) struct Identity {
     pub(crate) config: Option<PathBuf>,
     pub(crate) listen: Vec<String>,
     pub(crate) admin: Option<String>,
+    pub(crate) sites: Vec<SiteFacts>,
 }
 
 /// Tells what the server has counted.
@@ -35,32 +40,30 @@ pub(crate) struct Reporter {
     started: Instant,
     /// The oldest first; never empty.
     readings: Mutex<VecDeque<Reading>>,
+    history: Mutex<History>,
+    /// Bytes that each transfer had sent, by its number, at the last few readings, the oldest first.
+    transfers: Mutex<VecDeque<(Instant, HashMap<u64, u64>)>>,
 }
 
-/// All counters at one moment.
-#[derive(Debug)]
-struct Reading {
-    at: Instant,
-    totals: Totals,
-}
+/// What the rate of a transfer is of.
+const TRANSFER_RATE: usize = 5;
 
 impl Reporter {
     pub(crate) fn new(identity: Identity, metrics: Arc<Metrics>) -> Arc<Self> {
         let started = Instant::now();
-        let first = Reading {
-            at: started,
-            totals: metrics.totals(),
-        };
+        let first = reading(&metrics, started);
         Arc::new(Self {
             identity,
             metrics,
             started,
             readings: Mutex::new(VecDeque::from([first])),
+            history: Mutex::default(),
+            transfers: Mutex::default(),
         })
     }
 
     fn readings(&self) -> MutexGuard<'_, VecDeque<Reading>> {
-        self.readings.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.readings)
     }
 
     /// Takes readings for as long as it is polled.
@@ -69,16 +72,36 @@ impl Reporter {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let reading = Reading {
-                at: Instant::now(),
-                totals: self.metrics.totals(),
-            };
-            let mut readings = self.readings();
-            readings.push_back(reading);
-            // The one that is just a minute old stays, to be compared with.
-            while readings.get(1).is_some_and(|second| second.at.elapsed() >= MINUTE) {
-                readings.pop_front();
-            }
+            self.take_reading(Instant::now());
+        }
+    }
+
+    fn take_reading(&self, now: Instant) {
+        self.metrics.forget_old(now);
+        let reading = reading(&self.metrics, now);
+        let mut readings = self.readings();
+        if let Some(before) = readings.back() {
+            lock(&self.history).push(Sample::between(before, &reading));
+        }
+        readings.push_back(reading);
+        // The one that is just a minute old stays, to be compared with.
+        while readings
+            .get(1)
+            .is_some_and(|second| now.saturating_duration_since(second.at) >= MINUTE)
+        {
+            readings.pop_front();
+        }
+        drop(readings);
+        let sent = self
+            .metrics
+            .transfers()
+            .iter()
+            .map(|one| (one.number, one.sent()))
+            .collect();
+        let mut transfers = lock(&self.transfers);
+        transfers.push_back((now, sent));
+        while transfers.len() > TRANSFER_RATE {
+            transfers.pop_front();
         }
     }
 
@@ -95,10 +118,10 @@ impl Reporter {
 
     /// What it is doing now.
     pub(crate) fn state(&self) -> State {
-        let now = Reading {
-            at: Instant::now(),
-            totals: self.metrics.totals(),
-        };
+        self.state_of(&reading(&self.metrics, Instant::now()))
+    }
+
+    fn state_of(&self, now: &Reading) -> State {
         let readings = self.readings();
         let minute = reading_before(&readings, now.at, MINUTE);
         let rate = reading_before(&readings, now.at, RATE);
@@ -131,6 +154,132 @@ impl Reporter {
                 .map(streaming_state)
                 .collect(),
         }
+    }
+
+    /// What the dashboard shows, with charts of this range.
+    pub(super) fn view(&self, range: Range) -> View {
+        let now = reading(&self.metrics, Instant::now());
+        let none = &now.totals.none;
+        let (samples, saved_day) = {
+            let history = lock(&self.history);
+            (history.points(range), history.saved())
+        };
+        View {
+            at: SystemTime::now(),
+            now: now.at,
+            machine: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            state: self.state_of(&now),
+            sites: self.identity.sites.clone(),
+            pools: self.metrics.pools().iter().map(|pool| pool_view(pool)).collect(),
+            handlers: none.handlers().map(|(name, _)| name).collect(),
+            range,
+            samples,
+            transfers: self.transfer_views(now.at),
+            failures: self.metrics.failures(),
+            slowest: self.metrics.slowest(),
+            failed: self.failed(&now),
+            codings: codings(&now.totals),
+            spool_full: now.totals.spool_full,
+            saved_day,
+        }
+    }
+
+    /// Reasons of the last minute with their number, the most frequent first.
+    fn failed(&self, now: &Reading) -> Vec<(&'static str, u64)> {
+        let readings = self.readings();
+        let before = &reading_before(&readings, now.at, MINUTE).totals;
+        let before = reasons(before);
+        let mut failed: Vec<_> = reasons(&now.totals)
+            .into_iter()
+            .map(|(reason, count)| (reason, count.saturating_sub(before.get(reason).copied().unwrap_or(0))))
+            .filter(|&(reason, count)| count > 0 && !is_clients(reason))
+            .collect();
+        failed.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        failed
+    }
+
+    fn transfer_views(&self, now: Instant) -> Vec<TransferView> {
+        let transfers = lock(&self.transfers);
+        let views = self.metrics.transfers().into_iter().map(|one| {
+            let known = transfers
+                .iter()
+                .find_map(|(at, sent)| Some((*at, *sent.get(&one.number)?)));
+            transfer_view(&one, now, known)
+        });
+        views.collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All counters at this moment.
+fn reading(metrics: &Metrics, at: Instant) -> Reading {
+    let pools = metrics.pools().iter();
+    Reading {
+        at,
+        totals: metrics.totals(),
+        pools: pools
+            .map(|pool| (pool.settings().name.as_str().into(), pool.status()))
+            .collect(),
+    }
+}
+
+/// All reasons that occurred, with the number of requests.
+fn reasons(totals: &Totals) -> BTreeMap<&'static str, u64> {
+    let mut reasons = BTreeMap::new();
+    let all = all_sites(totals).chain([&totals.none]);
+    for (reason, count) in all.flat_map(SiteTotals::errors).filter(|(_, count)| *count > 0) {
+        *reasons.entry(reason).or_default() += count;
+    }
+    reasons
+}
+
+fn codings(totals: &Totals) -> Vec<CodingView> {
+    let mut codings: Vec<CodingView> = Vec::new();
+    for (name, coding) in all_sites(totals).flat_map(SiteTotals::codings) {
+        let place = codings.iter().position(|known| known.name == name).unwrap_or_else(|| {
+            codings.push(CodingView {
+                name,
+                taken: 0,
+                made: 0,
+                spent: Duration::ZERO,
+            });
+            codings.len() - 1
+        });
+        let sum = &mut codings[place];
+        sum.taken += coding.taken;
+        sum.made += coding.made;
+        sum.spent += coding.spent;
+    }
+    codings
+}
+
+fn pool_view(pool: &Pool) -> PoolView {
+    PoolView {
+        name: pool.settings().name.clone(),
+        is_own: matches!(pool.settings().kind, PoolKind::Supervised(_)),
+        status: pool.status(),
+        memory: pool.memory(),
+        workers: pool.workers(),
+        servers: pool.servers(),
+    }
+}
+
+/// `known` is what it had sent some seconds ago; without that its rate is that since the beginning.
+fn transfer_view(transfer: &Transfer, now: Instant, known: Option<(Instant, u64)>) -> TransferView {
+    let (since, before) = known.filter(|(at, _)| *at < now).unwrap_or((transfer.since, 0));
+    let seconds = now.saturating_duration_since(since).as_secs_f64().max(0.001);
+    let sent = transfer.sent();
+    TransferView {
+        site: transfer.site.clone(),
+        target: transfer.target.clone(),
+        client: transfer.client,
+        sent,
+        length: transfer.length,
+        bytes_per_second: sent.saturating_sub(before) as f64 / seconds,
+        running: now.saturating_duration_since(transfer.since),
     }
 }
 
@@ -251,6 +400,7 @@ mod tests {
         Reading {
             at,
             totals: Totals::default(),
+            pools: Vec::new(),
         }
     }
 

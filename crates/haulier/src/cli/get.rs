@@ -105,7 +105,7 @@ pub(crate) struct GetArgs {
     pub(crate) max_time: Option<Duration>,
 }
 
-fn parse_url(text: &str) -> Result<Url, String> {
+pub(super) fn parse_url(text: &str) -> Result<Url, String> {
     Url::parse(text).map_err(|error| error.to_string())
 }
 
@@ -121,7 +121,7 @@ fn parse_checksum(text: &str) -> Result<Checksum, String> {
         .ok_or_else(|| format!("these are not the digits of a {} checksum", algorithm.name()))
 }
 
-fn parse_field(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("expected 'Name: value'")?;
     let value = value.trim();
     let is_name = !name.is_empty()
@@ -138,14 +138,14 @@ fn parse_field(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn parse_rate(text: &str) -> Result<u64, String> {
+pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
     let amount = text.strip_suffix("/s").unwrap_or(text);
     value::size(amount)
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| "expected a rate, such as 5MB/s or 500KiB/s".to_owned())
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     value::duration(text)
         .filter(|time| !time.is_zero())
         .ok_or_else(|| "expected a time, such as 30s or 2m".to_owned())

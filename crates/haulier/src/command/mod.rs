@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bench;
 mod check;
 mod completions;
 mod config;
@@ -7,12 +8,16 @@ mod configuration;
 mod get;
 mod image;
 mod live;
+mod man;
 mod run;
 mod serve;
 mod status;
 mod status_text;
 
+use std::env;
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -45,7 +50,7 @@ impl From<Outcome> for ExitCode {
 
 /// Parses the arguments and runs the command.
 pub(crate) fn run() -> Outcome {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(answer) => return print_answer(&answer),
     };
@@ -56,10 +61,24 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Status(arguments)) => status::run(&arguments, &cli.console),
         Some(Command::Config(arguments)) => config::run(&arguments, &cli.console),
         Some(Command::Completions(arguments)) => completions::run(&arguments),
+        Some(Command::Man(arguments)) => man::run(&arguments),
         Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),
         Some(Command::Image(arguments)) => image::run(&arguments),
+        Some(Command::Bench(arguments)) => bench::run(&arguments, &cli.console),
         None => print_commands(),
     }
+}
+
+/// What we were called with; called as `ab`, what ab's arguments mean to us.
+fn arguments() -> Vec<OsString> {
+    let mut given: Vec<OsString> = env::args_os().collect();
+    let is_ab = given
+        .first()
+        .is_some_and(|program| Path::new(program).file_name() == Some("ab".as_ref()));
+    if is_ab {
+        given.splice(1..1, ["bench", "--ab"].map(OsString::from));
+    }
+    given
 }
 
 /// `--help`, `--version`, or what is wrong with the arguments. A reader that has gone away is no failure.

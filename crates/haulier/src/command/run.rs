@@ -6,10 +6,13 @@ use crate::assemble::Purpose;
 use crate::cli::{Console, RunArgs};
 use crate::config::Report;
 use crate::config::settings::{self, Mode};
-use crate::lifecycle;
 use crate::machine::Machine;
+use crate::{init, lifecycle};
 
 pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
+    if let Some(outcome) = init::run_as_first() {
+        return outcome;
+    }
     let mut report = Report::default();
     let (path, file) = match configuration::find_and_load(arguments.config.as_deref(), &mut report) {
         Ok(loaded) => loaded,

@@ -1,9 +1,9 @@
 //! The state of a server as people read it.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use crate::admin::state::{PoolState, RunningState, SiteState, State, StreamingState};
+use crate::quantity::{milliseconds, rate, size, span};
 
 /// The whole page.
 pub(super) fn render(state: &State) -> String {
@@ -155,47 +155,6 @@ fn memory(bytes: Option<u64>) -> String {
     }
 }
 
-fn rate(per_second: f64) -> String {
-    if per_second >= 9.95 || per_second == 0.0 {
-        format!("{per_second:.0}")
-    } else {
-        format!("{per_second:.1}")
-    }
-}
-
-/// What lies within the first class of the histogram has no finer value.
-fn milliseconds(time: Option<f64>) -> String {
-    match time {
-        None => "–".to_owned(),
-        Some(time) if time <= 1.0 => "<1 ms".to_owned(),
-        Some(time) if time < 1000.0 => format!("{time:.0} ms"),
-        Some(time) => format!("{:.1} s", time / 1000.0),
-    }
-}
-
-/// `412 MB`
-fn size(bytes: f64) -> String {
-    match bytes {
-        bytes if bytes < 1e3 => format!("{bytes:.0} B"),
-        bytes if bytes < 1e6 => format!("{:.0} KB", bytes / 1e3),
-        bytes if bytes < 1e9 => format!("{:.0} MB", bytes / 1e6),
-        bytes => format!("{:.1} GB", bytes / 1e9),
-    }
-}
-
-/// `3d 4h`, `1h 52min`, `40 s`
-fn span(seconds: f64) -> String {
-    let whole = Duration::from_secs_f64(seconds.max(0.0)).as_secs();
-    let (days, hours, minutes) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60);
-    match whole {
-        0..60 if seconds < 10.0 => format!("{seconds:.1} s"),
-        0..60 => format!("{whole} s"),
-        60..3600 => format!("{minutes} min {} s", whole % 60),
-        3600..86_400 => format!("{hours} h {minutes} min"),
-        _ => format!("{days} d {hours} h"),
-    }
-}
-
 /// Nothing a terminal would act on.
 fn printable(text: &str) -> String {
     text.chars()
@@ -301,20 +260,6 @@ downloads  14 active, 212 MB/s    PHP saved: 1 h 52 min of worker time
             text.ends_with("shop /export.php       3   9 MB  [site.shop.offload] types = [\"text/csv\"]\n"),
             "{text}"
         );
-    }
-
-    #[test]
-    fn spans_read_well() {
-        let rows = [
-            (0.0, "0.0 s"),
-            (59.9, "59 s"),
-            (61.0, "1 min 1 s"),
-            (6720.0, "1 h 52 min"),
-            (273_600.0, "3 d 4 h"),
-        ];
-        for (seconds, text) in rows {
-            assert_eq!(span(seconds), text);
-        }
     }
 
     #[test]

@@ -266,12 +266,15 @@ fn find_h2spec() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
+/// What a flood sends for each stream.
+type Make = fn(u32) -> Vec<u8>;
+
 /// Row 24: each flood over several connections at once, in the middle of which somebody new is answered.
 #[test]
 fn floods_end_their_connections_and_nobody_else_notices() {
     let server = example().limit("keepalive_requests = 1_000_000").start();
     let before = server.resident();
-    let floods: [(&str, fn(u32) -> Vec<u8>); 6] = [
+    let floods: [(&str, Make); 6] = [
         ("rapid reset", |stream| {
             [head(stream, "/echo.php", &[], true), reset(stream)].concat()
         }),

@@ -6,6 +6,7 @@
 mod support;
 
 mod compression;
+mod dashboard;
 mod dictionaries;
 mod dokuwiki;
 mod example_site;

@@ -135,8 +135,9 @@ fn window(coding: Coding, level: i32, shape: Shape) -> Option<u32> {
     match (coding, shape) {
         (Coding::Gzip, _) => None,
         (_, Shape::Endless) => Some(ENDLESS_WINDOW),
-        (Coding::Brotli, Shape::Whole(_) | Shape::Long(Some(_))) => None,
-        (Coding::Brotli, Shape::Long(None)) => Some(DYNAMIC_WINDOW),
+        // Its coder knows what suits level and length, and takes less than this one for both unknown.
+        (Coding::Brotli, Shape::Long(None)) if level > 5 => Some(DYNAMIC_WINDOW),
+        (Coding::Brotli, _) => None,
         (Coding::Zstd | Coding::DictionaryZstd, _) => (level >= WIDE_LEVEL).then_some(DYNAMIC_WINDOW),
     }
 }

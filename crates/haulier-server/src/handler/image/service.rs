@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haulier_image::{Format, FormatChoice, Source, Transform};
+use haulier_image::{Format, FormatChoice, ImageError, Source, Transform};
 use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
 use haulier_store::cache::{CacheKey, Cached, MemoryCache, Tier, TierStatus, Weigh};
@@ -383,7 +383,9 @@ impl ImageService {
             .await;
         let rendered = rendered.map_err(|error| {
             let failure = Failure::from(&error);
-            if failure.reason.is_some() {
+            // What an image does to its worker is worth a line, though it is the image's fault.
+            let is_violent = matches!(error, ImageError::Crashed(_) | ImageError::Deadline { .. });
+            if failure.reason.is_some() || is_violent {
                 tracing::warn!(%error, variant = transform.key(), "an image was not made");
             }
             failure

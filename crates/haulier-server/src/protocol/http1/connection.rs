@@ -18,6 +18,7 @@ use haulier_proto::proxy::{self, ProxyHeaderError};
 
 use super::super::Phase;
 use super::super::http2;
+use super::super::listing::Listing;
 use super::super::over::Over;
 use super::super::socket::Socket;
 use super::incoming::Incoming;
@@ -87,6 +88,8 @@ pub(super) struct Sending {
     pub(super) trace: Trace,
     /// Bytes that are in the metrics already.
     pub(super) counted: u64,
+    /// Its place in the list of those that take long.
+    pub(super) listing: Option<Listing>,
 }
 
 impl Sending {
@@ -300,6 +303,7 @@ impl Connection {
             status,
             trace,
             counted: 0,
+            listing: None,
         })
     }
 
@@ -323,6 +327,7 @@ impl Connection {
             status,
             trace: response.trace,
             counted: 0,
+            listing: None,
         })
     }
 
@@ -377,6 +382,7 @@ impl Connection {
             status,
             trace,
             counted,
+            listing: _,
         } = sending;
         Over {
             request: request.as_ref(),

@@ -77,6 +77,8 @@ pub(super) struct Sender {
     chunked: bool,
     /// Bytes of the body still to come, if their number was promised.
     promised: Option<u64>,
+    /// Bytes of head and body, if their number was promised.
+    length: Option<u64>,
     /// Bytes given to the kernel, head included.
     pub(super) sent: u64,
     /// Bytes of the head.
@@ -118,6 +120,7 @@ impl Sender {
             source: None,
             chunked,
             promised: length,
+            length: length.map(|length| head + length),
             sent: 0,
             head,
             keep_alive,
@@ -126,6 +129,11 @@ impl Sender {
             sender.lay(body);
         }
         sender
+    }
+
+    /// Bytes of head and body, if their number was promised. A chunked body has none.
+    pub(super) fn length(&self) -> Option<u64> {
+        self.length
     }
 
     /// Bytes of the body given to the kernel, as they went over the wire.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use super::super::listing::Listing;
 use super::super::unwinding::Unwinding;
 use super::super::{Phase, Watched};
 use super::connection::{Connection, Next, Sending};
@@ -100,6 +101,9 @@ impl Connection {
         loop {
             let step = sending.sender.step(&self.socket)?;
             self.count_sent(sending);
+            if step != Step::Done {
+                self.note_transfer(sending);
+            }
             let sender = &mut sending.sender;
             match step {
                 Step::Done => return Ok(()),
@@ -138,6 +142,19 @@ impl Connection {
         self.thread
             .counters
             .sent(sending.site_number(), sending.trace.handler, more);
+    }
+
+    /// What takes long to send is listed by name.
+    fn note_transfer(&self, sending: &mut Sending) {
+        let (site, sender) = (sending.site.as_deref(), &sending.sender);
+        let listing = sending.listing.get_or_insert_with(|| Listing::begin(&self.thread));
+        listing.note(
+            &self.thread,
+            sending.request.as_ref(),
+            site,
+            sender.sent,
+            sender.length(),
+        );
     }
 
     fn poll_source(&self, sender: &mut Sender, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -7,6 +7,7 @@ use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::head::Method;
 use haulier_proto::status;
 
+use super::super::listing::Listing;
 use super::super::over::Over;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::head;
@@ -67,48 +68,74 @@ impl Connection {
         } else {
             body
         };
-        let mut sending = Sending::new(request, site, status, trace);
-        let (outcome, source) = self.send_first(stream.id, &block, body, &mut sending);
+        let (first, sent) = self.send_first(stream.id, &block, &body);
         self.thread.buffers.give(block);
-        match outcome {
-            First::All => self.finish(stream, sending, true),
-            First::Gone => self.finish(stream, sending, false),
-            First::Part => {
-                let site = sending.site.as_ref().map(|site| site.number);
-                sending.in_flight = Some(InFlight::sending(&self.thread, site));
-                *stream.sending.borrow_mut() = Some(Box::new(sending));
-                self.streams.borrow_mut().insert(Rc::clone(stream));
-                self.wake();
-                return source;
-            }
-        }
         self.wake();
+        if let First::Part(skip) = first {
+            let mut sending = Box::new(Sending::new(request, site, status, trace));
+            (sending.sent, sending.body_sent, sending.length) = (sent, skip as u64, length);
+            return self.send_rest(stream, sending, body, skip);
+        }
+        // Nearly every answer ends here: what it was made of is not moved about.
+        self.streams.borrow_mut().remove(stream.id);
+        stream.end();
+        Over {
+            request: request.as_ref(),
+            peer: self.peer,
+            site: site.as_ref(),
+            status,
+            trace: &trace,
+            sent,
+            counted: 0,
+            body_sent: match first {
+                First::All(length) => length as u64,
+                First::Part(_) | First::Gone => 0,
+            },
+            complete: first != First::Gone,
+        }
+        .note(&self.thread);
+        if let Some(request) = request {
+            self.thread.buffers.give_head(request.head.into_storage());
+        }
         None
     }
 
-    /// The head, with a short body behind it. Any other body waits for its turn.
-    fn send_first(&self, stream: u32, block: &[u8], body: Body, sending: &mut Sending) -> (First, Option<Source>) {
+    /// Keeps what is left of an answer behind the first `skip` bytes of its body.
+    fn send_rest(
+        self: &Rc<Self>,
+        stream: &Rc<Stream>,
+        mut sending: Box<Sending>,
+        body: Body,
+        skip: usize,
+    ) -> Option<Source> {
+        let site = sending.site.as_ref().map(|site| site.number);
+        sending.in_flight = Some(InFlight::sending(&self.thread, site));
+        let source = sending.lay(body, skip);
+        *stream.sending.borrow_mut() = Some(sending);
+        self.streams.borrow_mut().insert(Rc::clone(stream));
+        if source.is_none() {
+            self.ask(|machine| machine.queue(stream.id));
+        }
+        source
+    }
+
+    /// The head, with a short body behind it. Any other body waits for its turn. Says how far that came, and how many
+    /// bytes it was with the heads of frames.
+    fn send_first(&self, stream: u32, block: &[u8], body: &Body) -> (First, u64) {
         let mut machine = self.machine();
         let before = machine.output().len();
-        let short = short(&body).filter(|short| short.len() <= COPIED && before < MOST_OUTPUT);
+        let fits = |short: &&[u8]| short.is_empty() || (short.len() <= COPIED && before < MOST_OUTPUT);
+        let short = short(body).filter(fits);
         let sent = match short {
             Some(short) => machine.respond(stream, block, short),
-            None if matches!(body, Body::Empty | Body::Unsent(_)) => machine.respond(stream, block, b""),
             None => machine.send_head(stream, block, false).then_some(0),
         };
-        sending.sent = (machine.output().len() - before) as u64;
-        let Some(sent) = sent else {
-            return (First::Gone, None);
+        let first = match (sent, short) {
+            (None, _) => First::Gone,
+            (Some(sent), Some(short)) if sent == short.len() => First::All(sent),
+            (Some(sent), _) => First::Part(sent),
         };
-        sending.body_sent = sent as u64;
-        if matches!(body, Body::Empty | Body::Unsent(_)) || short.is_some_and(|short| short.len() == sent) {
-            return (First::All, None);
-        }
-        let source = sending.lay(body, sent);
-        if source.is_none() {
-            machine.queue(stream);
-        }
-        (First::Part, source)
+        (first, (machine.output().len() - before) as u64)
     }
 
     /// Sends more of the bodies that may go on: one turn each, as long as there is room.
@@ -152,6 +179,11 @@ impl Connection {
         let site = sending.site.as_ref().map(|site| site.number);
         let more = sending.uncounted();
         self.thread.counters.sent(site, sending.trace.handler, more);
+        // Of the body alone: how long it is was known before the frames around it.
+        let (sent, length) = (sending.body_sent, sending.length);
+        let (request, site) = (sending.request.as_ref(), sending.site.as_deref());
+        let listing = sending.listing.get_or_insert_with(|| Listing::begin(&self.thread));
+        listing.note(&self.thread, request, site, sent, length);
     }
 
     /// The next piece of a body that comes in pieces.
@@ -230,16 +262,20 @@ impl Connection {
 /// How much of an answer left at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum First {
-    All,
-    Part,
+    /// With so many bytes of body.
+    All(usize),
+    /// The same, and there are more.
+    Part(usize),
+    /// The client gave the stream up.
     Gone,
 }
 
 /// A body that is in memory, or in a file whose content is.
 fn short(body: &Body) -> Option<&[u8]> {
     match body {
+        Body::Empty | Body::Unsent(_) => Some(b""),
         Body::Bytes(bytes) => Some(bytes),
         Body::File(slice) => slice.in_memory(),
-        Body::Empty | Body::Unsent(_) | Body::Stream(_) => None,
+        Body::Stream(_) => None,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use haulier_proto::h2::connection::Connection as Machine;
 
+use super::super::listing::Listing;
 use crate::body::{Body, BodyStream, Chunk, FileSlice, ReadNow};
 use crate::metrics::InFlight;
 use crate::request::Request;
@@ -40,6 +41,10 @@ pub(super) struct Sending {
     read_ahead: bool,
     /// Counts it among the answers that did not fit one turn.
     pub(super) in_flight: Option<InFlight>,
+    /// Its place in the list of those that take long.
+    pub(super) listing: Option<Listing>,
+    /// Bytes of the body, if that is known.
+    pub(super) length: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -83,6 +88,8 @@ impl Sending {
             is_reading: false,
             read_ahead: false,
             in_flight: None,
+            listing: None,
+            length: None,
         }
     }
 

@@ -1,0 +1,535 @@
+//! Where an answer begins and ends in the bytes of a connection (RFC 9112 §6.3, FastCGI §3.3).
+//!
+//! Heads and framing are judged by `haulier-proto`. A head that is byte for byte the one before means what the one
+//! before meant, so most answers of a run cost one comparison instead of a parser.
+
+use haulier_proto::chunked::Decoder;
+use haulier_proto::fastcgi::{HeadParser, Record, RecordReader};
+use haulier_proto::framing::FramingError;
+use haulier_proto::head::Method;
+use haulier_proto::response_head::{ResponseHead, ResponseHeadError, ResponseLength, ResponseLimits};
+
+use super::job::{Expected, Protocol};
+
+/// The largest head, bytes.
+const MOST_HEAD: usize = 64 * 1024;
+
+/// Why bytes are no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Not the protocol, or a framing in doubt.
+    Protocol,
+    /// The connection ended before the answer did.
+    Short,
+}
+
+impl From<ResponseHeadError> for Fault {
+    fn from(_: ResponseHeadError) -> Self {
+        Self::Protocol
+    }
+}
+
+impl From<FramingError> for Fault {
+    fn from(_: FramingError) -> Self {
+        Self::Protocol
+    }
+}
+
+/// What a head says about the body behind it.
+#[derive(Debug, Clone, Copy)]
+struct Meaning {
+    status: u16,
+    length: ResponseLength,
+    keeps_alive: bool,
+    /// The body is compared with the expected one only where it travels as it is.
+    is_coded: bool,
+}
+
+/// The head that came last for a request, and what it means.
+#[derive(Debug, Default)]
+pub(super) struct KnownHead {
+    bytes: Vec<u8>,
+    meaning: Option<Meaning>,
+}
+
+/// One answer while it arrives.
+#[derive(Debug)]
+pub(super) struct Answer {
+    state: State,
+    /// 0 before the head is complete.
+    status: u16,
+    /// Bytes of the body so far.
+    body: u64,
+    keeps_alive: bool,
+    is_coded: bool,
+    differs: bool,
+    /// The beginning of a head that did not come in one piece.
+    partial: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum State {
+    Head,
+    Known { left: u64 },
+    Chunked(Box<Decoder>),
+    UntilClose,
+    FastCgi(Box<Records>),
+    Done,
+}
+
+#[derive(Debug)]
+struct Records {
+    reader: RecordReader,
+    head: HeadParser,
+    in_body: bool,
+}
+
+/// What is known of an answer that is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Complete {
+    pub(super) status: u16,
+    pub(super) body: u64,
+    pub(super) keeps_alive: bool,
+    /// The body is not the expected one.
+    pub(super) differs: bool,
+}
+
+/// What an answer is read with.
+pub(super) struct Reading<'a> {
+    pub(super) known: &'a mut KnownHead,
+    pub(super) is_head: bool,
+    pub(super) expected: &'a Expected,
+    /// For decoded chunks; what it holds does not matter.
+    pub(super) scratch: &'a mut Vec<u8>,
+    /// Gets the bytes of the head and the body, if somebody wants to look at them.
+    pub(super) capture: Option<&'a mut Captured>,
+}
+
+/// An answer kept for a closer look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// Status line and field lines; of FastCGI the CGI head.
+    pub head: Vec<u8>,
+    /// The body without the framing of chunks, still coded.
+    pub body: Vec<u8>,
+    pub status: u16,
+    pub keeps_alive: bool,
+    /// Version and cipher suite, `TLSv1.3,TLS13_AES_256_GCM_SHA384`; `None` without TLS.
+    pub tls: Option<String>,
+}
+
+impl Answer {
+    pub(super) fn new(protocol: Protocol) -> Self {
+        let mut answer = Self {
+            state: State::Done,
+            status: 0,
+            body: 0,
+            keeps_alive: false,
+            is_coded: false,
+            differs: false,
+            partial: Vec::new(),
+        };
+        answer.expect(protocol);
+        answer
+    }
+
+    /// Another answer begins.
+    pub(super) fn expect(&mut self, protocol: Protocol) {
+        self.state = match protocol {
+            Protocol::Http1 => State::Head,
+            Protocol::FastCgi => State::FastCgi(Box::new(Records {
+                reader: RecordReader::new(),
+                head: HeadParser::new(MOST_HEAD),
+                in_body: false,
+            })),
+        };
+        self.status = 0;
+        self.body = 0;
+        self.differs = false;
+        self.partial.clear();
+    }
+
+    /// Takes what has arrived. `None` means there is more to come.
+    pub(super) fn take(&mut self, mut input: &[u8], reading: &mut Reading<'_>) -> Result<Option<Complete>, Fault> {
+        loop {
+            match &mut self.state {
+                State::Head => match self.head(input, reading)? {
+                    Some(rest) => input = rest,
+                    None => return Ok(None),
+                },
+                State::Known { left } => {
+                    let length = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
+                    let (body, rest) = input.split_at(length);
+                    *left -= length as u64;
+                    if *left == 0 {
+                        self.state = State::Done;
+                    }
+                    self.body(body, reading);
+                    input = rest;
+                }
+                State::Chunked(decoder) => {
+                    reading.scratch.clear();
+                    let taken = decoder.decode(input, reading.scratch, usize::MAX);
+                    let taken = taken.map_err(|_| Fault::Protocol)?;
+                    if decoder.is_done() {
+                        self.state = State::Done;
+                    }
+                    let body = std::mem::take(reading.scratch);
+                    self.body(&body, reading);
+                    *reading.scratch = body;
+                    input = &input[taken..];
+                }
+                State::UntilClose => {
+                    self.body(input, reading);
+                    return Ok(None);
+                }
+                State::FastCgi(_) => {
+                    if !self.records(input, reading)? {
+                        return Ok(None);
+                    }
+                    input = &[];
+                }
+                // Bytes that nobody asked for: the next answer could not be told from them.
+                State::Done if !input.is_empty() => return Err(Fault::Protocol),
+                State::Done => return Ok(Some(self.complete())),
+            }
+            if input.is_empty() && !matches!(self.state, State::Done) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The connection ended.
+    pub(super) fn end(&mut self) -> Result<Complete, Fault> {
+        if matches!(self.state, State::UntilClose) {
+            self.state = State::Done;
+            return Ok(self.complete());
+        }
+        Err(Fault::Short)
+    }
+
+    /// Whether not one byte of it has come.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.status == 0 && self.partial.is_empty()
+    }
+
+    fn complete(&self) -> Complete {
+        Complete {
+            status: self.status,
+            body: self.body,
+            keeps_alive: self.keeps_alive,
+            differs: self.differs,
+        }
+    }
+
+    /// Gives what stands behind the head; `None` if the head is not complete.
+    fn head<'i>(&mut self, input: &'i [u8], reading: &mut Reading<'_>) -> Result<Option<&'i [u8]>, Fault> {
+        let known = &mut *reading.known;
+        if let (Some(meaning), true) = (
+            known.meaning,
+            self.partial.is_empty() && input.starts_with(&known.bytes),
+        ) {
+            let (head, rest) = input.split_at(known.bytes.len());
+            self.enter(meaning, head, reading);
+            return Ok(Some(rest));
+        }
+        // What was there before cannot hold the end of the head; its last bytes may hold the beginning of that end.
+        let before = self.partial.len();
+        self.partial.extend_from_slice(input);
+        let Some(end) = end_of_head(&self.partial, before.saturating_sub(3)) else {
+            return if self.partial.len() > MOST_HEAD {
+                Err(Fault::Protocol)
+            } else {
+                Ok(None)
+            };
+        };
+        let rest = &input[end - before..];
+        self.partial.truncate(end);
+        let mut bytes = std::mem::take(&mut self.partial);
+        let copy = bytes.clone();
+        let head = ResponseHead::parse(&mut bytes, &ResponseLimits::default())?.ok_or(Fault::Protocol)?;
+        if head.is_interim() {
+            return Ok(Some(rest));
+        }
+        let method = if reading.is_head { Method::Head } else { Method::Get };
+        let coding = head.fields().get("content-encoding").unwrap_or_default();
+        let meaning = Meaning {
+            status: head.status(),
+            length: head.body_length(method)?,
+            keeps_alive: head.keeps_alive() && head.status() != 101,
+            is_coded: !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"),
+        };
+        self.enter(meaning, &copy, reading);
+        *reading.known = KnownHead {
+            bytes: copy,
+            meaning: Some(meaning),
+        };
+        Ok(Some(rest))
+    }
+
+    fn enter(&mut self, meaning: Meaning, head: &[u8], reading: &mut Reading<'_>) {
+        self.status = meaning.status;
+        self.is_coded = meaning.is_coded;
+        // Only closing ends that body, whatever the head says about keeping alive.
+        self.keeps_alive = meaning.keeps_alive && meaning.length != ResponseLength::UntilClose;
+        self.state = match meaning.length {
+            ResponseLength::Known(0) => State::Done,
+            ResponseLength::Known(left) => State::Known { left },
+            ResponseLength::Chunked => State::Chunked(Box::default()),
+            ResponseLength::UntilClose => State::UntilClose,
+        };
+        if let Some(capture) = &mut reading.capture {
+            capture.head = head.to_vec();
+            capture.body.clear();
+            capture.status = self.status;
+            capture.keeps_alive = self.keeps_alive;
+        }
+    }
+
+    fn body(&mut self, piece: &[u8], reading: &mut Reading<'_>) {
+        if let Some(expected) = reading.expected.body.as_ref().filter(|_| !self.is_coded) {
+            let at = usize::try_from(self.body).unwrap_or(usize::MAX).min(expected.len());
+            self.differs |= !expected[at..].starts_with(piece);
+        }
+        self.body += piece.len() as u64;
+        if let Some(capture) = &mut reading.capture {
+            capture.body.extend_from_slice(piece);
+        }
+    }
+
+    /// True when the request is done.
+    fn records(&mut self, mut input: &[u8], reading: &mut Reading<'_>) -> Result<bool, Fault> {
+        // Taken out for the time of this call: a body piece changes the answer beside it.
+        let State::FastCgi(mut records) = std::mem::replace(&mut self.state, State::Done) else {
+            return Err(Fault::Protocol);
+        };
+        while let Some(record) = records.reader.next(&mut input).map_err(|_| Fault::Protocol)? {
+            match record {
+                Record::Stdout(mut piece) => {
+                    if !records.in_body {
+                        self.cgi_head(&mut records, &mut piece, reading)?;
+                    }
+                    if records.in_body && !piece.is_empty() {
+                        self.body(piece, reading);
+                    }
+                }
+                Record::Stderr(_) => {}
+                Record::End(end) => {
+                    let is_good = records.in_body && end.protocol_status == 0;
+                    self.keeps_alive = records.reader.is_between_records() && input.is_empty();
+                    return if is_good { Ok(true) } else { Err(Fault::Protocol) };
+                }
+            }
+        }
+        self.state = State::FastCgi(records);
+        Ok(false)
+    }
+
+    fn cgi_head(&mut self, records: &mut Records, piece: &mut &[u8], reading: &mut Reading<'_>) -> Result<(), Fault> {
+        while let Some(head) = records.head.feed(piece).map_err(|_| Fault::Protocol)? {
+            if head.is_interim() {
+                continue;
+            }
+            records.in_body = true;
+            self.status = head.status();
+            self.is_coded = head.field("content-encoding").is_some();
+            if let Some(capture) = &mut reading.capture {
+                capture.status = head.status();
+                capture.keeps_alive = true;
+                capture.body.clear();
+                capture.head = head.fields().fold(Vec::new(), |mut text, (name, value)| {
+                    text.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+                    text
+                });
+            }
+            break;
+        }
+        Ok(())
+    }
+}
+
+/// Behind the empty line, which is searched from `from` on.
+fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(found) = bytes[at..].iter().position(|byte| *byte == b'\n') {
+        at += found + 1;
+        match bytes[at..] {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Feeds an answer in pieces; says how it ended, if it did.
+    fn read(
+        answer: &mut Answer,
+        known: &mut KnownHead,
+        expected: &Expected,
+        pieces: &[&[u8]],
+    ) -> Result<Option<Complete>, Fault> {
+        let mut scratch = Vec::new();
+        let mut reading = Reading {
+            known,
+            is_head: false,
+            expected,
+            scratch: &mut scratch,
+            capture: None,
+        };
+        for piece in pieces {
+            if let Some(complete) = answer.take(piece, &mut reading)? {
+                return Ok(Some(complete));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_one(pieces: &[&[u8]]) -> Result<Option<Complete>, Fault> {
+        let mut answer = Answer::new(Protocol::Http1);
+        read(&mut answer, &mut KnownHead::default(), &Expected::default(), pieces)
+    }
+
+    fn good(body: u64) -> Result<Option<Complete>, Fault> {
+        Ok(Some(Complete {
+            status: 200,
+            body,
+            keeps_alive: true,
+            differs: false,
+        }))
+    }
+
+    #[test]
+    fn an_answer_ends_where_its_framing_says() {
+        assert_eq!(
+            read_one(&[b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"]),
+            good(5)
+        );
+        assert_eq!(read_one(&[b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]), good(0));
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        assert_eq!(read_one(&[chunked]), good(5));
+        assert_eq!(
+            read_one(&[b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"]),
+            Ok(None)
+        );
+        let interim = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+        assert_eq!(read_one(&[interim]), good(2));
+    }
+
+    #[test]
+    fn a_body_without_a_length_ends_with_the_connection() {
+        let mut answer = Answer::new(Protocol::Http1);
+        let head = b"HTTP/1.1 200 OK\r\n\r\nabc";
+        let taken = read(&mut answer, &mut KnownHead::default(), &Expected::default(), &[head]);
+        assert_eq!(taken, Ok(None));
+        let complete = answer.end().expect("complete");
+        assert_eq!((complete.body, complete.keeps_alive), (3, false));
+    }
+
+    #[test]
+    fn an_end_before_the_end_is_short() {
+        for text in ["", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"] {
+            let mut answer = Answer::new(Protocol::Http1);
+            let mut known = KnownHead::default();
+            assert_eq!(
+                read(&mut answer, &mut known, &Expected::default(), &[text.as_bytes()]),
+                Ok(None)
+            );
+            assert_eq!(answer.end(), Err(Fault::Short), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_a_fault() {
+        let two = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi HTTP/1.1 200 OK\r\n";
+        assert_eq!(read_one(&[two]), Err(Fault::Protocol));
+        assert_eq!(read_one(&[b"SSH-2.0-OpenSSH_9.2\r\n\r\n"]), Err(Fault::Protocol));
+        assert_eq!(read_one(&[&[b'x'; 70_000]]), Err(Fault::Protocol));
+    }
+
+    #[test]
+    fn a_head_seen_before_is_known_and_another_is_read_anew() {
+        let (mut answer, mut known) = (Answer::new(Protocol::Http1), KnownHead::default());
+        let texts = [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 200),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nho", 200),
+            ("HTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\n!", 404),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 200),
+        ];
+        for (text, status) in texts {
+            answer.expect(Protocol::Http1);
+            let found = read(&mut answer, &mut known, &Expected::default(), &[text.as_bytes()]);
+            assert_eq!(found.map(|complete| complete.map(|one| one.status)), Ok(Some(status)));
+        }
+    }
+
+    #[test]
+    fn a_body_that_differs_is_noticed_wherever_it_does() {
+        let expected = Expected {
+            body: Some(b"hello".to_vec()),
+            ..Expected::default()
+        };
+        for (body, differs) in [("hello", false), ("hellO", true), ("Hello", true), ("hello!", true)] {
+            let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let (head, tail) = text.as_bytes().split_at(text.len() - 2);
+            let mut answer = Answer::new(Protocol::Http1);
+            let found = read(&mut answer, &mut KnownHead::default(), &expected, &[head, tail]);
+            assert_eq!(
+                found.map(|complete| complete.map(|one| one.differs)),
+                Ok(Some(differs)),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_fastcgi_answer_ends_with_its_end_record() {
+        let stdout = b"Status: 404 No\r\nContent-Type: text/plain\r\n\r\nnot here";
+        let record = |kind: u8, content: &[u8]| {
+            let length = (content.len() as u16).to_be_bytes();
+            [&[1, kind, 0, 1, length[0], length[1], 0, 0], content].concat()
+        };
+        let bytes = [record(6, stdout), record(7, b"a warning"), record(3, &[0; 8])].concat();
+        for cut in 0..bytes.len() {
+            let mut answer = Answer::new(Protocol::FastCgi);
+            let (first, second) = bytes.split_at(cut);
+            let found = read(
+                &mut answer,
+                &mut KnownHead::default(),
+                &Expected::default(),
+                &[first, second],
+            );
+            let complete = found.expect("good").expect("complete");
+            assert_eq!(
+                (complete.status, complete.body, complete.keeps_alive),
+                (404, 8, true),
+                "cut at {cut}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_answer_is_the_same_however_it_arrives(cuts in proptest::collection::vec(0usize..120, 0..6)) {
+            let text = b"HTTP/1.1 200 OK\r\nServer: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1a\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\n\r\n";
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).filter(|piece| !piece.is_empty()).collect();
+            prop_assert_eq!(read_one(&pieces), good(29));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = read_one(&[b"HTTP/1.1 200 OK\r\n", &bytes]);
+            let mut answer = Answer::new(Protocol::FastCgi);
+            let _ = read(&mut answer, &mut KnownHead::default(), &Expected::default(), &[&bytes]);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What slices leave behind: of the generator in a tally, of the server in looks at it.
+
+use std::time::Instant;
+
+use super::Level;
+use crate::bench::metrics::{self, Workers};
+use crate::bench::process::{Look, Processes};
+use crate::bench::result::{self, GeneratorUse, Point, Second, ServerUse, Slice, Total};
+use crate::bench::sample::Tally;
+use crate::bench::surroundings;
+use crate::url::Url;
+
+/// A target under one load, while it is measured.
+pub(super) struct Gathered {
+    pub(super) target: usize,
+    pub(super) level: Level,
+    pub(super) slices: Vec<Slice>,
+    pub(super) tally: Tally,
+    pub(super) timeline: Vec<Second>,
+    pub(super) server: Option<ServerUse>,
+    pub(super) generator: GeneratorUse,
+}
+
+/// What was seen while a slice ran.
+pub(super) struct Seen {
+    pub(super) start_s: f64,
+    pub(super) looks: Vec<(f64, Look, Option<Workers>)>,
+    pub(super) pss_bytes: Option<u64>,
+    pub(super) kernel: result::KernelCounts,
+}
+
+impl Seen {
+    pub(super) fn look(&mut self, processes: &Processes, page: Option<&Url>, began: Instant) {
+        if processes.is_empty() && page.is_none() {
+            return;
+        }
+        // A page that fails once is missed; the run does not depend on it.
+        let workers = page.and_then(|page| metrics::look(page).ok());
+        self.looks
+            .push((began.elapsed().as_secs_f64(), processes.look(), workers));
+    }
+
+    /// What it cost the server, for each of so many requests.
+    pub(super) fn server(&self, requests: u64) -> Option<ServerUse> {
+        let ((began, first, first_workers), (ended, last, last_workers)) = (self.looks.first()?, self.looks.last()?);
+        let each = |amount: f64| (requests > 0).then(|| amount / requests as f64);
+        let cpu = last.cpu_since(first);
+        let has_processes = last.processes > 0;
+        let busy = |workers: &Option<Workers>| workers.and_then(|workers| workers.busy_seconds);
+        let worker_seconds = busy(first_workers)
+            .zip(busy(last_workers))
+            .map(|(before, after)| after - before);
+        let workers = || self.looks.iter().filter_map(|(_, _, workers)| *workers);
+        Some(ServerUse {
+            cpu_us_per_request: each(cpu).filter(|_| has_processes),
+            cores: has_processes.then(|| cpu / 1e6 / (ended - began).max(1e-3)),
+            rss_bytes: self
+                .looks
+                .iter()
+                .map(|(_, look, _)| look.rss_bytes)
+                .max()
+                .filter(|_| has_processes),
+            pss_bytes: self
+                .pss_bytes
+                .or_else(|| workers().filter_map(|one| one.memory_bytes).max()),
+            processes: has_processes.then_some(last.processes),
+            worker_us_per_request: worker_seconds.and_then(|seconds| each(seconds * 1e6)),
+            peak_busy_workers: workers().filter_map(|one| one.busy).max(),
+            peak_queue: workers().filter_map(|one| one.queued).max(),
+        })
+    }
+
+    /// The tree's cores, memory and busy workers between two moments of the slice, s.
+    pub(super) fn between(&self, from: f64, to: f64) -> (Option<f64>, Option<u64>, Option<u32>) {
+        let looks: Vec<_> = self.looks.iter().filter(|(at, ..)| (from..=to).contains(at)).collect();
+        let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
+            return (None, None, None);
+        };
+        let has_processes = last.1.processes > 0;
+        let cpu = last.1.cpu_since(&first.1) / 1e6;
+        let cores = (has_processes && last.0 > first.0).then(|| cpu / (last.0 - first.0));
+        let memory = has_processes.then_some(last.1.rss_bytes);
+        let busy = looks.iter().filter_map(|(_, _, workers)| workers.as_ref()?.busy).max();
+        (cores, memory, busy)
+    }
+}
+
+impl Gathered {
+    pub(super) fn new(target: usize, level: Level) -> Self {
+        Self {
+            target,
+            level,
+            slices: Vec::new(),
+            tally: Tally::default(),
+            timeline: Vec::new(),
+            server: None,
+            generator: GeneratorUse::default(),
+        }
+    }
+
+    pub(super) fn add(&mut self, round: u32, order: u32, tally: &Tally, seen: &Seen) {
+        let server = seen.server(tally.requests);
+        self.slices.push(Slice {
+            round,
+            order,
+            start_s: seen.start_s,
+            duration_s: tally.elapsed as f64 / 1e9,
+            requests: tally.requests,
+            failed: tally.failures.all(),
+            requests_per_second: tally.rate(),
+            p50_us: tally.latency.percentile(50.0),
+            p95_us: tally.latency.percentile(95.0),
+            p99_us: tally.latency.percentile(99.0),
+            max_us: tally.latency.max(),
+            first_byte_us: tally.first_byte.percentile(50.0),
+            connections_opened: tally.connections_opened,
+            generator_cpu: tally.cpu.busiest,
+            server,
+            kernel: seen.kernel,
+        });
+        let width = tally.seconds.width as f64;
+        for (place, moment) in tally.seconds.entries.iter().enumerate() {
+            let from = place as f64 * width;
+            let (server_cores, server_rss_bytes, busy_workers) = seen.between(from, from + width);
+            self.timeline.push(Second {
+                at_s: seen.start_s + from,
+                requests: moment.latency.count(),
+                failed: moment.failed,
+                p50_us: moment.latency.percentile(50.0),
+                p99_us: moment.latency.percentile(99.0),
+                server_cores,
+                server_rss_bytes,
+                busy_workers,
+            });
+        }
+        self.server = merge_server(self.server, server, self.tally.requests, tally.requests);
+        self.tally.append(tally);
+        self.generator.rss_bytes = self.generator.rss_bytes.max(surroundings::own_memory());
+    }
+
+    pub(super) fn finish(self) -> (Point, Tally) {
+        let tally = self.tally;
+        let is_open = tally.service.count() > 0;
+        let each = |nanoseconds: u64| {
+            if tally.answers() == 0 {
+                0.0
+            } else {
+                nanoseconds as f64 / 1e3 / tally.answers() as f64
+            }
+        };
+        let total = Total {
+            duration_s: tally.elapsed as f64 / 1e9,
+            requests: tally.requests,
+            requests_per_second: tally.rate(),
+            failures: tally.failures,
+            statuses: tally.statuses.iter().copied().collect(),
+            connections_opened: tally.connections_opened,
+            bytes: tally.bytes,
+            latency: tally.latency.distribution(),
+            service: is_open.then(|| tally.service.distribution()),
+            first_byte: tally.first_byte.distribution(),
+            connect: (tally.connect.count() > 0).then(|| tally.connect.distribution()),
+            sent_late: is_open.then(|| tally.sent_late.distribution()),
+            waited_for_connection: is_open.then_some(tally.waited),
+            generator: GeneratorUse {
+                cpu: tally.cpu.busiest,
+                cpu_us_per_request: each(tally.cpu.total),
+                user_us_per_request: each(tally.cpu.user),
+                rss_bytes: self.generator.rss_bytes,
+            },
+            server: self.server,
+            timeline: self.timeline,
+        };
+        let point = Point {
+            target: self.target,
+            connections: self.level.connections,
+            rate: self.level.rate,
+            slices: self.slices,
+            total,
+        };
+        (point, tally)
+    }
+}
+
+/// Costs are averaged over the requests, peaks stay peaks.
+fn merge_server(before: Option<ServerUse>, after: Option<ServerUse>, had: u64, more: u64) -> Option<ServerUse> {
+    let (Some(before), Some(after)) = (before, after) else {
+        return before.or(after);
+    };
+    let average = |one: Option<f64>, two: Option<f64>| match (one, two) {
+        (Some(one), Some(two)) if had + more > 0 => Some((one * had as f64 + two * more as f64) / (had + more) as f64),
+        _ => one.or(two),
+    };
+    Some(ServerUse {
+        cpu_us_per_request: average(before.cpu_us_per_request, after.cpu_us_per_request),
+        cores: average(before.cores, after.cores),
+        rss_bytes: before.rss_bytes.max(after.rss_bytes),
+        pss_bytes: before.pss_bytes.max(after.pss_bytes),
+        processes: before.processes.max(after.processes),
+        worker_us_per_request: average(before.worker_us_per_request, after.worker_us_per_request),
+        peak_busy_workers: before.peak_busy_workers.max(after.peak_busy_workers),
+        peak_queue: before.peak_queue.max(after.peak_queue),
+    })
+}

@@ -1,0 +1,130 @@
+//! One place of the generator: a connection, and the request that is on it.
+
+use super::answer::Answer;
+use super::job::Protocol;
+use super::transport::Transport;
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// There is no connection, or one that is given up.
+    Vacant,
+    /// For the connection to stand.
+    Connecting,
+    /// For the proxy to make the way.
+    Tunnel,
+    /// For TLS.
+    Handshake,
+    /// For room to send.
+    Sending,
+    /// For the first byte.
+    Waiting,
+    /// For more of the answer.
+    Body,
+    /// For the server to close after a complete answer.
+    Closing,
+    /// For the next request.
+    Idle,
+    /// For nothing: all requests are given out.
+    Retired,
+}
+
+/// Times are nanoseconds since the start of the thread.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) transport: Option<Transport>,
+    pub(super) phase: Phase,
+    /// What epoll was asked for last; `None` before it knows the descriptor.
+    pub(super) interest: Option<Interest>,
+    /// When the phase began, or the last byte came or went.
+    pub(super) since: u64,
+    /// When the connection was begun.
+    pub(super) began: u64,
+    /// When the request was due.
+    pub(super) due: u64,
+    /// When its first byte was sent.
+    pub(super) sent: u64,
+    /// When the first byte of the answer came; 0 before.
+    pub(super) first_byte: u64,
+    /// How long the connection took for this request; 0 on a kept one.
+    pub(super) connect_time: u64,
+    /// Place of the request in the job.
+    pub(super) request: usize,
+    /// A request is assigned and not answered.
+    pub(super) is_busy: bool,
+    /// Bytes of it that are sent; in the tunnel phase, of the CONNECT request.
+    pub(super) offset: usize,
+    /// Bytes of the answer that a slow reader took.
+    pub(super) taken: u64,
+    /// Answers on this connection.
+    pub(super) used: u32,
+    /// What the proxy said so far.
+    pub(super) tunnel: Vec<u8>,
+    pub(super) answer: Answer,
+}
+
+/// What epoll tells of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// Only its end: a slow reader looks when his time has come.
+    Nothing,
+    Read,
+    ReadWrite,
+}
+
+impl Connection {
+    pub(super) fn new(protocol: Protocol) -> Self {
+        Self {
+            transport: None,
+            phase: Phase::Vacant,
+            interest: None,
+            since: 0,
+            began: 0,
+            due: 0,
+            sent: 0,
+            first_byte: 0,
+            connect_time: 0,
+            request: 0,
+            is_busy: false,
+            offset: 0,
+            taken: 0,
+            used: 0,
+            tunnel: Vec::new(),
+            answer: Answer::new(protocol),
+        }
+    }
+
+    /// A request begins on it.
+    pub(super) fn assign(&mut self, request: usize, due: u64, now: u64, protocol: Protocol) {
+        self.request = request;
+        self.is_busy = true;
+        self.due = due;
+        self.connect_time = 0;
+        self.rewind(now, protocol);
+    }
+
+    /// The request that is on it begins anew.
+    pub(super) fn rewind(&mut self, now: u64, protocol: Protocol) {
+        self.sent = now;
+        self.since = now;
+        self.first_byte = 0;
+        self.offset = 0;
+        self.taken = 0;
+        self.answer.expect(protocol);
+    }
+
+    /// Closes it, if it is open.
+    pub(super) fn close(&mut self) {
+        self.transport = None;
+        self.interest = None;
+        self.phase = Phase::Vacant;
+    }
+
+    /// Closes it while the server may still be sending.
+    pub(super) fn abandon(&mut self) {
+        if let Some(transport) = self.transport.take() {
+            transport.reset();
+        }
+        self.close();
+    }
+}

@@ -1,0 +1,313 @@
+//! One slice of load, spelt out: everything a generator thread or process must know, and nothing it must find out.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::pacer::Spacing;
+
+/// Whom to connect to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Destination {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// What is spoken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    #[default]
+    Http1,
+    FastCgi,
+}
+
+/// TLS as a client offers it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsOptions {
+    /// Whose certificate is expected.
+    pub server_name: String,
+    /// Take any certificate.
+    pub insecure: bool,
+    /// Do not name the server in the greeting.
+    pub no_sni: bool,
+    /// `TLS1.2` or `TLS1.3` alone; `None` for both.
+    pub version: Option<String>,
+    /// Cipher suites by their IANA or OpenSSL names; empty for all.
+    pub ciphers: Vec<String>,
+    /// A PEM file with certificate and key.
+    pub certificate: Option<PathBuf>,
+}
+
+/// When requests are sent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub enum Arrivals {
+    /// As soon as the answer before is there.
+    #[default]
+    Closed,
+    /// So many a second.
+    Open { rate: f64, spacing: Spacing, seed: u64 },
+    /// At these times since the start, ascending, ns; the n-th request is the n-th of [`Job::order`].
+    Schedule(Vec<u64>),
+}
+
+/// What a good answer is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    pub status: StatusRule,
+    /// Every body must have the length of the first one.
+    pub same_length: bool,
+    /// The body, as it travels; only where all answers are known to be the same.
+    #[serde(with = "base64_bytes")]
+    pub body: Option<Vec<u8>>,
+    /// Failed answers count in the latency, as ab does it.
+    pub time_failures: bool,
+}
+
+/// Which statuses are good.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StatusRule {
+    /// Whatever the server says.
+    Any,
+    /// This one and no other.
+    Same(u16),
+    /// Below 400.
+    #[default]
+    NoError,
+    /// Below 500.
+    NoServerError,
+}
+
+impl StatusRule {
+    #[must_use]
+    pub fn allows(self, status: u16) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Same(expected) => status == expected,
+            Self::NoError => status < 400,
+            Self::NoServerError => status < 500,
+        }
+    }
+}
+
+/// One slice.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    pub destination: Destination,
+    pub protocol: Protocol,
+    pub tls: Option<TlsOptions>,
+    /// The head of a CONNECT request that makes the way, through a proxy.
+    pub tunnel: Option<String>,
+    /// Requests as they travel.
+    pub requests: Vec<Outgoing>,
+    /// Places in `requests`, in the order they are sent; taken in turns. Empty for `requests` themselves.
+    pub order: Vec<u32>,
+    /// At least 1.
+    pub connections: u32,
+    /// Number of the first connection, where several processes share the load.
+    pub first_connection: u32,
+    pub threads: u32,
+    /// Most requests; `None` without a limit.
+    pub count: Option<u64>,
+    /// Longest time; `None` without a limit. One of both is there.
+    pub time: Option<Duration>,
+    pub arrivals: Arrivals,
+    pub keep_alive: bool,
+    /// Longest wait for a connection, a first byte, more of a body.
+    pub timeout: Duration,
+    /// Bytes a second each connection reads.
+    pub read_rate: Option<u64>,
+    /// Bytes a second each connection sends.
+    pub send_rate: Option<u64>,
+    /// Size of the socket buffers, bytes.
+    pub buffers: Option<u64>,
+    /// Addresses to connect from, in turns; empty for the system's choice.
+    pub sources: Vec<IpAddr>,
+    pub expected: Expected,
+    /// End at the first failure of a socket.
+    pub stop_on_error: bool,
+    /// Keep the first answer.
+    pub capture: bool,
+    /// Keep apart what ab keeps apart.
+    pub as_ab: bool,
+    /// Keep the times of every request; memory grows with their number.
+    pub keep_times: bool,
+}
+
+/// A request in the bytes of its protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outgoing {
+    #[serde(with = "base64_text")]
+    pub bytes: Vec<u8>,
+    /// The answer has no body, whatever its head says.
+    pub is_head: bool,
+}
+
+mod base64_text {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map_err(serde::de::Error::custom)
+    }
+}
+
+mod base64_bytes {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+        bytes.as_ref().map(|bytes| STANDARD.encode(bytes)).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
+        let text: Option<String> = Option::deserialize(deserializer)?;
+        text.map(|text| STANDARD.decode(text).map_err(serde::de::Error::custom))
+            .transpose()
+    }
+}
+
+impl Job {
+    /// The part of process `index` of `processes`, so that all parts together are this job.
+    #[must_use]
+    pub fn part(&self, index: u32, processes: u32) -> Self {
+        let (first, connections) = share(self.connections, index, processes);
+        let mut part = self.clone();
+        part.connections = connections;
+        part.first_connection = self.first_connection + first;
+        part.count = self.count.map(|count| {
+            let parts = u64::from(processes);
+            count / parts + u64::from(u64::from(index) < count % parts)
+        });
+        match &mut part.arrivals {
+            Arrivals::Closed => {}
+            Arrivals::Open { rate, seed, .. } => {
+                *rate /= f64::from(processes);
+                *seed = seed.wrapping_add(u64::from(index));
+            }
+            Arrivals::Schedule(times) => {
+                let mine = |place: &usize| *place as u32 % processes == index;
+                let places: Vec<usize> = (0..times.len()).filter(mine).collect();
+                part.order = places.iter().map(|place| self.order[*place]).collect();
+                *times = places.iter().map(|place| times[*place]).collect();
+            }
+        }
+        part
+    }
+
+    /// The place in `requests` of the n-th request.
+    pub(super) fn request(&self, number: u64) -> usize {
+        if self.order.is_empty() {
+            (number % self.requests.len() as u64) as usize
+        } else {
+            self.order[(number % self.order.len() as u64) as usize] as usize
+        }
+    }
+}
+
+/// First and number of those that `index` of `parts` gets of `all`.
+pub(super) fn share(all: u32, index: u32, parts: u32) -> (u32, u32) {
+    let (each, more) = (all / parts, all % parts);
+    (each * index + index.min(more), each + u32::from(index < more))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A job of ten requests to nobody.
+    pub(in super::super) fn job() -> Job {
+        Job {
+            destination: Destination::Unix(PathBuf::from("/nowhere")),
+            protocol: Protocol::Http1,
+            tls: None,
+            tunnel: None,
+            requests: vec![Outgoing {
+                bytes: b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+                is_head: false,
+            }],
+            order: Vec::new(),
+            connections: 1,
+            first_connection: 0,
+            threads: 1,
+            count: Some(10),
+            time: None,
+            arrivals: Arrivals::Closed,
+            keep_alive: true,
+            timeout: Duration::from_secs(5),
+            read_rate: None,
+            send_rate: None,
+            buffers: None,
+            sources: Vec::new(),
+            expected: Expected::default(),
+            stop_on_error: false,
+            capture: false,
+            as_ab: false,
+            keep_times: false,
+        }
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let whole = Job {
+            connections: 10,
+            count: Some(1001),
+            arrivals: Arrivals::Open {
+                rate: 300.0,
+                spacing: Spacing::Constant,
+                seed: 1,
+            },
+            ..job()
+        };
+        let parts: Vec<Job> = (0..3).map(|index| whole.part(index, 3)).collect();
+        let numbers: Vec<(u32, u32)> = parts
+            .iter()
+            .map(|part| (part.first_connection, part.connections))
+            .collect();
+        assert_eq!(numbers, [(0, 4), (4, 3), (7, 3)]);
+        assert_eq!(parts.iter().map(|part| part.count.expect("a limit")).sum::<u64>(), 1001);
+        let rates = parts.iter().map(|part| match part.arrivals {
+            Arrivals::Open { rate, .. } => rate,
+            _ => 0.0,
+        });
+        assert!((rates.sum::<f64>() - 300.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_schedule_is_dealt_out_with_its_requests() {
+        let whole = Job {
+            arrivals: Arrivals::Schedule(vec![1, 2, 3, 4, 5]),
+            order: vec![0, 1, 2, 0, 1],
+            ..job()
+        };
+        let second = whole.part(1, 2);
+        assert_eq!(second.arrivals, Arrivals::Schedule(vec![2, 4]));
+        assert_eq!(second.order, [1, 0]);
+    }
+
+    #[test]
+    fn a_job_survives_the_way_to_another_process() {
+        let mut job = job();
+        job.expected.body = Some(vec![0, 255, 10]);
+        let text = serde_json::to_string(&job).expect("serialisable");
+        let back: Job = serde_json::from_str(&text).expect("our own");
+        assert_eq!(back.expected, job.expected);
+        assert_eq!(back.requests, job.requests);
+    }
+
+    #[test]
+    fn statuses_are_judged_by_their_rule() {
+        assert!(StatusRule::NoError.allows(302) && !StatusRule::NoError.allows(404));
+        assert!(StatusRule::Same(404).allows(404) && !StatusRule::Same(404).allows(200));
+        assert!(StatusRule::NoServerError.allows(404) && !StatusRule::NoServerError.allows(503));
+        assert!(StatusRule::Any.allows(599));
+    }
+}

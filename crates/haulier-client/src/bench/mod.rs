@@ -1,0 +1,33 @@
+//! Measuring servers: load, samples, statistics, and what may be said of them.
+//!
+//! A run in the order of its parts: targets → pacer → runner → samples → statistics → result. `campaign` is the story;
+//! the data it leaves behind is `result`.
+
+pub mod mix;
+pub mod target;
+
+pub mod campaign;
+pub mod framing;
+pub mod probe;
+
+pub mod job;
+pub mod pacer;
+pub mod spread;
+
+mod answer;
+mod connection;
+pub mod runner;
+mod tls;
+mod transport;
+
+pub mod histogram;
+pub mod sample;
+
+pub mod metrics;
+pub mod process;
+pub mod surroundings;
+
+pub mod compare;
+pub mod statistics;
+
+pub mod result;

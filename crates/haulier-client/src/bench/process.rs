@@ -1,0 +1,251 @@
+//! The server's processes, as /proc and its control groups tell of them: CPU time and memory of a whole tree.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The kernel shows user space a hundred ticks a second on every architecture (USER_HZ).
+const TICK_US: u64 = 10_000;
+
+/// A process tree or a unit to look at.
+#[derive(Debug, Clone, Default)]
+pub struct Processes {
+    roots: Vec<u32>,
+    group: Option<PathBuf>,
+}
+
+/// What one look saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Look {
+    /// User and system time since the processes began, µs; that of ended children included. In steps of 10 ms.
+    pub cpu_us: u64,
+    /// What the scheduler counted of the threads that are there now, µs; exact, but it forgets whatever ends.
+    pub running_us: u64,
+    /// Resident memory, bytes; what several share is counted for each.
+    pub rss_bytes: u64,
+    pub processes: u32,
+}
+
+impl Look {
+    /// CPU time since `before`, µs: exact where little was used and no thread ended, else in steps of 10 ms.
+    #[must_use]
+    pub fn cpu_since(&self, before: &Self) -> f64 {
+        let coarse = self.cpu_us.saturating_sub(before.cpu_us);
+        let exact = self.running_us.saturating_sub(before.running_us);
+        let is_near = exact.abs_diff(coarse) <= 2 * TICK_US * u64::from(self.processes.max(1));
+        if is_near && exact > 0 {
+            exact as f64
+        } else {
+            coarse as f64
+        }
+    }
+}
+
+impl Processes {
+    /// # Errors
+    /// A process or a unit that is not there, in words.
+    pub fn new(pids: &[u32], unit: Option<&str>) -> Result<Self, String> {
+        if let Some(gone) = pids.iter().find(|pid| Stat::read(**pid).is_none()) {
+            return Err(format!("there is no process {gone}"));
+        }
+        Ok(Self {
+            roots: pids.to_vec(),
+            group: unit.map(group_of).transpose()?,
+        })
+    }
+
+    /// Whether there is anything to look at.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty() && self.group.is_none()
+    }
+
+    /// CPU time and memory now.
+    #[must_use]
+    pub fn look(&self) -> Look {
+        let mut look = Look::default();
+        let members = self.members();
+        for pid in &members {
+            let Some(stat) = Stat::read(*pid) else { continue };
+            look.cpu_us += stat.ticks * TICK_US;
+            look.running_us += running_us(*pid);
+            look.rss_bytes += stat.pages * rustix::param::page_size() as u64;
+            look.processes += 1;
+        }
+        if let Some(group) = &self.group {
+            let text = fs::read_to_string(group.join("cpu.stat")).unwrap_or_default();
+            let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
+            // The group knows about processes that have ended, too.
+            look.cpu_us = usage.and_then(|usage| usage.parse().ok()).unwrap_or(look.cpu_us);
+        }
+        look
+    }
+
+    /// Memory now, bytes; what several share is counted once. Slower than [`Processes::look`]; `None` where the kernel
+    /// does not let us see it.
+    #[must_use]
+    pub fn pss_bytes(&self) -> Option<u64> {
+        let sizes = self.members().into_iter().filter_map(|pid| {
+            let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+        });
+        let kibibytes: u64 = sizes.sum();
+        (kibibytes > 0).then_some(kibibytes * 1024)
+    }
+
+    /// All processes of the trees and the group.
+    fn members(&self) -> Vec<u32> {
+        if let Some(group) = &self.group {
+            let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            return text.lines().filter_map(|line| line.parse().ok()).collect();
+        }
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some((pid, stat)) = pid.and_then(|pid| Some((pid, Stat::read(pid)?))) {
+                children.entry(stat.parent).or_default().push(pid);
+            }
+        }
+        let (mut found, mut at) = (self.roots.clone(), 0);
+        while at < found.len() {
+            for child in children.remove(&found[at]).unwrap_or_default() {
+                if !found.contains(&child) {
+                    found.push(child);
+                }
+            }
+            at += 1;
+        }
+        found
+    }
+}
+
+/// What /proc/PID/stat says.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    parent: u32,
+    /// User and system, of the process and of its ended children.
+    ticks: u64,
+    pages: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Fields by their number in proc(5). The name, field 2, may hold anything, a bracket too.
+    fn parse(text: &str) -> Option<Self> {
+        let (_, after_name) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = after_name.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        Some(Self {
+            parent: u32::try_from(field(4)?).ok()?,
+            ticks: field(14)? + field(15)? + field(16)? + field(17)?,
+            pages: field(24)?,
+        })
+    }
+}
+
+/// What the scheduler says of all threads of a process, µs; 0 where it does not count.
+fn running_us(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let times = tasks.filter_map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    });
+    times.sum::<u64>() / 1000
+}
+
+/// The control group of a systemd unit.
+fn group_of(unit: &str) -> Result<PathBuf, String> {
+    let output = Command::new("systemctl")
+        .args(["show", "--property=ControlGroup", "--value", "--", unit])
+        .output()
+        .map_err(|error| format!("systemctl: {error}"))?;
+    let path = String::from_utf8_lossy(&output.stdout);
+    let path = path.trim();
+    let group = PathBuf::from(format!("/sys/fs/cgroup{path}"));
+    if path.is_empty() || !group.join("cgroup.procs").exists() {
+        return Err(format!("the unit {unit} is not running"));
+    }
+    Ok(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_moves_no_field() {
+        let text = "7 (a) b) S 42 1 1 0 -1 0 0 0 0 0 1 2 3 4 20 0 3 0 100 4096 9";
+        let stat = Stat {
+            parent: 42,
+            ticks: 10,
+            pages: 9,
+        };
+        assert_eq!(Stat::parse(text), Some(stat));
+        assert_eq!(Stat::parse("nonsense"), None);
+    }
+
+    #[test]
+    fn a_tree_has_its_children_and_their_time() {
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 30 & wait"])
+            .spawn()
+            .expect("a shell");
+        let processes = Processes::new(&[child.id()], None).expect("it runs");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while processes.look().processes < 2 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let (look, pss) = (processes.look(), processes.pss_bytes());
+        let members = processes.members();
+        for pid in members {
+            let _ = Command::new("kill").arg(pid.to_string()).status();
+        }
+        let _ = child.wait();
+        assert_eq!(look.processes, 2);
+        assert!(look.rss_bytes > 100_000, "{look:?}");
+        assert!(pss.is_none_or(|pss| pss <= look.rss_bytes), "{pss:?} of {look:?}");
+    }
+
+    #[test]
+    fn time_that_is_used_is_seen() {
+        let processes = Processes::new(&[std::process::id()], None).expect("we run");
+        let before = processes.look().cpu_us;
+        let begun = Instant::now();
+        let mut sum = 0u64;
+        while processes.look().cpu_us < before + 2 * TICK_US && begun.elapsed() < Duration::from_secs(60) {
+            sum = sum.wrapping_mul(31).wrapping_add(std::hint::black_box(1));
+        }
+        assert!(processes.look().cpu_us > before, "{sum}");
+    }
+
+    #[test]
+    fn little_time_is_exact_and_much_is_whole() {
+        let look = |cpu_us, running_us| Look {
+            cpu_us,
+            running_us,
+            processes: 1,
+            ..Look::default()
+        };
+        assert_eq!(look(10_000, 3_250).cpu_since(&look(0, 0)), 3_250.0);
+        // A thread ended: what it used is in the one figure only.
+        assert_eq!(look(900_000, 1_000).cpu_since(&look(0, 0)), 900_000.0);
+        assert_eq!(look(10_000, 0).cpu_since(&look(0, 500)), 10_000.0);
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        assert!(Processes::new(&[u32::MAX], None).is_err());
+        assert!(Processes::default().is_empty());
+        assert_eq!(Processes::default().look(), Look::default());
+    }
+}

@@ -1,0 +1,141 @@
+//! The end of a request: what it counts as, and what becomes of its connection.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+
+use super::{Class, PAUSE, Runner, Shared};
+use crate::bench::answer::{Complete, Fault};
+use crate::bench::connection::{Interest, Phase};
+use crate::bench::job::Job;
+use crate::bench::sample::RequestTimes;
+
+impl Runner<'_> {
+    pub(super) fn complete(&mut self, id: usize, complete: Complete) {
+        let is_open_loop = self.is_open_loop();
+        let tally = &mut self.tally;
+        let connection = &mut self.connections[id];
+        tally.count_status(complete.status, 1);
+        tally.bytes.body += complete.body;
+        tally.elapsed = self.now;
+        let failure = judge(self.job, self.shared, complete);
+        match failure {
+            None => tally.requests += 1,
+            Some(class) => {
+                *class(&mut tally.failures) += 1;
+                tally.seconds.fail(self.now);
+            }
+        }
+        if failure.is_none() || self.job.expected.time_failures {
+            let latency = self.now.saturating_sub(connection.due);
+            tally.latency.record(latency);
+            tally
+                .first_byte
+                .record(connection.first_byte.saturating_sub(connection.sent));
+            tally.seconds.record(self.now, latency);
+            if is_open_loop {
+                tally.service.record(self.now.saturating_sub(connection.sent));
+            }
+            if self.job.as_ab {
+                tally.processing.record(latency.saturating_sub(connection.connect_time));
+            }
+            if self.job.keep_times {
+                tally.times.push(RequestTimes {
+                    started: self.epoch + connection.due / 1000,
+                    connect: connection.connect_time / 1000,
+                    wait: connection.first_byte.saturating_sub(connection.sent) / 1000,
+                    total: latency / 1000,
+                });
+            }
+        }
+        connection.used += 1;
+        connection.is_busy = false;
+        self.has_captured |= id == 0;
+        let is_kept = complete.keeps_alive && self.job.keep_alive;
+        tally.kept_alive += u64::from(is_kept);
+        if is_kept {
+            connection.phase = Phase::Idle;
+            self.free(id);
+        } else if self.peer_closed
+            || connection
+                .transport
+                .as_ref()
+                .is_none_or(|transport| transport.reads_ahead())
+        {
+            self.closed(id);
+        } else {
+            // Whoever closes first keeps the port for a minute: that should be the server, of which there is one.
+            connection.phase = Phase::Closing;
+            connection.since = self.now;
+            self.watch(id, Interest::Read);
+        }
+    }
+
+    pub(super) fn closed(&mut self, id: usize) {
+        self.connections[id].close();
+        self.free(id);
+    }
+
+    pub(super) fn fail(&mut self, id: usize, class: Class) {
+        *class(&mut self.tally.failures) += 1;
+        self.tally.seconds.fail(self.now);
+        self.tally.elapsed = self.now;
+        self.connections[id].abandon();
+        self.connections[id].is_busy = false;
+        if self.job.stop_on_error {
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        if self.is_open_loop() {
+            self.free(id);
+        } else {
+            self.later.push_back((self.now + PAUSE, id));
+        }
+    }
+
+    /// The place is free for the next request.
+    pub(super) fn free(&mut self, id: usize) {
+        if self.is_open_loop() {
+            self.active -= 1;
+            self.idle.push_back(id);
+        } else {
+            self.next(id);
+        }
+    }
+}
+
+fn judge(job: &Job, shared: &Shared, complete: Complete) -> Option<Class> {
+    let expected = &job.expected;
+    if !expected.status.allows(complete.status) {
+        Some(|failures| &mut failures.status)
+    } else if expected.same_length && !shared.has_length_of_first(complete.body) {
+        Some(|failures| &mut failures.length)
+    } else if complete.differs {
+        Some(|failures| &mut failures.body)
+    } else {
+        None
+    }
+}
+
+pub(super) fn class_of_fault(fault: Fault) -> Class {
+    match fault {
+        Fault::Protocol => |failures| &mut failures.protocol,
+        Fault::Short => |failures| &mut failures.short_body,
+    }
+}
+
+pub(super) fn class_of(error: &io::Error) -> Class {
+    match Errno::from_io_error(error) {
+        Some(Errno::CONNREFUSED | Errno::NOENT | Errno::ACCESS | Errno::NETUNREACH | Errno::HOSTUNREACH) => {
+            |failures| &mut failures.refused
+        }
+        Some(Errno::TIMEDOUT) => |failures| &mut failures.connect_timeout,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => {
+            |failures| &mut failures.local
+        }
+        Some(_) => |failures| &mut failures.reset,
+        // rustls speaks for itself; the end of a TLS stream without its closing message is a body cut short.
+        None if error.kind() == io::ErrorKind::UnexpectedEof => |failures| &mut failures.short_body,
+        None => |failures| &mut failures.tls,
+    }
+}

@@ -1,0 +1,222 @@
+//! One non-blocking connection of the generator: TCP or a local socket, plain or with TLS.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, recv, send,
+    socket_with, sockopt,
+};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use super::job::{Destination, Job};
+
+/// A connection, or one in the making.
+#[derive(Debug)]
+pub(super) struct Transport {
+    fd: OwnedFd,
+    tls: Option<Box<ClientConnection>>,
+}
+
+/// Begins a connection without waiting for it.
+///
+/// # Errors
+/// What the system says: refused, no port, no descriptor left; `WouldBlock` where a local socket's queue is full.
+pub(super) fn open(job: &Job, number: u32) -> io::Result<Transport> {
+    let fd = match &job.destination {
+        Destination::Tcp(address) => tcp(job, *address, number)?,
+        Destination::Unix(path) => {
+            let fd = new_socket(AddressFamily::UNIX)?;
+            connect(&fd, &SocketAddrUnix::new(path)?)?;
+            fd
+        }
+    };
+    Ok(Transport { fd, tls: None })
+}
+
+fn tcp(job: &Job, address: SocketAddr, number: u32) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let fd = new_socket(family)?;
+    if job.keep_alive {
+        // A connection that is used once sends once: nothing could wait for an acknowledgement.
+        sockopt::set_tcp_nodelay(&fd, true)?;
+    }
+    if let Some(size) = buffer_size(job) {
+        sockopt::set_socket_recv_buffer_size(&fd, size)?;
+        sockopt::set_socket_send_buffer_size(&fd, size)?;
+    }
+    if !job.sources.is_empty() {
+        let source: IpAddr = job.sources[(job.first_connection + number) as usize % job.sources.len()];
+        bind(&fd, &SocketAddr::new(source, 0))?;
+    }
+    match connect(&fd, &address) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(fd),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+/// Given, or small where the reader is slow: else the kernel would take for him what he does not read.
+fn buffer_size(job: &Job) -> Option<usize> {
+    const LEAST: u64 = 4096;
+    const MOST: u64 = 64 * 1024;
+    let rate = job.read_rate.or(job.send_rate);
+    let size = job.buffers.or_else(|| rate.map(|rate| (rate / 4).clamp(LEAST, MOST)))?;
+    usize::try_from(size).ok()
+}
+
+impl Transport {
+    /// Wraps what follows in TLS; [`Transport::handshake`] comes next.
+    pub(super) fn secure(&mut self, config: &Arc<ClientConfig>, name: &ServerName<'static>) -> io::Result<()> {
+        let session = ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
+        self.tls = Some(Box::new(session));
+        Ok(())
+    }
+
+    /// Goes on with the handshake; true when it is done.
+    pub(super) fn handshake(&mut self) -> io::Result<bool> {
+        let Some(session) = &mut self.tls else { return Ok(true) };
+        let mut socket = Socket(self.fd.as_fd());
+        loop {
+            while session.wants_write() {
+                match session.write_tls(&mut socket) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                    written => written?,
+                };
+            }
+            if !session.is_handshaking() {
+                return Ok(true);
+            }
+            match session.read_tls(&mut socket) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                read => read?,
+            };
+            session.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+
+    /// Version and cipher suite, once they are agreed.
+    pub(super) fn tls_words(&self) -> Option<String> {
+        let session = self.tls.as_ref()?;
+        let version = format!("{:?}", session.protocol_version()?).replace('_', ".");
+        let suite = session.negotiated_cipher_suite()?.suite();
+        Some(format!("{version},{suite:?}"))
+    }
+
+    /// Whether bytes wait for room in the socket.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.wants_write())
+    }
+
+    /// Sends what fits.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing fits, or the connection does not stand yet.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.tls else {
+            return Ok(send(&self.fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?);
+        };
+        let taken = session.writer().write(bytes)?;
+        flush(session, self.fd.as_fd())?;
+        if taken == 0 && !bytes.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(taken)
+    }
+
+    /// Sends what waits in the TLS session.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match &mut self.tls {
+            Some(session) => flush(session, self.fd.as_fd()),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads what is there; 0 is the end.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing is.
+    pub(super) fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.tls else {
+            let (count, _) = recv(&self.fd, buffer, RecvFlags::DONTWAIT)?;
+            return Ok(count);
+        };
+        let mut socket = Socket(self.fd.as_fd());
+        loop {
+            match session.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            let count = session.read_tls(&mut socket)?;
+            session.process_new_packets().map_err(io::Error::other)?;
+            if count == 0 && !session.wants_read() {
+                // The end was in the session before: the reader says which end it was.
+                return session.reader().read(buffer);
+            }
+        }
+    }
+
+    /// Whether bytes may be there although the socket is silent: TLS decrypts whole records.
+    pub(super) fn reads_ahead(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What became of a connection in the making.
+    pub(super) fn take_error(&self) -> io::Result<()> {
+        Ok(sockopt::socket_error(&self.fd)??)
+    }
+
+    /// Closes with a reset: a server that is given up must not go on sending to nobody.
+    pub(super) fn reset(self) {
+        let _ = sockopt::set_socket_linger(&self.fd, Some(std::time::Duration::ZERO));
+    }
+}
+
+impl AsFd for Transport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn flush(session: &mut ClientConnection, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut socket = Socket(fd);
+    while session.wants_write() {
+        match session.write_tls(&mut socket) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            written => written?,
+        };
+    }
+    Ok(())
+}
+
+/// A non-blocking socket as rustls wants it.
+struct Socket<'a>(BorrowedFd<'a>);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (count, _) = recv(self.0, buffer, RecvFlags::DONTWAIT)?;
+        Ok(count)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self.0, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

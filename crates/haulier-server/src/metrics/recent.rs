@@ -1,0 +1,279 @@
+//! The last requests that failed and the slowest of the last hour, with names: what numbers cannot tell.
+//!
+//! A request that is neither costs two comparisons. What is kept has an end in number and in length.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::counters::Finished;
+use super::reason;
+use crate::request::Request;
+use crate::route::Site;
+
+/// Failures kept.
+const FAILURES: usize = 50;
+/// Slow requests kept.
+const SLOWEST: usize = 20;
+/// How long a slow request is remembered.
+const HOUR: Duration = Duration::from_secs(3600);
+/// Bytes kept of a request target or of a message.
+const LONGEST: usize = 300;
+
+/// Which request it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Noted {
+    /// When its exchange was over.
+    pub at: SystemTime,
+    /// The name of its site; `None` if it belongs to none.
+    pub site: Option<String>,
+    /// Method and target, shortened: `GET /export?year=2026`; empty for what was no request.
+    pub request: String,
+    /// As in the log and in `X-Request-Id`; empty for what was no request.
+    pub id: String,
+    /// Who asked; `None` for what was no request.
+    pub client: Option<IpAddr>,
+    /// Of the response.
+    pub status: u16,
+}
+
+/// A request that came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub request: Noted,
+    /// Out of the fixed list.
+    pub reason: &'static str,
+    /// What PHP wrote to its error log, shortened.
+    pub message: Option<String>,
+}
+
+/// A request that took long, by the time that it waited for PHP and that PHP took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowRequest {
+    pub request: Noted,
+    /// Time in the queue for a worker.
+    pub queued: Duration,
+    /// Time a worker was busy with it.
+    pub php: Duration,
+    /// From the end of its head to the last byte given to the kernel.
+    pub took: Duration,
+}
+
+impl SlowRequest {
+    /// What it is ranked by. Sending is left out: it is as slow as the client.
+    fn work(&self) -> Duration {
+        self.queued + self.php
+    }
+}
+
+/// Both lists.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    /// The newest last.
+    failures: Mutex<VecDeque<Failure>>,
+    /// The slowest first.
+    slowest: Mutex<Vec<(Instant, SlowRequest)>>,
+    /// Nanoseconds of work that a request must exceed to get into a list that is full.
+    least: AtomicU64,
+}
+
+impl Recent {
+    /// Takes note of an exchange, if it failed or was slow.
+    pub(super) fn note(&self, finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>) {
+        if let Some(reason) = finished.reason.filter(|reason| is_ours(finished.status, reason)) {
+            self.note_failure(finished, request, site, reason);
+        }
+        let Some(php) = &finished.trace.php else { return };
+        let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
+        if (busy + php.queued).as_nanos() > u128::from(self.least.load(Ordering::Relaxed)) {
+            let slow = SlowRequest {
+                request: noted(finished, request, site),
+                queued: php.queued,
+                php: busy,
+                took: finished.took.unwrap_or_default(),
+            };
+            self.note_slow(finished.now, slow);
+        }
+    }
+
+    fn note_failure(
+        &self,
+        finished: &Finished<'_>,
+        request: Option<&Request>,
+        site: Option<&Site>,
+        reason: &'static str,
+    ) {
+        let message = finished.trace.php.as_ref().and_then(|php| php.message.as_deref());
+        let failure = Failure {
+            request: noted(finished, request, site),
+            reason,
+            message: message.map(|message| shortened(message.as_bytes())),
+        };
+        let mut failures = lock(&self.failures);
+        while failures.len() >= FAILURES {
+            failures.pop_front();
+        }
+        failures.push_back(failure);
+    }
+
+    fn note_slow(&self, now: Instant, slow: SlowRequest) {
+        let mut list = lock(&self.slowest);
+        let place = list.partition_point(|(_, other)| other.work() >= slow.work());
+        list.insert(place, (now, slow));
+        list.truncate(SLOWEST);
+        self.set_least(&list);
+    }
+
+    /// Lets go of what is older than an hour.
+    pub(super) fn forget(&self, now: Instant) {
+        let mut list = lock(&self.slowest);
+        list.retain(|(at, _)| now.saturating_duration_since(*at) < HOUR);
+        self.set_least(&list);
+    }
+
+    fn set_least(&self, list: &[(Instant, SlowRequest)]) {
+        let least = list.get(SLOWEST - 1).map_or(0, |(_, slow)| slow.work().as_nanos());
+        self.least
+            .store(u64::try_from(least).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The newest first.
+    pub(super) fn failures(&self) -> Vec<Failure> {
+        lock(&self.failures).iter().rev().cloned().collect()
+    }
+
+    /// The slowest first.
+    pub(super) fn slowest(&self) -> Vec<SlowRequest> {
+        lock(&self.slowest).iter().map(|(_, slow)| slow.clone()).collect()
+    }
+}
+
+/// Whether a failure is to be shown to whoever runs the server: every 5xx, and what is no doing of the client's.
+fn is_ours(status: u16, reason: &str) -> bool {
+    status >= 500 || !reason::is_clients(reason)
+}
+
+fn noted(finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>) -> Noted {
+    let mut words = String::new();
+    if let Some(request) = request {
+        words = shortened(request.head.method_name());
+        words.push(' ');
+        words.push_str(&shortened(request.head.target()));
+    }
+    Noted {
+        at: SystemTime::now(),
+        site: site.map(|site| site.settings.name.clone()),
+        request: words,
+        id: request.map(|request| request.id.to_string()).unwrap_or_default(),
+        client: request.map(|request| request.peer.remote.ip()),
+        status: finished.status,
+    }
+}
+
+/// The beginning of a text, with `…` where something was left out.
+pub(super) fn shortened(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]);
+    if bytes.len() > LONGEST {
+        format!("{}…", text.trim_end_matches('\u{fffd}'))
+    } else {
+        text.into_owned()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::response::{Handler, PhpTrace, Trace};
+    use crate::thread::now;
+
+    /// An exchange of a script that was busy for so many milliseconds.
+    fn php(milliseconds: u64) -> Trace {
+        let mut trace = Trace::of(Handler::Php);
+        trace.php = Some(Box::new(PhpTrace {
+            busy: Arc::new(AtomicU64::new(milliseconds * 1000)),
+            message: Some("PHP Fatal error".into()),
+            ..PhpTrace::default()
+        }));
+        trace
+    }
+
+    fn finished<'t>(trace: &'t Trace, status: u16, reason: Option<&'static str>, now: Instant) -> Finished<'t> {
+        Finished {
+            site: Some(0),
+            status,
+            trace,
+            reason,
+            bytes: 0,
+            took: Some(Duration::from_secs(1)),
+            now,
+        }
+    }
+
+    #[test]
+    fn failures_of_ours_are_kept_newest_first_and_mistakes_of_clients_are_not() {
+        let recent = Recent::default();
+        let trace = php(1);
+        for (status, reason) in [
+            (500, Some("php_error")),
+            (400, Some("bad_request")),
+            (200, None),
+            (404, Some("sendfile_denied")),
+            (200, Some("client_gone")),
+            (503, Some("pool_full")),
+        ] {
+            recent.note(&finished(&trace, status, reason, now()), None, None);
+        }
+        let failures = recent.failures();
+        let reasons: Vec<_> = failures.iter().map(|failure| failure.reason).collect();
+        assert_eq!(reasons, ["pool_full", "sendfile_denied", "php_error"]);
+        assert_eq!(failures[0].message.as_deref(), Some("PHP Fatal error"));
+        for _ in 0..2 * FAILURES {
+            recent.note(&finished(&trace, 500, Some("panic"), now()), None, None);
+        }
+        assert_eq!(recent.failures().len(), FAILURES);
+        assert!(recent.failures().iter().all(|failure| failure.reason == "panic"));
+    }
+
+    #[test]
+    fn the_slowest_are_kept_in_order_and_for_an_hour() {
+        let recent = Recent::default();
+        let begin = now();
+        for milliseconds in 1..=100 {
+            // Neither order of arrival nor the slowest first.
+            let trace = php(milliseconds * 37 % 101);
+            recent.note(&finished(&trace, 200, None, begin), None, None);
+        }
+        let times = |recent: &Recent| {
+            let slowest = recent.slowest().into_iter();
+            slowest.map(|slow| slow.php.as_millis() as u64).collect::<Vec<_>>()
+        };
+        assert_eq!(times(&recent), (81..=100).rev().collect::<Vec<_>>());
+        let later = begin + HOUR / 2;
+        recent.note(&finished(&php(50), 200, None, later), None, None);
+        assert_eq!(recent.slowest().len(), SLOWEST, "what is not slow enough is not kept");
+        recent.note(&finished(&php(90), 200, None, later), None, None);
+        recent.forget(begin + HOUR);
+        assert_eq!(times(&recent), [90], "the others are an hour old");
+        recent.note(&finished(&php(2), 200, None, later), None, None);
+        assert_eq!(times(&recent), [90, 2], "and there is room again");
+    }
+
+    #[test]
+    fn what_is_long_is_shortened_between_letters() {
+        assert_eq!(shortened(b"/short"), "/short");
+        let long = "é".repeat(LONGEST);
+        let short = shortened(&long.as_bytes()[1..]);
+        assert!(
+            short.len() <= LONGEST + "…".len() + 3 && short.ends_with("é…"),
+            "{short}"
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! Responses that take a second and more to send, each by name: the downloads that are under way.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::recent::shortened;
+use crate::request::Request;
+use crate::route::Site;
+
+/// How long a response is being sent before it is listed: the usual one costs nothing.
+pub(crate) const LISTED_AFTER: Duration = Duration::from_secs(1);
+
+/// A response that is being sent.
+#[derive(Debug)]
+pub struct Transfer {
+    /// Of all transfers since the start, in the order of their listing.
+    pub number: u64,
+    /// The name of its site; `None` if it belongs to none.
+    pub site: Option<String>,
+    /// The request's target, shortened.
+    pub target: String,
+    /// Who takes it.
+    pub client: IpAddr,
+    /// Bytes in all; `None` where nobody knows before the end.
+    pub length: Option<u64>,
+    /// When its sending began.
+    pub since: Instant,
+    sent: AtomicU64,
+}
+
+impl Transfer {
+    /// Bytes given to the kernel so far.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Transfers {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    /// By number, so the oldest come first.
+    under_way: BTreeMap<u64, Arc<Transfer>>,
+}
+
+impl Transfers {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The oldest first.
+    pub(super) fn list(&self) -> Vec<Arc<Transfer>> {
+        self.lock().under_way.values().cloned().collect()
+    }
+
+    /// Lists a response to `request` whose sending began at `since`.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        request: &Request,
+        site: Option<&Site>,
+        length: Option<u64>,
+        since: Instant,
+    ) -> UnderWay {
+        let site = site.map(|site| site.settings.name.clone());
+        let client = request.peer.remote.ip();
+        self.list_one(site, shortened(request.head.target()), client, length, since)
+    }
+
+    fn list_one(
+        self: &Arc<Self>,
+        site: Option<String>,
+        target: String,
+        client: IpAddr,
+        length: Option<u64>,
+        since: Instant,
+    ) -> UnderWay {
+        let mut table = self.lock();
+        let number = table.next;
+        table.next += 1;
+        let transfer = Arc::new(Transfer {
+            number,
+            site,
+            target,
+            client,
+            length,
+            since,
+            sent: AtomicU64::new(0),
+        });
+        table.under_way.insert(number, Arc::clone(&transfer));
+        drop(table);
+        UnderWay {
+            transfers: Arc::clone(self),
+            transfer,
+        }
+    }
+}
+
+/// Keeps a transfer listed until it is dropped.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    transfers: Arc<Transfers>,
+    transfer: Arc<Transfer>,
+}
+
+impl UnderWay {
+    /// So many bytes are with the kernel now.
+    pub(crate) fn sent(&self, bytes: u64) {
+        self.transfer.sent.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.transfers.lock().under_way.remove(&self.transfer.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::thread::now;
+
+    #[test]
+    fn a_transfer_is_listed_while_it_lasts_and_says_how_far_it_is() {
+        let transfers = Arc::new(Transfers::default());
+        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let begin = |target: &str| transfers.list_one(None, target.into(), client, Some(100), now());
+        let (first, second) = (begin("/first"), begin("/second"));
+        second.sent(40);
+        let listed: Vec<_> = transfers
+            .list()
+            .iter()
+            .map(|one| (one.target.clone(), one.sent()))
+            .collect();
+        assert_eq!(listed, [("/first".into(), 0), ("/second".into(), 40)]);
+        drop(first);
+        assert_eq!(transfers.list()[0].target, "/second");
+        drop(second);
+        assert!(transfers.list().is_empty());
+    }
+}

@@ -1,0 +1,45 @@
+//! The place of a long response in the list of those on their way.
+
+use std::time::Instant;
+
+use crate::metrics::{LISTED_AFTER, UnderWay};
+use crate::request::Request;
+use crate::route::Site;
+use crate::thread::Thread;
+
+/// A response that did not fit one send. It is listed once that has taken a second.
+#[derive(Debug)]
+pub(super) struct Listing {
+    begun: Instant,
+    under_way: Option<UnderWay>,
+}
+
+impl Listing {
+    /// Sending begins.
+    pub(super) fn begin(thread: &Thread) -> Self {
+        Self {
+            begun: thread.clock.coarse(),
+            under_way: None,
+        }
+    }
+
+    /// So many bytes are out, of `length` in all if that is known.
+    pub(super) fn note(
+        &mut self,
+        thread: &Thread,
+        request: Option<&Request>,
+        site: Option<&Site>,
+        sent: u64,
+        length: Option<u64>,
+    ) {
+        if self.under_way.is_none()
+            && let Some(request) = request
+            && thread.clock.coarse().saturating_duration_since(self.begun) >= LISTED_AFTER
+        {
+            self.under_way = Some(thread.metrics.begin_transfer(request, site, length, self.begun));
+        }
+        if let Some(under_way) = &self.under_way {
+            under_way.sent(sent);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Responses that take long to send, the worker time that hand-offs saved, and the scripts that could save more.
+
+use std::fmt::Write;
+
+use super::table::{Column, table};
+use crate::admin::state::StreamingState;
+use crate::admin::view::{TransferView, View};
+use crate::markup::Escaped;
+use crate::quantity::{count, counted, size, span};
+
+/// Downloads shown one by one.
+const SHOWN: usize = 10;
+
+pub(super) fn section(view: &View) -> String {
+    let state = &view.state;
+    let mut out = "<section id=\"downloads\" data-live><h2>Downloads</h2>".to_owned();
+    let _ = write!(
+        out,
+        "<p>{} on the way, {}/s in all. PHP workers were spared <strong>{}</strong> in the last 24 hours, {} since the \
+         start: time in which clients were still reading and the worker already answered somebody else.</p>",
+        counted(state.downloads.active, "long response", "long responses"),
+        size(state.downloads.bytes_per_second),
+        span(view.saved_day.as_secs_f64()),
+        span(state.worker_seconds_saved),
+    );
+    if !view.transfers.is_empty() {
+        let columns = [
+            Column::Text("File"),
+            Column::WideText("Client"),
+            Column::Number("Rate"),
+            Column::Number("Done"),
+            Column::WideNumber("For"),
+        ];
+        out.push_str(&table(
+            "On the way",
+            &columns,
+            view.transfers.iter().take(SHOWN).map(transfer),
+        ));
+        if view.transfers.len() > SHOWN {
+            let _ = write!(out, "<p>and {} more.</p>", view.transfers.len() - SHOWN);
+        }
+    }
+    out.push_str(&streaming(&state.streaming));
+    out.push_str("</section>");
+    out
+}
+
+fn transfer(transfer: &TransferView) -> Vec<String> {
+    let done = match transfer.length {
+        Some(length) => {
+            let percent = (transfer.sent as f64 / length.max(1) as f64 * 100.0).min(100.0);
+            format!(
+                "{percent:.0}% of {} <progress max=\"100\" value=\"{percent:.0}\" aria-label=\"done\"></progress>",
+                size(length as f64)
+            )
+        }
+        None => size(transfer.sent as f64),
+    };
+    vec![
+        format!(
+            "<code>{}</code>{}",
+            Escaped(&transfer.target),
+            super::requests::site(transfer.site.as_deref())
+        ),
+        transfer.client.to_string(),
+        format!("{}/s", size(transfer.bytes_per_second)),
+        done,
+        span(transfer.running.as_secs_f64()),
+    ]
+}
+
+fn streaming(scripts: &[StreamingState]) -> String {
+    if scripts.is_empty() {
+        return String::new();
+    }
+    let columns = [
+        Column::Text("Script"),
+        Column::Number("Bodies"),
+        Column::Number("Bytes"),
+    ];
+    let rows = scripts.iter().take(SHOWN).map(|script| {
+        let name = format!(
+            "<code>{}</code>{}<code class=\"rule\">{}</code>",
+            Escaped(&script.script),
+            super::requests::site(Some(&script.site)),
+            Escaped(&script.rule)
+        );
+        vec![name, count(script.responses), size(script.bytes as f64)]
+    });
+    let caption = "Scripts that still stream large bodies through PHP, and the rule that would spare it that";
+    table(caption, &columns, rows)
+}

@@ -1,0 +1,156 @@
+//! The dashboard: one HTML answer that needs nothing else, in the order of what one asks at three in the morning.
+//!
+//! It is complete without JavaScript; with it, `live.js` asks for the page again each second and puts the sections that
+//! have changed in the place of the old ones. The browser is told to run and load nothing else: the two hashes of
+//! [`policy`] are those of the style sheet and the script in the page.
+
+mod content;
+mod downloads;
+mod facts;
+mod php;
+mod requests;
+mod sites;
+mod table;
+mod traffic;
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sha2::{Digest, Sha256};
+
+use super::history::{Range, Sample};
+use super::view::View;
+use crate::markup::Escaped;
+use crate::svg::{self, Axis};
+
+static STYLE: LazyLock<String> = LazyLock::new(|| format!("{}{}", svg::STYLE, include_str!("style.css")));
+const SCRIPT: &str = include_str!("live.js");
+
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
+    let (style, script) = (hash(&STYLE), hash(SCRIPT));
+    format!(
+        "default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+});
+
+/// The value of the page's Content-Security-Policy field.
+pub(super) fn policy() -> &'static str {
+    &POLICY
+}
+
+/// The whole page.
+pub(super) fn render(view: &View) -> String {
+    let mut page = String::with_capacity(48 * 1024);
+    let judgement = facts::judge(view);
+    let _ = write!(
+        page,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <meta name=\"referrer\" content=\"no-referrer\"><title>{} · haulier</title>\
+         <link rel=\"icon\" href=\"data:image/svg+xml,{ICON}\"><style>{}</style></head><body>",
+        Escaped(judgement.headline()),
+        &*STYLE,
+    );
+    page.push_str(&facts::section(view, &judgement));
+    let _ = write!(
+        page,
+        "<nav aria-label=\"Time range of the charts\">{}</nav><main>",
+        ranges(view.range)
+    );
+    for section in [
+        php::section,
+        traffic::section,
+        downloads::section,
+        requests::section,
+        content::section,
+        sites::section,
+    ] {
+        page.push_str(&section(view));
+    }
+    let _ = write!(
+        page,
+        "</main><footer><p id=\"live\" role=\"status\">Reload for newer figures.</p>\
+         <p>For programs: <a href=\"/metrics\">/metrics</a> <a href=\"/api/state.json\">/api/state.json</a> \
+         <a href=\"/healthz\">/healthz</a></p></footer><script>{SCRIPT}</script></body></html>"
+    );
+    page
+}
+
+/// A lorry's wheel, as an icon for the tab.
+const ICON: &str = "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Ccircle cx='8' cy='8' r='6' \
+                    fill='none' stroke='%232f6fb7' stroke-width='3'/%3E%3Ccircle cx='8' cy='8' r='2' \
+                    fill='%232f6fb7'/%3E%3C/svg%3E";
+
+fn ranges(current: Range) -> String {
+    let link = |range: Range, target: &str, name: &str| {
+        let here = if range == current { " aria-current=\"true\"" } else { "" };
+        format!("<a href=\"{target}\"{here}>{name}</a>")
+    };
+    let quarter = link(Range::QuarterHour, "/", "15 minutes");
+    format!("{quarter}{}", link(Range::Day, "/?range=day", "24 hours"))
+}
+
+/// The x axis of every chart over time: seconds before now.
+fn time_axis(range: Range) -> Axis {
+    let span = range.span().as_secs_f64();
+    let labels: &[(f64, &str)] = match range {
+        Range::QuarterHour => &[(900.0, "−15 min"), (600.0, "−10 min"), (300.0, "−5 min"), (0.0, "now")],
+        Range::Day => &[
+            (86_400.0, "−24 h"),
+            (64_800.0, "−18 h"),
+            (43_200.0, "−12 h"),
+            (21_600.0, "−6 h"),
+            (0.0, "now"),
+        ],
+    };
+    let labels = labels.iter().map(|&(seconds, label)| (-seconds, label.to_owned()));
+    Axis::linear(-span, 0.0, 3, |_| String::new()).labelled(labels)
+}
+
+impl View {
+    /// A value of each sample, at its place on the time axis.
+    fn points(&self, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
+        let place = |sample: &Sample| -self.now.saturating_duration_since(sample.end).as_secs_f64();
+        self.samples
+            .iter()
+            .map(|sample| (place(sample), value(sample)))
+            .collect()
+    }
+}
+
+/// `03:12:44`, UTC
+fn time_of_day(at: SystemTime) -> String {
+    let second = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86_400;
+    let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{hours:02}:{minutes:02}:{seconds:02}")
+}
+
+/// What a series of values comes to, for the table below a chart: the last, the mean, the most.
+struct Summary {
+    last: f64,
+    mean: f64,
+    most: f64,
+}
+
+impl Summary {
+    /// Values that are no number are left out; of none it is zero.
+    fn of(points: &[(f64, f64)]) -> Self {
+        let values: Vec<f64> = points
+            .iter()
+            .map(|point| point.1)
+            .filter(|value| value.is_finite())
+            .collect();
+        Self {
+            last: values.last().copied().unwrap_or(0.0),
+            mean: values.iter().sum::<f64>() / values.len().max(1) as f64,
+            most: values.iter().copied().fold(0.0, f64::max),
+        }
+    }
+}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! The last requests that failed, and the slowest.
+
+use std::fmt::Write;
+
+use haulier_server::metrics::{Failure, Noted, SlowRequest};
+
+use super::table::{Column, table};
+use super::time_of_day;
+use crate::admin::view::View;
+use crate::markup::Escaped;
+use crate::quantity::{milliseconds, span};
+
+/// Letters shown of a request or a message. Fifty of them are most of the page.
+const LETTERS: usize = 64;
+/// Failures whose message is shown.
+const MESSAGES: usize = 16;
+
+pub(super) fn section(view: &View) -> String {
+    format!(
+        "<section id=\"requests\" data-live><h2>Requests</h2>{}{}</section>",
+        failures(view),
+        slowest(view)
+    )
+}
+
+fn failures(view: &View) -> String {
+    if view.failures.is_empty() {
+        return "<p>No request has failed.</p>".to_owned();
+    }
+    let columns = [Column::Text("Reason"), Column::Text("Request")];
+    let rows = view.failures.chunk_by(is_same).enumerate().map(|(number, failures)| {
+        let (failure, times) = (&failures[0], failures.len());
+        let at = time_of_day(failure.request.at);
+        let again = if times > 1 {
+            format!(" · {times} times")
+        } else {
+            String::new()
+        };
+        let reason = format!(
+            "<b>{}</b> <small>{} · {at}{again}</small>",
+            failure.reason, failure.request.status
+        );
+        vec![reason, described(failure, number < MESSAGES)]
+    });
+    table("The last requests that failed, by UTC", &columns, rows)
+}
+
+/// Whether one failure came right after another like it.
+fn is_same(one: &Failure, other: &Failure) -> bool {
+    let about = |failure: &Failure| (failure.reason, failure.request.status, failure.request.site.clone());
+    about(one) == about(other) && one.request.request == other.request.request && one.message == other.message
+}
+
+fn described(failure: &Failure, with_message: bool) -> String {
+    let mut out = named(&failure.request);
+    if let Some(message) = failure.message.as_ref().filter(|_| with_message) {
+        let _ = write!(out, "<span class=\"message\">{}</span>", Escaped(&cut(message)));
+    }
+    out
+}
+
+/// Which request it was, with its id to be looked up in the log.
+fn named(request: &Noted) -> String {
+    let mut out = match request.request.as_str() {
+        "" => "<i>no request</i>".to_owned(),
+        words => format!("<code>{}</code>", Escaped(&cut(words))),
+    };
+    out.push_str(&site(request.site.as_deref()));
+    if !request.id.is_empty() {
+        let _ = write!(out, " <small class=\"w\">{}</small>", Escaped(&request.id));
+    }
+    out
+}
+
+/// The name of a site, small, behind what belongs to it.
+pub(super) fn site(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!(" <small>{}</small>", Escaped(name)))
+}
+
+/// The beginning of a text that may be long.
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(LETTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn slowest(view: &View) -> String {
+    if view.slowest.is_empty() {
+        return String::new();
+    }
+    let columns = [
+        Column::Number("Time"),
+        Column::Text("Request"),
+        Column::WideNumber("Queue"),
+        Column::WideNumber("PHP"),
+        Column::WideNumber("Sending"),
+        Column::WideText("Ended"),
+    ];
+    let most = view.slowest.iter().map(whole).fold(0.001, f64::max);
+    let rows = view.slowest.iter().map(|slow| {
+        let time = |time: std::time::Duration| milliseconds(Some(time.as_secs_f64() * 1000.0));
+        vec![
+            span(whole(slow)),
+            format!("{}{}", named(&slow.request), bar(slow, most)),
+            time(slow.queued),
+            time(slow.php),
+            time(slow.took.saturating_sub(slow.queued + slow.php)),
+            time_of_day(slow.request.at),
+        ]
+    });
+    table(
+        "The slowest of the last hour, by their time in the queue and in PHP; ended by UTC",
+        &columns,
+        rows,
+    )
+}
+
+/// Queue, PHP and sending together, seconds.
+fn whole(slow: &SlowRequest) -> f64 {
+    slow.took.max(slow.queued + slow.php).as_secs_f64()
+}
+
+/// The three parts side by side; the slowest of all fills the width.
+fn bar(slow: &SlowRequest, most: f64) -> String {
+    let percent = |seconds: f64| (seconds / most * 1000.0).round() / 10.0;
+    let (queue, php) = (slow.queued.as_secs_f64(), slow.php.as_secs_f64());
+    let parts = [
+        ("k3", 0.0, queue),
+        ("k1", queue, php),
+        ("km", queue + php, whole(slow) - queue - php),
+    ];
+    let shown = parts.into_iter().filter(|(.., length)| percent(*length) > 0.0);
+    let parts = shown.map(|(ink, from, length)| {
+        let (from, length) = (percent(from), percent(length));
+        format!("<rect class=\"{ink}\" x=\"{from}%\" width=\"{length}%\"/>")
+    });
+    format!(
+        "<svg class=\"bar\" aria-hidden=\"true\">{}</svg>",
+        parts.collect::<String>()
+    )
+}

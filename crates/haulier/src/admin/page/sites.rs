@@ -1,0 +1,116 @@
+//! External servers, and the sites with what was recognised there.
+
+use super::table::{Column, table};
+use crate::admin::view::View;
+use crate::markup::Escaped;
+use crate::quantity::{count, milliseconds, rate};
+
+/// Sites shown; the others are in `/api/state.json`.
+const SHOWN: usize = 12;
+
+pub(super) fn section(view: &View) -> String {
+    format!(
+        "<section id=\"sites\" data-live><h2>Sites</h2>{}{}</section>",
+        sites(view),
+        servers(view)
+    )
+}
+
+fn sites(view: &View) -> String {
+    let columns = [
+        Column::Text("Site"),
+        Column::Number("Req/s"),
+        Column::WideNumber("Median"),
+        Column::Number("95 of 100"),
+        Column::Number("5xx/min"),
+        Column::WideNumber("PHP"),
+        Column::WideNumber("Static"),
+        Column::WideNumber("Handed"),
+        Column::WideNumber("All"),
+    ];
+    let rows = view.state.sites.iter().take(SHOWN).map(|site| {
+        let share = |handlers: &[&str]| {
+            if site.shares.is_empty() {
+                return "–".to_owned();
+            }
+            let share: f64 = handlers.iter().filter_map(|handler| site.shares.get(*handler)).sum();
+            format!("{:.0}%", share * 100.0)
+        };
+        let facts = view.sites.iter().find(|facts| facts.name == site.name);
+        let facts = facts.map_or_else(String::new, |facts| {
+            let hosts: Vec<&str> = facts
+                .hosts
+                .iter()
+                .map(String::as_str)
+                .filter(|host| *host != "*")
+                .collect();
+            let hosts = if hosts.is_empty() {
+                "every host".to_owned()
+            } else {
+                hosts.join(", ")
+            };
+            let words = format!("{} · {hosts} · {}", facts.app, facts.root.display());
+            format!("<span class=\"message\">{}</span>", Escaped(&words))
+        });
+        vec![
+            format!("{}{facts}", Escaped(&site.name)),
+            rate(site.requests_per_second),
+            milliseconds(site.p50_ms),
+            milliseconds(site.p95_ms),
+            count(site.failed),
+            share(&["php"]),
+            share(&["static"]),
+            share(&["handed", "offloaded"]),
+            count(site.requests_total),
+        ]
+    });
+    let table = table(
+        "Rates of the last ten seconds, times and shares of the last minute",
+        &columns,
+        rows,
+    );
+    let more = view.state.sites.len().saturating_sub(SHOWN);
+    if more > 0 {
+        format!("{table}<p>and {more} more.</p>")
+    } else {
+        table
+    }
+}
+
+fn servers(view: &View) -> String {
+    let columns = [
+        Column::Text("Server"),
+        Column::Text("State"),
+        Column::Number("Busy"),
+        Column::Number("Connections"),
+        Column::Number("To connect"),
+    ];
+    let servers = view
+        .pools
+        .iter()
+        .flat_map(|pool| pool.servers.iter().map(move |server| (pool, server)));
+    let rows: Vec<_> = servers
+        .map(|(pool, server)| {
+            let state = if server.is_up {
+                "<b class=\"up\">up</b>"
+            } else {
+                "<b class=\"down\">down</b>"
+            };
+            let connect = server.connect_time.map_or_else(
+                || "–".to_owned(),
+                |time| format!("{:.1} ms", time.as_secs_f64() * 1000.0),
+            );
+            vec![
+                format!("{} <small>{}</small>", Escaped(&server.name), Escaped(&pool.name)),
+                state.to_owned(),
+                server.busy.to_string(),
+                server.connections.to_string(),
+                connect,
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    table("FastCGI servers that somebody else runs", &columns, rows)
+}

@@ -1,0 +1,425 @@
+//! A run as text: what was done, a table, sentences, and what one must know before believing them.
+
+use haulier_client::bench::compare::METRICS;
+use haulier_client::bench::result::{Comparison, Kind, Load, Metric, Point, Run, WarningKind};
+use haulier_client::bench::statistics::median;
+
+use super::number;
+use crate::cli::bench::BenchArgs;
+
+/// One line of a table: its name, a cell a target, a remark.
+type Row = (String, Vec<String>, String);
+
+/// The whole text.
+pub(super) fn render(run: &Run, arguments: &BenchArgs, has_colours: bool) -> String {
+    let mut text = format!("{}\n\n", what_was_done(run));
+    let levels = levels(run);
+    match run.kind {
+        Kind::Sweep | Kind::Ladder => text.push_str(&by_level(run, &levels)),
+        Kind::Single | Kind::Comparison | Kind::Replay => {
+            text.push_str(&side_by_side(run));
+            if run.targets.len() == 1 && !arguments.no_percentiles {
+                text.push_str(&percentiles(&run.points[0]));
+            }
+        }
+    }
+    if !run.verdicts.is_empty() {
+        text.push('\n');
+        for verdict in &run.verdicts {
+            text.push_str(&format!("{verdict}\n"));
+        }
+    }
+    if !run.warnings.is_empty() {
+        text.push('\n');
+        for warning in &run.warnings {
+            let word = if has_colours {
+                colour(warning.kind)
+            } else {
+                "warning".to_owned()
+            };
+            text.push_str(&format!("{word}: {}\n", warning.text));
+        }
+    }
+    if run.kind != Kind::Single {
+        text.push_str(&format!("\nstart value of this run: --seed {}\n", run.seed));
+    }
+    text
+}
+
+/// What changes the meaning of every figure is red, the rest yellow.
+fn colour(kind: WarningKind) -> String {
+    let code = match kind {
+        WarningKind::NotSameWork | WarningKind::GeneratorLimited | WarningKind::Failures => 31,
+        _ => 33,
+    };
+    format!("\x1b[{code}mwarning\x1b[0m")
+}
+
+/// `5 rounds × 200 requests, 10 connections, HTTP/1.1, readers at 256 KB/s`.
+fn what_was_done(run: &Run) -> String {
+    let load = &run.load;
+    let mut parts = vec![amount(load, run.kind)];
+    let connections: Vec<String> = load
+        .connections
+        .iter()
+        .map(|count| number::count(u64::from(*count)))
+        .collect();
+    let word = if connections == ["1"] {
+        "connection"
+    } else {
+        "connections"
+    };
+    parts.push(format!("{} {word}", connections.join(", ")));
+    parts.push(load.protocol.clone());
+    if let Some(rate) = load.rate {
+        let spacing = load.arrivals.as_deref().unwrap_or_default();
+        parts.push(format!("{} requests a second ({spacing})", number::rate(rate)));
+    }
+    if !load.keep_alive {
+        parts.push("a new connection for each request".to_owned());
+    }
+    if let Some(accept) = &load.accept {
+        parts.push(format!("accepting {accept}"));
+    }
+    if let Some(rate) = load.read_rate {
+        parts.push(format!("readers at {}/s", number::bytes(rate as f64)));
+    }
+    if let Some(rate) = load.send_rate {
+        parts.push(format!("senders at {}/s", number::bytes(rate as f64)));
+    }
+    if load.processes > 1 {
+        parts.push(format!("{} generator processes", load.processes));
+    } else if load.threads > 1 {
+        parts.push(format!("{} generator threads", load.threads));
+    }
+    parts.join(", ")
+}
+
+fn amount(load: &Load, kind: Kind) -> String {
+    let each = match (load.requests, load.slice_s) {
+        _ if kind == Kind::Replay => return "an access log once more".to_owned(),
+        // A block of a comparison has two slices of every target.
+        (Some(count), _) if kind == Kind::Comparison => format!("{} requests", number::count(count * 2)),
+        (Some(count), _) => format!("{} requests", number::count(count)),
+        (None, Some(seconds)) if kind == Kind::Comparison => format!("2 × {seconds:.3} s"),
+        (None, seconds) => format!("{:.3} s", seconds.unwrap_or_default()),
+    };
+    let each = each.replace(".000 s", " s");
+    match load.rounds {
+        1 => each,
+        rounds => format!("{rounds} rounds × {each}"),
+    }
+}
+
+// ── one level ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+fn side_by_side(run: &Run) -> String {
+    let points: Vec<&Point> = run.points.iter().collect();
+    let mut rows: Vec<Row> = Vec::new();
+    for metric in METRICS {
+        let cells: Option<Vec<String>> = points.iter().map(|point| value_of(metric, point)).collect();
+        let Some(cells) = cells else { continue };
+        rows.push((metric.label().to_owned(), cells, remark(run, metric)));
+        if metric == Metric::LatencyP99 {
+            let longest = |point: &&Point| number::time_us(point.total.latency.max_us as f64);
+            rows.push((
+                "time, longest".to_owned(),
+                points.iter().map(longest).collect(),
+                String::new(),
+            ));
+        }
+    }
+    rows.extend(open_loop_rows(&points));
+    rows.extend(server_rows(&points));
+    rows.extend(work_rows(run, &points));
+    let errors = |point: &&Point| number::count(point.total.failures.all());
+    rows.push(("errors".to_owned(), points.iter().map(errors).collect(), String::new()));
+    let names: Vec<String> = match run.targets.as_slice() {
+        [_] => vec![String::new()],
+        targets => targets.iter().map(|target| target.name.clone()).collect(),
+    };
+    layout(&names, &rows)
+}
+
+/// The median over the slices, which is what comparisons rest on.
+fn value_of(metric: Metric, point: &Point) -> Option<String> {
+    let values: Vec<f64> = point.slices.iter().filter_map(|slice| metric.of(slice)).collect();
+    if values.is_empty() {
+        return None;
+    }
+    let value = median(&values);
+    Some(if metric == Metric::RequestsPerSecond {
+        number::rate(value)
+    } else {
+        number::time_us(value)
+    })
+}
+
+/// With two targets the comparison stands beside its row; with more it would not be clear whose it is.
+fn remark(run: &Run, metric: Metric) -> String {
+    let is_of = |comparison: &&Comparison| comparison.metric == metric;
+    match run.targets.len() {
+        2 => run
+            .comparisons
+            .iter()
+            .find(is_of)
+            .map_or_else(String::new, |found| found.words.clone()),
+        _ => String::new(),
+    }
+}
+
+fn open_loop_rows(points: &[&Point]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let cells =
+        |value: fn(&Point) -> Option<String>| points.iter().map(|point| value(point)).collect::<Option<Vec<_>>>();
+    if let Some(cells) = cells(|point| Some(number::time_us(point.total.service.as_ref()?.percentile(99.0)? as f64))) {
+        rows.push((
+            "p99 from the sending".to_owned(),
+            cells,
+            "what a closed loop would have shown".to_owned(),
+        ));
+    }
+    if let Some(cells) = cells(|point| Some(number::time_us(point.total.sent_late.as_ref()?.percentile(99.0)? as f64)))
+    {
+        rows.push((
+            "sent late by, p99".to_owned(),
+            cells,
+            "the generator's own error".to_owned(),
+        ));
+    }
+    if let Some(cells) = cells(|point| Some(number::count(point.total.waited_for_connection?))) {
+        rows.push(("no connection free".to_owned(), cells, String::new()));
+    }
+    rows
+}
+
+fn server_rows(points: &[&Point]) -> Vec<Row> {
+    let cells =
+        |value: fn(&Point) -> Option<String>| points.iter().map(|point| value(point)).collect::<Option<Vec<_>>>();
+    let memory = |bytes: u64| number::bytes(bytes as f64);
+    let rows = [
+        (
+            "server cores",
+            cells(|point| Some(format!("{:.2}", point.total.server?.cores?))),
+        ),
+        (
+            "server memory (PSS)",
+            cells(|point| Some(number::bytes(point.total.server?.pss_bytes? as f64))),
+        ),
+        (
+            "server memory (RSS)",
+            points
+                .iter()
+                .map(|point| point.total.server?.rss_bytes.map(memory))
+                .collect(),
+        ),
+        (
+            "peak PHP workers",
+            cells(|point| Some(point.total.server?.peak_busy_workers?.to_string())),
+        ),
+        (
+            "peak queue for PHP",
+            cells(|point| Some(point.total.server?.peak_queue?.to_string())),
+        ),
+    ];
+    let known = rows
+        .into_iter()
+        .filter_map(|(name, cells)| Some((name.to_owned(), cells?, String::new())));
+    known.collect()
+}
+
+fn work_rows(run: &Run, points: &[&Point]) -> Vec<Row> {
+    let each = |point: &&Point| {
+        let bytes = point.total.bytes.body as f64 / point.total.requests.max(1) as f64;
+        number::bytes(bytes)
+    };
+    let mut rows = vec![(
+        "bytes/request".to_owned(),
+        points.iter().map(each).collect(),
+        same_body(run),
+    )];
+    let answers: Option<Vec<_>> = run.targets.iter().map(|target| target.answer.as_ref()).collect();
+    if let Some(answers) = answers.filter(|answers| answers.iter().any(|answer| answer.encoding != "identity")) {
+        rows.push((
+            "encoding".to_owned(),
+            answers.iter().map(|answer| answer.encoding.clone()).collect(),
+            String::new(),
+        ));
+        let decoded = answers.iter().map(|answer| number::bytes(answer.decoded_bytes as f64));
+        rows.push(("bytes decoded".to_owned(), decoded.collect(), String::new()));
+    }
+    let opened = |point: &&Point| number::count(point.total.connections_opened);
+    rows.push((
+        "connections opened".to_owned(),
+        points.iter().map(opened).collect(),
+        String::new(),
+    ));
+    if let Some(cells) = points
+        .iter()
+        .map(|point| Some(number::time_us(point.total.connect.as_ref()?.percentile(50.0)? as f64)))
+        .collect::<Option<Vec<_>>>()
+    {
+        rows.push(("time to connect, median".to_owned(), cells, String::new()));
+    }
+    let generator = |point: &&Point| format!("{:.0} %", point.total.generator.cpu * 100.0);
+    rows.push((
+        "generator CPU".to_owned(),
+        points.iter().map(generator).collect(),
+        String::new(),
+    ));
+    rows
+}
+
+/// `same body (sha256 5f18…)`.
+fn same_body(run: &Run) -> String {
+    let mut answers = run.targets.iter().filter_map(|target| target.answer.as_ref());
+    let Some(first) = answers.next() else {
+        return String::new();
+    };
+    let short = &first.sha256[..4];
+    match run.targets.len() {
+        1 => String::new(),
+        _ if run.targets.iter().any(|target| target.varies) => "bodies vary".to_owned(),
+        _ if answers.all(|answer| answer.sha256 == first.sha256) => format!("same body (sha256 {short}…)"),
+        _ => "different bodies".to_owned(),
+    }
+}
+
+/// Percentiles in ms with three decimals: whole ones say nothing of a fast server.
+fn percentiles(point: &Point) -> String {
+    let mut text = "\npercent of the requests within a time (ms)\n".to_owned();
+    for (percent, time) in &point.total.latency.percentiles {
+        text.push_str(&format!("{percent:>7} %  {:>12.3}\n", *time as f64 / 1e3));
+    }
+    text
+}
+
+// ── several levels ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+/// Connections and rate of every level, in their order.
+fn levels(run: &Run) -> Vec<(u32, Option<f64>)> {
+    let mut found: Vec<(u32, Option<f64>)> = Vec::new();
+    for point in &run.points {
+        if !found.contains(&(point.connections, point.rate)) {
+            found.push((point.connections, point.rate));
+        }
+    }
+    found
+}
+
+/// A line a level, four columns a target.
+fn by_level(run: &Run, levels: &[(u32, Option<f64>)]) -> String {
+    let is_ladder = run.kind == Kind::Ladder;
+    let has_names = run.targets.len() > 1;
+    let titles: Vec<String> = run
+        .targets
+        .iter()
+        .flat_map(|target| {
+            let name = if has_names {
+                format!("{} ", target.name)
+            } else {
+                String::new()
+            };
+            ["requests/s", "median", "p99", "failed"].map(|title| format!("{name}{title}"))
+        })
+        .collect();
+    let rows: Vec<Row> = levels
+        .iter()
+        .map(|(connections, rate)| {
+            let of_level = |point: &&Point| point.connections == *connections && point.rate == *rate;
+            let cells = run.points.iter().filter(of_level).flat_map(|point| {
+                let time = |percent| number::time_us(point.total.latency.percentile(percent).unwrap_or(0) as f64);
+                let rate = value_of(Metric::RequestsPerSecond, point).unwrap_or_default();
+                [rate, time(50.0), time(99.0), number::count(point.total.failures.all())]
+            });
+            let name = match rate {
+                Some(rate) if is_ladder => number::rate(*rate),
+                _ => number::count(u64::from(*connections)),
+            };
+            (name, cells.collect(), String::new())
+        })
+        .collect();
+    let corner = if is_ladder { "rate asked" } else { "connections" };
+    layout_with(corner, &titles, &rows)
+}
+
+// ── layout ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+fn layout(titles: &[String], rows: &[Row]) -> String {
+    layout_with("", titles, rows)
+}
+
+/// Names to the left, cells to the right, remarks behind.
+fn layout_with(corner: &str, titles: &[String], rows: &[Row]) -> String {
+    let width = |text: &str| text.chars().count();
+    let first = rows
+        .iter()
+        .map(|(name, ..)| width(name))
+        .chain([width(corner)])
+        .max()
+        .unwrap_or(0);
+    let widths: Vec<usize> = titles
+        .iter()
+        .enumerate()
+        .map(|(place, title)| {
+            let cells = rows
+                .iter()
+                .filter_map(|(_, cells, _)| cells.get(place))
+                .map(|cell| width(cell));
+            cells.chain([width(title)]).max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    let mut line = |name: &str, cells: &[String], remark: &str| {
+        let mut line = format!("{name}{}", " ".repeat(first - width(name)));
+        for (cell, room) in cells.iter().zip(&widths) {
+            line.push_str(&format!("  {}{cell}", " ".repeat(room - width(cell))));
+        }
+        if !remark.is_empty() {
+            line.push_str(&format!("   {remark}"));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    };
+    if titles.iter().any(|title| !title.is_empty()) {
+        line(corner, titles, "");
+    }
+    for (name, cells, remark) in rows {
+        line(name, cells, remark);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_below_each_other() {
+        let row = |name: &str, cells: [&str; 2], remark: &str| {
+            (name.to_owned(), cells.map(str::to_owned).to_vec(), remark.to_owned())
+        };
+        let rows = [
+            row("requests/s", ["5.10", "12,345"], "no difference shown (0.99–1.01×)"),
+            row("time", ["4.2 µs", "1.95 s"], ""),
+        ];
+        let expected = "                 A  sendfile\nrequests/s    5.10    12,345   no difference shown (0.99–1.01×)\ntime        4.2 µs    1.95 s\n";
+        assert_eq!(layout(&["A".to_owned(), "sendfile".to_owned()], &rows), expected);
+    }
+
+    #[test]
+    fn the_first_line_says_what_was_done() {
+        let load = Load {
+            requests: Some(100),
+            rounds: 5,
+            ..Load::default()
+        };
+        assert_eq!(amount(&load, Kind::Comparison), "5 rounds × 200 requests");
+        let timed = Load {
+            slice_s: Some(3.0),
+            rounds: 1,
+            ..Load::default()
+        };
+        assert_eq!(amount(&timed, Kind::Single), "3 s");
+    }
+}

@@ -1,0 +1,108 @@
+//! The first process of a container.
+//!
+//! Process 1 is adopted by every process whose parent has ended, and has to collect it; and signals that it has no
+//! handler for do not reach it. So as process 1 haulier starts itself once more as the server, passes signals on to
+//! that, collects whatever ends, and ends as the server does.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::command::Outcome;
+
+/// The signals a server obeys, and those that mean its end.
+const PASSED_ON: [Signal; 6] = [
+    Signal::TERM,
+    Signal::INT,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+];
+
+/// Runs the server as a child if this is process 1; gives how that ended. `None` for any other process: it is the
+/// server.
+pub(crate) fn run_as_first() -> Option<Outcome> {
+    if std::process::id() != 1 {
+        return None;
+    }
+    let ended = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .and_then(|runtime| runtime.block_on(look_after_server()));
+    Some(ended.unwrap_or_else(|error| {
+        eprintln!("error: process 1 cannot start the server: {error}");
+        Outcome::Failed
+    }))
+}
+
+async fn look_after_server() -> io::Result<Outcome> {
+    // Before the server starts: a signal in between must not be lost.
+    let mut children = signal(SignalKind::child())?;
+    let (passed, mut to_pass) = mpsc::unbounded_channel();
+    for kind in PASSED_ON {
+        let mut received = signal(SignalKind::from_raw(kind.as_raw()))?;
+        let passed = passed.clone();
+        tokio::spawn(async move { while received.recv().await.is_some() && passed.send(kind).is_ok() {} });
+    }
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_else(|| "haulier".into());
+    // Never waited for by this handle: the loop below waits for everybody.
+    let server = Command::new("/proc/self/exe").arg0(name).args(arguments).spawn()?.id();
+    let server = i32::try_from(server).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    loop {
+        tokio::select! {
+            _ = children.recv() => {
+                if let Some(status) = collect(server) {
+                    return Ok(outcome(status.exit_status(), status.terminating_signal()));
+                }
+            }
+            Some(kind) = to_pass.recv() => {
+                let _ = rustix::process::kill_process(server, kind); // it may have ended this moment
+            }
+        }
+    }
+}
+
+/// Collects all that have ended; gives how the server did if it is among them.
+fn collect(server: Pid) -> Option<WaitStatus> {
+    let mut of_server = None;
+    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        if pid == server {
+            of_server = Some(status);
+        }
+    }
+    of_server
+}
+
+/// Its exit code, or as shells say it 128 and the number of the signal that ended it.
+fn outcome(exit: Option<i32>, signal: Option<i32>) -> Outcome {
+    let code = exit.or_else(|| signal.map(|signal| 128 + signal));
+    match u8::try_from(code.unwrap_or(1)) {
+        Ok(0) => Outcome::Done,
+        Ok(code) => Outcome::FailedWith(code),
+        Err(_) => Outcome::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_other_process_is_the_server_itself() {
+        assert_eq!(run_as_first(), None);
+    }
+
+    #[test]
+    fn it_ends_as_the_server_did() {
+        assert_eq!(outcome(Some(0), None), Outcome::Done);
+        assert_eq!(outcome(Some(2), None), Outcome::FailedWith(2));
+        assert_eq!(outcome(None, Some(9)), Outcome::FailedWith(137));
+    }
+}

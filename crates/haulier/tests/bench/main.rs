@@ -1,0 +1,12 @@
+//! `haulier bench`, the real binary, against servers that do what the test says, and beside the real ab.
+//!
+//! What is checked is what was counted and what was said of it; how fast this machine is, is nobody's business here.
+
+mod ab;
+mod comparing;
+mod failures;
+mod files;
+mod loops;
+mod program;
+mod scripted;
+mod targets;
