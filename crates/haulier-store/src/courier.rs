@@ -106,7 +106,10 @@ mod tests {
     fn what_is_sent_over_runs_on_one_thread_and_goes_on_when_nobody_waits() {
         let courier = Courier::start().expect("a thread");
         let name = || async { std::thread::current().name().map(str::to_owned) };
-        assert_eq!(courier.block_on(courier.spawn(name())).expect("no panic"), Some("haulier-store".to_owned()));
+        assert_eq!(
+            courier.block_on(courier.spawn(name())).expect("no panic"),
+            Some("haulier-store".to_owned())
+        );
         let (done, finished) = oneshot::channel();
         drop(courier.spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -142,7 +142,10 @@ impl LocalStore {
         let mut keys = Vec::new();
         let first = after.map_or("", |key| key.as_str());
         for outer in folders(&self.root, &first[..first.len().min(2)])? {
-            for inner in folders(&self.root.join(&outer), if first.starts_with(&outer) { &first[2..4] } else { "" })? {
+            for inner in folders(
+                &self.root.join(&outer),
+                if first.starts_with(&outer) { &first[2..4] } else { "" },
+            )? {
                 let names = names(&self.root.join(&outer).join(&inner))?;
                 let found = names.into_iter().filter_map(|name| name.parse::<Key>().ok());
                 keys.extend(found.filter(|key| after.is_none_or(|after| key > after)));
@@ -261,7 +264,10 @@ mod tests {
             .and_then(|file| file.set_modified(SystemTime::now() - 2 * ABANDONED))
             .expect("an old file");
         LocalStore::open(directory.path()).expect("a store");
-        assert!(!old.exists() && new.exists(), "another process may be writing the new one");
+        assert!(
+            !old.exists() && new.exists(),
+            "another process may be writing the new one"
+        );
     }
 
     #[test]

@@ -117,8 +117,16 @@ impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Directory(path) => path.display().fmt(f),
-            Self::Bucket { service, bucket, prefix } if prefix.is_empty() => write!(f, "{}://{bucket}", service.scheme()),
-            Self::Bucket { service, bucket, prefix } => write!(f, "{}://{bucket}/{prefix}", service.scheme()),
+            Self::Bucket {
+                service,
+                bucket,
+                prefix,
+            } if prefix.is_empty() => write!(f, "{}://{bucket}", service.scheme()),
+            Self::Bucket {
+                service,
+                bucket,
+                prefix,
+            } => write!(f, "{}://{bucket}/{prefix}", service.scheme()),
         }
     }
 }
@@ -135,7 +143,10 @@ mod tests {
         assert_eq!("file:///srv/images".parse(), directory("/srv/images"));
         for text in ["s3://acme-images/originals", "gs://bucket", "az://box/a/b"] {
             let location: Location = text.parse().expect(text);
-            assert!(matches!(location, Location::Bucket { .. }) && location.to_string() == text, "{text}");
+            assert!(
+                matches!(location, Location::Bucket { .. }) && location.to_string() == text,
+                "{text}"
+            );
         }
         let slashes: Location = "s3://b//x/".parse().expect("a bucket");
         assert_eq!(slashes.to_string(), "s3://b/x");
@@ -159,7 +170,10 @@ mod tests {
     #[test]
     fn a_relative_directory_starts_where_it_is_written() {
         let location: Location = "images".parse().expect("a directory");
-        assert_eq!(location.within(Path::new("/etc/haulier")), Location::Directory("/etc/haulier/images".into()));
+        assert_eq!(
+            location.within(Path::new("/etc/haulier")),
+            Location::Directory("/etc/haulier/images".into())
+        );
         let bucket: Location = "s3://b/x".parse().expect("a bucket");
         assert_eq!(bucket.clone().within(Path::new("/etc")), bucket);
     }

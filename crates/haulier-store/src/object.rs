@@ -45,7 +45,12 @@ impl ObjectStore {
     /// # Panics
     /// `location` is a directory.
     pub fn new(location: &Location, options: &ObjectOptions) -> Result<Self, StoreError> {
-        let Location::Bucket { service, bucket, prefix } = location else {
+        let Location::Bucket {
+            service,
+            bucket,
+            prefix,
+        } = location
+        else {
             panic!("a directory is no bucket");
         };
         let client: Arc<dyn Client> = match service {
@@ -127,7 +132,10 @@ fn azure(container: &str, options: &ObjectOptions) -> Result<impl Client, Error>
 }
 
 fn client_options(options: &ObjectOptions) -> ClientOptions {
-    let plain = options.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
+    let plain = options
+        .endpoint
+        .as_ref()
+        .is_some_and(|endpoint| endpoint.starts_with("http://"));
     ClientOptions::new()
         .with_connect_timeout(CONNECT)
         .with_timeout(REQUEST)
@@ -162,7 +170,11 @@ fn absent_as_none<T>(result: Result<T, Error>) -> Result<Option<T>, StoreError> 
 impl Store for ObjectStore {
     fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<Put, StoreError>> {
         Box::pin(async move {
-            match self.client.put_opts(&self.path(key), content.into(), PutMode::Create.into()).await {
+            match self
+                .client
+                .put_opts(&self.path(key), content.into(), PutMode::Create.into())
+                .await
+            {
                 Ok(_) => Ok(Put::Created),
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Put::Exists),
                 Err(error) => Err(remote(error)),
@@ -230,7 +242,9 @@ impl Store for ObjectStore {
             };
             let mut keys = Vec::new();
             while keys.len() < most {
-                let Some(meta) = stream.try_next().await.map_err(remote)? else { break };
+                let Some(meta) = stream.try_next().await.map_err(remote)? else {
+                    break;
+                };
                 // Other things may lie in the bucket.
                 let name = meta.location.filename().unwrap_or_default();
                 keys.extend(name.parse::<Key>().ok().filter(|key| self.path(key) == meta.location));
@@ -247,7 +261,9 @@ impl Store for ObjectStore {
 impl fmt::Debug for ObjectStore {
     /// Without the client: it knows secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectStore").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("ObjectStore")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
     }
 }
 
@@ -262,7 +278,10 @@ mod tests {
             region: Some("eu-central-1".into()),
             key: Some("name".into()),
             secret: Some("c2VjcmV0".into()),
-            others: others.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            others: others
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
         };
         for (url, name, value) in [
             ("s3://bucket/x", "aws_virtual_hosted_style_request", "true"),
@@ -272,7 +291,10 @@ mod tests {
             let location: Location = url.parse().expect("a bucket");
             let store = ObjectStore::new(&location, &options(&[(name, value)])).expect(url);
             assert_eq!(store.place(), url);
-            assert!(ObjectStore::new(&location, &options(&[("no_such_option", "1")])).is_err(), "{url}");
+            assert!(
+                ObjectStore::new(&location, &options(&[("no_such_option", "1")])).is_err(),
+                "{url}"
+            );
             assert!(!format!("{store:?}").contains("c2VjcmV0"), "no secret is shown");
         }
     }

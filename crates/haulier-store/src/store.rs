@@ -186,7 +186,18 @@ mod tests {
         for good in ["5f189d8ec57f5a5a0d3dcba47fa797e2", "abcd", "ab12-x_y.json"] {
             assert_eq!(good.parse::<Key>().expect(good).as_str(), good);
         }
-        for bad in ["", "abc", "../..", "..ab", "abcd/ef", "ABCD", "ab c", "abcd\n", "abcé", &"a".repeat(129)] {
+        for bad in [
+            "",
+            "abc",
+            "../..",
+            "..ab",
+            "abcd/ef",
+            "ABCD",
+            "ab c",
+            "abcd\n",
+            "abcé",
+            &"a".repeat(129),
+        ] {
             assert!(bad.parse::<Key>().is_err(), "{bad:?}");
         }
         let key: Key = "5f189d8e".parse().expect("a key");

@@ -53,14 +53,21 @@ fn key(text: &str) -> Key {
 
 /// This many bytes in which a shifted piece is seen, line ends and zeros among them.
 fn content(length: usize, seed: u8) -> Bytes {
-    (0..length).map(|place| (place % 251) as u8 ^ seed).collect::<Vec<u8>>().into()
+    (0..length)
+        .map(|place| (place % 251) as u8 ^ seed)
+        .collect::<Vec<u8>>()
+        .into()
 }
 
 async fn read(store: &dyn Store, key: &Key) -> Option<Bytes> {
     let content = store.get(key).await.expect("the store answers")?;
     let length = content.length();
     let bytes = content.into_bytes().await.expect("a whole object");
-    assert_eq!(bytes.len() as u64, length, "an object has the length it was said to have");
+    assert_eq!(
+        bytes.len() as u64,
+        length,
+        "an object has the length it was said to have"
+    );
     Some(bytes)
 }
 
@@ -68,7 +75,10 @@ async fn what_was_put_is_found_and_never_replaced(store: &dyn Store) {
     let key = key("5f189d8ec57f5a5a0d3dcba47fa797e2");
     assert_eq!(read(store, &key).await, None);
     assert_eq!(store.head(&key).await.expect("an answer"), None);
-    assert!(!store.delete(&key).await.expect("an answer"), "there is nothing to delete");
+    assert!(
+        !store.delete(&key).await.expect("an answer"),
+        "there is nothing to delete"
+    );
     let (first, second) = (content(1000, 1), content(2000, 2));
     assert_eq!(store.put(&key, first.clone()).await.expect("stored"), Put::Created);
     assert_eq!(store.put(&key, second.clone()).await.expect("kept"), Put::Exists);
@@ -88,7 +98,10 @@ async fn objects_of_any_length_come_back_whole(store: &dyn Store) {
         let key = key(&format!("len{number}-a_b.c"));
         let bytes = content(length, number as u8);
         assert_eq!(store.put(&key, bytes.clone()).await.expect("stored"), Put::Created);
-        assert!(read(store, &key).await == Some(bytes), "{length} bytes come back as they were");
+        assert!(
+            read(store, &key).await == Some(bytes),
+            "{length} bytes come back as they were"
+        );
         assert!(store.delete(&key).await.expect("deleted"));
     }
 }
@@ -118,7 +131,10 @@ async fn one_of_several_writers_is_told_that_it_created(store: &Arc<dyn Store>) 
 
 async fn keys_are_listed_in_their_order(store: &dyn Store) {
     assert_eq!(store.list(None, 10).await.expect("a list"), []);
-    let mut keys: Vec<Key> = ["bbbb1", "aaaa2", "aaab1", "aaaa1", "ab001", "aaaa1-x"].iter().map(|text| key(text)).collect();
+    let mut keys: Vec<Key> = ["bbbb1", "aaaa2", "aaab1", "aaaa1", "ab001", "aaaa1-x"]
+        .iter()
+        .map(|text| key(text))
+        .collect();
     for key in &keys {
         assert_eq!(store.put(key, content(10, 0)).await.expect("stored"), Put::Created);
     }
@@ -166,7 +182,10 @@ async fn values_of_any_content_come_back_whole(cache: &dyn Cache) {
     for (number, value) in texts.map(Bytes::from_static).into_iter().chain(long).enumerate() {
         let key = CacheKey::of(&[b"suite", &[number as u8]]);
         cache.put(key, value.clone()).await.expect("kept");
-        assert!(find(cache, key).await == Some(value), "value {number} comes back as it was");
+        assert!(
+            find(cache, key).await == Some(value),
+            "value {number} comes back as it was"
+        );
         cache.delete(key).await.expect("deleted");
     }
 }
@@ -174,7 +193,10 @@ async fn values_of_any_content_come_back_whole(cache: &dyn Cache) {
 async fn a_value_that_is_too_long_is_left_out_and_hides_no_older_one(cache: &dyn Cache) {
     let key = CacheKey::of(&[b"suite", b"long"]);
     cache.put(key, content(100, 1)).await.expect("kept");
-    cache.put(key, content(TOO_LONG, 2)).await.expect("left out without a failure");
+    cache
+        .put(key, content(TOO_LONG, 2))
+        .await
+        .expect("left out without a failure");
     assert_eq!(find(cache, key).await, None, "the older value is out of date");
 }
 

@@ -40,7 +40,10 @@ impl Server {
         let end = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let ended = server.child.try_wait().expect("our child");
-            assert!(ended.is_none() && Instant::now() < end, "{command:?} does not listen ({ended:?})");
+            assert!(
+                ended.is_none() && Instant::now() < end,
+                "{command:?} does not listen ({ended:?})"
+            );
             thread::sleep(Duration::from_millis(20));
         }
         server
@@ -229,7 +232,11 @@ fn a_server_that_lies_is_never_believed() {
             while stream.read(&mut asked).is_ok_and(|read| read > 0) {
                 // A value under whatever key was asked for, in both protocols a picture of somebody else.
                 let is_redis = asked.starts_with(b"*");
-                let answer: &[u8] = if is_redis { b"$7\r\npicture\r\n" } else { b"VALUE x 0 7\r\npicture\r\nEND\r\n" };
+                let answer: &[u8] = if is_redis {
+                    b"$7\r\npicture\r\n"
+                } else {
+                    b"VALUE x 0 7\r\npicture\r\nEND\r\n"
+                };
                 if stream.write_all(answer).is_err() {
                     return;
                 }
@@ -252,7 +259,9 @@ fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let go = std::env::var_os("GOPATH").map(PathBuf::from);
     let go = go.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join("go")));
-    let places = std::env::split_paths(&path).chain(go.map(|go| go.join("bin"))).chain([own]);
+    let places = std::env::split_paths(&path)
+        .chain(go.map(|go| go.join("bin")))
+        .chain([own]);
     places.map(|place| place.join(name)).find(|program| program.is_file())
 }
 
@@ -307,7 +316,9 @@ fn bucket(url: &str, endpoint: String) -> Arc<ObjectStore> {
 #[test]
 fn an_s3_server_keeps_what_every_store_promises() {
     let Some((server, name)) = s3() else {
-        println!("SKIPPED: no S3 server (versitygw or moto_server); `make test` installs one where Go or Python's venv is there");
+        println!(
+            "SKIPPED: no S3 server (versitygw or moto_server); `make test` installs one where Go or Python's venv is there"
+        );
         return;
     };
     println!("the S3 server is {name}");
@@ -315,11 +326,18 @@ fn an_s3_server_keeps_what_every_store_promises() {
     let courier = courier();
     suite::store(&courier, bucket("s3://bucket", endpoint.clone()));
     suite::store(&courier, bucket("s3://bucket/some/prefix", endpoint.clone()));
-    let (one, other) = (bucket("s3://bucket/a", endpoint.clone()), bucket("s3://bucket/b", endpoint));
+    let (one, other) = (
+        bucket("s3://bucket/a", endpoint.clone()),
+        bucket("s3://bucket/b", endpoint),
+    );
     let key: Key = "abcdef".parse().expect("a key");
     let apart = async move {
         assert_eq!(one.put(&key, VALUE).await.expect("stored"), Put::Created);
-        assert_eq!(other.head(&key).await.expect("an answer"), None, "prefixes are kept apart");
+        assert_eq!(
+            other.head(&key).await.expect("an answer"),
+            None,
+            "prefixes are kept apart"
+        );
         assert!(one.delete(&key).await.expect("deleted"));
     };
     courier.block_on(courier.spawn(apart)).expect("no panic");
@@ -343,7 +361,9 @@ fn an_object_that_is_cut_short_is_an_error_and_no_short_object() {
         let mut asked = [0; 8192];
         let _ = stream.read(&mut asked);
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nETag: \"x\"\r\nLast-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\n\r\n";
-        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&[7; 500]));
+        let _ = stream
+            .write_all(head.as_bytes())
+            .and_then(|()| stream.write_all(&[7; 500]));
     });
     let store = bucket("s3://bucket", format!("http://{cutting}"));
     let outcome = run(async move {

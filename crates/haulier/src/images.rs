@@ -151,11 +151,7 @@ pub(crate) fn open_place(place: &StorePlace, user: Option<&User>) -> Result<Arc<
     }
 }
 
-fn open_caches(
-    site: &Site,
-    images: &config::Images,
-    user: Option<&User>,
-) -> Result<Vec<Arc<dyn Cache>>, ImagesError> {
+fn open_caches(site: &Site, images: &config::Images, user: Option<&User>) -> Result<Vec<Arc<dyn Cache>>, ImagesError> {
     let open = |place: &CachePlace| -> Result<Arc<dyn Cache>, CacheError> {
         Ok(match place {
             CachePlace::Disk(path, limit) => {

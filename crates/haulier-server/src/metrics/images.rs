@@ -70,7 +70,11 @@ pub(super) fn encode(
     let mut metric = counter(encoder, "haulier_image_cache_failures", help)?;
     for reading in readings {
         for tier in &reading.tiers {
-            let labels = [("site", &*reading.site), ("tier", tier.tier.as_str()), ("place", &tier.place)];
+            let labels = [
+                ("site", &*reading.site),
+                ("tier", tier.tier.as_str()),
+                ("place", &tier.place),
+            ];
             add(&mut metric, &labels, tier.failures)?;
         }
     }
@@ -84,7 +88,11 @@ fn encode_workers(encoder: &mut DescriptorEncoder<'_>, readings: &[ImageReading]
             set(&mut metric, &[("site", &reading.site), ("state", state)], count as u64)?;
         }
     }
-    let mut metric = gauge(encoder, "haulier_image_queue_length", "Variants that wait for a worker.")?;
+    let mut metric = gauge(
+        encoder,
+        "haulier_image_queue_length",
+        "Variants that wait for a worker.",
+    )?;
     for reading in readings {
         set(&mut metric, &[("site", &reading.site)], reading.workers.waiting as u64)?;
     }

@@ -340,11 +340,19 @@ impl Reading {
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
 /// The text adds `_total` to the name.
-pub(super) fn counter<'e>(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<MetricEncoder<'e>, Error> {
+pub(super) fn counter<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    name: &'e str,
+    help: &str,
+) -> Result<MetricEncoder<'e>, Error> {
     encoder.encode_descriptor(name, help, None, MetricType::Counter)
 }
 
-pub(super) fn gauge<'e>(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<MetricEncoder<'e>, Error> {
+pub(super) fn gauge<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    name: &'e str,
+    help: &str,
+) -> Result<MetricEncoder<'e>, Error> {
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)
 }
 

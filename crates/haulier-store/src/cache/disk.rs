@@ -159,7 +159,9 @@ impl DiskCache {
     }
 
     fn folder_of(&self, key: CacheKey) -> MutexGuard<'_, Option<u64>> {
-        self.0.folders[self.number(key)].lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.folders[self.number(key)]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn folder(&self, key: CacheKey) -> PathBuf {
@@ -258,7 +260,9 @@ mod tests {
     }
 
     fn size(directory: &Path) -> u64 {
-        let entries = fs::read_dir(directory).expect("a folder").map(|entry| entry.expect("an entry").path());
+        let entries = fs::read_dir(directory)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").path());
         entries
             .map(|path| match path.is_dir() {
                 true => size(&path),
@@ -283,7 +287,10 @@ mod tests {
         for number in 0..300 {
             cache.keep(key(number), &[0; 10_000]).expect("kept");
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
-            let file = File::options().write(true).open(cache.path(key(number))).expect("its file");
+            let file = File::options()
+                .write(true)
+                .open(cache.path(key(number)))
+                .expect("its file");
             file.set_modified(time).expect("a time");
             assert!(size(directory.path()) <= limit, "after {number}");
         }
@@ -303,7 +310,10 @@ mod tests {
             cache.keep(key(1), &[7; 200]).expect("kept");
             let file = File::options().write(true).open(cache.path(key(1))).expect("its file");
             file.set_len(length).expect("it is ours");
-            assert!(matches!(cache.find(key(1)), Err(CacheError::Damaged)), "cut to {length}");
+            assert!(
+                matches!(cache.find(key(1)), Err(CacheError::Damaged)),
+                "cut to {length}"
+            );
             assert!(cache.find(key(1)).expect("no fault").is_none());
         }
     }

@@ -88,7 +88,12 @@ impl Guard {
         now >= until
             && self
                 .resting_until
-                .compare_exchange(until, now + REST.as_millis() as u64, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(
+                    until,
+                    now + REST.as_millis() as u64,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                )
                 .is_ok()
     }
 

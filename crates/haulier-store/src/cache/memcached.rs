@@ -63,7 +63,9 @@ impl MemcachedCache {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("guard", &self.guard).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("guard", &self.guard)
+            .finish_non_exhaustive()
     }
 }
 
@@ -151,7 +153,10 @@ impl Cache for MemcachedCache {
     }
 
     fn place(&self) -> String {
-        let names = self.servers.iter().map(|server| server.address.trim_start_matches("tcp://"));
+        let names = self
+            .servers
+            .iter()
+            .map(|server| server.address.trim_start_matches("tcp://"));
         format!("memcached://{}", names.collect::<Vec<_>>().join(","))
     }
 }

@@ -109,7 +109,9 @@ impl<V: Weigh + Clone> MemoryCache<V> {
 
 impl<V> fmt::Debug for MemoryCache<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryCache").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("MemoryCache")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -177,9 +179,16 @@ mod tests {
             let cache = MemoryCache::new(limit);
             let heaviest = Bytes::from(vec![0; cache.most() as usize]);
             assert!(cache.keep(key(0), heaviest.clone()), "limit {limit}");
-            assert_eq!(cache.find(&key(0)).map(|value| value.len()), Some(heaviest.len()), "limit {limit}");
+            assert_eq!(
+                cache.find(&key(0)).map(|value| value.len()),
+                Some(heaviest.len()),
+                "limit {limit}"
+            );
             let heavier = Bytes::from(vec![0; cache.most() as usize + 1]);
-            assert!(!cache.keep(key(1), heavier) && cache.find(&key(1)).is_none(), "limit {limit}");
+            assert!(
+                !cache.keep(key(1), heavier) && cache.find(&key(1)).is_none(),
+                "limit {limit}"
+            );
         }
     }
 }

@@ -77,7 +77,10 @@ impl RedisCache {
         let outcome = self.guard.call(call).await;
         if let (Err(_), Some(used)) = (&outcome, used) {
             let mut kept = self.connection.lock().await;
-            if kept.as_ref().is_some_and(|open| Arc::ptr_eq(&open.identity, &used.identity)) {
+            if kept
+                .as_ref()
+                .is_some_and(|open| Arc::ptr_eq(&open.identity, &used.identity))
+            {
                 *kept = None;
             }
         }

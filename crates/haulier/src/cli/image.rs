@@ -112,7 +112,8 @@ fn parse_url(text: &str) -> Result<Url, String> {
 fn parse_id(text: &str) -> Result<Key, String> {
     let is_id = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let key = text.to_ascii_lowercase().parse().ok();
-    key.filter(|_| is_id).ok_or_else(|| "an id is 32 hexadecimal digits".to_owned())
+    key.filter(|_| is_id)
+        .ok_or_else(|| "an id is 32 hexadecimal digits".to_owned())
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
@@ -120,5 +121,6 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 fn parse_location(text: &str) -> Result<Location, String> {
-    text.parse().map_err(|error: haulier_store::BadLocation| error.to_string())
+    text.parse()
+        .map_err(|error: haulier_store::BadLocation| error.to_string())
 }

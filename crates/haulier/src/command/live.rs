@@ -48,13 +48,18 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
 
 /// Lists a bit of the store: that shows that it is there, and that it lets us in.
 fn ask_store(site: &Site, place: &StorePlace, report: &mut Report) {
-    let asked = images::open_place(place, None).map_err(|error| with_sources(&error)).and_then(|store| {
-        let courier = Courier::start().map_err(|error| error.to_string())?;
-        let listed = courier.block_on(store.list(None, 1));
-        listed.map_err(|error| with_sources(&error))
-    });
+    let asked = images::open_place(place, None)
+        .map_err(|error| with_sources(&error))
+        .and_then(|store| {
+            let courier = Courier::start().map_err(|error| error.to_string())?;
+            let listed = courier.block_on(store.list(None, 1));
+            listed.map_err(|error| with_sources(&error))
+        });
     if let Err(error) = asked {
-        let title = format!("site `{}`: the store {} does not answer: {error}", site.name, place.location);
+        let title = format!(
+            "site `{}`: the store {} does not answer: {error}",
+            site.name, place.location
+        );
         let help = "see `store` and its `[store.NAME]`: address, region, key and secret";
         report.push(Diagnostic::error("live::store", title).help(help));
     }

@@ -103,8 +103,11 @@ fn image_directory(written: &Path) -> Result<PathBuf, Diagnostic> {
 /// A store as zimg was one: its answers, its page to delete for this machine, and variants kept beside the images.
 fn apply_images(file: &mut File, directory: &Path) -> Result<(), Diagnostic> {
     let [site] = &mut file.sites[..] else {
-        return Err(Diagnostic::error("serve::arguments", "--images is for a single site")
-            .help(format!("{FILE_NAME} here names several: give one of them `images` there")));
+        return Err(
+            Diagnostic::error("serve::arguments", "--images is for a single site").help(format!(
+                "{FILE_NAME} here names several: give one of them `images` there"
+            )),
+        );
     };
     let text = |value: &str| Placed::unplaced(value.to_owned());
     let images = site.images.get_or_insert_default();

@@ -151,7 +151,10 @@ fn resolve_store(
         Err(error) => {
             report.push(
                 Diagnostic::error("config::store", error.to_string())
-                    .at(written.place.as_ref(), "expected a directory, or \"s3://bucket/prefix\"")
+                    .at(
+                        written.place.as_ref(),
+                        "expected a directory, or \"s3://bucket/prefix\"",
+                    )
                     .help("known: s3:// (and all that speak like it), gs://, az://, file:///"),
             );
             return None;
@@ -208,7 +211,10 @@ fn object_options(table: &StoreTable) -> ObjectOptions {
 /// A folder of the document root as a prefix of paths: `.` → `/`, `media` → `/media/`.
 fn prefix(written: &Placed<String>, report: &mut Report) -> Option<String> {
     let path = written.value.trim_matches('/');
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let parts: Vec<&str> = path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect();
     if parts.contains(&"..") {
         report.push(
             Diagnostic::error("config::images", "`root` climbs out of the document root").at(
@@ -316,9 +322,12 @@ fn preset(
         Err(error) => error.to_string(),
     };
     report.push(
-        Diagnostic::error("config::images", format!("the preset `{}` means nothing: {why}", name.value))
-            .at(query.place.as_ref(), "expected a query such as \"w=100&h=100\"")
-            .help("docs/images.md lists the parameters"),
+        Diagnostic::error(
+            "config::images",
+            format!("the preset `{}` means nothing: {why}", name.value),
+        )
+        .at(query.place.as_ref(), "expected a query such as \"w=100&h=100\"")
+        .help("docs/images.md lists the parameters"),
     );
     None
 }
@@ -377,7 +386,11 @@ enum Cache {
 
 fn cache(text: &str, base: &Path) -> Option<Cache> {
     if let Some(servers) = text.strip_prefix("memcached://") {
-        let servers: Vec<String> = servers.trim_end_matches('/').split(',').map(with_port).collect::<Option<_>>()?;
+        let servers: Vec<String> = servers
+            .trim_end_matches('/')
+            .split(',')
+            .map(with_port)
+            .collect::<Option<_>>()?;
         return Some(Cache::Other(CachePlace::Memcached(servers)));
     }
     if text.starts_with("redis://") {
@@ -422,7 +435,10 @@ mod tests {
 
     #[test]
     fn caches_are_a_kind_with_its_size_or_address() {
-        assert!(matches!(cache("memory:2MiB", Path::new("/")), Some(Cache::Memory(2_097_152))));
+        assert!(matches!(
+            cache("memory:2MiB", Path::new("/")),
+            Some(Cache::Memory(2_097_152))
+        ));
         assert_eq!(
             other("disk:cache:1GiB"),
             Some(CachePlace::Disk("/base/cache".into(), 1 << 30))

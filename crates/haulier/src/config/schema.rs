@@ -247,7 +247,11 @@ mod tests {
     #[test]
     fn defaults_are_of_the_kind_they_are_for() {
         let site = &schema()["properties"]["site"]["additionalProperties"];
-        assert_eq!(site["required"], json!(null), "a site may have a document root, images, or both");
+        assert_eq!(
+            site["required"],
+            json!(null),
+            "a site may have a document root, images, or both"
+        );
         assert_eq!(site["properties"]["hosts"]["default"], json!(["*"]));
         assert_eq!(site["properties"]["limits"]["properties"]["body"]["type"], "string");
         assert_eq!(

@@ -18,8 +18,8 @@ use haulier_server::{Address, Network};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, LimitsTable, LogTable, SiteTable};
-use super::source::Placed;
 use super::images::Images;
+use super::source::Placed;
 use super::{compress, images, listen_address, pool, reader, server, site};
 use crate::app::App;
 use crate::machine::Machine;

@@ -552,12 +552,12 @@ pub(super) static SITE_IMAGES: Table = Table {
             "[\"webp\", \"jpeg\"]",
             "What `f=auto` chooses from, the best first.",
         ),
-        word("quality", "75", "Quality without `q`, 1 to 100; never above the original's."),
         word(
-            "enlarge",
-            "true",
-            "Images may be made larger than they are.",
+            "quality",
+            "75",
+            "Quality without `q`, 1 to 100; never above the original's.",
         ),
+        word("enlarge", "true", "Images may be made larger than they are."),
         word(
             "max_pixels",
             "40000000; 50000000 without `store`",
@@ -569,7 +569,11 @@ pub(super) static SITE_IMAGES: Table = Table {
             "{}",
             "`[site.NAME.images.upload]`: who may upload, and how much.",
         ),
-        word("download", "everybody", "Addresses and networks that get images; 403 for the others."),
+        word(
+            "download",
+            "everybody",
+            "Addresses and networks that get images; 403 for the others.",
+        ),
         word(
             "admin",
             "[]",
@@ -585,13 +589,21 @@ pub(super) static SITE_IMAGES: Table = Table {
             "{}",
             "Name → query: `thumb = \"w=100&h=100\"` is `?t=thumb`.",
         ),
-        word("only_presets", "false", "Nothing but presets is made; 403 for the rest."),
+        word(
+            "only_presets",
+            "false",
+            "Nothing but presets is made; 403 for the rest.",
+        ),
         word(
             "sign",
             "none",
             "Key of signed addresses, or a list of keys while one is replaced; presets need no signature.",
         ),
-        word("fallback", "none", "File of an image that stands in for one that is missing."),
+        word(
+            "fallback",
+            "none",
+            "File of an image that stands in for one that is missing.",
+        ),
         word("workers", "the processors we may use", "Processes that make variants."),
         word("queue", "64", "Variants that may wait for one; 503 beyond."),
         word("timeout", "\"5s\"", "Longest time for one variant."),
@@ -613,10 +625,22 @@ pub(super) static SITE_IMAGES_UPLOAD: Table = Table {
 pub(super) static STORE: Table = Table {
     name: "store.NAME",
     words: &[
-        word("endpoint", "the service's own", "Address of the service, such as `https://s3.example.com`."),
+        word(
+            "endpoint",
+            "the service's own",
+            "Address of the service, such as `https://s3.example.com`.",
+        ),
         word("region", "as the environment says", "Region of the bucket."),
-        word("key", "as the environment says", "Access key id; for Azure the account."),
-        word("secret", "as the environment says", "Secret access key; for Azure the key of the account."),
+        word(
+            "key",
+            "as the environment says",
+            "Access key id; for Azure the account.",
+        ),
+        word(
+            "secret",
+            "as the environment says",
+            "Secret access key; for Azure the key of the account.",
+        ),
         word(
             "options",
             "{}",

@@ -152,7 +152,12 @@ mod tests {
             assert_eq!(zimg(Method::Get, &path), image());
             assert_eq!(native(Method::Head, &path), image());
         }
-        for path in [format!("/{ID}/x"), format!("/{ID}0"), format!("/{}", &ID[1..]), format!("/{}g", &ID[1..])] {
+        for path in [
+            format!("/{ID}/x"),
+            format!("/{ID}0"),
+            format!("/{}", &ID[1..]),
+            format!("/{}g", &ID[1..]),
+        ] {
             assert_eq!(zimg(Method::Get, &path), Ask::Nothing, "{path}");
             assert_eq!(native(Method::Get, &path), Ask::Nothing, "{path}");
         }
@@ -162,7 +167,10 @@ mod tests {
     fn the_native_mode_says_which_methods_there_are() {
         let path = format!("/{ID}");
         assert_eq!(native(Method::Delete, &path), Ask::Delete(ID.parse().expect("a key")));
-        assert_eq!(native(Method::Put, &path), Ask::WrongMethod("GET, HEAD, DELETE, OPTIONS"));
+        assert_eq!(
+            native(Method::Put, &path),
+            Ask::WrongMethod("GET, HEAD, DELETE, OPTIONS")
+        );
         assert_eq!(native(Method::Get, "/upload"), Ask::WrongMethod("POST, OPTIONS"));
         assert_eq!(native(Method::Post, "/info"), Ask::WrongMethod("GET, HEAD, OPTIONS"));
         assert_eq!(native(Method::Post, "/somewhere"), Ask::Nothing);

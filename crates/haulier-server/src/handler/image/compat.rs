@@ -57,14 +57,20 @@ pub(super) fn html(status: u16, body: impl Into<String>) -> Response {
 /// `{"ret":false,…}`
 pub(super) fn error(status: u16, code: Code) -> Response {
     let message = code.message();
-    let body = format!("{{\"ret\":false,\"error\":{{\"code\":{},\"message\":\"{message}\"}}}}", code as u8);
+    let body = format!(
+        "{{\"ret\":false,\"error\":{{\"code\":{},\"message\":\"{message}\"}}}}",
+        code as u8
+    );
     json(status, body)
 }
 
 /// The same with words of our own beside zimg's code.
 pub(super) fn error_in_words(status: u16, code: Code, message: &str) -> Response {
     let message = serde_json::Value::from(message);
-    let body = format!("{{\"ret\":false,\"error\":{{\"code\":{},\"message\":{message}}}}}", code as u8);
+    let body = format!(
+        "{{\"ret\":false,\"error\":{{\"code\":{},\"message\":{message}}}}}",
+        code as u8
+    );
     json(status, body)
 }
 
@@ -152,7 +158,9 @@ pub(super) fn admin_result(id: &str, command: i64, outcome: Admin) -> Response {
         Admin::Failed => ("Admin Command Failed!", "<p>Command Failed.</p>\n".to_owned()),
     };
     let mut page = begin("Admin Result");
-    page.push_str(&format!("<h1>{title}</h1>\n{words}<p>MD5: {id}</p>\n<p>Command Type: {command}</p>\n"));
+    page.push_str(&format!(
+        "<h1>{title}</h1>\n{words}<p>MD5: {id}</p>\n<p>Command Type: {command}</p>\n"
+    ));
     end(page)
 }
 
@@ -231,8 +239,14 @@ mod tests {
             Outcome::Failed,
         ];
         let page = text(&upload_result(&outcomes, "h:4869"));
-        assert!(page.contains("<h1>MD5: 5f189d8ec57f5a5a0d3dcba47fa797e2</h1>"), "{page}");
-        assert!(page.contains("<h1>File: &lt;x&gt;.txt</h1>\n<p>File type is not supported!</p>"), "{page}");
+        assert!(
+            page.contains("<h1>MD5: 5f189d8ec57f5a5a0d3dcba47fa797e2</h1>"),
+            "{page}"
+        );
+        assert!(
+            page.contains("<h1>File: &lt;x&gt;.txt</h1>\n<p>File type is not supported!</p>"),
+            "{page}"
+        );
         assert!(page.contains("<h1>Failed!</h1>\n<p>File save failed!</p>"), "{page}");
         assert!(!page.contains("Upload Failed"), "{page}");
         assert!(text(&upload_result(&[], "h")).contains("<h1>Upload Failed!</h1>"));

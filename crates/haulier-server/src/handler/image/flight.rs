@@ -26,7 +26,12 @@ impl<V> Default for Flights<V> {
 
 impl<V: Clone + Send + Sync + 'static> Flights<V> {
     /// The result of the computation under this key. If none is under way, `work` is begun; `None` if it panicked.
-    pub(super) async fn join<W>(self: &Arc<Self>, courier: &Courier, key: CacheKey, work: impl FnOnce() -> W) -> Option<V>
+    pub(super) async fn join<W>(
+        self: &Arc<Self>,
+        courier: &Courier,
+        key: CacheKey,
+        work: impl FnOnce() -> W,
+    ) -> Option<V>
     where
         W: Future<Output = V> + Send + 'static,
     {
@@ -114,7 +119,11 @@ mod tests {
         }
         assert_eq!(begun.load(Ordering::Relaxed), 1);
         let again = flights.join(&courier, key(b"x"), || async { 43 });
-        assert_eq!(courier.block_on(again), Some(43), "what has landed is not remembered here");
+        assert_eq!(
+            courier.block_on(again),
+            Some(43),
+            "what has landed is not remembered here"
+        );
     }
 
     #[test]

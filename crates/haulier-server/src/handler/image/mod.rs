@@ -145,7 +145,11 @@ pub(crate) fn begin_file(visit: &Visit<'_>, entry: &Entry) -> Option<Begun> {
 fn begin_image(visit: &Visit<'_>, service: &Arc<ImageService>, id: &Key) -> Begun {
     let download = service.settings.download.as_ref();
     if download.is_some_and(|networks| !visit.comes_from(networks)) {
-        return Begun::Response(refuse(visit.site, visit.request, &Failure::new(403, "not for this address")));
+        return Begun::Response(refuse(
+            visit.site,
+            visit.request,
+            &Failure::new(403, "not for this address"),
+        ));
     }
     match order::of_image(visit, service, id) {
         Ok(order) => begin_order(visit, service, order),
@@ -166,7 +170,15 @@ fn begin_order(visit: &Visit<'_>, service: &Arc<ImageService>, order: Order) -> 
             response.trace.image = Some(ImageResult::Memory);
             if let Some(until) = until.filter(|_| visit.local.is_none() && visit.path == head.path()) {
                 let (images, wanted) = (&visit.thread.images, &order.wanted);
-                images.note(service, visit.site, head, &ready, &wanted.frame, order.negotiated, until);
+                images.note(
+                    service,
+                    visit.site,
+                    head,
+                    &ready,
+                    &wanted.frame,
+                    order.negotiated,
+                    until,
+                );
             }
             Begun::Response(response)
         }
@@ -375,7 +387,11 @@ fn told_as_json(site: &Site, failure: &Failure) -> Response {
 
 /// The answer where there is no image to send: zimg knows 404 only, but a failure of our own is said to be one.
 fn refuse(site: &Arc<Site>, request: &Request, failure: &Failure) -> Response {
-    let compat = site.settings.images.as_ref().map_or(Compat::Native, |service| service.settings.compat);
+    let compat = site
+        .settings
+        .images
+        .as_ref()
+        .map_or(Compat::Native, |service| service.settings.compat);
     if compat.is_zimg() && failure.reason.is_none() {
         return match failure.status {
             401 | 403 => compat::forbidden(),

@@ -32,7 +32,9 @@ pub(super) fn boundary(content_type: &[u8]) -> Option<Vec<u8>> {
 /// Whether a Content-Type is that of a form with files.
 pub(super) fn is_form(content_type: &[u8]) -> bool {
     let lower = content_type.to_ascii_lowercase();
-    lower.windows(b"multipart/form-data".len()).any(|part| part == b"multipart/form-data")
+    lower
+        .windows(b"multipart/form-data".len())
+        .any(|part| part == b"multipart/form-data")
 }
 
 /// The parts of a body, those without content included.
@@ -144,11 +146,17 @@ mod tests {
     fn parts_are_told_apart_by_the_whole_boundary() {
         let parts = read(BODY).expect("a form");
         assert_eq!(parts.len(), 2);
-        assert_eq!((parts[0].file_name.as_deref(), &parts[0].content[..]), (None, &b"hello"[..]));
+        assert_eq!(
+            (parts[0].file_name.as_deref(), &parts[0].content[..]),
+            (None, &b"hello"[..])
+        );
         assert_eq!(parts[1].file_name.as_deref(), Some("a b.JPG"));
         assert_eq!(&parts[1].content[..], b"\x01\r\n--X\r\n");
         assert_eq!(read("--XX--\r\n"), Ok(Vec::new()));
-        assert_eq!(read("preamble\r\n--XX \r\n\r\nx\r\n--XX--").map(|parts| parts.len()), Ok(1));
+        assert_eq!(
+            read("preamble\r\n--XX \r\n\r\nx\r\n--XX--").map(|parts| parts.len()),
+            Ok(1)
+        );
     }
 
     #[test]
@@ -178,7 +186,10 @@ mod tests {
     fn boundaries_are_bare_or_quoted() {
         let of = |text: &str| boundary(text.as_bytes()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         assert_eq!(of("multipart/form-data; boundary=XX").as_deref(), Some("XX"));
-        assert_eq!(of("multipart/form-data; charset=utf-8; BOUNDARY=\"a;b\"; x=y").as_deref(), Some("a;b"));
+        assert_eq!(
+            of("multipart/form-data; charset=utf-8; BOUNDARY=\"a;b\"; x=y").as_deref(),
+            Some("a;b")
+        );
         assert_eq!(of("multipart/form-data"), None);
         assert_eq!(of("multipart/form-data; boundary="), None);
         assert!(is_form(b"Multipart/Form-Data; boundary=x") && !is_form(b"image/jpeg"));
@@ -187,7 +198,10 @@ mod tests {
     #[test]
     fn file_names_keep_their_quotes_and_backslashes() {
         let name = |value: &str| parameter(value, "filename");
-        assert_eq!(name(r#"form-data; name="x"; filename="C:\dir\a.png""#).as_deref(), Some(r"C:\dir\a.png"));
+        assert_eq!(
+            name(r#"form-data; name="x"; filename="C:\dir\a.png""#).as_deref(),
+            Some(r"C:\dir\a.png")
+        );
         assert_eq!(name(r#"form-data; filename="a\"b.png""#).as_deref(), Some(r#"a"b.png"#));
         assert_eq!(name(r#"form-data; name="filename=no"; other=1"#), None);
         assert_eq!(name("form-data; filename=bare.png; x=1").as_deref(), Some("bare.png"));

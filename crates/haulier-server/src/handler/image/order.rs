@@ -37,7 +37,9 @@ pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> R
     };
     let parsed = parsed.map_err(|error| Failure::from(&error))?;
     match transform(service, parsed, verdict)? {
-        Some(transform) => settled(visit, service, transform, |transform| service.stored(id, Some(transform))),
+        Some(transform) => settled(visit, service, transform, |transform| {
+            service.stored(id, Some(transform))
+        }),
         None => Ok(Order {
             wanted: service.stored(id, None),
             negotiated: false,
@@ -110,7 +112,9 @@ fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<
     let transform = match parsed {
         Query::Preset(name) => {
             let preset = service.preset(&name).cloned();
-            return preset.map(Some).ok_or_else(|| Failure::new(404, "there is no such preset"));
+            return preset
+                .map(Some)
+                .ok_or_else(|| Failure::new(404, "there is no such preset"));
         }
         _ if !is_free && settings.only_presets => return Err(Failure::new(403, "only presets are made here")),
         _ if !is_free => return Err(Failure::new(403, "the address is not signed")),

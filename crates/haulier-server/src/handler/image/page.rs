@@ -61,7 +61,10 @@ mod tests {
         assert!(!PAGE.contains("http://") && !PAGE.contains("https://"));
         assert_eq!(PAGE.matches("<style>").count(), 1);
         assert_eq!(PAGE.matches("<script>").count(), 1);
-        assert!(!between(PAGE, "<script>", "</script>").contains("{{"), "the hash is that of what is sent");
+        assert!(
+            !between(PAGE, "<script>", "</script>").contains("{{"),
+            "the hash is that of what is sent"
+        );
         assert_eq!(PAGE.matches("{{offer}}").count(), 1);
         assert!(POLICY.matches("'sha256-").count() == 2 && !POLICY.contains("unsafe"));
     }

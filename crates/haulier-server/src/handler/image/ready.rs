@@ -227,8 +227,8 @@ pub(super) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, negot
     // zimg's tags had no quotes, and its clients send them so.
     let is_bare = value == etag.trim_matches('"').as_bytes();
     // `*` asks whether there is anything, which is not known here.
-    let is_named = value != b"*"
-        && conditional::evaluate(asked, request.method(), &validators(etag)) == Precondition::NotModified;
+    let is_named =
+        value != b"*" && conditional::evaluate(asked, request.method(), &validators(etag)) == Precondition::NotModified;
     (is_bare || is_named).then(|| {
         let fields = without_metadata(&fields(etag, None, frame, negotiated));
         prepared(304, Head::Fields(fields), Body::Empty)

@@ -198,7 +198,10 @@ impl ImageService {
             Some(path) => {
                 let content = Bytes::from(std::fs::read(path)?);
                 if Format::of_bytes(&content).is_none() {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "not an image of a known format"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "not an image of a known format",
+                    ));
                 }
                 let key = CacheKey::of(&[b"fallback", &content]);
                 Some(Fallback { content, key })
@@ -289,7 +292,12 @@ impl ImageService {
         let fallback = self.fallback.as_ref()?;
         let transform = wanted.transform.as_deref().cloned();
         let frame = Arc::clone(&wanted.frame);
-        Some(Wanted::new(Original::Fallback, fallback.key.as_bytes(), transform, frame))
+        Some(Wanted::new(
+            Original::Fallback,
+            fallback.key.as_bytes(),
+            transform,
+            frame,
+        ))
     }
 
     async fn make(self: Arc<Self>, wanted: Wanted) -> Made {
@@ -328,7 +336,10 @@ impl ImageService {
                 Arc::new(Ready::of_file(file, length, &key, format, &wanted.frame))
             }
             value => {
-                let bytes = tokio::task::spawn_blocking(move || value.into_bytes()).await.ok()?.ok()?;
+                let bytes = tokio::task::spawn_blocking(move || value.into_bytes())
+                    .await
+                    .ok()?
+                    .ok()?;
                 self.keep(wanted, bytes)
             }
         };
@@ -406,7 +417,11 @@ impl ImageService {
     async fn source(&self, original: &Original) -> Result<Source, Failure> {
         match original {
             Original::File(file) => {
-                let file = file.file().try_clone().map_err(StoreError::Io).map_err(|error| Failure::from(&error))?;
+                let file = file
+                    .file()
+                    .try_clone()
+                    .map_err(StoreError::Io)
+                    .map_err(|error| Failure::from(&error))?;
                 Ok(Source::File(file.into()))
             }
             Original::Fallback => match &self.fallback {
@@ -464,7 +479,11 @@ impl ImageService {
                 Ok(Opened::Ready(Arc::new(ready), ImageResult::Original))
             }
             Content::Stream { length, mut pieces } if length > MOST_ORIGINAL => {
-                let first = pieces.recv().await.transpose().map_err(|error| self.store_failed(&error))?;
+                let first = pieces
+                    .recv()
+                    .await
+                    .transpose()
+                    .map_err(|error| self.store_failed(&error))?;
                 let first = first.unwrap_or_default();
                 Ok(Opened::Stream { length, first, pieces })
             }
@@ -483,13 +502,16 @@ impl ImageService {
         let Some(store) = self.settings.store.clone() else {
             return Err(Failure::missing());
         };
-        let format = Format::of_bytes(&content).ok_or_else(|| Failure::from(&haulier_image::ImageError::Unknown))?;
+        let format = Format::of_bytes(&content).ok_or_else(|| Failure::from(&ImageError::Unknown))?;
         let limits = self.settings.limits;
         let measured = content.clone();
         let read = tokio::task::spawn_blocking(move || {
             let header = haulier_image::Original::read(&measured, &limits);
             let digest = Md5::digest(&measured);
-            (header, digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+            (
+                header,
+                digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            )
         });
         let Ok((header, id)) = read.await else {
             return Err(Failure::ours(500, "image_worker_failed", "the image could not be read"));

@@ -62,15 +62,24 @@ fn of(key: &[u8], target: &[u8]) -> Hmac<Sha256> {
 /// What is signed, and the signature at its end.
 fn split(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let query = target.iter().position(|&byte| byte == b'?')?;
-    let last = target.iter().rposition(|&byte| byte == b'&').unwrap_or(query).max(query);
+    let last = target
+        .iter()
+        .rposition(|&byte| byte == b'&')
+        .unwrap_or(query)
+        .max(query);
     let signature = target[last + 1..].strip_prefix(b"s=")?;
     Some((&target[..last], signature))
 }
 
 /// The value of `expires`; an error if it is no number, or there are two of them.
 fn expiry(signed: &[u8]) -> Option<Result<u64, ()>> {
-    let query = signed.iter().position(|&byte| byte == b'?').map(|at| &signed[at + 1..])?;
-    let mut values = query.split(|&byte| byte == b'&').filter_map(|pair| pair.strip_prefix(b"expires="));
+    let query = signed
+        .iter()
+        .position(|&byte| byte == b'?')
+        .map(|at| &signed[at + 1..])?;
+    let mut values = query
+        .split(|&byte| byte == b'&')
+        .filter_map(|pair| pair.strip_prefix(b"expires="));
     let value = values.next()?;
     let number = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
     Some(number.filter(|_| values.next().is_none()).ok_or(()))
@@ -106,7 +115,11 @@ mod tests {
         let signed = sign(KEY, "/ab?w=100");
         assert_eq!(verdict(&signed.replace("100", "200")), Verdict::Wrong);
         assert_eq!(verdict(&signed.replace("/ab", "/ac")), Verdict::Wrong);
-        assert_eq!(verdict(&format!("{signed}&w=200")), Verdict::Unsigned, "nothing may follow");
+        assert_eq!(
+            verdict(&format!("{signed}&w=200")),
+            Verdict::Unsigned,
+            "nothing may follow"
+        );
         assert_eq!(verdict("/ab?s=not+base64"), Verdict::Wrong);
         assert_eq!(verdict("/ab?s="), Verdict::Wrong);
     }

@@ -27,13 +27,24 @@ pub(super) fn check(visit: &Visit<'_>, service: &ImageService) -> Result<(), Res
         return check_as_zimg(visit, service).map_err(|code| compat::error(200, code));
     }
     if !visit.comes_from(&settings.upload) {
-        return Err(told_as_json(visit.site, &Failure::new(403, "uploads are not open to this address")));
+        return Err(told_as_json(
+            visit.site,
+            &Failure::new(403, "uploads are not open to this address"),
+        ));
     }
-    if visit.request.body_length.is_some_and(|length| length > settings.limits.file) {
+    if visit
+        .request
+        .body_length
+        .is_some_and(|length| length > settings.limits.file)
+    {
         return Err(too_large(visit.site));
     }
     if content_type(head).is_none() || visit.request.body_length == Some(0) {
-        return Err(compat::error_in_words(400, Code::Body, "an upload has a body and a Content-Type"));
+        return Err(compat::error_in_words(
+            400,
+            Code::Body,
+            "an upload has a body and a Content-Type",
+        ));
     }
     Ok(())
 }
@@ -47,7 +58,11 @@ fn check_as_zimg(visit: &Visit<'_>, service: &ImageService) -> Result<(), Code> 
         return Err(Code::Access);
     }
     // zimg takes no chunks.
-    let length = visit.request.body_length.filter(|length| *length > 0).ok_or(Code::ContentLength)?;
+    let length = visit
+        .request
+        .body_length
+        .filter(|length| *length > 0)
+        .ok_or(Code::ContentLength)?;
     if length > settings.limits.file {
         return Err(Code::TooLarge);
     }
@@ -59,7 +74,9 @@ fn check_as_zimg(visit: &Visit<'_>, service: &ImageService) -> Result<(), Code> 
 }
 
 fn content_type(head: &RequestHead) -> Option<&[u8]> {
-    head.fields().known(Known::ContentType).filter(|value| !value.is_empty())
+    head.fields()
+        .known(Known::ContentType)
+        .filter(|value| !value.is_empty())
 }
 
 /// `jpeg`, as zimg wants it, or `image/jpeg`, as everybody else does.
@@ -148,9 +165,9 @@ fn created(stored: &Stored) -> Response {
 }
 
 fn described(stored: &Stored) -> String {
-    let sides = stored
-        .sides
-        .map_or_else(String::new, |(width, height)| format!(",\"width\":{width},\"height\":{height}"));
+    let sides = stored.sides.map_or_else(String::new, |(width, height)| {
+        format!(",\"width\":{width},\"height\":{height}")
+    });
     let Stored { id, size, format, .. } = stored;
     format!("{{\"md5\":\"{id}\",\"size\":{size},\"format\":\"{format}\"{sides},\"url\":\"/{id}\"}}")
 }
@@ -173,7 +190,9 @@ async fn form(
     let mut outcomes = Vec::new();
     let mut first_failure = None;
     // A field without a file name is no file: zimg kept those too.
-    let files = parts.into_iter().filter_map(|part| Some((part.file_name?, part.content)));
+    let files = parts
+        .into_iter()
+        .filter_map(|part| Some((part.file_name?, part.content)));
     for (name, content) in files.filter(|(_, content)| !content.is_empty()) {
         if is_zimg && !has_extension(&name) {
             outcomes.push(Outcome::NoImage(name));
@@ -197,7 +216,8 @@ async fn form(
 
 /// zimg judges by what follows the last dot.
 fn has_extension(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(_, extension)| Format::of_name(extension).is_some())
+    name.rsplit_once('.')
+        .is_some_and(|(_, extension)| Format::of_name(extension).is_some())
 }
 
 fn form_as_json(site: &Arc<Site>, outcomes: &[Outcome], failure: Option<Failure>) -> Response {
@@ -217,7 +237,10 @@ fn form_as_json(site: &Arc<Site>, outcomes: &[Outcome], failure: Option<Failure>
             let failed = failure.map_or_else(String::new, |failure| {
                 format!(",\"failed\":{}", serde_json::Value::from(&*failure.message))
             });
-            compat::json(200, format!("{{\"ret\":true,\"images\":[{}]{failed}}}", images.join(",")))
+            compat::json(
+                200,
+                format!("{{\"ret\":true,\"images\":[{}]{failed}}}", images.join(",")),
+            )
         }
     }
 }

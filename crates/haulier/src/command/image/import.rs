@@ -65,7 +65,10 @@ fn walk(root: &Path, found: &mut dyn FnMut(&Key, &Path) -> Said<()>) -> Said<()>
         for inner in folders(&outer).map_err(|error| failed(&outer, &error))? {
             for image in folders(&inner).map_err(|error| failed(&inner, &error))? {
                 let Some(id) = id_of(&image) else { continue };
-                let original = ORIGINALS.iter().map(|name| image.join(name)).find(|path| path.is_file());
+                let original = ORIGINALS
+                    .iter()
+                    .map(|name| image.join(name))
+                    .find(|path| path.is_file());
                 if let Some(original) = original {
                     found(&id, &original)?;
                 }
@@ -122,7 +125,10 @@ fn take(courier: &Courier, store: &dyn Store, id: &Key, path: &Path, counts: &mu
         return Ok(());
     }
     let length = content.len() as u64;
-    match courier.block_on(store.put(id, Bytes::from(content))).map_err(of_store)? {
+    match courier
+        .block_on(store.put(id, Bytes::from(content)))
+        .map_err(of_store)?
+    {
         Put::Created => {
             counts.taken += 1;
             counts.bytes += length;
@@ -140,7 +146,9 @@ mod tests {
     fn an_image_lies_where_zimg_puts_it() {
         let id = "5f189d8ec57f5a5a0d3dcba47fa797e2";
         assert_eq!(
-            id_of(Path::new(&format!("/img/380/551/{id}"))).map(|key| key.to_string()).as_deref(),
+            id_of(Path::new(&format!("/img/380/551/{id}")))
+                .map(|key| key.to_string())
+                .as_deref(),
             Some(id)
         );
         for elsewhere in ["/img/380/552", "/img/5f/18", "/img/0380/551"] {

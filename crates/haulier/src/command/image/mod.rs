@@ -75,7 +75,9 @@ fn url(arguments: &UrlArgs) -> Said<bool> {
         });
     }
     if let Some(holds) = arguments.expires {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         parts.push(format!("expires={}", (now + holds).as_secs()));
     }
     if !parts.is_empty() {

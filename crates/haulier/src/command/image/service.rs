@@ -49,8 +49,8 @@ impl Client {
             .enable_all()
             .build()
             .map_err(|error| format!("cannot start: {error}"))?;
-        let client = HttpClient::new(ClientSettings::default())
-            .map_err(|error| format!("no certificate store: {error}"))?;
+        let client =
+            HttpClient::new(ClientSettings::default()).map_err(|error| format!("no certificate store: {error}"))?;
         Ok(Self {
             runtime,
             client,
@@ -60,7 +60,9 @@ impl Client {
 
     /// A target of the service as an address.
     pub(super) fn address(&self, target: &str) -> String {
-        self.service.join(target).map_or_else(|_| target.to_owned(), |url| url.to_string())
+        self.service
+            .join(target)
+            .map_or_else(|_| target.to_owned(), |url| url.to_string())
     }
 
     pub(super) fn get(&self, target: &str) -> Result<Answer, ServiceError> {

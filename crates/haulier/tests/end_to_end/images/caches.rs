@@ -36,7 +36,9 @@ fn is_shared(cache: &str, tier: &str) {
     assert_eq!((results(&second, tier), results(&second, "made")), (1, 0));
     let head = second.ask(&Request::head(&target)).expect(200);
     assert_eq!(head.field("Content-Length"), Some(made.len().to_string().as_str()));
-    let part = second.ask(&Request::get(&target).with("Range", "bytes=7-30")).expect(206);
+    let part = second
+        .ask(&Request::get(&target).with("Range", "bytes=7-30"))
+        .expect(206);
     assert_eq!(part.body, made[7..31]);
 }
 
@@ -49,7 +51,10 @@ fn variants_on_disk_are_found_by_the_next_server() {
 #[test]
 fn variants_in_memcached_are_shared() {
     let (one, two) = (Service::memcached(), Service::memcached());
-    is_shared(&format!("memcached://127.0.0.1:{},127.0.0.1:{}", one.port, two.port), "memcached");
+    is_shared(
+        &format!("memcached://127.0.0.1:{},127.0.0.1:{}", one.port, two.port),
+        "memcached",
+    );
 }
 
 #[test]
@@ -68,7 +73,13 @@ fn a_cache_that_goes_away_under_load_is_nobodys_trouble() {
     let haulier = Images::new().with(&caches).start();
     let id = upload(&haulier, &jpeg(640, 480, 0));
     let loads: Vec<Load> = (0..4)
-        .map(|number| Load::start(haulier.address(), 2, &Request::get(&format!("/{id}?w={}", 100 + number))))
+        .map(|number| {
+            Load::start(
+                haulier.address(),
+                2,
+                &Request::get(&format!("/{id}?w={}", 100 + number)),
+            )
+        })
         .collect();
     std::thread::sleep(Duration::from_millis(500));
     drop(memcached);
@@ -83,7 +94,9 @@ fn a_cache_that_goes_away_under_load_is_nobodys_trouble() {
     for width in 200..206 {
         assert_eq!(picture(haulier.get(&format!("/{id}?w={width}"))).1, width);
     }
-    wait_until("the failures to be counted", || haulier.metrics().sum("haulier_image_cache_failures_total") > 0.0);
+    wait_until("the failures to be counted", || {
+        haulier.metrics().sum("haulier_image_cache_failures_total") > 0.0
+    });
 }
 
 #[test]
@@ -96,14 +109,20 @@ fn two_haulier_on_one_bucket_and_one_memcached_serve_the_same_and_one_may_die() 
     let start = || {
         Images::new()
             .store("s3://bucket/originals")
-            .with(&format!("cache = [\"memory:8MiB\", \"memcached://127.0.0.1:{}\"]\ntoken = \"the token\"", memcached.port))
+            .with(&format!(
+                "cache = [\"memory:8MiB\", \"memcached://127.0.0.1:{}\"]\ntoken = \"the token\"",
+                memcached.port
+            ))
             .more(&s3.s3_table())
             .start()
     };
     let (first, second) = (start(), start());
     let image = jpeg(1600, 1200, 3);
     let id = upload(&first, &image);
-    assert!(second.get(&format!("/{id}")).expect(200).body == image, "the original, from the other one");
+    assert!(
+        second.get(&format!("/{id}")).expect(200).body == image,
+        "the original, from the other one"
+    );
     let target = format!("/{id}?w=300");
     let made = first.get(&target).expect(200).body;
     wait_until("the variant to be shared", || {

@@ -13,14 +13,22 @@ use crate::support::readable_directory;
 
 fn image(arguments: &[&str]) -> Output {
     let mut command = Haulier::command();
-    command.arg("image").args(arguments).env_remove("HAULIER_IMAGE_TOKEN").env_remove("HAULIER_IMAGE_SIGN");
+    command
+        .arg("image")
+        .args(arguments)
+        .env_remove("HAULIER_IMAGE_TOKEN")
+        .env_remove("HAULIER_IMAGE_SIGN");
     command.output().expect("the binary starts")
 }
 
 #[track_caller]
 fn done(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     text
 }
 
@@ -33,7 +41,9 @@ fn failed(output: &Output, with: &str) {
 
 fn serve(directory: &Path) -> Haulier {
     let mut command = Haulier::command();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--images"]).arg(directory);
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--images"])
+        .arg(directory);
     Haulier::start(command, Vec::new())
 }
 
@@ -54,13 +64,22 @@ fn images_are_put_looked_at_and_deleted() {
     let info = done(&image(&["info", &id, "--to", &to]));
     assert!(info.starts_with("JPEG, 64 × 48 pixels, "), "{info}");
     failed(&image(&["rm", &id, "--to", &to]), "takes the token");
-    failed(&image(&["rm", &id, "--to", &to, "--token", "wrong"]), "not that of the site");
+    failed(
+        &image(&["rm", &id, "--to", &to, "--token", "wrong"]),
+        "not that of the site",
+    );
     done(&image(&["rm", &id, "--to", &to, "--token", "the token"]));
     failed(&image(&["info", &id, "--to", &to]), "no such image");
-    failed(&image(&["rm", &id, "--to", &to, "--token", "the token"]), "no such image");
+    failed(
+        &image(&["rm", &id, "--to", &to, "--token", "the token"]),
+        "no such image",
+    );
     fs::write(&one, "words").expect("a file");
     failed(&image(&["put", paths[0], "--to", &to]), "not an image");
-    failed(&image(&["put", paths[1], "--to", "http://127.0.0.1:1/"]), "cannot connect");
+    failed(
+        &image(&["put", paths[1], "--to", "http://127.0.0.1:1/"]),
+        "cannot connect",
+    );
 }
 
 #[test]
@@ -73,9 +92,24 @@ fn addresses_are_written_and_signed() {
     let haulier = Images::new().with(&format!("sign = {key:?}")).start();
     let to = format!("http://{}/", haulier.address());
     let picture = jpeg(64, 48, 0);
-    haulier.ask(&Request::post("/upload", picture.clone()).with("Content-Type", "image/jpeg")).expect(201);
-    let signed = done(&image(&["url", &md5(&picture), "w=32", "--to", &to, "--sign", key, "--expires", "1h"]));
-    let target = signed.trim().strip_prefix(to.trim_end_matches('/')).expect("the service's");
+    haulier
+        .ask(&Request::post("/upload", picture.clone()).with("Content-Type", "image/jpeg"))
+        .expect(201);
+    let signed = done(&image(&[
+        "url",
+        &md5(&picture),
+        "w=32",
+        "--to",
+        &to,
+        "--sign",
+        key,
+        "--expires",
+        "1h",
+    ]));
+    let target = signed
+        .trim()
+        .strip_prefix(to.trim_end_matches('/'))
+        .expect("the service's");
     assert!(target.contains("&expires=") && target.contains("&s="), "{target}");
     assert_eq!(seen(&haulier.get(target).expect(200).body), (Format::Jpeg, 32, 24));
     haulier.get(&target.replace("w=32", "w=33")).expect(403);
@@ -99,19 +133,37 @@ fn the_images_of_a_zimg_are_taken_over_and_damaged_ones_are_named() {
     let (tree, store) = (directory.path().join("img"), directory.path().join("store"));
     let images: Vec<Vec<u8>> = (0..5).map(|seed| jpeg(40, 30, seed)).collect();
     zimg_tree(&tree, &images[..4]);
-    let arguments = ["import", tree.to_str().expect("text"), "--into", store.to_str().expect("text")];
+    let arguments = [
+        "import",
+        tree.to_str().expect("text"),
+        "--into",
+        store.to_str().expect("text"),
+    ];
     let told = done(&image(&arguments));
-    assert!(told.starts_with("4 images taken over") && told.contains("0 were there already, 0 left out"), "{told}");
+    assert!(
+        told.starts_with("4 images taken over") && told.contains("0 were there already, 0 left out"),
+        "{told}"
+    );
     zimg_tree(&tree, &images[4..]);
     let again = done(&image(&arguments));
-    assert!(again.starts_with("1 images taken over") && again.contains("4 were there already"), "{again}");
+    assert!(
+        again.starts_with("1 images taken over") && again.contains("4 were there already"),
+        "{again}"
+    );
     let damaged = jpeg(40, 30, 9);
     zimg_tree(&tree, &[damaged.clone()]);
     let id = md5(&damaged);
-    let found = Command::new("find").arg(&tree).args(["-path", &format!("*{id}/0[*]0")]).output().expect("find");
+    let found = Command::new("find")
+        .arg(&tree)
+        .args(["-path", &format!("*{id}/0[*]0")])
+        .output()
+        .expect("find");
     fs::write(String::from_utf8_lossy(&found.stdout).trim(), "cut").expect("the file");
     failed(&image(&arguments), "is not what its name says");
-    failed(&image(&["import", "/var/empty/nothing", "--into", store.to_str().expect("text")]), "nothing");
+    failed(
+        &image(&["import", "/var/empty/nothing", "--into", store.to_str().expect("text")]),
+        "nothing",
+    );
     let haulier = serve(&store);
     for image in &images {
         assert!(haulier.get(&format!("/{}?p=0", md5(image))).expect(200).body == *image);
@@ -125,14 +177,22 @@ fn serve_keeps_images_in_a_directory_as_zimg_did() {
     let store = directory.path().join("pictures");
     let haulier = serve(&store);
     let picture = jpeg(64, 48, 0);
-    let answer = haulier.ask(&Request::post("/upload", picture.clone()).with("Content-Type", "jpeg")).expect(200);
+    let answer = haulier
+        .ask(&Request::post("/upload", picture.clone()).with("Content-Type", "jpeg"))
+        .expect(200);
     let id = md5(&picture);
     assert!(answer.text().contains(&id));
     let small = haulier.get(&format!("/{id}?w=32")).expect(200);
     assert_eq!(seen(&small.body), (Format::Jpeg, 32, 24));
     assert_eq!(small.field("Cache-Control"), Some("no-cache"));
     assert!(haulier.get("/").expect(200).text().contains("Drop a picture"));
-    assert!(haulier.get(&format!("/admin?md5={id}&t=1")).expect(200).text().contains("Successful"));
+    assert!(
+        haulier
+            .get(&format!("/admin?md5={id}&t=1"))
+            .expect(200)
+            .text()
+            .contains("Successful")
+    );
     drop(haulier);
     let haulier = serve(&store);
     haulier.get(&format!("/{id}?w=32")).expect(404);
@@ -149,14 +209,23 @@ fn check_asks_the_stores() {
         command.arg("check").arg("--live").arg("-c").arg(&config);
         command.output().expect("the binary starts")
     };
-    let good = check(&format!("[site.img.images]\nstore = {:?}\n", directory.path().join("store")));
+    let good = check(&format!(
+        "[site.img.images]\nstore = {:?}\n",
+        directory.path().join("store")
+    ));
     assert!(good.status.success(), "{good:?}");
     let table = "[store.bucket]\nendpoint = \"http://127.0.0.1:1\"\nregion = \"x\"\nkey = \"k\"\nsecret = \"s\"\n";
     let bad = check(&format!("[site.img.images]\nstore = \"s3://bucket\"\n{table}"));
     let told = String::from_utf8_lossy(&bad.stderr).into_owned() + &String::from_utf8_lossy(&bad.stdout);
-    assert!(!bad.status.success() && told.contains("s3://bucket does not answer"), "{told}");
+    assert!(
+        !bad.status.success() && told.contains("s3://bucket does not answer"),
+        "{told}"
+    );
     if let Some(s3) = Service::s3() {
-        let good = check(&format!("[site.img.images]\nstore = \"s3://bucket\"\n{}", s3.s3_table()));
+        let good = check(&format!(
+            "[site.img.images]\nstore = \"s3://bucket\"\n{}",
+            s3.s3_table()
+        ));
         assert!(good.status.success(), "{good:?}");
     }
 }

@@ -21,7 +21,11 @@ fn an_image_of_the_site_takes_the_parameters_and_is_itself_without_them() {
     let haulier = site("[site.test.images]\nroot = \".\"").start();
     assert!(haulier.get("/photo.jpg").expect(200).body == jpeg(640, 480, 0));
     assert_eq!(picture(haulier.get("/photo.jpg?w=100")), (Format::Jpeg, 100, 75));
-    assert_eq!(picture(haulier.get("/photo.jpg?v=3&w=100")), (Format::Jpeg, 100, 75), "v is somebody else's");
+    assert_eq!(
+        picture(haulier.get("/photo.jpg?v=3&w=100")),
+        (Format::Jpeg, 100, 75),
+        "v is somebody else's"
+    );
     assert!(haulier.get("/photo.jpg?v=3").expect(200).body == jpeg(640, 480, 0));
     let logo = haulier.get("/media/logo.png?w=50&f=webp").expect(200);
     assert_eq!(logo.field("Cache-Control"), Some("public, max-age=31536000, immutable"));

@@ -33,7 +33,10 @@ fn an_upload_is_created_once() {
     assert_eq!(created.field("Location"), Some(format!("/{id}").as_str()));
     let told = json(&created);
     assert_eq!(told["info"]["md5"], id);
-    assert_eq!((told["info"]["width"].as_u64(), told["info"]["format"].as_str()), (Some(64), Some("jpeg")));
+    assert_eq!(
+        (told["info"]["width"].as_u64(), told["info"]["format"].as_str()),
+        (Some(64), Some("jpeg"))
+    );
     haulier.ask(&raw(&image)).expect(200);
     let chunked = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n";
     let png = png(20, 10);
@@ -48,7 +51,9 @@ fn an_upload_is_created_once() {
 
 #[test]
 fn what_is_refused_has_its_own_status_and_says_why() {
-    let haulier = Images::new().more("[site.img.images.upload]\nmax_size = \"100KiB\"").start();
+    let haulier = Images::new()
+        .more("[site.img.images.upload]\nmax_size = \"100KiB\"")
+        .start();
     let id = upload(&haulier, &jpeg(64, 48, 0));
     let mut bomb = png(10, 10);
     // A header that says 60,000 × 60,000 pixels, with its right check sum.
@@ -58,7 +63,10 @@ fn what_is_refused_has_its_own_status_and_says_why() {
         (raw(&vec![0; 200 << 10]), 413),
         (raw(&bomb), 422),
         (Request::post("/upload", "x"), 400),
-        (Request::post("/upload", "x").with("Content-Type", "multipart/form-data; boundary=y"), 400),
+        (
+            Request::post("/upload", "x").with("Content-Type", "multipart/form-data; boundary=y"),
+            400,
+        ),
         (Request::get("/upload"), 405),
         (Request::new("PUT", &format!("/{id}")), 405),
         (Request::get(&format!("/{MISSING}")), 404),
@@ -130,10 +138,15 @@ fn the_best_format_the_client_takes_is_sent_and_said() {
         }
     }
     let tag_of = |format| tags.iter().find(|(made, _)| *made == format).expect("made").1.clone();
-    assert!(tags.iter().all(|(format, tag)| *tag == tag_of(*format)), "one variant a format: {tags:?}");
+    assert!(
+        tags.iter().all(|(format, tag)| *tag == tag_of(*format)),
+        "one variant a format: {tags:?}"
+    );
     assert_ne!(tag_of(Format::WebP), tag_of(Format::Jpeg));
     let webp = tag_of(Format::WebP);
-    let unchanged = Request::get(&target).with("If-None-Match", &webp).with("Accept", "image/webp");
+    let unchanged = Request::get(&target)
+        .with("If-None-Match", &webp)
+        .with("Accept", "image/webp");
     assert_eq!(haulier.ask(&unchanged).expect(304).field("Vary"), Some("Accept"));
     let other = Request::get(&target).with("If-None-Match", &webp).with("Accept", "*/*");
     haulier.ask(&other).expect(200);
@@ -151,7 +164,9 @@ fn deleting_takes_the_token_of_the_site() {
     let refused = haulier.ask(&delete()).expect(401);
     assert_eq!(refused.field("WWW-Authenticate"), Some("Bearer"));
     haulier.ask(&delete().with("Authorization", "Bearer wrong")).expect(401);
-    haulier.ask(&delete().with("Authorization", &format!("Basic {TOKEN}"))).expect(401);
+    haulier
+        .ask(&delete().with("Authorization", &format!("Basic {TOKEN}")))
+        .expect(401);
     let right = format!("Bearer {TOKEN}");
     let gone = haulier.ask(&delete().with("Authorization", &right)).expect(204);
     assert!(gone.body.is_empty());
@@ -171,7 +186,10 @@ fn only_presets_are_made_where_only_they_are_wanted() {
         .more("[site.img.images.presets]\nthumb = \"w=100&h=100\"")
         .start();
     let id = upload(&haulier, &jpeg(640, 480, 0));
-    assert_eq!(picture(haulier.get(&format!("/{id}?t=thumb"))), (Format::Jpeg, 100, 100));
+    assert_eq!(
+        picture(haulier.get(&format!("/{id}?t=thumb"))),
+        (Format::Jpeg, 100, 100)
+    );
     for query in ["", "?w=100&h=100", "?p=0", "?w=101"] {
         haulier.get(&format!("/{id}{query}")).expect(403);
     }
@@ -190,15 +208,21 @@ fn signed_addresses_hold_until_they_expire_and_no_letter_may_change() {
     assert_eq!(picture(haulier.get(&signed)).1, 100);
     haulier.get(&sign(&format!("/{id}"))).expect(200);
     haulier.get(&format!("/{id}?t=thumb")).expect(200);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
-    haulier.get(&sign(&format!("/{id}?w=100&expires={}", now + 1000))).expect(200);
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs();
+    haulier
+        .get(&sign(&format!("/{id}?w=100&expires={}", now + 1000)))
+        .expect(200);
     for refused in [
         format!("/{id}"),
         format!("/{id}?w=100"),
         signed.replace("w=100", "w=101"),
         format!("{signed}&w=5"),
         sign(&format!("/{id}?w=100&expires={}", now - 1)),
-        sign(&format!("/{id}?w=100&expires={}", now + 1000)).replace(&format!("{}", now + 1000), &format!("{}", now + 9000)),
+        sign(&format!("/{id}?w=100&expires={}", now + 1000))
+            .replace(&format!("{}", now + 1000), &format!("{}", now + 9000)),
     ] {
         haulier.get(&refused).expect(403);
     }
@@ -240,8 +264,15 @@ fn a_full_queue_is_503_with_a_time_to_come_again() {
     assert!(made >= 1 && made + refused.len() == statuses.len(), "{statuses:?}");
     assert!(!refused.is_empty(), "{statuses:?}");
     let seconds = |after: &Option<String>| after.as_ref().and_then(|after| after.parse::<u64>().ok());
-    assert!(refused.iter().all(|(_, after)| seconds(after).is_some_and(|seconds| seconds >= 1)), "{statuses:?}");
-    let errors = haulier.metrics().value("haulier_errors_total{site=\"img\",reason=\"image_queue_full\"}");
+    assert!(
+        refused
+            .iter()
+            .all(|(_, after)| seconds(after).is_some_and(|seconds| seconds >= 1)),
+        "{statuses:?}"
+    );
+    let errors = haulier
+        .metrics()
+        .value("haulier_errors_total{site=\"img\",reason=\"image_queue_full\"}");
     assert_eq!(errors as usize, refused.len());
 }
 
@@ -256,9 +287,16 @@ fn metrics_say_where_images_came_from() {
     haulier.get(&format!("/{MISSING}")).expect(404);
     std::thread::sleep(Duration::from_millis(50));
     let metrics = haulier.metrics();
-    let of = |result: &str| metrics.count(&format!("haulier_image_requests_total{{site=\"img\",result=\"{result}\"}}"));
+    let of = |result: &str| {
+        metrics.count(&format!(
+            "haulier_image_requests_total{{site=\"img\",result=\"{result}\"}}"
+        ))
+    };
     assert_eq!((of("made"), of("memory"), of("original"), of("error")), (1, 2, 1, 1));
     assert_eq!(metrics.count("haulier_image_uploads_total{site=\"img\"}"), 1);
     assert!(metrics.value("haulier_image_memory_bytes{site=\"img\"}") > 1000.0);
-    assert_eq!(metrics.count("haulier_requests_total{site=\"img\",handler=\"image\",code=\"2xx\"}"), 5);
+    assert_eq!(
+        metrics.count("haulier_requests_total{site=\"img\",handler=\"image\",code=\"2xx\"}"),
+        5
+    );
 }

@@ -22,7 +22,10 @@ fn error(answer: Response, code: u8, message: &str) {
 #[track_caller]
 fn not_found(answer: Response) {
     let answer = answer.expect(404);
-    assert_eq!((answer.text().as_str(), answer.field("Content-Type")), (NOT_FOUND, Some("text/html")));
+    assert_eq!(
+        (answer.text().as_str(), answer.field("Content-Type")),
+        (NOT_FOUND, Some("text/html"))
+    );
 }
 
 fn raw(content_type: &str, body: &[u8]) -> Request {
@@ -53,7 +56,11 @@ fn a_raw_upload_is_told_its_md5_and_size() {
             let request = Request::post(path, image.clone()).with("Content-Type", content_type);
             let answer = haulier.ask(&request).expect(200);
             assert_eq!(answer.field("Content-Type"), Some("application/json"));
-            let expected = format!("{{\"ret\":true,\"info\":{{\"md5\":\"{}\",\"size\":{}}}}}", md5(image), image.len());
+            let expected = format!(
+                "{{\"ret\":true,\"info\":{{\"md5\":\"{}\",\"size\":{}}}}}",
+                md5(image),
+                image.len()
+            );
             assert_eq!(answer.text(), expected);
         }
     }
@@ -61,7 +68,9 @@ fn a_raw_upload_is_told_its_md5_and_size() {
 
 #[test]
 fn an_upload_that_is_refused_says_why_in_zimgs_order() {
-    let haulier = Images::zimg().more("[site.img.images.upload]\nmax_size = \"100KiB\"").start();
+    let haulier = Images::zimg()
+        .more("[site.img.images.upload]\nmax_size = \"100KiB\"")
+        .start();
     let image = jpeg(40, 30, 0);
     error(haulier.get("/upload"), 2, "Request method error.");
     error(haulier.ask(&Request::new("PUT", "/upload")), 2, "Request method error.");
@@ -69,10 +78,16 @@ fn an_upload_that_is_refused_says_why_in_zimgs_order() {
     let chunked = b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Type: jpeg\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n";
     error(haulier.ask_raw(chunked), 5, "Content-Length error.");
     error(haulier.ask(&raw("jpeg", &vec![0; 200 << 10])), 7, "File too large.");
-    error(haulier.ask(&Request::post("/upload", image.clone())), 6, "Content-Type error.");
+    error(
+        haulier.ask(&Request::post("/upload", image.clone())),
+        6,
+        "Content-Type error.",
+    );
     error(haulier.ask(&raw("text/plain", &image)), 1, "File type not support.");
     error(haulier.ask(&raw("PNG", b"this is text")), 1, "File type not support.");
-    let closed = Images::zimg().more("[site.img.images.upload]\nfrom = [\"10.0.0.0/8\"]").start();
+    let closed = Images::zimg()
+        .more("[site.img.images.upload]\nfrom = [\"10.0.0.0/8\"]")
+        .start();
     error(closed.ask(&raw("jpeg", &image)), 3, "Access error.");
 }
 
@@ -95,13 +110,22 @@ fn a_form_may_hold_several_files_and_its_page_names_each() {
         haulier.get(&format!("/{}", md5(image))).expect(200);
     }
     assert!(page.contains("<title>Upload Result</title>"), "{page}");
-    assert!(page.contains("<h1>File: notes.txt</h1>\n<p>File type is not supported!</p>"), "{page}");
+    assert!(
+        page.contains("<h1>File: notes.txt</h1>\n<p>File type is not supported!</p>"),
+        "{page}"
+    );
     assert!(page.contains("<h1>File: fake.png</h1>"), "{page}");
     assert!(!page.contains(&md5(b"a plain field")), "a field is no image");
     let nothing = haulier.ask(&form(&[(None, b"only a field")])).expect(200).text();
     assert!(nothing.contains("<h1>Upload Failed!</h1>"), "{nothing}");
     let broken = Request::post("/upload", "x").with("Content-Type", "multipart/form-data");
-    assert!(haulier.ask(&broken).expect(200).text().contains("<h1>Upload Failed!</h1>"));
+    assert!(
+        haulier
+            .ask(&broken)
+            .expect(200)
+            .text()
+            .contains("<h1>Upload Failed!</h1>")
+    );
 }
 
 #[test]
@@ -144,12 +168,16 @@ fn p_0_is_the_original_untouched_with_ranges_and_head() {
         assert!(answer.body == image, "{query}");
         assert_eq!(answer.field("Content-Type"), Some("image/jpeg"));
     }
-    let part = haulier.ask(&Request::get(&format!("/{id}?p=0")).with("Range", "bytes=10-19")).expect(206);
+    let part = haulier
+        .ask(&Request::get(&format!("/{id}?p=0")).with("Range", "bytes=10-19"))
+        .expect(206);
     assert_eq!(part.body, image[10..20]);
     let head = haulier.ask(&Request::head(&format!("/{id}?p=0"))).expect(200);
     assert_eq!(head.field("Content-Length"), Some(image.len().to_string().as_str()));
     let made = haulier.get(&format!("/{id}?w=100")).expect(200);
-    let part = haulier.ask(&Request::get(&format!("/{id}?w=100")).with("Range", "bytes=5-")).expect(206);
+    let part = haulier
+        .ask(&Request::get(&format!("/{id}?w=100")).with("Range", "bytes=5-"))
+        .expect(206);
     assert_eq!(part.body, made.body[5..]);
 }
 
@@ -203,19 +231,31 @@ fn an_etag_is_strong_and_known_before_the_image_is() {
     let answer = haulier.get(&target).expect(200);
     let etag = answer.field("ETag").expect("a tag").to_owned();
     assert!(etag.starts_with('"') && etag.ends_with('"'), "{etag}");
-    assert!(answer.field("Cache-Control").is_some_and(|value| value.contains("max-age")));
+    assert!(
+        answer
+            .field("Cache-Control")
+            .is_some_and(|value| value.contains("max-age"))
+    );
     let bare = etag.trim_matches('"');
     for value in [etag.as_str(), bare, &format!("\"x\", {etag}"), "*"] {
-        let again = haulier.ask(&Request::get(&target).with("If-None-Match", value)).expect(304);
+        let again = haulier
+            .ask(&Request::get(&target).with("If-None-Match", value))
+            .expect(304);
         assert_eq!(again.field("ETag"), Some(etag.as_str()), "{value}");
         assert_eq!(again.field("Cache-Control"), answer.field("Cache-Control"));
         assert!(again.body.is_empty());
     }
-    haulier.ask(&Request::get(&target).with("If-None-Match", "\"x\"")).expect(200);
+    haulier
+        .ask(&Request::get(&target).with("If-None-Match", "\"x\""))
+        .expect(200);
     let other = haulier.get(&format!("/{id}?w=101")).expect(200);
     assert_ne!(other.field("ETag"), Some(etag.as_str()));
     let same = haulier.get(&format!("/{id}?W=0100&f=JPEG")).expect(200);
-    assert_eq!(same.field("ETag"), Some(etag.as_str()), "one variant, however it is spelt");
+    assert_eq!(
+        same.field("ETag"),
+        Some(etag.as_str()),
+        "one variant, however it is spelt"
+    );
 }
 
 #[test]
@@ -229,10 +269,17 @@ fn info_describes_the_original() {
     let info = &told["info"];
     assert_eq!(told["ret"], true);
     assert_eq!((info["width"].as_u64(), info["height"].as_u64()), (Some(64), Some(48)));
-    assert_eq!((info["size"].as_u64(), info["format"].as_str()), (Some(image.len() as u64), Some("JPEG")));
+    assert_eq!(
+        (info["size"].as_u64(), info["format"].as_str()),
+        (Some(image.len() as u64), Some("JPEG"))
+    );
     let quality = info["quality"].as_u64().expect("a quality");
     assert!((80..=90).contains(&quality), "{quality}");
-    assert!(answer.text().starts_with("{\"ret\":true,\"info\":{\"size\":"), "{}", answer.text());
+    assert!(
+        answer.text().starts_with("{\"ret\":true,\"info\":{\"size\":"),
+        "{}",
+        answer.text()
+    );
     error(haulier.get("/info"), 8, "Request url illegal.");
     error(haulier.get("/info?md5=x"), 8, "Request url illegal.");
     error(haulier.get(&format!("/info?md5={MISSING}")), 9, "Image not existed.");
@@ -250,9 +297,15 @@ fn admin_deletes_the_original_with_all_that_was_made_of_it() {
     let page = haulier.get("/admin").expect(200);
     assert!(page.text().contains("<form"), "{}", page.text());
     let other = haulier.get(&format!("/admin?md5={id}&t=5")).expect(200).text();
-    assert!(other.contains("Admin Command Failed!") && other.contains("Command Failed."), "{other}");
+    assert!(
+        other.contains("Admin Command Failed!") && other.contains("Command Failed."),
+        "{other}"
+    );
     let done = haulier.get(&format!("/admin?md5={id}&t=1")).expect(200).text();
-    assert!(done.contains("Admin Command Successful!") && done.contains(&id), "{done}");
+    assert!(
+        done.contains("Admin Command Successful!") && done.contains(&id),
+        "{done}"
+    );
     not_found(haulier.get(&target));
     not_found(haulier.get(&format!("/{id}?p=0")));
     assert!(!store.join(&id[..2]).join(&id[2..4]).join(&id).exists());
@@ -260,7 +313,10 @@ fn admin_deletes_the_original_with_all_that_was_made_of_it() {
     assert!(again.contains("Image Not Found."), "{again}");
     not_found(haulier.get("/admin?md5=x&t=1"));
     let closed = Images::new().with("compat = \"zimg\"").start();
-    assert_eq!(closed.get(&format!("/admin?md5={MISSING}&t=1")).expect(403).text(), FORBIDDEN);
+    assert_eq!(
+        closed.get(&format!("/admin?md5={MISSING}&t=1")).expect(403).text(),
+        FORBIDDEN
+    );
 }
 
 #[test]
@@ -271,9 +327,15 @@ fn the_small_pages_are_there() {
     let icon = haulier.get("/favicon.ico").expect(200);
     assert!(icon.body.is_empty());
     let page = haulier.get("/").expect(200);
-    assert!(page.field("Content-Type").is_some_and(|value| value.starts_with("text/html")));
+    assert!(
+        page.field("Content-Type")
+            .is_some_and(|value| value.starts_with("text/html"))
+    );
     assert!(page.text().contains("Drop a picture"), "{}", page.text());
-    assert!(page.field("Content-Security-Policy").is_some_and(|policy| policy.contains("'sha256-")));
+    assert!(
+        page.field("Content-Security-Policy")
+            .is_some_and(|policy| policy.contains("'sha256-"))
+    );
 }
 
 #[test]
@@ -306,7 +368,10 @@ fn types_are_presets() {
         .more("[site.img.images.presets]\nthumb300 = \"w=300&h=300&q=85\"\ngrey = \"w=50&g=1&f=png\"")
         .start();
     let id = upload(&haulier, &jpeg(640, 480, 0));
-    assert_eq!(picture(haulier.get(&format!("/{id}?t=thumb300"))), (Format::Jpeg, 300, 300));
+    assert_eq!(
+        picture(haulier.get(&format!("/{id}?t=thumb300"))),
+        (Format::Jpeg, 300, 300)
+    );
     let both = haulier.get(&format!("/{id}?t=thumb300&w=10&f=png"));
     assert_eq!(picture(both), (Format::Jpeg, 300, 300), "the type wins over everything");
     assert_eq!(picture(haulier.get(&format!("/{id}?t=grey"))), (Format::Png, 50, 38));
@@ -319,7 +384,9 @@ fn a_hundred_who_ask_at_once_wait_for_one_worker() {
     let target = format!("/{id}?w=777");
     let bodies = asked_at_once(&haulier, &target, 100);
     assert!(bodies.iter().all(|body| *body == bodies[0] && seen(body).1 == 777));
-    let made = haulier.metrics().value("haulier_image_duration_seconds_count{site=\"img\",step=\"encode\"}");
+    let made = haulier
+        .metrics()
+        .value("haulier_image_duration_seconds_count{site=\"img\",step=\"encode\"}");
     assert_eq!(made, 1.0, "it was made once");
 }
 
@@ -333,7 +400,9 @@ fn asked_at_once(haulier: &Haulier, target: &str, clients: usize) -> Vec<Vec<u8>
             connection.ask(&Request::get(target)).expect(200).body
         };
         let all: Vec<_> = (0..clients).map(|_| scope.spawn(one)).collect();
-        all.into_iter().map(|client| client.join().expect("an answer")).collect()
+        all.into_iter()
+            .map(|client| client.join().expect("an answer"))
+            .collect()
     })
 }
 
@@ -359,6 +428,9 @@ fn an_upload_that_breaks_off_leaves_nothing() {
         .map(|entry| entry.expect("an entry").file_name())
         .collect();
     assert_eq!(left, ["unfinished"]);
-    assert_eq!(std::fs::read_dir(store.join("unfinished")).expect("a folder").count(), 0);
+    assert_eq!(
+        std::fs::read_dir(store.join("unfinished")).expect("a folder").count(),
+        0
+    );
     upload(&haulier, &image);
 }

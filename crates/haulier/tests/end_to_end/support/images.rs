@@ -31,7 +31,12 @@ fn pixels(width: u16, height: u16, seed: u8) -> Vec<u8> {
 pub(crate) fn jpeg(width: u16, height: u16, seed: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
     jpeg_encoder::Encoder::new(&mut bytes, 85)
-        .encode(&pixels(width, height, seed), width, height, jpeg_encoder::ColorType::Rgb)
+        .encode(
+            &pixels(width, height, seed),
+            width,
+            height,
+            jpeg_encoder::ColorType::Rgb,
+        )
         .expect("a JPEG");
     bytes
 }
@@ -184,7 +189,9 @@ impl Service {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/bin"));
         let places = std::env::split_paths(&path).chain(home);
-        let program = places.map(|place| place.join("versitygw")).find(|program| program.is_file())?;
+        let program = places
+            .map(|place| place.join("versitygw"))
+            .find(|program| program.is_file())?;
         let (directory, port) = (readable_directory(), free_port());
         let data = directory.path().join("data");
         fs::create_dir_all(data.join("bucket")).expect("the directory is ours");
@@ -208,7 +215,11 @@ impl Service {
 
     #[track_caller]
     fn start(directory: TempDir, port: u16, command: &mut Command) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
         let mut service = Self {
             child: child.unwrap_or_else(|error| panic!("{command:?}: {error}")),
             port,
