@@ -35,7 +35,11 @@ pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> R
         Compat::Native => native::parse(query, &settings.defaults, &signature::PARAMETERS),
         Compat::Zimg | Compat::Zimg1 => zimg::parse(query, &settings.defaults),
     };
-    let parsed = parsed.map_err(|error| Failure::from(&error))?;
+    let parsed = parsed.map_err(|error| match verdict {
+        // Who has no key learns nothing about what a query may say.
+        Verdict::Unsigned if !settings.sign.is_empty() => unsigned(),
+        _ => Failure::from(&error),
+    })?;
     match transform(service, parsed, verdict)? {
         Some(transform) => settled(visit, service, transform, |transform| {
             service.stored(id, Some(transform))
@@ -102,6 +106,10 @@ fn judge(visit: &Visit<'_>, service: &ImageService) -> Result<Verdict, Failure> 
     }
 }
 
+fn unsigned() -> Failure {
+    Failure::new(403, "the address is not signed")
+}
+
 /// The transform a query orders, if it may: a preset always, anything else as the settings say.
 fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<Option<Transform>, Failure> {
     let settings = &service.settings;
@@ -117,7 +125,7 @@ fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<
                 .ok_or_else(|| Failure::new(404, "there is no such preset"));
         }
         _ if !is_free && settings.only_presets => return Err(Failure::new(403, "only presets are made here")),
-        _ if !is_free => return Err(Failure::new(403, "the address is not signed")),
+        _ if !is_free => return Err(unsigned()),
         Query::Original => return Ok(None),
         Query::Transform(transform) => transform,
     };

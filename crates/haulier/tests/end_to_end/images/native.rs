@@ -1,11 +1,12 @@
 //! The native mode: statuses mean what they say, and what zimg never had.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use haulier_image::Format;
 
 use crate::support::client::{Connection, Request, Response};
 use crate::support::haulier::Haulier;
+use crate::support::wait_until;
 use crate::support::images::{Images, jpeg, md5, picture, png, seen, upload};
 
 const MISSING: &str = "5f189d8ec57f5a5a0d3dcba47fa797e2";
@@ -285,7 +286,10 @@ fn metrics_say_where_images_came_from() {
     }
     haulier.get(&format!("/{id}")).expect(200);
     haulier.get(&format!("/{MISSING}")).expect(404);
-    std::thread::sleep(Duration::from_millis(50));
+    let count = |series: &str| haulier.metrics().count(series);
+    wait_until("the last one to be counted", || {
+        count("haulier_image_requests_total{site=\"img\",result=\"error\"}") == 1
+    });
     let metrics = haulier.metrics();
     let of = |result: &str| {
         metrics.count(&format!(
