@@ -67,10 +67,10 @@ mod tests {
     use super::*;
 
     fn excess(result: Result<(), ImageError>) -> Option<Excess> {
-        match result {
-            Err(ImageError::TooLarge { what, .. }) => Some(what),
+        result.err().and_then(|error| match error {
+            ImageError::TooLarge { what, .. } => Some(what),
             _ => None,
-        }
+        })
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Pool, PoolKind, StartError, Supervised, User};
+use haulier_php::{Pool, PoolError, PoolKind, PoolSettings, StartError, Supervised, User};
+use haulier_server::BindError;
+use haulier_server::access_log::AccessLog;
 use haulier_server::settings::{PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings, VariantStore};
-use haulier_server::{BindError, Server};
 
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
@@ -28,15 +29,32 @@ pub(crate) enum Purpose {
     Production,
 }
 
-/// A server with its sockets bound and its PHP running.
+/// What every configuration of one process is made with: it outlives them.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    purpose: Purpose,
+    logs: AccessLogs,
+    sockets: SocketDir,
+    prelude: Option<Prelude>,
+    variants: Option<Variants>,
+    images: Images,
+}
+
+/// The store of compressed copies, and what it was opened for.
+#[derive(Debug)]
+struct Variants {
+    directory: PathBuf,
+    limit: u64,
+    store: Arc<VariantStore>,
+}
+
+/// What settings become: pools that run, and what the server needs to know.
 #[derive(Debug)]
 pub(crate) struct Assembled {
-    pub(crate) server: Server,
+    pub(crate) server: ServerSettings,
+    pub(crate) log: AccessLog,
+    /// In the order of the settings; those that run already stay.
     pub(crate) pools: Vec<Arc<Pool>>,
-    /// Removed with the value.
-    pub(crate) sockets: SocketDir,
-    /// The same.
-    pub(crate) prelude: Option<Prelude>,
 }
 
 /// Why no server came of it.
@@ -46,6 +64,8 @@ pub(crate) enum AssembleError {
     SocketDir(#[source] io::Error),
     #[error("pool `{name}` does not start")]
     Pool { name: String, source: StartError },
+    #[error("PHP of pool `{name}` does not answer")]
+    Silent { name: String, source: PoolError },
     #[error("cannot become the user `{name}`")]
     User { name: String, source: io::Error },
     #[error(transparent)]
@@ -56,55 +76,140 @@ pub(crate) enum AssembleError {
     Bind(#[from] BindError),
 }
 
-/// Opens the logs, starts the pools and binds the server.
-///
-/// # Errors
-/// The first part that does not start; what was started before it ends with it.
-pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLogs) -> Result<Assembled, AssembleError> {
-    let log = logs.of_server(&settings.log)?;
-    let sockets = SocketDir::create().map_err(AssembleError::SocketDir)?;
-    let prelude = write_prelude(&settings.pools);
-    let pools = settings
-        .pools
-        .iter()
-        .map(|pool| start_pool(pool, sockets.path(), prelude.as_ref()))
-        .collect::<Result<Vec<_>, _>>()?;
-    let variants = variant_store(&settings);
-    let mut images = Images::default();
-    let sites = settings
-        .sites
-        .iter()
-        .map(|site| {
-            let log = logs.of_site(&settings.log, &site.log)?;
-            let images = images.of_site(site, purpose, settings.user.as_ref())?;
-            let mut made = site_settings(site, &settings.pools, &pools, purpose, variants.as_ref());
-            if site.is_rootless {
-                made.root = sockets.empty().map_err(AssembleError::SocketDir)?;
-            }
-            Ok(SiteSettings { log, images, ..made })
+impl Parts {
+    /// Makes the directory of PHP's sockets.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub(crate) fn new(purpose: Purpose, logs: AccessLogs) -> Result<Self, AssembleError> {
+        Ok(Self {
+            purpose,
+            logs,
+            sockets: SocketDir::create().map_err(AssembleError::SocketDir)?,
+            prelude: None,
+            variants: None,
+            images: Images::default(),
         })
-        .collect::<Result<_, AssembleError>>()?;
-    let server = ServerSettings {
-        listen: settings.listen,
-        socket_mode: settings.socket_mode,
-        trusted_proxies: settings.trusted_proxies,
-        proxy_protocol: settings.proxy_protocol,
-        http2: settings.http2,
-        reuse_port: settings.reuse_port,
-        defer_accept: settings.defer_accept,
-        threads: settings.threads,
-        open_files: settings.open_files,
-        grace: settings.grace,
-        limits: settings.limits,
-        spool_dir: settings.spool_dir,
-        sites,
+    }
+
+    /// Opens the logs and starts the pools. Of those `running` a pool stays that is just what the settings say, unless
+    /// it is among `stale`.
+    ///
+    /// # Errors
+    /// The first part that does not start; what was started before it ends with it.
+    pub(crate) fn assemble(
+        &mut self,
+        settings: &Settings,
+        running: &[Arc<Pool>],
+        stale: &[String],
+    ) -> Result<Assembled, AssembleError> {
+        let log = self.logs.of_server(&settings.log)?;
+        if self.prelude.is_none() {
+            self.prelude = write_prelude(&settings.pools);
+        }
+        let reusable: Vec<&Arc<Pool>> = running
+            .iter()
+            .filter(|pool| !stale.contains(&pool.settings().name))
+            .collect();
+        let pools = settings
+            .pools
+            .iter()
+            .map(|pool| {
+                let wanted = pool_settings(pool, self.sockets.path(), self.prelude.as_ref());
+                match reusable.iter().find(|running| is_same(running.settings(), &wanted)) {
+                    Some(running) => Ok(Arc::clone(running)),
+                    None => start_pool(wanted),
+                }
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        self.open_variants(settings);
+        let variants = self.variants.as_ref().map(|variants| &variants.store);
+        let sites = settings
+            .sites
+            .iter()
+            .map(|site| {
+                let log = self.logs.of_site(&settings.log, &site.log)?;
+                let images = self.images.of_site(site, self.purpose, settings.user.as_ref())?;
+                let mut made = site_settings(site, &settings.pools, &pools, self.purpose, variants);
+                if site.is_rootless {
+                    made.root = self.sockets.empty().map_err(AssembleError::SocketDir)?;
+                }
+                Ok(SiteSettings { log, images, ..made })
+            })
+            .collect::<Result<_, AssembleError>>()?;
+        self.images.forget_unused();
+        let server = ServerSettings {
+            listen: settings.listen.clone(),
+            socket_mode: settings.socket_mode,
+            trusted_proxies: settings.trusted_proxies.clone(),
+            proxy_protocol: settings.proxy_protocol,
+            http2: settings.http2,
+            reuse_port: settings.reuse_port,
+            defer_accept: settings.defer_accept,
+            threads: settings.threads,
+            open_files: settings.open_files,
+            grace: settings.grace,
+            limits: settings.limits.clone(),
+            spool_dir: settings.spool_dir.clone(),
+            sites,
+        };
+        Ok(Assembled { server, log, pools })
+    }
+
+    /// The directory of compressed copies, one for each account that runs haulier. Without it files are compressed on
+    /// their way.
+    fn open_variants(&mut self, settings: &Settings) {
+        let limit = settings.variants;
+        if limit == 0 || !settings.sites.iter().any(|site| site.compress.is_on()) {
+            self.variants = None;
+            return;
+        }
+        // Who we will be once the sockets are bound.
+        let owner = settings.user.as_ref().map(|user| (user.uid, user.gid));
+        let account = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
+        let directory = settings.spool_dir.join(format!("haulier-variants-{account}"));
+        let is_open = |variants: &Variants| variants.directory == directory && variants.limit == limit;
+        if self.variants.as_ref().is_some_and(is_open) {
+            return;
+        }
+        self.variants = match VariantStore::open(&directory, limit, owner) {
+            Ok(store) => Some(Variants {
+                directory,
+                limit,
+                store,
+            }),
+            Err(error) => {
+                tracing::warn!(directory = %directory.display(), %error, "compressed copies of files are not kept");
+                None
+            }
+        };
+    }
+
+    /// Gives root's rights away for good, once everything is bound that needs them, if somebody else is to serve.
+    ///
+    /// # Errors
+    /// The process must not go on: it would serve as root.
+    pub(crate) fn leave_root(&self, user: Option<&User>) -> Result<(), AssembleError> {
+        let Some(user) = user else { return Ok(()) };
+        let left = self.sockets.give_to(user).and_then(|()| privileges::drop_to(user));
+        left.map_err(|source| AssembleError::User {
+            name: user.name.clone(),
+            source,
+        })
+    }
+}
+
+/// Whether a pool that runs is what these settings ask for. Who has left root behind is the account it named before.
+fn is_same(running: &PoolSettings, wanted: &PoolSettings) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    let plain = |settings: &PoolSettings| {
+        let mut settings = settings.clone();
+        if let PoolKind::Supervised(supervised) = &mut settings.kind {
+            supervised.user = supervised.user.take().filter(|user| user.uid != ours);
+        }
+        settings
     };
-    Ok(Assembled {
-        server: Server::bind(server, log)?,
-        pools,
-        sockets,
-        prelude,
-    })
+    plain(running) == plain(wanted)
 }
 
 /// The prelude, if a pool runs it. Without it everything works but the functions it defines.
@@ -171,19 +276,6 @@ fn prepended(pool: &settings::Pool) -> Option<&str> {
         .filter(|file| !file.is_empty() && !is_none(file))
 }
 
-/// Gives root's rights away for good, once everything is bound that needs them, if somebody else is to serve.
-///
-/// # Errors
-/// The process must not go on: it would serve as root.
-pub(crate) fn leave_root(user: Option<&User>, sockets: &SocketDir) -> Result<(), AssembleError> {
-    let Some(user) = user else { return Ok(()) };
-    let left = sockets.give_to(user).and_then(|()| privileges::drop_to(user));
-    left.map_err(|source| AssembleError::User {
-        name: user.name.clone(),
-        source,
-    })
-}
-
 /// Starts PHP as the server would, and ends it; what went wrong comes in words.
 pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
     let said = |error: &dyn std::error::Error| lifecycle::with_sources(error);
@@ -193,12 +285,12 @@ pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
         .map_err(|error| said(&error))?;
     let _entered = runtime.enter();
     let sockets = SocketDir::create().map_err(|error| said(&AssembleError::SocketDir(error)))?;
-    let pool = start_pool(pool, sockets.path(), None).map_err(|error| said(&error))?;
+    let pool = start_pool(pool_settings(pool, sockets.path(), None)).map_err(|error| said(&error))?;
     runtime.block_on(pool.stop(Duration::ZERO));
     Ok(())
 }
 
-fn start_pool(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) -> Result<Arc<Pool>, AssembleError> {
+fn pool_settings(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) -> PoolSettings {
     let mut settings = pool.settings.clone();
     if let PoolKind::Supervised(supervised) = &mut settings.kind {
         supervised.socket_dir = sockets.to_owned();
@@ -206,6 +298,10 @@ fn start_pool(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) 
             put_prelude(supervised, prelude);
         }
     }
+    settings
+}
+
+fn start_pool(settings: PoolSettings) -> Result<Arc<Pool>, AssembleError> {
     let name = settings.name.clone();
     Pool::start(settings).map_err(|source| AssembleError::Pool { name, source })
 }
@@ -224,25 +320,6 @@ fn put_prelude(supervised: &mut Supervised, prelude: &Prelude) {
     place.push((prelude::SETTING.to_owned(), prelude.path().display().to_string()));
 }
 
-/// The directory of compressed copies, one for each account that runs haulier. Without it files are compressed on
-/// their way.
-fn variant_store(settings: &Settings) -> Option<Arc<VariantStore>> {
-    if settings.variants == 0 || !settings.sites.iter().any(|site| site.compress.is_on()) {
-        return None;
-    }
-    // Who we will be once the sockets are bound.
-    let owner = settings.user.as_ref().map(|user| (user.uid, user.gid));
-    let account = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
-    let directory = settings.spool_dir.join(format!("haulier-variants-{account}"));
-    match VariantStore::open(&directory, settings.variants, owner) {
-        Ok(store) => Some(store),
-        Err(error) => {
-            tracing::warn!(directory = %directory.display(), %error, "compressed copies of files are not kept");
-            None
-        }
-    }
-}
-
 fn site_settings(
     site: &Site,
     pools: &[settings::Pool],
@@ -256,7 +333,7 @@ fn site_settings(
         front: site.front.clone(),
         scripts: site.scripts.clone(),
         never: site.never.clone(),
-        extensions: vec![".php".to_owned()],
+        extensions: site.extensions.clone(),
         params: params(&pools[index]),
         remote_root: pools[index].remote_root.clone(),
     });

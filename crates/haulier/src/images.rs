@@ -43,12 +43,24 @@ pub(crate) enum ImagesError {
     Courier(#[source] io::Error),
 }
 
-/// What the services of all sites share.
+/// The services of all sites, and what they share. It outlives a configuration: a service that is asked for again just
+/// as it was goes on, with all that its caches hold.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     courier: Option<Courier>,
+    services: Vec<(Asked, Arc<ImageService>)>,
     /// Each with what it was asked to be: sites that ask for the same share one.
     workers: Vec<((usize, usize, Duration), Arc<Workers>)>,
+}
+
+/// What a service was asked to be.
+#[derive(Debug, Clone, PartialEq)]
+struct Asked {
+    site: String,
+    is_rootless: bool,
+    images: config::Images,
+    cache_control: String,
+    headers: Vec<(String, String)>,
 }
 
 impl Images {
@@ -60,6 +72,16 @@ impl Images {
         user: Option<&User>,
     ) -> Result<Option<Arc<ImageService>>, ImagesError> {
         let Some(images) = &site.images else { return Ok(None) };
+        let asked = Asked {
+            site: site.name.clone(),
+            is_rootless: site.is_rootless,
+            images: images.clone(),
+            cache_control: cache_control(site, purpose),
+            headers: site.headers.clone(),
+        };
+        if let Some((_, running)) = self.services.iter().find(|(before, _)| *before == asked) {
+            return Ok(Some(Arc::clone(running)));
+        }
         let courier = self.courier()?;
         let store = match &images.store {
             Some(place) => Some(open_store(site, place, user)?),
@@ -85,14 +107,21 @@ impl Images {
             only_presets: images.only_presets,
             sign: images.sign.clone(),
             fallback: images.fallback.clone(),
-            cache_control: Some(cache_control(site, purpose)),
+            cache_control: Some(asked.cache_control.clone()),
             fields: fields(site),
         };
         let service = ImageService::new(settings).map_err(|source| ImagesError::Fallback {
             site: site.name.clone(),
             source,
         })?;
+        self.services.push((asked, Arc::clone(&service)));
         Ok(Some(service))
+    }
+
+    /// Lets go of what no site asks for any more; what still serves an old configuration goes on for it.
+    pub(crate) fn forget_unused(&mut self) {
+        self.services.retain(|(_, service)| Arc::strong_count(service) > 1);
+        self.workers.retain(|(_, workers)| Arc::strong_count(workers) > 1);
     }
 
     fn courier(&mut self) -> Result<Courier, ImagesError> {

@@ -6,6 +6,9 @@ use crate::original::{Original, be32};
 /// Boxes that hold the one we look for, with the bytes before their first child.
 const ON_THE_WAY: [(&[u8; 4], usize); 3] = [(b"meta", 4), (b"iprp", 0), (b"ipco", 0)];
 
+/// What the auxiliary image with the transparency calls itself.
+const ALPHA: &[u8] = b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha";
+
 pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     let mut inside = bytes;
     for (name, skipped) in ON_THE_WAY {
@@ -23,11 +26,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
                     (width, height) = size;
                 }
             }
-            b"auxC" => {
-                alpha |= content
-                    .get(4..)
-                    .is_some_and(|urn| urn.starts_with(b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha"))
-            }
+            b"auxC" => alpha |= content.get(4..).is_some_and(|urn| urn.starts_with(ALPHA)),
             _ => {}
         }
     }

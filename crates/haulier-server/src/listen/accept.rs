@@ -1,5 +1,6 @@
 //! Accepting: in batches, and not at all while there is no room.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,6 +8,7 @@ use std::rc::Rc;
 
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use tokio::sync::Notify;
 
 use super::Address;
 use crate::forwarded;
@@ -28,8 +30,23 @@ enum Batch {
     Exhausted,
 }
 
-/// Accepts connections until the thread drains. What the kernel had queued by then is still served.
-pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address) {
+/// Ends an accept loop.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    asked: Cell<bool>,
+    told: Notify,
+}
+
+impl Ending {
+    /// No further connections, beyond those that the kernel has queued.
+    pub(crate) fn ask(&self) {
+        self.asked.set(true);
+        self.told.notify_waiters();
+    }
+}
+
+/// Accepts connections until it is asked to end. What the kernel had queued by then is still served.
+pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address, ending: Rc<Ending>) {
     let local = address.as_internet();
     let listener = match socket::watch(Rc::new(socket)) {
         Ok(listener) => listener,
@@ -38,7 +55,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address
             return;
         }
     };
-    while !thread.draining.get() {
+    while !ending.asked.get() {
         if thread.gate.is_full() {
             thread.gate.wait_for_room().await;
             continue;
@@ -48,7 +65,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address
                 Ok(ready) => ready,
                 Err(_) => return,
             },
-            () = thread.drained.notified() => break,
+            () = ending.told.notified() => break,
         };
         match accept_batch(&thread, listener.get_ref(), local) {
             Batch::Empty => ready.clear_ready(),
@@ -88,7 +105,8 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Bat
 fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: SocketAddr) {
     let socket = Socket::new(accepted);
     let remote = canonical(remote);
-    let is_proxy = forwarded::is_trusted(&thread.settings.trusted_proxies, remote.ip());
+    let serving = thread.serving();
+    let is_proxy = forwarded::is_trusted(&serving.settings.trusted_proxies, remote.ip());
     let Some(permit) = thread.gate.enter((!is_proxy).then(|| remote.ip())) else {
         let _ = socket.send(
             b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -108,7 +126,7 @@ fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: 
         tls: false,
         proxy: None,
     };
-    let begins_with_header = is_proxy && thread.settings.proxy_protocol;
+    let begins_with_header = is_proxy && serving.settings.proxy_protocol;
     // A panic here is one connection's, not the listener's.
     if catch_unwind(AssertUnwindSafe(|| {
         Http1::start(thread, socket, peer, permit, begins_with_header);

@@ -6,9 +6,9 @@ mod gate;
 mod listener;
 mod network;
 
-pub(crate) use accept::{accept, canonical};
+pub(crate) use accept::{Ending, accept, canonical};
 pub use address::Address;
 pub(crate) use gate::{Gate, Permit};
-pub use listener::BindError;
-pub(crate) use listener::{Listener, SocketFile};
+pub(crate) use listener::Listener;
+pub use listener::{BindError, Inherited};
 pub use network::{Network, NotANetwork};

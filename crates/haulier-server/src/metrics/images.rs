@@ -23,8 +23,8 @@ pub(super) struct ImageReading {
 
 /// The numbers of all sites that serve images.
 pub(super) fn take(metrics: &Metrics) -> Vec<ImageReading> {
-    let read = metrics.images().map(|(site, service)| ImageReading {
-        site: site.to_owned(),
+    let read = metrics.images().into_iter().map(|(site, service)| ImageReading {
+        site,
         steps: service.steps(),
         uploaded: service.uploaded(),
         in_memory: service.in_memory(),

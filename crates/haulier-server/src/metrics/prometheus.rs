@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 
 use super::images::{self, ImageReading};
 use super::process::Process;
-use super::{HandlerTotals, Metrics, SiteTotals, Times, Totals};
+use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, Times, Totals};
 
 /// The site label of what belongs to no site. No site can have that name.
 const NO_SITE: &str = "(none)";
@@ -36,6 +36,7 @@ struct Reading {
     images: Vec<ImageReading>,
     http1_connections: u64,
     http2_connections: u64,
+    reloads: [(&'static str, u64); ReloadResult::ALL.len()],
     process: Process,
     version: &'static str,
 }
@@ -50,11 +51,12 @@ struct PoolReading {
 
 impl Reading {
     fn take(metrics: &Metrics) -> Self {
-        let pools = metrics.pools().iter().map(|pool| PoolReading {
+        let pools = metrics.pools();
+        let pools = pools.iter().map(|pool| PoolReading {
             name: pool.settings().name.clone(),
-            status: pool.status(),
+            status: metrics.pool_status(pool),
             servers: pool.servers(),
-            memory: pool.memory(),
+            memory: metrics.pool_memory(pool),
         });
         let http2_connections = metrics.http2_connections() as u64;
         Self {
@@ -64,6 +66,7 @@ impl Reading {
             // The two are not counted in the same moment.
             http1_connections: (metrics.connections() as u64).saturating_sub(http2_connections),
             http2_connections,
+            reloads: ReloadResult::ALL.map(|result| (result.as_str(), metrics.reloads(result))),
             process: Process::look(),
             version: metrics.version,
         }
@@ -304,6 +307,11 @@ impl Reading {
     }
 
     fn encode_build(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Attempts to reload the configuration, by what came of them.";
+        let mut metric = counter(encoder, "haulier_config_reloads", help)?;
+        for (result, count) in self.reloads {
+            add(&mut metric, &[("result", result)], count)?;
+        }
         let help = "Always 1; its labels say what runs.";
         let mut metric = gauge(encoder, "haulier_build_info", help)?;
         set(&mut metric, &[("version", self.version)], 1)
@@ -399,7 +407,10 @@ mod tests {
     fn text() -> String {
         let root = fixture::Root::new().with(|settings| settings.name = "shop".into());
         let site = Site::open(root.site().settings, 0).expect("a document root");
-        Metrics::new(vec![Arc::new(site)], Gate::new(10, 0), 2).encode()
+        let metrics = Metrics::new(Gate::new(10, 0), 2);
+        assert_eq!(metrics.series_of("shop"), 0);
+        metrics.serve(vec![Arc::new(site)]);
+        metrics.encode()
     }
 
     #[test]
@@ -420,6 +431,7 @@ mod tests {
             "haulier_spool_bytes 0",
             "haulier_spool_full_total 0",
             r#"haulier_errors_total{site="shop",reason="php_crashed"} 0"#,
+            r#"haulier_config_reloads_total{result="failure"} 0"#,
         ];
         for line in zeros {
             assert!(

@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const LONGEST_SIDE: u64 = 16_383;
 
 /// The image service of a site.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Images {
     pub(crate) compat: Compat,
     pub(crate) store: Option<StorePlace>,
@@ -53,7 +53,7 @@ pub(crate) struct Images {
 }
 
 /// Where originals are kept, and how that is reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StorePlace {
     pub(crate) location: Location,
     pub(crate) options: ObjectOptions,

@@ -13,7 +13,6 @@ use haulier_proto::head::{Method, RequestHead};
 use super::ready::Ready;
 use super::service::ImageService;
 use crate::response::Response;
-use crate::route::Site;
 
 /// Addresses a thread remembers; when there are more it begins anew.
 const MOST: usize = 1024;
@@ -42,7 +41,6 @@ impl Memo {
     pub(super) fn answer(
         &self,
         service: &ImageService,
-        site: &Site,
         head: &RequestHead,
         now: Instant,
         key: &mut Vec<u8>,
@@ -50,7 +48,7 @@ impl Memo {
         if !is_plain(service, head) {
             return None;
         }
-        write_key(key, site, head);
+        write_key(key, service, head);
         let entries = self.entries.borrow();
         let found = entries.get(key.as_slice())?;
         if now >= found.until || found.generation != service.generation() {
@@ -60,11 +58,9 @@ impl Memo {
     }
 
     /// Remembers what an address means until a time.
-    #[allow(clippy::too_many_arguments, reason = "each is a part of the entry or of its key")]
     pub(super) fn note(
         &self,
         service: &ImageService,
-        site: &Site,
         head: &RequestHead,
         ready: &Arc<Ready>,
         frame: &Arc<Fields>,
@@ -75,7 +71,7 @@ impl Memo {
             return;
         }
         let mut key = Vec::new();
-        write_key(&mut key, site, head);
+        write_key(&mut key, service, head);
         let mut entries = self.entries.borrow_mut();
         if entries.len() >= MOST {
             entries.clear();
@@ -100,9 +96,10 @@ fn is_plain(service: &ImageService, head: &RequestHead) -> bool {
         && head.fields().known(Known::IfNoneMatch).is_none()
 }
 
-fn write_key(key: &mut Vec<u8>, site: &Site, head: &RequestHead) {
+/// A service that took the place of another one has addresses of its own.
+fn write_key(key: &mut Vec<u8>, service: &ImageService, head: &RequestHead) {
     key.clear();
-    key.extend_from_slice(&site.number.to_le_bytes());
+    key.extend_from_slice(&service.number.to_le_bytes());
     key.extend_from_slice(head.target());
     key.push(0);
     key.extend_from_slice(head.fields().get("Accept").unwrap_or_default());

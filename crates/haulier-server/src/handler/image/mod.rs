@@ -83,7 +83,7 @@ pub(crate) fn begin(visit: &Visit<'_>) -> Option<Begun> {
     if visit.local.is_none() && visit.path == head.path() {
         let mut key = visit.thread.buffers.take();
         let now = visit.thread.clock.coarse();
-        let remembered = visit.thread.images.answer(service, visit.site, head, now, &mut key);
+        let remembered = visit.thread.images.answer(service, head, now, &mut key);
         visit.thread.buffers.give(key);
         if let Some(mut response) = remembered {
             response.trace.image = Some(ImageResult::Memory);
@@ -170,15 +170,7 @@ fn begin_order(visit: &Visit<'_>, service: &Arc<ImageService>, order: Order) -> 
             response.trace.image = Some(ImageResult::Memory);
             if let Some(until) = until.filter(|_| visit.local.is_none() && visit.path == head.path()) {
                 let (images, wanted) = (&visit.thread.images, &order.wanted);
-                images.note(
-                    service,
-                    visit.site,
-                    head,
-                    &ready,
-                    &wanted.frame,
-                    order.negotiated,
-                    until,
-                );
+                images.note(service, head, &ready, &wanted.frame, order.negotiated, until);
             }
             Begun::Response(response)
         }

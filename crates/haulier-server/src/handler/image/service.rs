@@ -46,6 +46,9 @@ const UPLOADS: usize = 4;
 /// Enough of a file to tell its format.
 const HEAD: usize = 16;
 
+/// The next number of a service.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
 /// The image service of one site.
 #[derive(Debug)]
 pub struct ImageService {
@@ -62,6 +65,8 @@ pub struct ImageService {
     steps: Mutex<[Times; Step::ALL.len()]>,
     uploaded: AtomicU64,
     generation: AtomicU64,
+    /// Another one for every service there ever was in this process.
+    pub(super) number: u64,
 }
 
 /// Where the time of a variant goes; a label in metrics.
@@ -224,6 +229,7 @@ impl ImageService {
             steps: Mutex::default(),
             uploaded: AtomicU64::new(0),
             generation: AtomicU64::new(0),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             settings,
         }))
     }

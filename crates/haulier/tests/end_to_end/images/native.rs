@@ -6,8 +6,8 @@ use haulier_image::Format;
 
 use crate::support::client::{Connection, Request, Response};
 use crate::support::haulier::Haulier;
-use crate::support::wait_until;
 use crate::support::images::{Images, jpeg, md5, picture, png, seen, upload};
+use crate::support::wait_until;
 
 const MISSING: &str = "5f189d8ec57f5a5a0d3dcba47fa797e2";
 const TOKEN: &str = "a token of this test";
