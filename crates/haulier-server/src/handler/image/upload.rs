@@ -99,7 +99,7 @@ pub(super) async fn respond(
     request: &Request,
 ) -> Response {
     let most = service.settings.limits.file;
-    let collected = match collect(request, most, &thread.settings.spool_dir).await {
+    let collected = match collect(request, most, &thread.serving().settings.spool_dir).await {
         Ok(collected) => collected,
         Err(error) => return broken(site, request, error),
     };
