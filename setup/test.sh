@@ -17,9 +17,21 @@ want "reference tools that read what was compressed" zstd brotli
 want "reference tools that read and write images" libjpeg-turbo-progs imagemagick webp libvips-tools
 want "the browser the web tests drive" chromium fonts-dejavu-core
 want "servers that haulier get downloads from" nginx apache2 lighttpd openssl
+want "caches of the image service" memcached redis-server
 want "runs the tests of the benchmark's own code" python3
 if installed cargo; then
     want "check the form of the code" rustfmt rust-clippy
 fi
 install_wanted
 want_go "conformance of HTTP/2" h2spec github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
+want_go "an S3 server for object stores" versitygw github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+# Where there is no Go, another S3 server, from Python: in target/tools, nothing of the system is changed.
+tools=$PWD/target/tools
+if ! command -v go >/dev/null && [ ! -x "$tools/bin/moto_server" ] && python3 -m venv --help >/dev/null 2>&1; then
+    echo "Installing moto, an S3 server for object stores (pip, into $tools)."
+    quietly python3 -m venv "$tools/moto"
+    quietly "$tools/moto/bin/pip" install --quiet 'moto[s3,server]>=5,<6'
+    mkdir -p "$tools/bin"
+    ln -sf "$tools/moto/bin/moto_server" "$tools/bin/moto_server"
+fi

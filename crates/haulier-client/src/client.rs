@@ -87,6 +87,8 @@ impl Client {
             }
             request = Request {
                 method: next.method,
+                // RFC 9110 §15.4: what becomes a GET leaves its body behind.
+                body: request.body.filter(|_| next.method == request.method),
                 url: next.url,
                 fields: request.fields,
             };

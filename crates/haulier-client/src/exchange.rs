@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_proto::chunked::Decoder;
@@ -30,6 +31,8 @@ pub struct Request {
     pub url: Url,
     /// Further field lines; Host, User-Agent and Accept are added where they are missing.
     pub fields: Vec<(String, String)>,
+    /// What is sent with it; its length is told.
+    pub body: Option<Arc<[u8]>>,
 }
 
 impl Request {
@@ -40,6 +43,17 @@ impl Request {
             method: Method::Get,
             url,
             fields: Vec::new(),
+            body: None,
+        }
+    }
+
+    /// A POST with this body.
+    #[must_use]
+    pub fn post(url: Url, body: impl Into<Arc<[u8]>>) -> Self {
+        Self {
+            method: Method::Post,
+            body: Some(body.into()),
+            ..Self::get(url)
         }
     }
 
@@ -50,10 +64,12 @@ impl Request {
         self
     }
 
-    /// The head as it travels; `absolute` for a proxy (RFC 9112 §3.2.2).
+    /// The head and the body as they travel; `absolute` for a proxy (RFC 9112 §3.2.2).
     fn encode(&self, absolute: bool) -> Vec<u8> {
         let method = match self.method {
             Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Delete => "DELETE",
             _ => "GET",
         };
         let target = if absolute {
@@ -76,8 +92,13 @@ impl Request {
         for (name, value) in &self.fields {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
+        if let Some(body) = &self.body {
+            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
         head.push_str("\r\n");
-        head.into_bytes()
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(self.body.as_deref().unwrap_or_default());
+        bytes
     }
 }
 

@@ -21,5 +21,6 @@ mod request;
 mod response;
 mod thread; // what all parts of one thread share
 
+pub use handler::image::sign;
 pub use listen::{Address, BindError, Inherited, Network, NotANetwork};
 pub use runtime::{RunningServer, Server, ServerHandle};

@@ -14,6 +14,7 @@ use haulier_proto::path;
 use crate::filter::basic_auth::{self, PasswordCheck};
 use crate::filter::{self, Early};
 use crate::forwarded;
+use crate::handler::image::{self, Begun};
 use crate::handler::php::{self, Call, Outcome};
 use crate::handler::static_files::{self, Found, Script};
 use crate::handler::{error_document, error_page, listing, redirect};
@@ -51,6 +52,8 @@ enum Decision {
     Answer(Response),
     /// PHP, in the site or in a place within it.
     Run(Box<(Arc<Site>, Call)>),
+    /// The image service, after waiting.
+    Image(Box<image::Call>),
     /// Whoever does once the password fits.
     Check(PasswordCheck),
 }
@@ -135,8 +138,14 @@ fn answer(visit: &Visit<'_>) -> Decision {
     let &Visit {
         site, request, path, ..
     } = visit;
+    if let Some(begun) = image::begin(visit) {
+        return begun.into();
+    }
     match visit.find(path) {
         Found::File(entry) => {
+            if let Some(begun) = image::begin_file(visit, &entry) {
+                return begun.into();
+            }
             let now = visit.thread.clock.coarse();
             Decision::Answer(static_files::respond(visit.owner(), &request.head, &entry, now))
         }
@@ -219,6 +228,10 @@ async fn run(thread: Rc<Thread>, request: Request, site: Arc<Site>, mut decision
                     decision = Decision::Answer(basic_auth::ask(&site, &request));
                 }
             }
+            Decision::Image(call) => {
+                let response = image::respond(&thread, &site, &request, *call).await;
+                decision = Decision::Answer(response);
+            }
             Decision::Run(run) => {
                 let (owner, call) = *run;
                 match php::respond(&thread, &owner, &request, &call).await {
@@ -233,6 +246,15 @@ async fn run(thread: Rc<Thread>, request: Request, site: Arc<Site>, mut decision
     }
     let response = refused(&site, &request, 500, Some("redirect_loop"));
     finish(request, site, response)
+}
+
+impl From<Begun> for Decision {
+    fn from(begun: Begun) -> Self {
+        match begun {
+            Begun::Response(response) => Self::Answer(response),
+            Begun::Later(call) => Self::Image(Box::new(call)),
+        }
+    }
 }
 
 impl From<Early> for Decision {

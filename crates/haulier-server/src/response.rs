@@ -146,6 +146,8 @@ pub(crate) enum Handler {
     Handed,
     /// PHP made the body, a rule has us send it.
     Offloaded,
+    /// An image, or what an upload is told.
+    Image,
     Redirect,
     Denied,
     Error,
@@ -153,11 +155,12 @@ pub(crate) enum Handler {
 
 impl Handler {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Static,
         Self::Php,
         Self::Handed,
         Self::Offloaded,
+        Self::Image,
         Self::Redirect,
         Self::Denied,
         Self::Error,
@@ -170,6 +173,7 @@ impl Handler {
             Self::Php => "php",
             Self::Handed => "handed",
             Self::Offloaded => "offloaded",
+            Self::Image => "image",
             Self::Redirect => "redirect",
             Self::Denied => "denied",
             Self::Error => "error",
@@ -205,6 +209,47 @@ impl Via {
     }
 }
 
+/// Where an image came from; a label in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ImageResult {
+    Memory,
+    Disk,
+    Memcached,
+    Redis,
+    /// A variant that was made for this request, or for one it waited with.
+    Made,
+    /// The untouched bytes from the store.
+    Original,
+    /// There was none to send.
+    Error,
+}
+
+impl ImageResult {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Memory,
+        Self::Disk,
+        Self::Memcached,
+        Self::Redis,
+        Self::Made,
+        Self::Original,
+        Self::Error,
+    ];
+
+    #[must_use]
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+            Self::Memcached => "memcached",
+            Self::Redis => "redis",
+            Self::Made => "made",
+            Self::Original => "original",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// What the access log and the metrics tell beside status and size.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace {
@@ -215,6 +260,8 @@ pub(crate) struct Trace {
     pub php: Option<Box<PhpTrace>>,
     /// The script was done before its response was sent, because it handed that over.
     pub handoff: Option<Via>,
+    /// Where the image came from, if it is one.
+    pub image: Option<ImageResult>,
     /// How the body was coded.
     pub compressed: Option<Arc<Compressed>>,
 }
@@ -227,6 +274,7 @@ impl Trace {
             reason: None,
             php: None,
             handoff: None,
+            image: None,
             compressed: None,
         }
     }

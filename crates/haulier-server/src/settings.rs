@@ -13,6 +13,9 @@ pub use crate::filter::compress::store::VariantStore;
 use crate::listen::{Address, Network};
 use crate::route::glob::Glob;
 
+pub use crate::handler::image::ImageService;
+pub use crate::handler::image::settings::{Compat, ImageSettings};
+
 pub use crate::filter::basic_auth::{Htpasswd, HtpasswdError};
 pub use crate::filter::rate::{Rate, RateLimiter};
 
@@ -159,6 +162,8 @@ pub struct SiteSettings {
     pub log: Option<AccessLog>,
     /// How bodies are coded for the wire.
     pub compress: CompressSettings,
+    /// Images: uploads, and variants of them and of files; `None` for none.
+    pub images: Option<Arc<ImageService>>,
     /// What clients are told to keep, so that later answers are sent as what they have over it.
     pub dictionary: DictionarySettings,
     /// Where coded variants of files are kept; `None` keeps none.

@@ -9,6 +9,7 @@ use haulier_proto::field::Fields;
 use haulier_proto::h2::hpack;
 
 use crate::access_log::AccessLog;
+use crate::handler::image::Memo;
 use crate::handler::static_files::FileCache;
 use crate::listen::Gate;
 use crate::metrics::{Counters, Metrics};
@@ -22,6 +23,8 @@ use crate::settings::ServerSettings;
 pub(crate) struct Thread {
     serving: RefCell<Rc<Serving>>,
     pub(crate) files: FileCache,
+    /// What addresses of images mean.
+    pub(crate) images: Memo,
     pub(crate) clock: Clock,
     pub(crate) buffers: Buffers,
     pub(crate) deadlines: Deadlines,
@@ -59,6 +62,7 @@ impl Thread {
         Rc::new(Self {
             serving: RefCell::new(Rc::new(serving)),
             files,
+            images: Memo::default(),
             clock: Clock::new(),
             buffers: Buffers::default(),
             deadlines: Deadlines::default(),

@@ -144,6 +144,12 @@ fn what(settings: &Settings, directory: Option<&Path>) -> String {
 
 /// `Symfony in ./public (public/index.php)`
 fn describe(site: &Site, directory: Option<&Path>) -> String {
+    if site.is_rootless {
+        return match site.images.as_ref().and_then(|images| images.store.as_ref()) {
+            Some(store) => format!("Images in {}", store.location),
+            None => "Images".to_owned(),
+        };
+    }
     let relative = directory.and_then(|directory| site.app.root.strip_prefix(directory).ok());
     let Some(relative) = relative else {
         return format!("{} in {}", site.app.preset.title, site.app.root.display());
@@ -162,6 +168,7 @@ fn describe(site: &Site, directory: Option<&Path>) -> String {
 fn remark(settings: &Settings) -> Option<String> {
     let [site] = &settings.sites[..] else { return None };
     match site.app.preset.name {
+        _ if site.is_rootless => Some("drop a picture on the page.".to_owned()),
         "plain" if site.front.is_none() => {
             Some("no front controller: a missing file is a 404 (use --app front to send all to index.php).".to_owned())
         }
@@ -182,10 +189,12 @@ fn run_as(pool: &Pool) -> Option<String> {
 }
 
 fn fields(settings: &Settings) -> Vec<(&'static str, Value)> {
-    let sites = settings
-        .sites
-        .iter()
-        .map(|site| json!({"name": site.name, "app": site.app.preset.name, "root": site.app.root}));
+    let sites = settings.sites.iter().map(|site| {
+        let root = (!site.is_rootless).then_some(&site.app.root);
+        let store = site.images.as_ref().and_then(|images| images.store.as_ref());
+        let images = store.map(|store| store.location.to_string());
+        json!({"name": site.name, "app": site.app.preset.name, "root": root, "images": images})
+    });
     let pools = settings.pools.iter().map(|pool| {
         let php = pool.php.as_ref().map(|php| php.version.as_str());
         json!({"name": pool.settings.name, "workers": pool.workers(), "php": php, "remark": run_as(pool)})

@@ -14,6 +14,7 @@ use haulier_server::settings::{PhpSettings, PlaceSettings, RouteSettings, Server
 
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
+use crate::images::{Images, ImagesError};
 use crate::lifecycle;
 use crate::log::{AccessLogs, LogFileError};
 use crate::prelude::{self, Prelude, Reader};
@@ -36,6 +37,7 @@ pub(crate) struct Parts {
     sockets: SocketDir,
     prelude: Option<Prelude>,
     variants: Option<Variants>,
+    images: Images,
 }
 
 /// The store of compressed copies, and what it was opened for.
@@ -67,6 +69,8 @@ pub(crate) enum AssembleError {
     #[error("cannot become the user `{name}`")]
     User { name: String, source: io::Error },
     #[error(transparent)]
+    Images(#[from] ImagesError),
+    #[error(transparent)]
     Log(#[from] LogFileError),
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -84,6 +88,7 @@ impl Parts {
             sockets: SocketDir::create().map_err(AssembleError::SocketDir)?,
             prelude: None,
             variants: None,
+            images: Images::default(),
         })
     }
 
@@ -124,10 +129,15 @@ impl Parts {
             .iter()
             .map(|site| {
                 let log = self.logs.of_site(&settings.log, &site.log)?;
-                let settings = site_settings(site, &settings.pools, &pools, self.purpose, variants);
-                Ok(SiteSettings { log, ..settings })
+                let images = self.images.of_site(site, self.purpose, settings.user.as_ref())?;
+                let mut made = site_settings(site, &settings.pools, &pools, self.purpose, variants);
+                if site.is_rootless {
+                    made.root = self.sockets.empty().map_err(AssembleError::SocketDir)?;
+                }
+                Ok(SiteSettings { log, images, ..made })
             })
-            .collect::<Result<_, LogFileError>>()?;
+            .collect::<Result<_, AssembleError>>()?;
+        self.images.forget_unused();
         let server = ServerSettings {
             listen: settings.listen.clone(),
             socket_mode: settings.socket_mode,
@@ -354,6 +364,7 @@ fn site_settings(
         sendfile: site.sendfile.clone(),
         offload: site.offload.clone(),
         log: None,
+        images: None,
         compress: site.compress.clone(),
         dictionary: site.dictionary.clone(),
         variants: variants.cloned(),
@@ -410,6 +421,15 @@ impl SocketDir {
 
     fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// A directory without anything in it: the document root of a site that has none.
+    fn empty(&self) -> io::Result<PathBuf> {
+        let path = self.0.join("empty");
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(path),
+        }
     }
 
     /// Lets `user` connect to the sockets that are there, and make others when PHP starts again.

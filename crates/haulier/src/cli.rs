@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod get;
+pub(crate) mod image;
 pub(crate) mod report;
 
 use std::io::{self, IsTerminal};
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     Man(ManArgs),
     /// Download files: resumed, verified, with as many connections as help
     Get(Box<get::GetArgs>),
+    /// Images of an image service: put, url, info, rm, import
+    Image(image::ImageArgs),
     /// Measure servers, and say what differs
     Bench(Box<bench::BenchArgs>),
 }
@@ -85,10 +88,10 @@ pub(crate) enum Command {
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
-    /// The project directory
-    #[arg(value_name = "DIR", default_value = ".")]
-    pub(crate) directory: PathBuf,
-    /// Where to listen [default: 127.0.0.1:8080, or the next free port]
+    /// The project directory [default: the current one]
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Where to listen [default: 127.0.0.1:8080, for images alone :4869, or the next free port]
     #[arg(short, long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
     /// Listen on every address of this machine
@@ -106,6 +109,9 @@ pub(crate) struct ServeArgs {
     /// The document root
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
+    /// Keep images in this directory, as zimg did; without a project directory nothing else is served
+    #[arg(long, value_name = "DIR", conflicts_with = "write")]
+    pub(crate) images: Option<PathBuf>,
     /// Open the page in a browser
     #[arg(long)]
     pub(crate) open: bool,

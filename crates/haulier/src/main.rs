@@ -8,6 +8,7 @@ mod assemble;
 mod cli;
 mod command;
 mod config;
+mod images;
 mod init;
 mod lifecycle;
 mod log;

@@ -182,6 +182,22 @@ fn in_words(reason: &str) -> (&'static str, &'static str) {
             "A script named a file that may not be sent. Below is each path that was tried.",
             "`roots` and `map` in `[site.NAME.sendfile]` say where such files may lie.",
         ),
+        "image_queue_full" => (
+            "Every image worker was busy, and enough requests wait for one already.",
+            "Give the site more `workers` or a longer `queue` in `[site.NAME.images]`, or a larger cache.",
+        ),
+        "image_worker_failed" => (
+            "The process that makes images did not do its work.",
+            "The log says why; it is not the image's fault.",
+        ),
+        "store_failed" => (
+            "The store of the originals did not answer as it should.",
+            "The log has its words; `haulier check --live` asks it.",
+        ),
+        "store_full" => (
+            "The store of the originals has no room left.",
+            "Make room there, or move `store` to a larger place.",
+        ),
         "out_of_descriptors" => (
             "This process has no file descriptors left.",
             "Raise its limit (LimitNOFILE, ulimit -n) or lower `connections`.",

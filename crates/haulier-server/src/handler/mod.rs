@@ -2,6 +2,7 @@
 
 pub(crate) mod error_document;
 pub(crate) mod error_page;
+pub(crate) mod image;
 pub(crate) mod listing;
 mod page;
 pub(crate) mod php;

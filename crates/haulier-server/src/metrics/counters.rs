@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use haulier_php::WaitTimes;
 use haulier_proto::accept::Coding;
 
-use super::reason::{self, REASONS};
+use super::reason::{self, ByReason};
 use super::times::{CLASSES, Times};
 use super::totals::{CodingTotals, HandlerTotals, SiteTotals};
-use crate::response::{Handler, Trace, Via};
+use crate::response::{Handler, ImageResult, Trace, Via};
 use crate::thread::Thread;
 
 /// A number with one writer.
@@ -52,8 +52,9 @@ pub(crate) struct Counters {
 #[repr(align(128))]
 struct SiteCounters {
     handlers: [HandlerCounters; Handler::ALL.len()],
-    errors: [Count; REASONS.len()],
+    errors: ByReason<Count>,
     handoffs: [Count; Via::ALL.len()],
+    images: [Count; ImageResult::ALL.len()],
     codings: [CodingCounters; Coding::ALL.len()],
     /// Nanoseconds that workers were free while their clients still read.
     saved: Count,
@@ -133,10 +134,13 @@ impl Counters {
             handler.duration.add(nanoseconds(took));
         }
         if let Some(reason) = finished.reason.and_then(reason::index_of) {
-            site.errors[reason].add(1);
+            site.errors.0[reason].add(1);
         }
         if let Some(via) = finished.trace.handoff {
             site.handoffs[via as usize].add(1);
+        }
+        if let Some(image) = finished.trace.image {
+            site.images[image as usize].add(1);
         }
         if let Some(compressed) = &finished.trace.compressed {
             let coding = &site.codings[compressed.coding.index()];
@@ -165,8 +169,9 @@ impl Counters {
         let site = self.site(site);
         SiteTotals {
             handlers: std::array::from_fn(|handler| site.handlers[handler].read()),
-            errors: std::array::from_fn(|reason| site.errors[reason].get()),
+            errors: ByReason(std::array::from_fn(|reason| site.errors.0[reason].get())),
             handoffs: std::array::from_fn(|via| site.handoffs[via].get()),
+            images: std::array::from_fn(|result| site.images[result].get()),
             codings: std::array::from_fn(|coding| site.codings[coding].read()),
             saved: Duration::from_nanos(site.saved.get()),
             in_flight: site.in_flight.get(),

@@ -4,6 +4,7 @@
 //! threads up (`totals`). Labels come from the configuration and from fixed lists, never from a request.
 
 mod counters;
+mod images;
 mod pools;
 mod process;
 mod prometheus;
@@ -20,6 +21,7 @@ use std::time::Instant;
 
 use haulier_php::{Pool, PoolStatus};
 
+use crate::handler::image::ImageService;
 use crate::listen::Gate;
 use crate::request::Request;
 use crate::route::Site;
@@ -197,6 +199,16 @@ impl Metrics {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .worst_first(&sites)
+    }
+
+    /// The sites that serve images.
+    fn images(&self) -> Vec<(String, Arc<ImageService>)> {
+        let served = self.served();
+        let named = served.sites.iter().filter_map(|site| {
+            let images = site.settings.images.as_ref()?;
+            Some((site.settings.name.clone(), Arc::clone(images)))
+        });
+        named.collect()
     }
 
     /// The last requests that came to nothing, the newest first.

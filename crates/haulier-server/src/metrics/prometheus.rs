@@ -9,6 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use super::images::{self, ImageReading};
 use super::process::Process;
 use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, Times, Totals};
 
@@ -32,6 +33,7 @@ pub(super) fn encode(metrics: &Metrics) -> String {
 struct Reading {
     totals: Totals,
     pools: Vec<PoolReading>,
+    images: Vec<ImageReading>,
     http1_connections: u64,
     http2_connections: u64,
     reloads: [(&'static str, u64); ReloadResult::ALL.len()],
@@ -60,6 +62,7 @@ impl Reading {
         Self {
             totals: metrics.totals(),
             pools: pools.collect(),
+            images: images::take(metrics),
             // The two are not counted in the same moment.
             http1_connections: (metrics.connections() as u64).saturating_sub(http2_connections),
             http2_connections,
@@ -96,6 +99,7 @@ impl Collector for Reading {
         self.encode_servers(encoder)?;
         self.encode_offload(encoder)?;
         self.encode_codings(encoder)?;
+        images::encode(encoder, &self.images, &self.totals)?;
         self.encode_errors(encoder)?;
         self.encode_build(encoder)?;
         self.encode_process(encoder)
@@ -344,15 +348,23 @@ impl Reading {
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
 /// The text adds `_total` to the name.
-fn counter<'e>(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<MetricEncoder<'e>, Error> {
+pub(super) fn counter<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    name: &'e str,
+    help: &str,
+) -> Result<MetricEncoder<'e>, Error> {
     encoder.encode_descriptor(name, help, None, MetricType::Counter)
 }
 
-fn gauge<'e>(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<MetricEncoder<'e>, Error> {
+pub(super) fn gauge<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    name: &'e str,
+    help: &str,
+) -> Result<MetricEncoder<'e>, Error> {
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)
 }
 
-fn histogram<'e>(
+pub(super) fn histogram<'e>(
     encoder: &'e mut DescriptorEncoder<'_>,
     name: &'e str,
     help: &str,
@@ -360,7 +372,7 @@ fn histogram<'e>(
     encoder.encode_descriptor(name, help, None, MetricType::Histogram)
 }
 
-fn add(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: u64) -> Result<(), Error> {
+pub(super) fn add(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: u64) -> Result<(), Error> {
     metric
         .encode_family(&labels)?
         .encode_counter::<NoLabelSet, u64, f64>(&value, None)
@@ -372,11 +384,11 @@ fn add_seconds(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: Durati
         .encode_counter::<NoLabelSet, f64, f64>(&value.as_secs_f64(), None)
 }
 
-fn set(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: u64) -> Result<(), Error> {
+pub(super) fn set(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: u64) -> Result<(), Error> {
     metric.encode_family(&labels)?.encode_gauge(&value)
 }
 
-fn observe(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, times: &Times) -> Result<(), Error> {
+pub(super) fn observe(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, times: &Times) -> Result<(), Error> {
     let sum = times.sum.as_secs_f64();
     metric
         .encode_family(&labels)?

@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 31] = [
+pub(super) const REASONS: [&str; 35] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -15,6 +15,8 @@ pub(super) const REASONS: [&str; 31] = [
     "file_error",
     "front_controller_missing",
     "head_timeout",
+    "image_queue_full",
+    "image_worker_failed",
     "maintenance",
     "no_php",
     "no_site",
@@ -33,7 +35,19 @@ pub(super) const REASONS: [&str; 31] = [
     "request_body_lost",
     "sendfile_denied",
     "spool_failed",
+    "store_failed",
+    "store_full",
 ];
+
+/// One of something for each reason. Arrays of that length have no default of their own.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ByReason<T>(pub(super) [T; REASONS.len()]);
+
+impl<T: Default> Default for ByReason<T> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| T::default()))
+    }
+}
 
 /// Its place in the list. `None` is a reason that is missing there: a mistake that debug builds stop at.
 pub(super) fn index_of(reason: &str) -> Option<usize> {

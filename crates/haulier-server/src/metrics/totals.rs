@@ -6,9 +6,9 @@ use std::time::Duration;
 use haulier_proto::accept::Coding;
 
 use super::counters::Counters;
-use super::reason::REASONS;
+use super::reason::{ByReason, REASONS};
 use super::times::Times;
-use crate::response::{Handler, Via};
+use crate::response::{Handler, ImageResult, Via};
 use crate::route::Site;
 
 /// Everything a server has counted since its start.
@@ -28,8 +28,9 @@ pub struct Totals {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SiteTotals {
     pub(super) handlers: [HandlerTotals; Handler::ALL.len()],
-    pub(super) errors: [u64; REASONS.len()],
+    pub(super) errors: ByReason<u64>,
     pub(super) handoffs: [u64; Via::ALL.len()],
+    pub(super) images: [u64; ImageResult::ALL.len()],
     pub(super) codings: [CodingTotals; Coding::ALL.len()],
     /// Time that workers were free for others while their own clients still read.
     pub saved: Duration,
@@ -77,12 +78,17 @@ impl SiteTotals {
 
     /// Each reason with the number of requests that came to nothing for it.
     pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        REASONS.into_iter().zip(self.errors)
+        REASONS.into_iter().zip(self.errors.0)
     }
 
     /// Each way to hand a file over with the number of responses that took it.
     pub fn handoffs(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Via::ALL.iter().map(|via| via.as_str()).zip(self.handoffs)
+    }
+
+    /// Each place images come from with the number of requests answered from there.
+    pub fn images(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        ImageResult::ALL.iter().map(|result| result.as_str()).zip(self.images)
     }
 
     /// Each coding with what was coded in it.
@@ -106,12 +112,17 @@ impl SiteTotals {
             handler.bytes += more.bytes;
         }
         self.errors
+            .0
             .iter_mut()
-            .zip(other.errors)
+            .zip(other.errors.0)
             .for_each(|(count, more)| *count += more);
         self.handoffs
             .iter_mut()
             .zip(other.handoffs)
+            .for_each(|(count, more)| *count += more);
+        self.images
+            .iter_mut()
+            .zip(other.images)
             .for_each(|(count, more)| *count += more);
         self.saved += other.saved;
         // A request may end on no other thread than its own, so no thread's gauge is below zero.

@@ -301,6 +301,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         offload: None,
         log: None,
         compress: Default::default(),
+        images: None,
         dictionary: DictionarySettings::default(),
         variants: None,
     }

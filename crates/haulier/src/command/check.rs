@@ -204,7 +204,7 @@ fn check_machine(settings: &Settings, report: &mut Report) {
         check_listen(address, settings.reuse_port, report);
     }
     check_admin(&settings.admin, report);
-    for site in &settings.sites {
+    for site in settings.sites.iter().filter(|site| !site.is_rootless) {
         check_readable(site, settings, report);
     }
     check_writable("spool_dir", &settings.spool_dir, settings, report);

@@ -1,4 +1,4 @@
-//! `check --live`: starts or calls every pool, as the server would.
+//! `check --live`: starts or calls every pool, as the server would, and asks every image store.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -6,10 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use haulier_php::{PoolKind, Server};
+use haulier_store::Courier;
 
 use crate::assemble;
-use crate::config::settings::{Pool, Settings};
+use crate::config::images::StorePlace;
+use crate::config::settings::{Pool, Settings, Site};
 use crate::config::{Diagnostic, Report};
+use crate::images;
+use crate::lifecycle::with_sources;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,6 +38,30 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
             }
             PoolKind::Supervised(_) => start(pool, report),
         }
+    }
+    for site in &settings.sites {
+        if let Some(store) = site.images.as_ref().and_then(|images| images.store.as_ref()) {
+            ask_store(site, store, report);
+        }
+    }
+}
+
+/// Lists a bit of the store: that shows that it is there, and that it lets us in.
+fn ask_store(site: &Site, place: &StorePlace, report: &mut Report) {
+    let asked = images::open_place(place, None)
+        .map_err(|error| with_sources(&error))
+        .and_then(|store| {
+            let courier = Courier::start().map_err(|error| error.to_string())?;
+            let listed = courier.block_on(store.list(None, 1));
+            listed.map_err(|error| with_sources(&error))
+        });
+    if let Err(error) = asked {
+        let title = format!(
+            "site `{}`: the store {} does not answer: {error}",
+            site.name, place.location
+        );
+        let help = "see `store` and its `[store.NAME]`: address, region, key and secret";
+        report.push(Diagnostic::error("live::store", title).help(help));
     }
 }
 

@@ -16,6 +16,10 @@ use crate::machine::Machine;
 
 /// Where we listen when nothing is said.
 const PORT: u16 = 8080;
+/// And where images alone are served: zimg's port.
+const IMAGES_PORT: u16 = 4869;
+/// Room for variants beside the images of `--images`.
+const VARIANTS: &str = "1GiB";
 /// Ports tried after it.
 const NEXT_PORTS: u16 = 20;
 /// The configuration of a project, in its directory.
@@ -32,7 +36,7 @@ pub(super) fn run(arguments: &ServeArgs, console: &Console) -> Outcome {
 }
 
 fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic> {
-    let directory = project_directory(&arguments.directory)?;
+    let directory = project_directory(arguments.directory.as_deref().unwrap_or(Path::new(".")))?;
     let address = choose_address(arguments);
     let (again, place) = (arguments.clone(), directory.clone());
     let file = shown(&directory.join(FILE_NAME));
@@ -63,8 +67,17 @@ fn read(
     address: SocketAddr,
     report: &mut Report,
 ) -> Result<Settings, Diagnostic> {
-    let mut file = read_or_invent(directory, report)?;
+    let mut file = match (&arguments.images, &arguments.directory) {
+        (Some(images), None) => File {
+            sites: vec![SiteTable::of_images("images", &image_directory(images)?)],
+            ..File::default()
+        },
+        _ => read_or_invent(directory, report)?,
+    };
     apply_arguments(&mut file, arguments, directory)?;
+    if let Some(images) = &arguments.images {
+        apply_images(&mut file, &image_directory(images)?)?;
+    }
     let mut settings = settings::resolve(&file, Mode::Serve, &Machine::look(), report);
     settings.listen = vec![address.into()];
     answer_every_host(&mut settings);
@@ -99,6 +112,30 @@ fn shown(path: &Path) -> PathBuf {
     let here = std::env::current_dir().ok();
     let inside = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
     inside.unwrap_or_else(|| path.to_owned())
+}
+
+/// The directory of `--images`, from the root on; it may have to be made.
+fn image_directory(written: &Path) -> Result<PathBuf, Diagnostic> {
+    std::path::absolute(written).map_err(|error| Diagnostic::error("serve::images", error.to_string()))
+}
+
+/// A store as zimg was one: its answers, its page to delete for this machine, and variants kept beside the images.
+fn apply_images(file: &mut File, directory: &Path) -> Result<(), Diagnostic> {
+    let [site] = &mut file.sites[..] else {
+        return Err(
+            Diagnostic::error("serve::arguments", "--images is for a single site").help(format!(
+                "{FILE_NAME} here names several: give one of them `images` there"
+            )),
+        );
+    };
+    let text = |value: &str| Placed::unplaced(value.to_owned());
+    let images = site.images.get_or_insert_default();
+    images.store = Some(text(&directory.to_string_lossy()));
+    images.compat = Some(text("zimg"));
+    images.admin = Some(vec![text("127.0.0.0/8"), text("::1")]);
+    let variants = format!("disk:{}:{VARIANTS}", directory.join("variants").display());
+    images.cache = Some(vec![text("memory:128MiB"), text(&variants)]);
+    Ok(())
 }
 
 fn apply_arguments(file: &mut File, arguments: &ServeArgs, directory: &Path) -> Result<(), Diagnostic> {
@@ -146,7 +183,7 @@ fn document_root(root: &Path, directory: &Path) -> Result<PathBuf, Diagnostic> {
     })
 }
 
-/// The address given, or 127.0.0.1 with the first free port from 8080 on.
+/// The address given, or 127.0.0.1 with the first free port from 8080 on, for images alone from 4869 on.
 fn choose_address(arguments: &ServeArgs) -> SocketAddr {
     let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     if let Some(address) = arguments.listen {
@@ -161,11 +198,15 @@ fn choose_address(arguments: &ServeArgs) -> SocketAddr {
     } else {
         IpAddr::V4(Ipv4Addr::LOCALHOST)
     };
-    let mut addresses = (PORT..=PORT + NEXT_PORTS).map(|port| SocketAddr::new(host, port));
+    let first = match (&arguments.images, &arguments.directory) {
+        (Some(_), None) => IMAGES_PORT,
+        _ => PORT,
+    };
+    let mut addresses = (first..=first + NEXT_PORTS).map(|port| SocketAddr::new(host, port));
     // When all are taken the first one is tried again: its error names who holds it.
     addresses
         .find(|address| TcpListener::bind(address).is_ok())
-        .unwrap_or(SocketAddr::new(host, PORT))
+        .unwrap_or(SocketAddr::new(host, first))
 }
 
 /// A single site answers whatever the browser calls this machine; of several the first one takes the unknown names.

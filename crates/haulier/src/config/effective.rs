@@ -18,9 +18,11 @@ use super::source::Source;
 use super::words::{self, Table, Word};
 
 /// Settings that hold a path, or a list of them, relative to the file that says them.
-const PATHS: [(&str, &str); 9] = [
+const PATHS: [(&str, &str); 11] = [
     ("log", "file"),
     ("site.NAME", "root"),
+    ("site.NAME.images", "fallback"),
+    ("site.NAME.images", "store"),
     ("site.NAME.log", "file"),
     ("site.NAME.maintenance", "file"),
     ("site.NAME.route", "root"),
@@ -413,7 +415,7 @@ fn absolute_paths(source: &Source, name: &str, written: &Value) -> Option<Value>
 /// The path from the root on; `None` for what begins with a variable, and for words that are no path.
 fn absolute(source: &Source, name: &str, path: &str) -> Option<String> {
     let is_word = name == "php" && !path.contains('/') || name == "basic_auth" && path == "off";
-    if path.starts_with('$') || is_word {
+    if path.starts_with('$') || is_word || path.contains("://") {
         return None;
     }
     // Links stay: a root may be one that each release changes.

@@ -32,6 +32,7 @@ pub(crate) struct File {
     pub(crate) compress: CompressTable,
     pub(crate) pools: Vec<PoolTable>,
     pub(crate) sites: Vec<SiteTable>,
+    pub(crate) stores: Vec<StoreTable>,
 }
 
 /// `[server]`
@@ -215,12 +216,52 @@ pub(crate) struct SiteTable {
     pub(crate) dictionary: DictionaryTable,
     pub(crate) log: SiteLogTable,
     pub(crate) compress: CompressTable,
+    pub(crate) images: Option<ImagesTable>,
     pub(crate) requests_per_ip: Option<Placed<Rate>>,
     pub(crate) canonical: Option<Placed<String>>,
     pub(crate) rewrites: Option<Pairs>,
     pub(crate) errors: Option<Pairs>,
     pub(crate) maintenance: Option<MaintenanceTable>,
     pub(crate) routes: Vec<RouteTable>,
+}
+
+/// `[site.NAME.images]`
+#[derive(Debug, Default)]
+pub(crate) struct ImagesTable {
+    pub(crate) place: Option<Place>,
+    pub(crate) store: Option<Placed<String>>,
+    pub(crate) root: Option<Placed<String>>,
+    pub(crate) cache: Option<Vec<Placed<String>>>,
+    pub(crate) compat: Option<Placed<String>>,
+    pub(crate) format: Option<Placed<String>>,
+    pub(crate) formats: Option<Vec<Placed<String>>>,
+    pub(crate) quality: Option<Placed<u64>>,
+    pub(crate) enlarge: Option<Placed<bool>>,
+    pub(crate) max_pixels: Option<Placed<u64>>,
+    pub(crate) max_side: Option<Placed<u64>>,
+    pub(crate) upload_from: Option<Vec<Placed<String>>>,
+    pub(crate) upload_max_size: Option<Placed<u64>>,
+    pub(crate) download: Option<Vec<Placed<String>>>,
+    pub(crate) admin: Option<Vec<Placed<String>>>,
+    pub(crate) token: Option<Placed<String>>,
+    pub(crate) presets: Option<Pairs>,
+    pub(crate) only_presets: Option<Placed<bool>>,
+    pub(crate) sign: Option<Vec<Placed<String>>>,
+    pub(crate) fallback: Option<Placed<String>>,
+    pub(crate) workers: Option<Placed<u64>>,
+    pub(crate) queue: Option<Placed<u64>>,
+    pub(crate) timeout: Option<Placed<Duration>>,
+}
+
+/// `[store.NAME]`
+#[derive(Debug)]
+pub(crate) struct StoreTable {
+    pub(crate) name: Placed<String>,
+    pub(crate) endpoint: Option<Placed<String>>,
+    pub(crate) region: Option<Placed<String>>,
+    pub(crate) key: Option<Placed<String>>,
+    pub(crate) secret: Option<Placed<String>>,
+    pub(crate) options: Option<Pairs>,
 }
 
 /// `[site.NAME.maintenance]`
@@ -337,6 +378,20 @@ impl SiteTable {
             maintenance: None,
             routes: Vec::new(),
             compress: CompressTable::default(),
+            images: None,
+        }
+    }
+
+    /// A site that keeps images in a directory and has no files of its own.
+    pub(crate) fn of_images(name: &str, store: &Path) -> Self {
+        Self {
+            root: None,
+            root_written: false,
+            images: Some(ImagesTable {
+                store: Some(Placed::unplaced(store.to_string_lossy().into_owned())),
+                ..ImagesTable::default()
+            }),
+            ..Self::rooted(name, store)
         }
     }
 }
@@ -495,6 +550,12 @@ fn read_tables(reader: &mut Reader<'_>, top: &DeTable<'_>, directory: &Path, fil
             file.sites.push(read_site(reader, name, table, directory));
         }
     }
+    for (name, table) in named_tables(reader, &top, "store") {
+        let known = file.stores.iter().map(|store| &store.name);
+        if is_new(reader, "store", &name, known) {
+            file.stores.push(read_store(reader, name, table));
+        }
+    }
     reader.texts(&top, "include").unwrap_or_default()
 }
 
@@ -560,16 +621,18 @@ fn example_name(kind: &str) -> &'static str {
     match kind {
         "pool" => "php",
         "server" => "nginx",
+        "store" => "acme-images",
         _ => "shop",
     }
 }
 
-/// Names are labels in logs and metrics, and parts of socket names.
+/// Names are labels in logs and metrics, and parts of socket names. A store has that of its bucket.
 fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, place: &Place) {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if name.is_empty() || name.len() > 32 || !name.bytes().all(fits) {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || kind == "store" && byte == b'.';
+    let most = if kind == "store" { 63 } else { 32 };
+    if name.is_empty() || name.len() > most || !name.bytes().all(fits) {
         let error = Diagnostic::error("config::name", format!("not a name for a {kind}: `{name}`"))
-            .at(Some(place), "up to 32 letters, digits, `-` and `_`");
+            .at(Some(place), format!("up to {most} letters, digits, `-` and `_`"));
         reader.report().push(match kind {
             "site" => error.help("host names go into `hosts = [\"…\"]`"),
             _ => error,
@@ -832,8 +895,13 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         }
         None => CompressTable::default(),
     };
+    let images = reader.table(&section, "images").map(|table| {
+        let place = section.key_span("images").map(|span| reader.place(span));
+        read_images(reader, &header, table, place)
+    });
     let routes = reader.tables(&section, "route");
     SiteTable {
+        images,
         compress,
         directory: directory.to_owned(),
         root: reader.text(&section, "root"),
@@ -865,6 +933,51 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         dictionary: dictionary.unwrap_or_default(),
         log: log.unwrap_or_default(),
         name,
+    }
+}
+
+fn read_images(reader: &mut Reader<'_>, site: &str, table: &DeTable<'_>, place: Option<Place>) -> ImagesTable {
+    let title = format!("{site}.images");
+    let section = reader.section(&words::SITE_IMAGES, &title, table);
+    let upload = reader
+        .table(&section, "upload")
+        .map(|table| reader.section(&words::SITE_IMAGES_UPLOAD, &format!("{title}.upload"), table));
+    ImagesTable {
+        place,
+        store: reader.text(&section, "store"),
+        root: reader.text(&section, "root"),
+        cache: reader.texts(&section, "cache"),
+        compat: reader.text(&section, "compat"),
+        format: reader.text(&section, "format"),
+        formats: reader.texts(&section, "formats"),
+        quality: reader.count(&section, "quality", 1, "1 is the coarsest"),
+        enlarge: reader.flag(&section, "enlarge"),
+        max_pixels: reader.count(&section, "max_pixels", 1, "every image has one"),
+        max_side: reader.count(&section, "max_side", 1, "every image has one pixel"),
+        upload_from: upload.as_ref().and_then(|upload| reader.texts(upload, "from")),
+        upload_max_size: upload.as_ref().and_then(|upload| reader.size(upload, "max_size", 1)),
+        download: reader.texts(&section, "download"),
+        admin: reader.texts(&section, "admin"),
+        token: reader.text(&section, "token"),
+        presets: reader.map(&section, "presets"),
+        only_presets: reader.flag(&section, "only_presets"),
+        sign: reader.text_or_texts(&section, "sign"),
+        fallback: reader.text(&section, "fallback"),
+        workers: reader.count(&section, "workers", 1, "somebody has to do the work"),
+        queue: reader.count(&section, "queue", 0, "0 lets nobody wait"),
+        timeout: reader.deadline(&section, "timeout"),
+    }
+}
+
+fn read_store(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>) -> StoreTable {
+    let section = reader.section(&words::STORE, &format!("store.{}", name.value), table);
+    StoreTable {
+        name,
+        endpoint: reader.text(&section, "endpoint"),
+        region: reader.text(&section, "region"),
+        key: reader.text(&section, "key"),
+        secret: reader.text(&section, "secret"),
+        options: reader.map(&section, "options"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The configuration, from text to settings.
 //!
 //! `source` reads files, `file` is what the user wrote (every value with its place), `settings` is what it means
-//! (with `server`, `site`, `downloads`, `compress`, `pool` and `rules` for its parts).
+//! (with `server`, `site`, `downloads`, `images`, `compress`, `pool` and `rules` for its parts).
 //! `words` lists every setting once: the error texts, the reference page, `schema` and the reader all use that list.
 //! `effective` shows what holds.
 
@@ -12,6 +12,7 @@ mod downloads;
 pub(crate) mod effective;
 pub(crate) mod file;
 mod foreign;
+pub(crate) mod images;
 pub(crate) mod listen_address;
 mod pool;
 pub(crate) mod reader;

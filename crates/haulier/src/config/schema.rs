@@ -76,6 +76,19 @@ const KINDS: &[(&str, &str, &[Kind])] = &[
     ("site.NAME.compress", "br", &[Kind::Count]),
     ("site.NAME.compress", "gzip", &[Kind::Count]),
     ("site.NAME.compress", "no_secrets", &[Kind::Flag]),
+    ("site.NAME.images", "store", &[Kind::Text]),
+    ("site.NAME.images", "root", &[Kind::Text]),
+    ("site.NAME.images", "format", &[Kind::Text]),
+    ("site.NAME.images", "max_pixels", &[Kind::Count]),
+    ("site.NAME.images", "download", &[Kind::Texts]),
+    ("site.NAME.images", "token", &[Kind::Text]),
+    ("site.NAME.images", "sign", &[Kind::Text, Kind::Texts]),
+    ("site.NAME.images", "fallback", &[Kind::Text]),
+    ("site.NAME.images", "workers", &[Kind::Count]),
+    ("store.NAME", "endpoint", &[Kind::Text]),
+    ("store.NAME", "region", &[Kind::Text]),
+    ("store.NAME", "key", &[Kind::Text]),
+    ("store.NAME", "secret", &[Kind::Text]),
 ];
 
 /// The whole schema.
@@ -234,7 +247,11 @@ mod tests {
     #[test]
     fn defaults_are_of_the_kind_they_are_for() {
         let site = &schema()["properties"]["site"]["additionalProperties"];
-        assert_eq!(site["required"], json!(["root"]));
+        assert_eq!(
+            site["required"],
+            json!(null),
+            "a site may have a document root, images, or both"
+        );
         assert_eq!(site["properties"]["hosts"]["default"], json!(["*"]));
         assert_eq!(site["properties"]["limits"]["properties"]["body"]["type"], "string");
         assert_eq!(

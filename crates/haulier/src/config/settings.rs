@@ -18,8 +18,9 @@ use haulier_server::{Address, Network};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, LimitsTable, LogTable, SiteTable};
+use super::images::Images;
 use super::source::Placed;
-use super::{compress, listen_address, pool, reader, server, site};
+use super::{compress, images, listen_address, pool, reader, server, site};
 use crate::app::App;
 use crate::machine::Machine;
 use crate::php_discovery::PhpCgi;
@@ -201,6 +202,9 @@ pub(crate) struct Site {
     pub(crate) offload: Option<OffloadSettings>,
     pub(crate) log: SiteLog,
     pub(crate) compress: CompressSettings,
+    pub(crate) images: Option<Images>,
+    /// It has no files: what its root says is nothing.
+    pub(crate) is_rootless: bool,
     pub(crate) dictionary: DictionarySettings,
 }
 
@@ -286,6 +290,8 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
             place.compress = compress.clone();
         }
         site.compress = compress;
+        let of_images = table.images.as_ref();
+        site.images = of_images.and_then(|images| images::resolve(images, table, file, machine, report));
         site.log = resolve_site_log(table, report);
     }
     Settings {

@@ -107,6 +107,8 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         offload: downloads::offload(&table.offload, report),
         log: SiteLog::default(),
         compress: CompressSettings::default(),
+        images: None,
+        is_rootless: table.root.is_none(),
         dictionary: dictionary::resolve(&table.dictionary, report),
         app,
     };
@@ -175,8 +177,9 @@ fn nothing_found(project: Option<&Path>) -> App {
 /// The project directory, absolute. A symbolic link in it stays one: deployments make it point elsewhere.
 fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
     let Some(root) = &table.root else {
-        // A root that is there but is no text has had its error already.
-        if !table.root_written {
+        // A root that is there but is no text has had its error already; images of a store need none.
+        let has_store = table.images.as_ref().is_some_and(|images| images.store.is_some());
+        if !table.root_written && !has_store {
             report.push(
                 Diagnostic::error("config::site", format!("site `{}` has no `root`", table.name.value))
                     .at(table.name.place.as_ref(), "needs the directory of its project")

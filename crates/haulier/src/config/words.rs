@@ -98,6 +98,7 @@ pub(super) static TOP: Table = Table {
         word("compress", "", "How bodies are compressed."),
         word("pool", "", "`[pool.NAME]`: PHP processes."),
         word("site", "", "`[site.NAME]`: a document root with its rules."),
+        word("store", "", "`[store.NAME]`: how the bucket of that name is reached."),
     ],
 };
 
@@ -476,7 +477,7 @@ pub(super) static SITE: Table = Table {
     words: &[
         word(
             "root",
-            "required",
+            "required, unless `images` has a `store`",
             "The project directory; the document root in it is found by `app`.",
         ),
         word(
@@ -554,6 +555,141 @@ pub(super) static SITE: Table = Table {
             "dictionary",
             "{}",
             "`[site.NAME.dictionary]`: what clients have already is not sent again.",
+        ),
+        word(
+            "images",
+            "none",
+            "`[site.NAME.images]`: uploads of images, and variants of them and of the site's own.",
+        ),
+    ],
+};
+
+pub(super) static SITE_IMAGES: Table = Table {
+    name: "site.NAME.images",
+    words: &[
+        word(
+            "store",
+            "none",
+            "Where uploads are kept: a directory, `s3://bucket/prefix`, `gs://…` or `az://…`.",
+        ),
+        word(
+            "root",
+            "none",
+            "Folder of the document root whose images take the parameters too; `\".\"` is all of it.",
+        ),
+        word(
+            "cache",
+            "[\"memory:128MiB\"]",
+            "Caches, the nearest first: `memory:SIZE`, `disk:PATH:SIZE`, `memcached://HOST:PORT,…`, `redis://HOST:PORT`.",
+        ),
+        word(
+            "compat",
+            "\"native\"",
+            "Whose clients work unchanged: `zimg`, `zimg_v1`, or `native`: statuses mean what they say.",
+        ),
+        word(
+            "format",
+            "`none`; `jpeg` for zimg",
+            "Format without `f`: a name, `none` for the original's, `auto` for the best the browser takes.",
+        ),
+        word(
+            "formats",
+            "[\"webp\", \"jpeg\"]",
+            "What `f=auto` chooses from, the best first.",
+        ),
+        word(
+            "quality",
+            "75",
+            "Quality without `q`, 1 to 100; never above the original's.",
+        ),
+        word("enlarge", "true", "Images may be made larger than they are."),
+        word(
+            "max_pixels",
+            "40000000; 50000000 without `store`",
+            "Most pixels of an original, told from its header.",
+        ),
+        word("max_side", "4096", "Longest side of a variant, pixels."),
+        word(
+            "upload",
+            "{}",
+            "`[site.NAME.images.upload]`: who may upload, and how much.",
+        ),
+        word(
+            "download",
+            "everybody",
+            "Addresses and networks that get images; 403 for the others.",
+        ),
+        word(
+            "admin",
+            "[]",
+            "Addresses and networks for which zimg's `/admin` deletes.",
+        ),
+        word(
+            "token",
+            "none",
+            "What `DELETE /<id>` has to show as `Authorization: Bearer …`; without it nothing is deleted.",
+        ),
+        word(
+            "presets",
+            "{}",
+            "Name → query: `thumb = \"w=100&h=100\"` is `?t=thumb`.",
+        ),
+        word(
+            "only_presets",
+            "false",
+            "Nothing but presets is made; 403 for the rest.",
+        ),
+        word(
+            "sign",
+            "none",
+            "Key of signed addresses, or a list of keys while one is replaced; presets need no signature.",
+        ),
+        word(
+            "fallback",
+            "none",
+            "File of an image that stands in for one that is missing.",
+        ),
+        word("workers", "the processors we may use", "Processes that make variants."),
+        word("queue", "64", "Variants that may wait for one; 503 beyond."),
+        word("timeout", "\"5s\"", "Longest time for one variant."),
+    ],
+};
+
+pub(super) static SITE_IMAGES_UPLOAD: Table = Table {
+    name: "site.NAME.images.upload",
+    words: &[
+        word(
+            "from",
+            "[\"127.0.0.0/8\", \"::1\"]",
+            "Addresses and networks that may upload.",
+        ),
+        word("max_size", "\"32MiB\"", "Longest upload; 413 beyond."),
+    ],
+};
+
+pub(super) static STORE: Table = Table {
+    name: "store.NAME",
+    words: &[
+        word(
+            "endpoint",
+            "the service's own",
+            "Address of the service, such as `https://s3.example.com`.",
+        ),
+        word("region", "as the environment says", "Region of the bucket."),
+        word(
+            "key",
+            "as the environment says",
+            "Access key id; for Azure the account.",
+        ),
+        word(
+            "secret",
+            "as the environment says",
+            "Secret access key; for Azure the key of the account.",
+        ),
+        word(
+            "options",
+            "{}",
+            "Anything else, by the names of the crate `object_store`: `google_service_account = \"/etc/key.json\"`.",
         ),
     ],
 };
@@ -730,6 +866,9 @@ pub(super) static TABLES: &[&Table] = &[
     &SITE_MAINTENANCE,
     &ROUTE,
     &SITE_COMPRESS,
+    &SITE_IMAGES,
+    &SITE_IMAGES_UPLOAD,
+    &STORE,
     &SITE_DICTIONARY,
 ];
 

@@ -13,6 +13,7 @@ mod dokuwiki;
 mod example_site;
 mod handoff;
 mod http2;
+mod images;
 mod lifecycle;
 mod limits;
 mod listeners;

@@ -110,6 +110,7 @@ fn settings(root: PathBuf) -> SiteSettings {
         offload: None,
         log: None,
         compress: Default::default(),
+        images: None,
         dictionary: DictionarySettings::default(),
         variants: None,
     }

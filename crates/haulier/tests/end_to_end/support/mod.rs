@@ -4,6 +4,7 @@ pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod coded;
 pub(crate) mod haulier;
+pub(crate) mod images;
 pub(crate) mod load;
 pub(crate) mod metrics;
 pub(crate) mod php_fpm;

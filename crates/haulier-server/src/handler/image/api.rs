@@ -1,0 +1,186 @@
+//! What a method and a path ask of the service.
+
+use haulier_proto::head::Method;
+use haulier_store::Key;
+
+use super::settings::Compat;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// The page that lets one try it.
+    Page,
+    /// Browsers ask for it by themselves.
+    Favicon,
+    /// Whether anybody is there.
+    Echo,
+    /// What an image is.
+    Info,
+    /// zimg's page for deleting.
+    Admin,
+    /// To keep an image.
+    Upload,
+    /// An image.
+    Image(Key),
+    /// To forget an image.
+    Delete(Key),
+    /// What may be asked (OPTIONS).
+    Methods,
+    /// Nothing we know.
+    Nothing,
+    /// Known, but not by this method.
+    WrongMethod(&'static str),
+    /// A path that climbs.
+    Climbing,
+}
+
+/// Digits of an id.
+const DIGITS: usize = 32;
+
+/// Reads a path, decoded and normalised, and the same as it was sent.
+pub(super) fn read(compat: Compat, method: Method, path: &[u8], sent: &[u8]) -> Ask {
+    let reads = matches!(method, Method::Get | Method::Head);
+    if method == Method::Options {
+        return Ask::Methods;
+    }
+    if compat.is_zimg() {
+        return read_as_zimg(method, reads, path, sent);
+    }
+    match path {
+        b"/upload" if method == Method::Post => Ask::Upload,
+        b"/upload" => Ask::WrongMethod("POST, OPTIONS"),
+        b"/" if method == Method::Post => Ask::Upload,
+        b"/" if reads => Ask::Page,
+        b"/" => Ask::WrongMethod("GET, HEAD, POST, OPTIONS"),
+        b"/info" if reads => Ask::Info,
+        b"/echo" if reads => Ask::Echo,
+        b"/favicon.ico" if reads => Ask::Favicon,
+        b"/admin" if reads => Ask::Admin,
+        b"/info" | b"/echo" | b"/favicon.ico" | b"/admin" => Ask::WrongMethod("GET, HEAD, OPTIONS"),
+        _ => match (id(path), method) {
+            (Some(key), Method::Get | Method::Head) => Ask::Image(key),
+            (Some(key), Method::Delete) => Ask::Delete(key),
+            (Some(_), _) => Ask::WrongMethod("GET, HEAD, DELETE, OPTIONS"),
+            (None, _) => Ask::Nothing,
+        },
+    }
+}
+
+/// zimg knows GET and POST; a POST to any path is an upload. HEAD is GET without its body, as everywhere.
+fn read_as_zimg(method: Method, reads: bool, path: &[u8], sent: &[u8]) -> Ask {
+    let contains = |text: &[u8]| sent.windows(text.len()).any(|part| part == text);
+    match path {
+        _ if contains(b"favicon.ico") => Ask::Favicon,
+        b"/upload" => Ask::Upload,
+        b"/echo" => Ask::Echo,
+        b"/info" => Ask::Info,
+        _ if method == Method::Post => Ask::Upload,
+        _ if contains(b"..") => Ask::Climbing,
+        b"/" if reads => Ask::Page,
+        b"/admin" if reads => Ask::Admin,
+        _ => match (id(path), method) {
+            (Some(key), Method::Get | Method::Head) => Ask::Image(key),
+            (Some(key), Method::Delete) => Ask::Delete(key),
+            _ => Ask::Nothing,
+        },
+    }
+}
+
+/// The id in `/<md5>`, in either case.
+fn id(path: &[u8]) -> Option<Key> {
+    key(path.strip_prefix(b"/")?)
+}
+
+/// An id: 32 hexadecimal digits in either case.
+pub(super) fn key(text: &[u8]) -> Option<Key> {
+    let is_id = text.len() == DIGITS && text.iter().all(u8::is_ascii_hexdigit);
+    let lower = String::from_utf8(text.to_ascii_lowercase()).ok().filter(|_| is_id)?;
+    lower.parse().ok()
+}
+
+/// The value of a parameter, as it stands in a query; the first one counts.
+pub(super) fn parameter<'q>(query: Option<&'q [u8]>, name: &str) -> Option<&'q [u8]> {
+    query?.split(|&byte| byte == b'&').find_map(|pair| {
+        let (found, value) = pair.split_at(pair.iter().position(|&byte| byte == b'=')?);
+        found.eq_ignore_ascii_case(name.as_bytes()).then_some(&value[1..])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "5f189d8ec57f5a5a0d3dcba47fa797e2";
+
+    fn zimg(method: Method, path: &str) -> Ask {
+        read(Compat::Zimg, method, path.as_bytes(), path.as_bytes())
+    }
+
+    fn native(method: Method, path: &str) -> Ask {
+        read(Compat::Native, method, path.as_bytes(), path.as_bytes())
+    }
+
+    fn image() -> Ask {
+        Ask::Image(ID.parse().expect("a key"))
+    }
+
+    #[test]
+    fn paths_mean_what_they_mean_in_zimg() {
+        for (method, path, ask) in [
+            (Method::Get, "/", Ask::Page),
+            (Method::Post, "/", Ask::Upload),
+            (Method::Post, "/upload", Ask::Upload),
+            (Method::Get, "/upload", Ask::Upload),
+            (Method::Post, "/anything/at/all", Ask::Upload),
+            (Method::Post, "/admin", Ask::Upload),
+            (Method::Get, "/admin", Ask::Admin),
+            (Method::Get, "/info", Ask::Info),
+            (Method::Post, "/info", Ask::Info),
+            (Method::Put, "/echo", Ask::Echo),
+            (Method::Get, "/x/favicon.ico/y", Ask::Favicon),
+            (Method::Get, "/a/../b", Ask::Climbing),
+            (Method::Get, "/x", Ask::Nothing),
+            (Method::Put, "/x", Ask::Nothing),
+        ] {
+            assert_eq!(zimg(method, path), ask, "{method:?} {path}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_32_digits_in_either_case_and_nothing_else() {
+        for path in [format!("/{ID}"), format!("/{}", ID.to_uppercase())] {
+            assert_eq!(zimg(Method::Get, &path), image());
+            assert_eq!(native(Method::Head, &path), image());
+        }
+        for path in [
+            format!("/{ID}/x"),
+            format!("/{ID}0"),
+            format!("/{}", &ID[1..]),
+            format!("/{}g", &ID[1..]),
+        ] {
+            assert_eq!(zimg(Method::Get, &path), Ask::Nothing, "{path}");
+            assert_eq!(native(Method::Get, &path), Ask::Nothing, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_native_mode_says_which_methods_there_are() {
+        let path = format!("/{ID}");
+        assert_eq!(native(Method::Delete, &path), Ask::Delete(ID.parse().expect("a key")));
+        assert_eq!(
+            native(Method::Put, &path),
+            Ask::WrongMethod("GET, HEAD, DELETE, OPTIONS")
+        );
+        assert_eq!(native(Method::Get, "/upload"), Ask::WrongMethod("POST, OPTIONS"));
+        assert_eq!(native(Method::Post, "/info"), Ask::WrongMethod("GET, HEAD, OPTIONS"));
+        assert_eq!(native(Method::Post, "/somewhere"), Ask::Nothing);
+    }
+
+    #[test]
+    fn parameters_are_found_by_name_in_any_case() {
+        let query = Some(&b"md5x=1&MD5=abc&md5=def&t"[..]);
+        assert_eq!(parameter(query, "md5"), Some(&b"abc"[..]));
+        assert_eq!(parameter(query, "t"), None);
+        assert_eq!(parameter(None, "t"), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! Why there is no image, as the client is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haulier_image::{Excess, ImageError, OptionError};
+use haulier_store::StoreError;
+use haulier_store::cache::Weigh;
+
+/// A request for an image that came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) status: u16,
+    /// Out of the list of reasons; every 5xx has one.
+    pub(super) reason: Option<&'static str>,
+    /// For people: it may be shown to the client.
+    pub(super) message: Arc<str>,
+    /// When it may be worth trying again.
+    pub(super) retry_after: Option<Duration>,
+    /// The same request fails again: the image itself is at fault.
+    pub(super) is_lasting: bool,
+}
+
+impl Failure {
+    pub(super) fn new(status: u16, message: impl Into<Arc<str>>) -> Self {
+        Self {
+            status,
+            reason: None,
+            message: message.into(),
+            retry_after: None,
+            is_lasting: false,
+        }
+    }
+
+    /// Of our own making: `reason` is from the list.
+    pub(super) fn ours(status: u16, reason: &'static str, message: impl Into<Arc<str>>) -> Self {
+        Self {
+            reason: Some(reason),
+            ..Self::new(status, message)
+        }
+    }
+
+    /// There is no such image.
+    pub(super) fn missing() -> Self {
+        Self::new(404, "there is no such image")
+    }
+}
+
+impl Weigh for Failure {
+    fn weight(&self) -> u64 {
+        64 + self.message.len() as u64
+    }
+}
+
+impl From<&ImageError> for Failure {
+    fn from(error: &ImageError) -> Self {
+        let status = match error {
+            ImageError::Unknown | ImageError::Unsupported { .. } => 415,
+            ImageError::TooLarge {
+                what: Excess::Bytes, ..
+            } => 413,
+            ImageError::TooLarge { .. }
+            | ImageError::Malformed(_)
+            | ImageError::Crashed(_)
+            | ImageError::Deadline { .. } => 422,
+            ImageError::Outside { .. } => 400,
+            ImageError::Busy { retry_after } => {
+                return Self {
+                    retry_after: Some(*retry_after),
+                    ..Self::ours(503, "image_queue_full", error.to_string())
+                };
+            }
+            ImageError::Worker(_) => return Self::ours(500, "image_worker_failed", "the image could not be made"),
+        };
+        Self {
+            is_lasting: error.is_of_image(),
+            ..Self::new(status, error.to_string())
+        }
+    }
+}
+
+impl From<&StoreError> for Failure {
+    fn from(error: &StoreError) -> Self {
+        match error {
+            StoreError::Full(_) => Self::ours(507, "store_full", "there is no room for more images"),
+            StoreError::Io(_) => Self::ours(500, "store_failed", "the image cannot be read"),
+            StoreError::Remote(_) | StoreError::Short { .. } => Self::ours(
+                502,
+                "store_failed",
+                "the store of the images does not answer as it should",
+            ),
+        }
+    }
+}
+
+impl From<&OptionError> for Failure {
+    fn from(error: &OptionError) -> Self {
+        Self::new(400, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_status_and_every_5xx_its_reason() {
+        let too_large = |what| ImageError::TooLarge {
+            what,
+            found: 2,
+            limit: 1,
+        };
+        let rows = [
+            (ImageError::Unknown, 415),
+            (too_large(Excess::Bytes), 413),
+            (too_large(Excess::Pixels), 422),
+            (ImageError::Malformed("x".into()), 422),
+            (ImageError::Outside { width: 1, height: 1 }, 400),
+            (
+                ImageError::Busy {
+                    retry_after: Duration::from_secs(2),
+                },
+                503,
+            ),
+            (ImageError::Worker(io::Error::other("x")), 500),
+        ];
+        for (error, status) in rows {
+            let failure = Failure::from(&error);
+            assert_eq!(failure.status, status, "{error}");
+            assert_eq!(failure.reason.is_some(), status >= 500, "{error}");
+            assert_eq!(failure.retry_after.is_some(), status == 503, "{error}");
+            assert_eq!(failure.is_lasting, status < 500, "{error}");
+        }
+        let rows = [
+            (StoreError::Full(io::Error::other("x")), 507),
+            (StoreError::Io(io::Error::other("x")), 500),
+            (StoreError::Remote("x".into()), 502),
+        ];
+        for (error, status) in rows {
+            let failure = Failure::from(&error);
+            assert_eq!((failure.status, failure.reason.is_some()), (status, true), "{error}");
+            assert!(!failure.message.contains('x'), "nothing of the inside is told");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! From an address to the variant it orders: who may order it, and what the query means.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use haulier_image::{OptionError, Request as Query, Transform, native, zimg};
+use haulier_store::Key;
+
+use super::failure::Failure;
+use super::service::{ImageService, Wanted, negotiate};
+use super::settings::Compat;
+use super::signature::{self, Verdict};
+use crate::handler::static_files::Entry;
+use crate::route::Visit;
+
+/// Parameters of a file's query that may mean something to others (`?v=3`), at most.
+const MOST_OTHERS: usize = 8;
+
+/// A variant that may be made for this client.
+#[derive(Debug, Clone)]
+pub(super) struct Order {
+    pub(super) wanted: Wanted,
+    /// The client's Accept chose its format.
+    pub(super) negotiated: bool,
+}
+
+/// What an address of an image orders.
+///
+/// # Errors
+/// The query means nothing, orders too much, or is not signed.
+pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> Result<Order, Failure> {
+    let verdict = judge(visit, service)?;
+    let query = text(visit.query)?;
+    let settings = &service.settings;
+    let parsed = match settings.compat {
+        Compat::Native => native::parse(query, &settings.defaults, &signature::PARAMETERS),
+        Compat::Zimg | Compat::Zimg1 => zimg::parse(query, &settings.defaults),
+    };
+    let parsed = parsed.map_err(|error| match verdict {
+        // Who has no key learns nothing about what a query may say.
+        Verdict::Unsigned if !settings.sign.is_empty() => unsigned(),
+        _ => Failure::from(&error),
+    })?;
+    match transform(service, parsed, verdict)? {
+        Some(transform) => settled(visit, service, transform, |transform| {
+            service.stored(id, Some(transform))
+        }),
+        None => Ok(Order {
+            wanted: service.stored(id, None),
+            negotiated: false,
+        }),
+    }
+}
+
+/// What the query behind a file's path orders; `None` if nothing in it is for us.
+pub(super) fn of_file(
+    visit: &Visit<'_>,
+    service: &ImageService,
+    entry: &Entry,
+    query: &[u8],
+) -> Option<Result<Order, Failure>> {
+    // What is no text is none of our parameters.
+    let query = std::str::from_utf8(query).ok()?;
+    let parsed = match read_beside_others(query, service)? {
+        Ok(parsed) => parsed,
+        Err(error) => return Some(Err(Failure::from(&error))),
+    };
+    let ordered = judge(visit, service).and_then(|verdict| transform(service, parsed, verdict));
+    Some(match ordered {
+        Ok(Some(transform)) => settled(visit, service, transform, |transform| {
+            service.file(visit.path, entry, transform)
+        }),
+        Ok(None) => return None,
+        Err(failure) => Err(failure),
+    })
+}
+
+/// Pages put a number of their own behind the names of files: a parameter nobody here knows is passed over.
+fn read_beside_others(query: &str, service: &ImageService) -> Option<Result<Query, OptionError>> {
+    let mut others: Vec<String> = signature::PARAMETERS.map(str::to_owned).to_vec();
+    for _ in 0..MOST_OTHERS {
+        let names: Vec<&str> = others.iter().map(String::as_str).collect();
+        match native::parse(query, &service.settings.defaults, &names) {
+            Ok(Query::Original) => return None,
+            Err(OptionError::Unknown(name)) => others.push(name),
+            parsed => return Some(parsed),
+        }
+    }
+    None
+}
+
+fn text(query: Option<&[u8]>) -> Result<&str, Failure> {
+    std::str::from_utf8(query.unwrap_or_default()).map_err(|_| Failure::new(400, "the query is no text"))
+}
+
+/// Whether the address is signed; one that is signed wrongly orders nothing.
+fn judge(visit: &Visit<'_>, service: &ImageService) -> Result<Verdict, Failure> {
+    let keys = &service.settings.sign;
+    if keys.is_empty() {
+        return Ok(Verdict::Unsigned);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    match signature::judge(keys, visit.request.head.target(), now.as_secs()) {
+        Verdict::Wrong => Err(Failure::new(403, "the signature is not that of this address")),
+        Verdict::Expired => Err(Failure::new(403, "the address has expired")),
+        verdict => Ok(verdict),
+    }
+}
+
+fn unsigned() -> Failure {
+    Failure::new(403, "the address is not signed")
+}
+
+/// The transform a query orders, if it may: a preset always, anything else as the settings say.
+fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<Option<Transform>, Failure> {
+    let settings = &service.settings;
+    let is_free = match verdict {
+        Verdict::Valid => true,
+        _ => settings.sign.is_empty() && !settings.only_presets,
+    };
+    let transform = match parsed {
+        Query::Preset(name) => {
+            let preset = service.preset(&name).cloned();
+            return preset
+                .map(Some)
+                .ok_or_else(|| Failure::new(404, "there is no such preset"));
+        }
+        _ if !is_free && settings.only_presets => return Err(Failure::new(403, "only presets are made here")),
+        _ if !is_free => return Err(unsigned()),
+        Query::Original => return Ok(None),
+        Query::Transform(transform) => transform,
+    };
+    transform
+        .check(&settings.limits)
+        .map_err(|error| Failure::new(400, error.to_string()))?;
+    Ok(Some(transform))
+}
+
+fn settled(
+    visit: &Visit<'_>,
+    service: &ImageService,
+    mut transform: Transform,
+    wanted: impl FnOnce(Transform) -> Wanted,
+) -> Result<Order, Failure> {
+    let accept = visit.request.head.fields().get("Accept");
+    let accept = accept.and_then(|accept| std::str::from_utf8(accept).ok());
+    let negotiated = negotiate(&mut transform, accept, &service.settings.formats);
+    Ok(Order {
+        wanted: wanted(transform),
+        negotiated,
+    })
+}

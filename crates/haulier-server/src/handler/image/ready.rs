@@ -1,0 +1,327 @@
+//! An image that is ready to send, with everything of its answer that does not change from request to request.
+
+use std::fs::File;
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use haulier_image::Format;
+use haulier_proto::conditional::{self, Precondition, Validators};
+use haulier_proto::field::{Fields, Known};
+use haulier_proto::head::{Method, RequestHead};
+use haulier_proto::range::{self, ByteRange, Ranges};
+use haulier_store::cache::{CacheKey, Weigh};
+
+use crate::body::{Body, OpenFile};
+use crate::handler::static_files::{self, Representation, without_metadata};
+use crate::response::{Handler, Head, PreparedHead, Response};
+
+/// What an entry of the memory cache takes beside the bytes of its image: two heads, loose and encoded.
+const HEADS: u64 = 1500;
+
+/// An image, ready to send.
+#[derive(Debug)]
+pub(super) struct Ready {
+    picture: Picture,
+    etag: String,
+    format: Option<Format>,
+    heads: Heads,
+    /// The same for clients whose Accept chose the format.
+    negotiated: OnceLock<Heads>,
+}
+
+/// What is said of it.
+#[derive(Debug)]
+struct Heads {
+    /// The field lines of a 200.
+    whole: Arc<PreparedHead>,
+    /// The field lines of a 304.
+    not_modified: Arc<PreparedHead>,
+}
+
+impl Heads {
+    fn new(etag: &str, format: Option<Format>, frame: &Fields, negotiated: bool) -> Self {
+        let fields = fields(etag, format, frame, negotiated);
+        let not_modified = without_metadata(&fields);
+        Self {
+            whole: Arc::new(PreparedHead::new(fields)),
+            not_modified: Arc::new(PreparedHead::new(not_modified)),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Picture {
+    Bytes(Bytes),
+    File(Arc<OpenFile>),
+}
+
+/// The strong entity tag of what is kept under a key, with its quotes. It is known before any work.
+pub(super) fn tag(key: &CacheKey) -> String {
+    format!("\"{}\"", URL_SAFE_NO_PAD.encode(&key.as_bytes()[..16]))
+}
+
+impl Ready {
+    /// Of bytes in memory. `frame` are the fields every answer of the site has.
+    pub(super) fn of_bytes(bytes: Bytes, key: &CacheKey, format: Option<Format>, frame: &Fields) -> Self {
+        Self::new(Picture::Bytes(bytes), key, format, frame)
+    }
+
+    /// Of the first `length` bytes of a file.
+    pub(super) fn of_file(file: File, length: u64, key: &CacheKey, format: Option<Format>, frame: &Fields) -> Self {
+        Self::new(Picture::File(Arc::new(OpenFile::new(file, length))), key, format, frame)
+    }
+
+    fn new(picture: Picture, key: &CacheKey, format: Option<Format>, frame: &Fields) -> Self {
+        let etag = tag(key);
+        Self {
+            picture,
+            heads: Heads::new(&etag, format, frame, false),
+            negotiated: OnceLock::new(),
+            etag,
+            format,
+        }
+    }
+
+    fn in_memory(&self) -> u64 {
+        match &self.picture {
+            Picture::Bytes(bytes) => bytes.len() as u64,
+            Picture::File(_) => 0,
+        }
+    }
+
+    /// Answers GET or HEAD as the conditions and the range of the request want it. `negotiated` says that the client's
+    /// Accept chose the format.
+    pub(super) fn answer(&self, request: &RequestHead, frame: &Fields, negotiated: bool) -> Response {
+        let heads = match negotiated {
+            true => self
+                .negotiated
+                .get_or_init(|| Heads::new(&self.etag, self.format, frame, true)),
+            false => &self.heads,
+        };
+        let mut response = match &self.picture {
+            Picture::File(file) => {
+                let etag = &self.etag;
+                let content_type = content_type(self.format);
+                let view = View {
+                    file,
+                    etag,
+                    heads,
+                    content_type,
+                };
+                static_files::read(request, &view)
+            }
+            Picture::Bytes(bytes) => from_memory(request, bytes, &self.etag, heads),
+        };
+        response.trace.handler = Handler::Image;
+        response
+    }
+}
+
+fn validators(etag: &str) -> Validators<'_> {
+    Validators {
+        etag: Some(etag.as_bytes()),
+        last_modified: None,
+    }
+}
+
+fn from_memory(request: &RequestHead, bytes: &Bytes, etag: &str, heads: &Heads) -> Response {
+    match conditional::evaluate(request.fields(), request.method(), &validators(etag)) {
+        Precondition::Failed => Response::new(412, Handler::Image),
+        Precondition::NotModified => prepared(304, Head::Prepared(Arc::clone(&heads.not_modified)), Body::Empty),
+        Precondition::Proceed => {
+            let mut head = Head::Prepared(Arc::clone(&heads.whole));
+            match range(request, bytes.len() as u64, etag) {
+                Some(Ok(range)) => {
+                    let place = format!("bytes {}-{}/{}", range.start, range.end, bytes.len());
+                    head.fields_mut().append("Content-Range", place);
+                    let part = bytes.slice(range.start as usize..=range.end as usize);
+                    prepared(206, head, part.into())
+                }
+                Some(Err(())) => Response::new(416, Handler::Image)
+                    .with("Content-Range", format!("bytes */{}", bytes.len()))
+                    .with("Accept-Ranges", "bytes"),
+                None => prepared(200, head, bytes.clone().into()),
+            }
+        }
+    }
+}
+
+/// One range is answered; of several the whole image is, as RFC 9110 §14.2 allows: it is short.
+fn range(request: &RequestHead, length: u64, etag: &str) -> Option<Result<ByteRange, ()>> {
+    let fields = request.fields();
+    let value = fields.known(Known::Range)?;
+    if request.method() != Method::Get
+        || fields.is_repeated(Known::Range)
+        || !conditional::range_applies(fields, &validators(etag))
+    {
+        return None;
+    }
+    match range::resolve(value, length, 1) {
+        Ranges::One(range) => Some(Ok(range)),
+        Ranges::Unsatisfiable => Some(Err(())),
+        Ranges::Whole | Ranges::Many(_) => None,
+    }
+}
+
+/// An image in a file with what is said of it.
+struct View<'a> {
+    file: &'a Arc<OpenFile>,
+    etag: &'a str,
+    heads: &'a Heads,
+    content_type: &'static str,
+}
+
+impl Representation for View<'_> {
+    fn file(&self) -> &Arc<OpenFile> {
+        self.file
+    }
+
+    fn validators(&self) -> Validators<'_> {
+        validators(self.etag)
+    }
+
+    fn head(&self) -> Head {
+        Head::Prepared(Arc::clone(&self.heads.whole))
+    }
+
+    fn not_modified(&self) -> Head {
+        Head::Prepared(Arc::clone(&self.heads.not_modified))
+    }
+
+    fn content_type(&self) -> &[u8] {
+        self.content_type.as_bytes()
+    }
+}
+
+/// What came in before types were looked at, or by another way, is handed out as what it is: bytes.
+pub(super) fn content_type(format: Option<Format>) -> &'static str {
+    format.map_or("application/octet-stream", Format::media_type)
+}
+
+/// The fields of a 200.
+pub(super) fn fields(etag: &str, format: Option<Format>, frame: &Fields, negotiated: bool) -> Fields {
+    let mut fields = Fields::new();
+    fields.append("Content-Type", content_type(format));
+    fields.append("ETag", etag);
+    fields.append("Accept-Ranges", "bytes");
+    fields.append("X-Content-Type-Options", "nosniff");
+    for (name, value) in frame.iter() {
+        fields.set(name, value);
+    }
+    if negotiated {
+        fields.append("Vary", "Accept");
+    }
+    fields
+}
+
+/// The 304 for a request that names this tag; `None` if it must be looked at further. Nothing was made, looked up or
+/// read for it.
+pub(super) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, negotiated: bool) -> Option<Response> {
+    let asked = request.fields();
+    let value = asked.known(Known::IfNoneMatch)?.trim_ascii();
+    if asked.known(Known::IfMatch).is_some() || asked.known(Known::IfUnmodifiedSince).is_some() {
+        return None;
+    }
+    // zimg's tags had no quotes, and its clients send them so.
+    let is_bare = value == etag.trim_matches('"').as_bytes();
+    // `*` asks whether there is anything, which is not known here.
+    let is_named =
+        value != b"*" && conditional::evaluate(asked, request.method(), &validators(etag)) == Precondition::NotModified;
+    (is_bare || is_named).then(|| {
+        let fields = without_metadata(&fields(etag, None, frame, negotiated));
+        prepared(304, Head::Fields(fields), Body::Empty)
+    })
+}
+
+fn prepared(status: u16, head: Head, body: Body) -> Response {
+    let mut response = Response::new(status, Handler::Image);
+    response.head = head;
+    response.body = body;
+    response
+}
+
+/// In the memory cache.
+#[derive(Debug, Clone)]
+pub(super) struct Shared(pub(super) Arc<Ready>);
+
+impl Weigh for Shared {
+    fn weight(&self) -> u64 {
+        HEADS + self.0.in_memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::static_files::fixture::head;
+
+    fn frame() -> Fields {
+        let mut fields = Fields::new();
+        fields.append("Cache-Control", "public, max-age=60");
+        fields
+    }
+
+    fn ready() -> Ready {
+        let bytes = Bytes::from_static(b"0123456789");
+        Ready::of_bytes(bytes, &CacheKey::of(&[b"x"]), Some(Format::WebP), &frame())
+    }
+
+    fn body(response: &Response) -> &[u8] {
+        match &response.body {
+            Body::Bytes(bytes) => bytes,
+            Body::Empty => b"",
+            body => panic!("bytes, not {body:?}"),
+        }
+    }
+
+    #[test]
+    fn a_whole_image_says_what_it_is() {
+        let response = ready().answer(&head("GET", "/x", ""), &frame(), true);
+        assert_eq!((response.status, body(&response)), (200, &b"0123456789"[..]));
+        let fields = response.head.fields();
+        for (name, value) in [
+            ("Content-Type", "image/webp"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Accept-Ranges", "bytes"),
+            ("Vary", "Accept"),
+            ("Cache-Control", "public, max-age=60"),
+        ] {
+            assert_eq!(fields.get(name), Some(value.as_bytes()), "{name}");
+        }
+        assert_eq!(response.trace.handler, Handler::Image);
+    }
+
+    #[test]
+    fn one_range_is_answered_and_several_are_the_whole() {
+        let ask = |range: &str| ready().answer(&head("GET", "/x", &format!("Range: {range}\r\n")), &frame(), false);
+        let response = ask("bytes=2-4");
+        assert_eq!((response.status, body(&response)), (206, &b"234"[..]));
+        assert_eq!(response.head.fields().get("Content-Range"), Some(&b"bytes 2-4/10"[..]));
+        assert_eq!(ask("bytes=20-").status, 416);
+        assert_eq!(ask("bytes=0-1,4-5").status, 200);
+        let request = head("GET", "/x", "Range: bytes=2-4\r\nIf-Range: \"other\"\r\n");
+        assert_eq!(ready().answer(&request, &frame(), false).status, 200);
+    }
+
+    #[test]
+    fn a_client_that_has_it_is_told_so_before_anything_is_looked_at() {
+        let etag = tag(&CacheKey::of(&[b"x"]));
+        let bare = etag.trim_matches('"');
+        for value in [etag.as_str(), bare, &format!("\"y\", W/{etag}")] {
+            let request = head("GET", "/x", &format!("If-None-Match: {value}\r\n"));
+            let response = unchanged(&request, &etag, &frame(), true).expect(value);
+            assert_eq!(response.status, 304);
+            let fields = response.head.fields();
+            assert_eq!(fields.get("ETag"), Some(etag.as_bytes()));
+            assert!(fields.contains("Vary") && fields.contains("Cache-Control") && !fields.contains("Content-Type"));
+        }
+        for value in ["*", "\"y\"", "y"] {
+            let request = head("GET", "/x", &format!("If-None-Match: {value}\r\n"));
+            assert!(unchanged(&request, &etag, &frame(), false).is_none(), "{value}");
+        }
+        let any = head("GET", "/x", "If-None-Match: *\r\n");
+        assert_eq!(ready().answer(&any, &frame(), false).status, 304);
+    }
+}

@@ -1,0 +1,687 @@
+//! From a key to an image that is ready: caches, then the store, then the workers.
+//!
+//! Whatever waits runs on the courier's thread, once for all who ask for the same. A serving thread looks into memory
+//! itself, and at nothing else.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use haulier_image::{Format, FormatChoice, ImageError, Source, Transform};
+use haulier_php::WaitTimes;
+use haulier_proto::field::Fields;
+use haulier_store::cache::{CacheKey, Cached, MemoryCache, Tier, TierStatus, Weigh};
+use haulier_store::{Content, Key, Put, StoreError};
+use md5::{Digest, Md5};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::failure::Failure;
+use super::flight::Flights;
+use super::ready::{Ready, Shared};
+use super::settings::ImageSettings;
+use crate::body::OpenFile;
+use crate::handler::static_files::Entry;
+use crate::metrics::Times;
+use crate::response::ImageResult;
+use crate::thread::now;
+
+/// How long it stands that an image is there. Another machine that shares the store may have deleted it meanwhile.
+const KNOWN: Duration = Duration::from_secs(10);
+/// How long it stands that there is none: it may be uploaded at any moment, to another machine too.
+const ABSENT: Duration = Duration::from_secs(1);
+/// How long an image that cannot be made is not tried again.
+const FAILED: Duration = Duration::from_secs(30);
+/// Memory for what is known of images, and of failures, bytes.
+const NOTES: u64 = 4 << 20;
+/// A file in a cache up to this length is brought into memory, bytes: what is longer leaves by sendfile(2).
+const MOST_COPIED: u64 = 256 * 1024;
+/// Originals from a store on the network up to this length are cached, bytes, as zimg did.
+const MOST_ORIGINAL: u64 = 1 << 20;
+/// Bodies of uploads that are in memory at a time; the others wait in their files.
+const UPLOADS: usize = 4;
+/// Enough of a file to tell its format.
+const HEAD: usize = 16;
+
+/// The next number of a service.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// The image service of one site.
+#[derive(Debug)]
+pub struct ImageService {
+    pub(super) settings: ImageSettings,
+    memory: Option<MemoryCache<Shared>>,
+    known: MemoryCache<Known>,
+    failed: MemoryCache<Noted>,
+    infos: MemoryCache<Bytes>,
+    flights: Arc<Flights<Made>>,
+    pub(super) uploads: Semaphore,
+    fallback: Option<Fallback>,
+    /// Fields of every stored image.
+    frame: Arc<Fields>,
+    steps: Mutex<[Times; Step::ALL.len()]>,
+    uploaded: AtomicU64,
+    generation: AtomicU64,
+    /// Another one for every service there ever was in this process.
+    pub(super) number: u64,
+}
+
+/// Where the time of a variant goes; a label in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Fetch,
+    Decode,
+    Resize,
+    Encode,
+}
+
+impl Step {
+    pub(crate) const ALL: [Self; 4] = [Self::Fetch, Self::Decode, Self::Resize, Self::Encode];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Fetch => "fetch",
+            Self::Decode => "decode",
+            Self::Resize => "resize",
+            Self::Encode => "encode",
+        }
+    }
+}
+
+/// Whether an image is there, and since when that is known.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    exists: bool,
+    since: Instant,
+}
+
+impl Weigh for Known {
+    fn weight(&self) -> u64 {
+        32
+    }
+}
+
+/// A failure that would come again.
+#[derive(Debug, Clone)]
+struct Noted {
+    failure: Failure,
+    since: Instant,
+}
+
+impl Weigh for Noted {
+    fn weight(&self) -> u64 {
+        self.failure.weight()
+    }
+}
+
+/// What stands in for images that are missing.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    content: Bytes,
+    /// Of its content.
+    key: CacheKey,
+}
+
+/// What a variant is made of.
+#[derive(Debug, Clone)]
+pub(super) enum Original {
+    /// An image of the store.
+    Stored(Key),
+    /// A file of the document root.
+    File(Arc<OpenFile>),
+    /// The image that stands in for others.
+    Fallback,
+}
+
+/// A variant somebody wants.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub(super) original: Original,
+    /// `None` is the original itself, untouched.
+    pub(super) transform: Option<Box<Transform>>,
+    /// Of original and transform.
+    pub(super) key: CacheKey,
+    /// Fields of its answer that do not depend on what it is.
+    pub(super) frame: Arc<Fields>,
+}
+
+impl Wanted {
+    fn new(original: Original, name: &[u8], transform: Option<Transform>, frame: Arc<Fields>) -> Self {
+        let variant = transform.as_ref().map(Transform::key);
+        let variant = variant.as_deref().unwrap_or("original");
+        Self {
+            original,
+            key: CacheKey::of(&[name, variant.as_bytes()]),
+            transform: transform.map(Box::new),
+            frame,
+        }
+    }
+}
+
+/// What came of a variant.
+#[derive(Debug, Clone)]
+pub(super) enum Made {
+    Ready(Arc<Ready>, ImageResult),
+    Failed(Failure),
+}
+
+/// An original that was found.
+#[derive(Debug)]
+pub(super) enum Opened {
+    Ready(Arc<Ready>, ImageResult),
+    /// It comes over the network, a piece at a time.
+    Stream {
+        /// Bytes.
+        length: u64,
+        first: Bytes,
+        pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
+    },
+}
+
+/// An image that was taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) id: Key,
+    pub(super) size: u64,
+    pub(super) format: Format,
+    /// Width and height, pixels, upright; where its header was read.
+    pub(super) sides: Option<(u32, u32)>,
+    /// It was not there before.
+    pub(super) is_new: bool,
+}
+
+impl ImageService {
+    /// Makes a service ready.
+    ///
+    /// # Errors
+    /// The fallback image cannot be read, or is none.
+    pub fn new(settings: ImageSettings) -> io::Result<Arc<Self>> {
+        let fallback = match &settings.fallback {
+            Some(path) => {
+                let content = Bytes::from(std::fs::read(path)?);
+                if Format::of_bytes(&content).is_none() {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "not an image of a known format",
+                    ));
+                }
+                let key = CacheKey::of(&[b"fallback", &content]);
+                Some(Fallback { content, key })
+            }
+            None => None,
+        };
+        let mut frame = settings.fields.clone();
+        if let Some(cache_control) = &settings.cache_control {
+            frame.set("Cache-Control", cache_control);
+        }
+        Ok(Arc::new(Self {
+            frame: Arc::new(frame),
+            memory: (settings.memory > 0).then(|| MemoryCache::new(settings.memory)),
+            known: MemoryCache::new(NOTES),
+            failed: MemoryCache::new(NOTES),
+            infos: MemoryCache::new(NOTES),
+            flights: Arc::default(),
+            uploads: Semaphore::new(UPLOADS),
+            fallback,
+            steps: Mutex::default(),
+            uploaded: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            settings,
+        }))
+    }
+
+    /// An image of the store, or a variant of it.
+    pub(super) fn stored(&self, id: &Key, transform: Option<Transform>) -> Wanted {
+        let original = Original::Stored(id.clone());
+        Wanted::new(original, id.as_str().as_bytes(), transform, Arc::clone(&self.frame))
+    }
+
+    /// A variant of a file of the document root. Its answers are cached as long as those of the file itself.
+    pub(super) fn file(&self, path: &[u8], entry: &Entry, transform: Transform) -> Wanted {
+        let name = CacheKey::of(&[b"file", path, &entry.etag]);
+        let mut frame = self.settings.fields.clone();
+        if let Some(cache_control) = entry.head.fields().get("Cache-Control") {
+            frame.set("Cache-Control", cache_control);
+        }
+        let original = Original::File(Arc::clone(&entry.file));
+        Wanted::new(original, name.as_bytes(), Some(transform), Arc::new(frame))
+    }
+
+    /// The image, if it is in memory and its original is known to be there, and until when that is known.
+    pub(super) fn at_hand(&self, wanted: &Wanted, now: Instant) -> Option<(Arc<Ready>, Option<Instant>)> {
+        let until = match &wanted.original {
+            Original::Stored(id) => Some(self.known_until(id, now)?),
+            Original::File(_) | Original::Fallback => None,
+        };
+        Some((self.memory.as_ref()?.find(&wanted.key)?.0, until))
+    }
+
+    /// Until when it stands that an image is there; `None` if that is not known now.
+    fn known_until(&self, id: &Key, now: Instant) -> Option<Instant> {
+        let known = self.known.find(&known_key(id)).filter(|known| known.exists)?;
+        Some(known.since + KNOWN).filter(|until| now < *until)
+    }
+
+    /// Another number after something was deleted.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// What is known at the moment of whether an image is there.
+    pub(super) fn known(&self, id: &Key, now: Instant) -> Option<bool> {
+        let known = self.known.find(&known_key(id))?;
+        let holds = if known.exists { KNOWN } else { ABSENT };
+        (now.saturating_duration_since(known.since) < holds).then_some(known.exists)
+    }
+
+    fn note(&self, id: &Key, exists: bool) {
+        let since = now();
+        self.known.keep(known_key(id), Known { exists, since });
+    }
+
+    /// The image: from a cache, or made now, once for all who wait for it.
+    pub(super) async fn obtain(self: &Arc<Self>, wanted: Wanted) -> Made {
+        let service = Arc::clone(self);
+        let made = self
+            .flights
+            .join(&self.settings.courier, wanted.key, || service.make(wanted))
+            .await;
+        made.unwrap_or_else(|| Made::Failed(Failure::ours(500, "image_worker_failed", "the image could not be made")))
+    }
+
+    /// The image that stands in for one that is missing, made as that one was wanted.
+    pub(super) fn fallback(&self, wanted: &Wanted) -> Option<Wanted> {
+        let fallback = self.fallback.as_ref()?;
+        let transform = wanted.transform.as_deref().cloned();
+        let frame = Arc::clone(&wanted.frame);
+        Some(Wanted::new(
+            Original::Fallback,
+            fallback.key.as_bytes(),
+            transform,
+            frame,
+        ))
+    }
+
+    async fn make(self: Arc<Self>, wanted: Wanted) -> Made {
+        if let Some((ready, result)) = self.cached(&wanted).await {
+            match self.is_still_there(&wanted.original).await {
+                true => return Made::Ready(ready, result),
+                false => return Made::Failed(Failure::missing()),
+            }
+        }
+        self.render(&wanted).await.unwrap_or_else(|failure| {
+            if failure.is_lasting {
+                let since = now();
+                let failure = failure.clone();
+                self.failed.keep(wanted.key, Noted { failure, since });
+            }
+            Made::Failed(failure)
+        })
+    }
+
+    /// From memory, or from another cache.
+    async fn cached(&self, wanted: &Wanted) -> Option<(Arc<Ready>, ImageResult)> {
+        let key = wanted.key;
+        if let Some(Shared(ready)) = self.memory.as_ref().and_then(|memory| memory.find(&key)) {
+            return Some((ready, ImageResult::Memory));
+        }
+        let hit = self.settings.tiers.get(key).await?;
+        let result = match hit.tier {
+            Tier::Memory => ImageResult::Memory,
+            Tier::Disk => ImageResult::Disk,
+            Tier::Memcached => ImageResult::Memcached,
+            Tier::Redis => ImageResult::Redis,
+        };
+        let ready = match hit.value {
+            Cached::File(file, length) if length > MOST_COPIED => {
+                let format = format_of(&file);
+                Arc::new(Ready::of_file(file, length, &key, format, &wanted.frame))
+            }
+            value => {
+                let bytes = tokio::task::spawn_blocking(move || value.into_bytes())
+                    .await
+                    .ok()?
+                    .ok()?;
+                self.keep(wanted, bytes)
+            }
+        };
+        Some((ready, result))
+    }
+
+    /// Ready, and in memory from now on.
+    fn keep(&self, wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
+        let format = Format::of_bytes(&bytes);
+        let ready = Arc::new(Ready::of_bytes(bytes, &wanted.key, format, &wanted.frame));
+        if let Some(memory) = &self.memory {
+            memory.keep(wanted.key, Shared(Arc::clone(&ready)));
+        }
+        ready
+    }
+
+    /// Whether a cached variant may be given out: not of an image that was deleted. A store that does not answer
+    /// decides nothing: what is cached outlives it.
+    async fn is_still_there(&self, original: &Original) -> bool {
+        let (Original::Stored(id), Some(store)) = (original, &self.settings.store) else {
+            return true;
+        };
+        if let Some(exists) = self.known(id, now()) {
+            return exists;
+        }
+        match store.head(id).await {
+            Ok(found) => {
+                self.note(id, found.is_some());
+                found.is_some()
+            }
+            Err(error) => {
+                tracing::warn!(%error, store = store.place(), "store_failed: a cached image is sent all the same");
+                true
+            }
+        }
+    }
+
+    async fn render(&self, wanted: &Wanted) -> Result<Made, Failure> {
+        if let Some(noted) = self.failed.find(&wanted.key)
+            && now().saturating_duration_since(noted.since) < FAILED
+        {
+            return Err(noted.failure);
+        }
+        let begin = now();
+        let source = self.source(&wanted.original).await?;
+        let fetched = now();
+        let transform = wanted.transform.as_deref().cloned().unwrap_or_default();
+        let rendered = self
+            .settings
+            .workers
+            .render(source, &transform, &self.settings.limits)
+            .await;
+        let rendered = rendered.map_err(|error| {
+            let failure = Failure::from(&error);
+            // What an image does to its worker is worth a line, though it is the image's fault.
+            let is_violent = matches!(error, ImageError::Crashed(_) | ImageError::Deadline { .. });
+            if failure.reason.is_some() || is_violent {
+                tracing::warn!(%error, variant = transform.key(), "an image was not made");
+            }
+            failure
+        })?;
+        self.took([
+            fetched.saturating_duration_since(begin),
+            rendered.times.read,
+            rendered.times.steps,
+            rendered.times.write,
+        ]);
+        let ready = self.keep(wanted, rendered.bytes.clone());
+        // Nobody waits for the farther caches.
+        let (tiers, key) = (self.settings.tiers.clone(), wanted.key);
+        tokio::spawn(async move { tiers.put(key, &rendered.bytes).await });
+        Ok(Made::Ready(ready, ImageResult::Made))
+    }
+
+    async fn source(&self, original: &Original) -> Result<Source, Failure> {
+        match original {
+            Original::File(file) => {
+                let file = file
+                    .file()
+                    .try_clone()
+                    .map_err(StoreError::Io)
+                    .map_err(|error| Failure::from(&error))?;
+                Ok(Source::File(file.into()))
+            }
+            Original::Fallback => match &self.fallback {
+                Some(fallback) => Ok(Source::Bytes(fallback.content.clone())),
+                None => Err(Failure::missing()),
+            },
+            Original::Stored(id) => match self.fetch(id).await? {
+                Content::File(file, _) => Ok(Source::File(file.into())),
+                content => {
+                    let bytes = content.into_bytes().await.map_err(|error| self.store_failed(&error))?;
+                    Ok(Source::Bytes(bytes))
+                }
+            },
+        }
+    }
+
+    /// An original of the store, and what that says about whether it is there.
+    async fn fetch(&self, id: &Key) -> Result<Content, Failure> {
+        let Some(store) = &self.settings.store else {
+            return Err(Failure::missing());
+        };
+        let found = store.get(id).await.map_err(|error| self.store_failed(&error))?;
+        self.note(id, found.is_some());
+        found.ok_or_else(Failure::missing)
+    }
+
+    fn store_failed(&self, error: &StoreError) -> Failure {
+        let place = self.settings.store.as_ref().map(|store| store.place());
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::error!(%error, cause, store = place, "store_failed");
+        Failure::from(error)
+    }
+
+    /// The bytes of an original, untouched. What comes over the network is cached if it is short.
+    pub(super) async fn open(self: Arc<Self>, wanted: Wanted) -> Result<Opened, Failure> {
+        let key = wanted.key;
+        if let Some((ready, result)) = self.cached(&wanted).await {
+            return match self.is_still_there(&wanted.original).await {
+                true => Ok(Opened::Ready(ready, result)),
+                false => Err(Failure::missing()),
+            };
+        }
+        let content = match &wanted.original {
+            Original::Stored(id) => self.fetch(id).await?,
+            Original::Fallback | Original::File(_) => {
+                let fallback = self.fallback.as_ref().ok_or_else(Failure::missing)?;
+                let ready = self.keep(&wanted, fallback.content.clone());
+                return Ok(Opened::Ready(ready, ImageResult::Original));
+            }
+        };
+        match content {
+            Content::File(file, length) => {
+                let format = format_of(&file);
+                let ready = Ready::of_file(file, length, &key, format, &wanted.frame);
+                Ok(Opened::Ready(Arc::new(ready), ImageResult::Original))
+            }
+            Content::Stream { length, mut pieces } if length > MOST_ORIGINAL => {
+                let first = pieces
+                    .recv()
+                    .await
+                    .transpose()
+                    .map_err(|error| self.store_failed(&error))?;
+                let first = first.unwrap_or_default();
+                Ok(Opened::Stream { length, first, pieces })
+            }
+            stream => {
+                let bytes = stream.into_bytes().await.map_err(|error| self.store_failed(&error))?;
+                let ready = self.keep(&wanted, bytes.clone());
+                let tiers = self.settings.tiers.clone();
+                tokio::spawn(async move { tiers.put(key, &bytes).await });
+                Ok(Opened::Ready(ready, ImageResult::Original))
+            }
+        }
+    }
+
+    /// Takes an image in. `is_judged` says that one beyond the limits is refused now, and not when it is asked for.
+    pub(super) async fn take(self: Arc<Self>, content: Bytes, is_judged: bool) -> Result<Stored, Failure> {
+        let Some(store) = self.settings.store.clone() else {
+            return Err(Failure::missing());
+        };
+        let format = Format::of_bytes(&content).ok_or_else(|| Failure::from(&ImageError::Unknown))?;
+        let limits = self.settings.limits;
+        let measured = content.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let header = haulier_image::Original::read(&measured, &limits);
+            let digest = Md5::digest(&measured);
+            (
+                header,
+                digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            )
+        });
+        let Ok((header, id)) = read.await else {
+            return Err(Failure::ours(500, "image_worker_failed", "the image could not be read"));
+        };
+        let sides = match header {
+            Ok(original) => Some(original.upright()),
+            Err(error) if is_judged => return Err(Failure::from(&error)),
+            Err(_) => None,
+        };
+        let id: Key = id.parse().expect("hexadecimal digits are a key");
+        let size = content.len() as u64;
+        let is_new = match store.put(&id, content.clone()).await {
+            Ok(Put::Created) => true,
+            Ok(Put::Exists) => {
+                self.must_be_the_same(&id, content).await?;
+                false
+            }
+            Err(error) => return Err(self.store_failed(&error)),
+        };
+        self.note(&id, true);
+        self.uploaded.fetch_add(1, Ordering::Relaxed);
+        Ok(Stored {
+            id,
+            size,
+            format,
+            sides,
+            is_new,
+        })
+    }
+
+    /// Two files with one MD5 can be made on purpose. Whoever uploads the second one must not be handed the first one's
+    /// address as that of his own.
+    async fn must_be_the_same(&self, id: &Key, content: Bytes) -> Result<(), Failure> {
+        let there = self.fetch(id).await?;
+        if there.length() == content.len() as u64 {
+            let there = there.into_bytes().await.map_err(|error| self.store_failed(&error))?;
+            if there == content {
+                return Ok(());
+            }
+        }
+        Err(Failure::new(409, "another image with this id is there already"))
+    }
+
+    /// Forgets an image; `false` if there was none.
+    pub(super) async fn delete(self: Arc<Self>, id: Key) -> Result<bool, Failure> {
+        let Some(store) = &self.settings.store else {
+            return Ok(false);
+        };
+        let existed = store.delete(&id).await.map_err(|error| self.store_failed(&error))?;
+        self.note(&id, false);
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        // What is made of it is kept under hashes that nobody can list. It is given out no more, because the original
+        // is asked about; and should the same image come again, it fits.
+        let original = self.stored(&id, None);
+        if let Some(memory) = &self.memory {
+            memory.forget(&original.key);
+        }
+        self.settings.tiers.delete(original.key).await;
+        self.infos.forget(&known_key(&id));
+        Ok(existed)
+    }
+
+    /// Whether an image is there.
+    pub(super) async fn exists(self: Arc<Self>, id: Key) -> Result<bool, Failure> {
+        let Some(store) = &self.settings.store else {
+            return Ok(false);
+        };
+        let found = store.head(&id).await.map_err(|error| self.store_failed(&error))?;
+        self.note(&id, found.is_some());
+        Ok(found.is_some())
+    }
+
+    /// What an original is, as zimg writes it: the inside of the object `info`.
+    pub(super) async fn info(self: Arc<Self>, id: Key) -> Result<Bytes, Failure> {
+        let key = known_key(&id);
+        if self.known(&id, now()) == Some(true)
+            && let Some(info) = self.infos.find(&key)
+        {
+            return Ok(info);
+        }
+        let content = self.fetch(&id).await?;
+        let _place = self.uploads.acquire().await.expect("it is never closed");
+        let bytes = content.into_bytes().await.map_err(|error| self.store_failed(&error))?;
+        let size = bytes.len();
+        let unbounded = haulier_image::Limits {
+            file: u64::MAX,
+            pixels: u64::MAX,
+            side: u32::MAX,
+            ..self.settings.limits
+        };
+        let read = tokio::task::spawn_blocking(move || haulier_image::Original::read(&bytes, &unbounded));
+        let original = match read.await {
+            Ok(Ok(original)) => original,
+            Ok(Err(error)) => return Err(Failure::from(&error)),
+            Err(_) => return Err(Failure::ours(500, "image_worker_failed", "the image could not be read")),
+        };
+        let info = format!(
+            "{{\"size\":{size},\"width\":{},\"height\":{},\"quality\":{},\"format\":\"{}\"}}",
+            original.width,
+            original.height,
+            original.quality.unwrap_or(100),
+            original.format.as_str().to_ascii_uppercase(),
+        );
+        let info = Bytes::from(info);
+        self.infos.keep(key, info.clone());
+        Ok(info)
+    }
+
+    /// The preset of this name.
+    pub(super) fn preset(&self, name: &str) -> Option<&Transform> {
+        let mut presets = self.settings.presets.iter();
+        presets.find(|(known, _)| known == name).map(|(_, transform)| transform)
+    }
+
+    fn took(&self, times: [Duration; Step::ALL.len()]) {
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        for (step, time) in steps.iter_mut().zip(times) {
+            step.classes[WaitTimes::class_of(time)] += 1;
+            step.sum += time;
+        }
+    }
+
+    /// How long the steps of variants took, in the order of [`Step::ALL`].
+    pub(crate) fn steps(&self) -> [Times; Step::ALL.len()] {
+        *self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Images taken in since the start.
+    pub(crate) fn uploaded(&self) -> u64 {
+        self.uploaded.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the images in memory.
+    pub(crate) fn in_memory(&self) -> u64 {
+        self.memory.as_ref().map_or(0, MemoryCache::bytes)
+    }
+
+    /// What is known of the caches behind memory.
+    pub(crate) fn tiers(&self) -> Vec<TierStatus> {
+        self.settings.tiers.status()
+    }
+
+    /// What the workers do.
+    pub(crate) fn workers(&self) -> haulier_image::WorkersStatus {
+        self.settings.workers.status()
+    }
+}
+
+fn known_key(id: &Key) -> CacheKey {
+    CacheKey::of(&[b"known", id.as_str().as_bytes()])
+}
+
+/// The format that the first bytes of a file tell.
+fn format_of(file: &File) -> Option<Format> {
+    let mut head = [0; HEAD];
+    let read = file.read_at(&mut head, 0).ok()?;
+    Format::of_bytes(&head[..read])
+}
+
+/// Settles the format of a variant for a client: whether its Accept decided.
+pub(super) fn negotiate(transform: &mut Transform, accept: Option<&str>, formats: &[Format]) -> bool {
+    if transform.format != FormatChoice::Auto {
+        return false;
+    }
+    transform.settle(haulier_image::accept::choose(accept, formats));
+    true
+}

@@ -1,0 +1,287 @@
+//! Uploads: one image as the whole body, or several in a form.
+//!
+//! A body is complete before anything of it is looked at, so one that breaks off leaves nothing behind.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use haulier_image::Format;
+use haulier_proto::field::Known;
+use haulier_proto::head::{Method, RequestHead};
+
+use super::compat::{self, Code, Outcome};
+use super::failure::Failure;
+use super::service::{ImageService, Stored};
+use super::{multipart, on_courier, refuse, told_as_json};
+use crate::body::request::{Collected, collect};
+use crate::request::{BodyError, Request};
+use crate::response::Response;
+use crate::route::{Site, Visit};
+use crate::thread::Thread;
+
+/// Judges an upload by its head, in zimg's order; the answer to one that may not be.
+pub(super) fn refusal(visit: &Visit<'_>, service: &ImageService) -> Option<Response> {
+    let settings = &service.settings;
+    let head = &visit.request.head;
+    if settings.compat.is_zimg() {
+        return check_as_zimg(visit, service).err().map(|code| compat::error(200, code));
+    }
+    if !visit.comes_from(&settings.upload) {
+        return Some(told_as_json(
+            visit.site,
+            &Failure::new(403, "uploads are not open to this address"),
+        ));
+    }
+    if visit
+        .request
+        .body_length
+        .is_some_and(|length| length > settings.limits.file)
+    {
+        return Some(too_large(visit.site));
+    }
+    if content_type(head).is_none() || visit.request.body_length == Some(0) {
+        return Some(compat::error_in_words(
+            400,
+            Code::Body,
+            "an upload has a body and a Content-Type",
+        ));
+    }
+    None
+}
+
+fn check_as_zimg(visit: &Visit<'_>, service: &ImageService) -> Result<(), Code> {
+    let settings = &service.settings;
+    if visit.request.head.method() != Method::Post {
+        return Err(Code::Method);
+    }
+    if !visit.comes_from(&settings.upload) {
+        return Err(Code::Access);
+    }
+    // zimg takes no chunks.
+    let length = visit
+        .request
+        .body_length
+        .filter(|length| *length > 0)
+        .ok_or(Code::ContentLength)?;
+    if length > settings.limits.file {
+        return Err(Code::TooLarge);
+    }
+    let content_type = content_type(&visit.request.head).ok_or(Code::ContentType)?;
+    if !multipart::is_form(content_type) && !names_an_image(content_type) {
+        return Err(Code::FileType);
+    }
+    Ok(())
+}
+
+fn content_type(head: &RequestHead) -> Option<&[u8]> {
+    head.fields()
+        .known(Known::ContentType)
+        .filter(|value| !value.is_empty())
+}
+
+/// `jpeg`, as zimg wants it, or `image/jpeg`, as everybody else does.
+fn names_an_image(content_type: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(content_type);
+    let name = text.split(';').next().unwrap_or("").trim();
+    let is_type = |format: &Format| name.eq_ignore_ascii_case(format.media_type());
+    Format::of_name(name).is_some() || Format::ALL.iter().any(is_type) || name.eq_ignore_ascii_case("image/jpg")
+}
+
+fn too_large(site: &Site) -> Response {
+    told_as_json(site, &Failure::new(413, "the image is larger than this site takes"))
+}
+
+/// Takes the body in and stores what is in it.
+pub(super) async fn respond(
+    thread: &Thread,
+    site: &Arc<Site>,
+    service: &Arc<ImageService>,
+    request: &Request,
+) -> Response {
+    let most = service.settings.limits.file;
+    let collected = match collect(request, most, &thread.serving().settings.spool_dir).await {
+        Ok(collected) => collected,
+        Err(error) => return broken(site, request, error),
+    };
+    // Held until the answer is there: so many bodies are in memory at a time.
+    let _place = service.uploads.acquire().await.expect("it is never closed");
+    let body = match in_memory(service, collected).await {
+        Ok(body) => body,
+        Err(failure) => return told_as_json(site, &failure),
+    };
+    let content_type = content_type(&request.head).unwrap_or_default();
+    match multipart::is_form(content_type) {
+        true => form(site, service, request, &body, content_type).await,
+        false => raw(site, service, body).await,
+    }
+}
+
+fn broken(site: &Arc<Site>, request: &Request, error: BodyError) -> Response {
+    let (status, reason) = match error {
+        BodyError::Gone => (400, "client_gone"),
+        BodyError::TooSlow => (408, "body_timeout"),
+        BodyError::TooLarge => return too_large(site),
+        BodyError::Malformed => (400, "bad_body"),
+        BodyError::Spool => (507, "spool_failed"),
+    };
+    refuse(site, request, &Failure::ours(status, reason, error.to_string()))
+}
+
+async fn in_memory(service: &Arc<ImageService>, collected: Collected) -> Result<Bytes, Failure> {
+    match collected {
+        Collected::Empty => Ok(Bytes::new()),
+        Collected::Memory(bytes) => Ok(bytes.into()),
+        Collected::File { file, length } => {
+            let content = haulier_store::Content::File(file, length);
+            on_courier(service, async move {
+                let read = content.into_bytes().await;
+                read.map_err(|_| Failure::ours(507, "spool_failed", "the upload cannot be read again"))
+            })
+            .await
+        }
+    }
+}
+
+async fn raw(site: &Arc<Site>, service: &Arc<ImageService>, body: Bytes) -> Response {
+    let is_zimg = service.settings.compat.is_zimg();
+    match take(service, body).await {
+        Ok(stored) if is_zimg => compat::stored(&stored),
+        Ok(stored) => created(&stored),
+        Err(failure) => told_as_json(site, &failure),
+    }
+}
+
+/// zimg keeps what it cannot read; so does an upload in its manner, as long as it begins like an image.
+async fn take(service: &Arc<ImageService>, content: Bytes) -> Result<Stored, Failure> {
+    let is_judged = !service.settings.compat.is_zimg();
+    on_courier(service, Arc::clone(service).take(content, is_judged)).await
+}
+
+/// 201 for a new image, 200 for one that is there already.
+fn created(stored: &Stored) -> Response {
+    let status = if stored.is_new { 201 } else { 200 };
+    let body = format!("{{\"ret\":true,\"info\":{}}}", described(stored));
+    compat::json(status, body).with("Location", format!("/{}", stored.id))
+}
+
+fn described(stored: &Stored) -> String {
+    let sides = stored.sides.map_or_else(String::new, |(width, height)| {
+        format!(",\"width\":{width},\"height\":{height}")
+    });
+    let Stored { id, size, format, .. } = stored;
+    format!("{{\"md5\":\"{id}\",\"size\":{size},\"format\":\"{format}\"{sides},\"url\":\"/{id}\"}}")
+}
+
+async fn form(
+    site: &Arc<Site>,
+    service: &Arc<ImageService>,
+    request: &Request,
+    body: &Bytes,
+    content_type: &[u8],
+) -> Response {
+    let is_zimg = service.settings.compat.is_zimg();
+    let parts = multipart::boundary(content_type).and_then(|boundary| multipart::parts(body, &boundary).ok());
+    let Some(parts) = parts else {
+        return match is_zimg {
+            true => compat::upload_result(&[], ""),
+            false => compat::error_in_words(400, Code::Body, "not a multipart/form-data body"),
+        };
+    };
+    let mut outcomes = Vec::new();
+    let mut first_failure = None;
+    // A field without a file name is no file: zimg kept those too.
+    let files = parts
+        .into_iter()
+        .filter_map(|part| Some((part.file_name?, part.content)));
+    for (name, content) in files.filter(|(_, content)| !content.is_empty()) {
+        if is_zimg && !has_extension(&name) {
+            outcomes.push(Outcome::NoImage(name));
+            continue;
+        }
+        outcomes.push(match take(service, content).await {
+            Ok(stored) => Outcome::Stored(stored),
+            Err(failure) if is_zimg && failure.status == 415 => Outcome::NoImage(name),
+            Err(failure) => {
+                first_failure.get_or_insert(failure);
+                Outcome::Failed
+            }
+        });
+    }
+    if is_zimg {
+        let host = request.head.host().map(String::from_utf8_lossy).unwrap_or_default();
+        return compat::upload_result(&outcomes, &host);
+    }
+    form_as_json(site, &outcomes, first_failure)
+}
+
+/// zimg judges by what follows the last dot.
+fn has_extension(name: &str) -> bool {
+    name.rsplit_once('.')
+        .is_some_and(|(_, extension)| Format::of_name(extension).is_some())
+}
+
+fn form_as_json(site: &Arc<Site>, outcomes: &[Outcome], failure: Option<Failure>) -> Response {
+    let stored: Vec<&Stored> = outcomes
+        .iter()
+        .filter_map(|outcome| match outcome {
+            Outcome::Stored(stored) => Some(stored),
+            _ => None,
+        })
+        .collect();
+    match (&stored[..], failure) {
+        ([], Some(failure)) => told_as_json(site, &failure),
+        ([], None) => compat::error_in_words(400, Code::Body, "no file in the form"),
+        ([one], None) => created(one),
+        (all, failure) => {
+            let images: Vec<String> = all.iter().map(|stored| described(stored)).collect();
+            let failed = failure.map_or_else(String::new, |failure| {
+                format!(",\"failed\":{}", serde_json::Value::from(&*failure.message))
+            });
+            compat::json(
+                200,
+                format!("{{\"ret\":true,\"images\":[{}]{failed}}}", images.join(",")),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::Handler;
+
+    #[test]
+    fn an_image_is_named_as_zimg_or_as_everybody_does() {
+        for good in ["jpeg", "PNG", "image/jpeg", "image/jpg", "Image/WebP; q=1", "gif"] {
+            assert!(names_an_image(good.as_bytes()), "{good}");
+        }
+        for bad in ["text/plain", "image/svg+xml", "application/octet-stream", "jpegx"] {
+            assert!(!names_an_image(bad.as_bytes()), "{bad}");
+        }
+        assert!(has_extension("a.b.JPG") && !has_extension("jpg") && !has_extension("a.jpg.exe"));
+    }
+
+    #[test]
+    fn a_new_image_is_told_from_a_known_one() {
+        let mut stored = Stored {
+            id: "5f189d8ec57f5a5a0d3dcba47fa797e2".parse().expect("a key"),
+            size: 3,
+            format: Format::Png,
+            sides: Some((4, 5)),
+            is_new: true,
+        };
+        let response = created(&stored);
+        assert_eq!(response.status, 201);
+        assert_eq!(
+            response.head.fields().get("Location"),
+            Some(&b"/5f189d8ec57f5a5a0d3dcba47fa797e2"[..])
+        );
+        stored.is_new = false;
+        assert_eq!(created(&stored).status, 200);
+        assert_eq!(
+            described(&stored),
+            r#"{"md5":"5f189d8ec57f5a5a0d3dcba47fa797e2","size":3,"format":"png","width":4,"height":5,"url":"/5f189d8ec57f5a5a0d3dcba47fa797e2"}"#
+        );
+        assert_eq!(response.trace.handler, Handler::Image);
+    }
+}

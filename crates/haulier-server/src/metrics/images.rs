@@ -1,0 +1,105 @@
+//! What is told of the image services: where images came from, how long making them took, what their caches do.
+
+use std::fmt::Error;
+
+use haulier_image::WorkersStatus;
+use haulier_store::cache::TierStatus;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::prometheus::{add, counter, gauge, histogram, observe, set};
+use super::{Metrics, SiteTotals, Times, Totals};
+use crate::handler::image::Step;
+
+/// The numbers of one site.
+#[derive(Debug)]
+pub(super) struct ImageReading {
+    site: String,
+    steps: [Times; Step::ALL.len()],
+    uploaded: u64,
+    in_memory: u64,
+    tiers: Vec<TierStatus>,
+    workers: WorkersStatus,
+}
+
+/// The numbers of all sites that serve images.
+pub(super) fn take(metrics: &Metrics) -> Vec<ImageReading> {
+    let read = metrics.images().into_iter().map(|(site, service)| ImageReading {
+        site,
+        steps: service.steps(),
+        uploaded: service.uploaded(),
+        in_memory: service.in_memory(),
+        tiers: service.tiers(),
+        workers: service.workers(),
+    });
+    read.collect()
+}
+
+fn totals_of<'t>(reading: &ImageReading, totals: &'t Totals) -> Option<&'t SiteTotals> {
+    let mut sites = totals.sites.iter();
+    sites.find(|(name, _)| *name == reading.site).map(|(_, totals)| totals)
+}
+
+pub(super) fn encode(
+    encoder: &mut DescriptorEncoder<'_>,
+    readings: &[ImageReading],
+    totals: &Totals,
+) -> Result<(), Error> {
+    let help = "Requests for images, by where the image came from; a 304 needed none.";
+    let mut metric = counter(encoder, "haulier_image_requests", help)?;
+    for reading in readings {
+        for (result, count) in totals_of(reading, totals).into_iter().flat_map(SiteTotals::images) {
+            add(&mut metric, &[("site", &reading.site), ("result", result)], count)?;
+        }
+    }
+    let help = "Time the steps of making a variant took.";
+    let mut metric = histogram(encoder, "haulier_image_duration_seconds", help)?;
+    for reading in readings {
+        for (step, times) in Step::ALL.into_iter().zip(&reading.steps) {
+            observe(&mut metric, &[("site", &reading.site), ("step", step.as_str())], times)?;
+        }
+    }
+    let mut metric = counter(encoder, "haulier_image_uploads", "Images taken in.")?;
+    for reading in readings {
+        add(&mut metric, &[("site", &reading.site)], reading.uploaded)?;
+    }
+    let mut metric = gauge(encoder, "haulier_image_memory_bytes", "Bytes of the images in memory.")?;
+    for reading in readings {
+        set(&mut metric, &[("site", &reading.site)], reading.in_memory)?;
+    }
+    let help = "Calls to a cache that came to nothing; each was a miss.";
+    let mut metric = counter(encoder, "haulier_image_cache_failures", help)?;
+    for reading in readings {
+        for tier in &reading.tiers {
+            let labels = [
+                ("site", &*reading.site),
+                ("tier", tier.tier.as_str()),
+                ("place", &tier.place),
+            ];
+            add(&mut metric, &labels, tier.failures)?;
+        }
+    }
+    encode_workers(encoder, readings)
+}
+
+fn encode_workers(encoder: &mut DescriptorEncoder<'_>, readings: &[ImageReading]) -> Result<(), Error> {
+    let mut metric = gauge(encoder, "haulier_image_workers", "Image workers by what they do.")?;
+    for reading in readings {
+        for (state, count) in [("busy", reading.workers.busy), ("idle", reading.workers.idle)] {
+            set(&mut metric, &[("site", &reading.site), ("state", state)], count as u64)?;
+        }
+    }
+    let mut metric = gauge(
+        encoder,
+        "haulier_image_queue_length",
+        "Variants that wait for a worker.",
+    )?;
+    for reading in readings {
+        set(&mut metric, &[("site", &reading.site)], reading.workers.waiting as u64)?;
+    }
+    let help = "Image workers that an image ended, by a crash or by taking too long.";
+    let mut metric = counter(encoder, "haulier_image_worker_crashes", help)?;
+    for reading in readings {
+        add(&mut metric, &[("site", &reading.site)], reading.workers.crashed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! Values as files of this machine, bounded by their bytes; they are sent by sendfile(2).
+//!
+//! The keys are hashes, so they spread evenly over a number of folders, each with its part of the room. Only the folder
+//! that is full is tidied: the files that were not asked for longest go, until a quarter of it is free. Deleting files or
+//! folders by hand is allowed at any time, and two processes may share a directory.
+//!
+//! A file gets its name when it is complete, but is not brought to the disk first: after a power cut it may be short. Its
+//! last bytes tell how long it must be.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use super::{Cache, CacheError, CacheKey, Cached, DISK_BUDGET, Guard, Tier};
+use crate::courier::blocking;
+use crate::store::Later;
+
+/// Behind every value, followed by its length. At the end, so that the value begins where its file does.
+const MAGIC: &[u8; 8] = b"haulier1";
+/// Bytes behind the value.
+const TRAILER: u64 = 16;
+/// Most folders.
+const FOLDERS: u64 = 256;
+/// Room of a folder, where there is enough for several: tidying reads one of them.
+const FOLDER_ROOM: u64 = 16 << 20;
+/// A value may take this part of its folder.
+const VALUES_IN_FOLDER: u64 = 4;
+/// A file that is asked for is marked as used, but not more often than that: it is a write.
+const MARK_AGAIN: Duration = Duration::from_secs(60 * 60);
+
+/// A directory of values.
+#[derive(Debug, Clone)]
+pub struct DiskCache(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Of this layout; another number of folders has another one.
+    directory: PathBuf,
+    /// Bytes in each folder, once they were counted.
+    folders: Vec<Mutex<Option<u64>>>,
+    /// Room of each, bytes.
+    room: u64,
+    guard: Guard,
+}
+
+impl DiskCache {
+    /// Takes a directory, which is made if it is not there, for `limit` bytes.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or not be written to.
+    pub fn open(directory: &Path, limit: u64) -> io::Result<Self> {
+        let count = (limit / FOLDER_ROOM).clamp(1, FOLDERS);
+        let count = 1_u64 << count.ilog2();
+        let layout = format!("cache-{count}");
+        let own = directory.join(&layout);
+        DirBuilder::new().recursive(true).mode(0o750).create(&own)?;
+        // Values of another limit would never be found, nor counted.
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with("cache-") && name != layout.as_str() && entry.file_type()?.is_dir() {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        let probe = own.join(format!("probe-{}", std::process::id()));
+        fs::write(&probe, b"")?;
+        fs::remove_file(probe)?;
+        Ok(Self(Arc::new(Inner {
+            directory: own,
+            folders: (0..count).map(|_| Mutex::new(None)).collect(),
+            room: limit / count,
+            guard: Guard::new(directory.display().to_string(), DISK_BUDGET),
+        })))
+    }
+
+    /// The value, at once. Opens a file, as serving a static file does.
+    ///
+    /// # Errors
+    /// The file system failed; a damaged value is removed.
+    pub fn find(&self, key: CacheKey) -> Result<Option<Cached>, CacheError> {
+        let path = self.path(key);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let metadata = file.metadata()?;
+        let mut trailer = [0; TRAILER as usize];
+        let length = metadata.len().saturating_sub(TRAILER);
+        let is_whole = file.read_exact_at(&mut trailer, length).is_ok()
+            && trailer.starts_with(MAGIC)
+            && trailer[8..] == length.to_le_bytes();
+        if !is_whole {
+            self.remove(key)?;
+            return Err(CacheError::Damaged);
+        }
+        let unused = SystemTime::now().duration_since(metadata.modified()?);
+        if unused.is_ok_and(|unused| unused > MARK_AGAIN) {
+            // Not being able to only lets it go sooner.
+            let _ = file.set_modified(SystemTime::now());
+        }
+        Ok(Some(Cached::File(file, length)))
+    }
+
+    fn keep(&self, key: CacheKey, value: &[u8]) -> io::Result<()> {
+        let length = value.len() as u64 + TRAILER;
+        if length > self.0.room / VALUES_IN_FOLDER {
+            return self.remove(key);
+        }
+        let mut bytes = self.folder_of(key);
+        let folder = self.folder(key);
+        let mut known = match *bytes {
+            Some(known) => known,
+            None => {
+                DirBuilder::new().recursive(true).mode(0o750).create(&folder)?;
+                list(&folder)?.iter().map(|file| file.length).sum()
+            }
+        };
+        let path = self.path(key);
+        let before = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        let unfinished = path.with_extension(format!("{}.new", std::process::id()));
+        let written = write(&unfinished, value).and_then(|()| fs::rename(&unfinished, &path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&unfinished);
+            // The folder may have been deleted: the next value makes it anew.
+            *bytes = None;
+            return Err(error);
+        }
+        known = known.saturating_sub(before) + length;
+        if known > self.0.room {
+            known = tidy(&folder, self.0.room / 4 * 3)?;
+        }
+        *bytes = Some(known);
+        Ok(())
+    }
+
+    fn remove(&self, key: CacheKey) -> io::Result<()> {
+        let mut bytes = self.folder_of(key);
+        let path = self.path(key);
+        let length = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        match fs::remove_file(path) {
+            Ok(()) => {
+                *bytes = bytes.map(|bytes| bytes.saturating_sub(length));
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn number(&self, key: CacheKey) -> usize {
+        usize::from(key.as_bytes()[0]) % self.0.folders.len()
+    }
+
+    fn folder_of(&self, key: CacheKey) -> MutexGuard<'_, Option<u64>> {
+        self.0.folders[self.number(key)]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn folder(&self, key: CacheKey) -> PathBuf {
+        self.0.directory.join(format!("{:02x}", self.number(key)))
+    }
+
+    fn path(&self, key: CacheKey) -> PathBuf {
+        self.folder(key).join(key.to_hex())
+    }
+}
+
+fn write(path: &Path, value: &[u8]) -> io::Result<()> {
+    let mut trailer = [0; TRAILER as usize];
+    trailer[..8].copy_from_slice(MAGIC);
+    trailer[8..].copy_from_slice(&(value.len() as u64).to_le_bytes());
+    let mut file = File::create(path)?;
+    file.write_all(value)?;
+    file.write_all(&trailer)
+}
+
+struct Listed {
+    used: SystemTime,
+    length: u64,
+    path: PathBuf,
+}
+
+/// The values in a folder. What others delete meanwhile is not among them.
+fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(metadata) = entry.metadata() else { continue };
+        if metadata.is_file() {
+            files.push(Listed {
+                used: metadata.modified()?,
+                length: metadata.len(),
+                path: entry.path(),
+            });
+        }
+    }
+    Ok(files)
+}
+
+/// Lets go of what was not used longest, until `most` bytes are left; how many that are.
+fn tidy(folder: &Path, most: u64) -> io::Result<u64> {
+    let mut files = list(folder)?;
+    files.sort_unstable_by_key(|file| file.used);
+    let mut bytes = files.iter().map(|file| file.length).sum();
+    for file in files {
+        if bytes <= most {
+            break;
+        }
+        match fs::remove_file(&file.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => bytes -= file.length,
+        }
+    }
+    Ok(bytes)
+}
+
+impl Cache for DiskCache {
+    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
+        let cache = self.clone();
+        let find = move || Ok(cache.find(key));
+        Box::pin(self.0.guard.call(async move { blocking(find).await? }))
+    }
+
+    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
+        let cache = self.clone();
+        let keep = move || cache.keep(key, &value);
+        Box::pin(self.0.guard.call(async move { Ok(blocking(keep).await?) }))
+    }
+
+    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>> {
+        let cache = self.clone();
+        let remove = move || cache.remove(key);
+        Box::pin(self.0.guard.call(async move { Ok(blocking(remove).await?) }))
+    }
+
+    fn tier(&self) -> Tier {
+        Tier::Disk
+    }
+
+    fn place(&self) -> String {
+        self.0.directory.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Courier, suite};
+
+    fn key(number: u64) -> CacheKey {
+        CacheKey::of(&[&number.to_le_bytes()])
+    }
+
+    fn size(directory: &Path) -> u64 {
+        let entries = fs::read_dir(directory)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").path());
+        entries
+            .map(|path| match path.is_dir() {
+                true => size(&path),
+                false => fs::metadata(path).expect("a file").len(),
+            })
+            .sum()
+    }
+
+    #[test]
+    fn a_directory_keeps_what_every_cache_promises() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let courier = Courier::start().expect("a thread");
+        let cache = DiskCache::open(&directory.path().join("new/cache"), 64 << 20).expect("a cache");
+        suite::cache(&courier, Arc::new(cache));
+    }
+
+    #[test]
+    fn it_never_takes_more_room_than_its_limit_and_keeps_what_was_used_last() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let limit = 1 << 20;
+        let cache = DiskCache::open(directory.path(), limit).expect("a cache");
+        for number in 0..300 {
+            cache.keep(key(number), &[0; 10_000]).expect("kept");
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
+            let file = File::options()
+                .write(true)
+                .open(cache.path(key(number)))
+                .expect("its file");
+            file.set_modified(time).expect("a time");
+            assert!(size(directory.path()) <= limit, "after {number}");
+        }
+        assert!(cache.find(key(0)).expect("no fault").is_none());
+        assert!(cache.find(key(299)).expect("no fault").is_some());
+        let again = DiskCache::open(directory.path(), limit).expect("a cache");
+        again.keep(key(1000), &[0; 10_000]).expect("kept");
+        let known = again.folder_of(key(1000)).expect("it was counted");
+        assert_eq!(known, size(directory.path()));
+    }
+
+    #[test]
+    fn a_short_file_is_damage_and_then_a_miss() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = DiskCache::open(directory.path(), 1 << 20).expect("a cache");
+        for length in [0, 8, 15, 16, 100] {
+            cache.keep(key(1), &[7; 200]).expect("kept");
+            let file = File::options().write(true).open(cache.path(key(1))).expect("its file");
+            file.set_len(length).expect("it is ours");
+            assert!(
+                matches!(cache.find(key(1)), Err(CacheError::Damaged)),
+                "cut to {length}"
+            );
+            assert!(cache.find(key(1)).expect("no fault").is_none());
+        }
+    }
+
+    #[test]
+    fn folders_that_are_deleted_come_back() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = DiskCache::open(directory.path(), 1 << 20).expect("a cache");
+        cache.keep(key(1), b"x").expect("kept");
+        fs::remove_dir_all(&cache.0.directory).expect("deleted by hand");
+        assert!(cache.find(key(1)).expect("no fault").is_none());
+        assert!(cache.keep(key(1), b"x").is_err(), "this one is lost");
+        cache.keep(key(1), b"x").expect("the next one is kept");
+        assert!(cache.find(key(1)).expect("no fault").is_some());
+    }
+
+    #[test]
+    fn another_limit_leaves_nothing_of_the_former_one() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let large = DiskCache::open(directory.path(), 1 << 30).expect("a cache");
+        large.keep(key(1), b"x").expect("kept");
+        fs::write(directory.path().join("notes.txt"), "mine").expect("a file");
+        DiskCache::open(directory.path(), 1 << 20).expect("a cache");
+        assert!(!large.0.directory.exists() && directory.path().join("notes.txt").exists());
+    }
+}

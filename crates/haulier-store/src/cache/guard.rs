@@ -1,0 +1,162 @@
+//! Keeps a slow or broken server from costing every request its time.
+//!
+//! A call has a budget. After five failures in a row nobody asks that server for five seconds; then one call is let
+//! through, and its outcome decides for the others.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::CacheError;
+
+/// Failures in a row that make a server rest.
+const MOST_FAILURES: u32 = 5;
+/// How long it rests.
+const REST: Duration = Duration::from_secs(5);
+
+/// Stands before one server, or one directory.
+#[derive(Debug)]
+pub struct Guard {
+    place: String,
+    budget: Duration,
+    started: Instant,
+    /// In a row.
+    failures: AtomicU32,
+    /// Milliseconds after `started`; counts while `failures` is at its most.
+    resting_until: AtomicU64,
+    /// All there ever were.
+    failed: AtomicU64,
+}
+
+impl Guard {
+    /// Before what is at `place`, a name for people; a call may take `budget`.
+    #[must_use]
+    pub fn new(place: impl Into<String>, budget: Duration) -> Self {
+        Self {
+            place: place.into(),
+            budget,
+            started: now(),
+            failures: AtomicU32::new(0),
+            resting_until: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes the call, if the server is not resting.
+    ///
+    /// # Errors
+    /// Those of the call, [`CacheError::TooSlow`] and [`CacheError::Resting`].
+    pub async fn call<T>(&self, call: impl Future<Output = Result<T, CacheError>>) -> Result<T, CacheError> {
+        if !self.admits() {
+            return Err(CacheError::Resting);
+        }
+        // A call that is dropped before its end is a failure of nobody.
+        let outcome = match tokio::time::timeout(self.budget, call).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(CacheError::TooSlow(self.budget)),
+        };
+        match &outcome {
+            Ok(_) => self.succeeded(),
+            Err(error) => self.failed(error),
+        }
+        outcome
+    }
+
+    /// Calls that failed, since the start.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether calls are refused at the moment.
+    #[must_use]
+    pub fn is_resting(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= MOST_FAILURES
+    }
+
+    fn elapsed(&self) -> u64 {
+        u64::try_from(now().saturating_duration_since(self.started).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn admits(&self) -> bool {
+        if !self.is_resting() {
+            return true;
+        }
+        let until = self.resting_until.load(Ordering::Relaxed);
+        let now = self.elapsed();
+        // Whoever moves the end of the rest is the one who tries.
+        now >= until
+            && self
+                .resting_until
+                .compare_exchange(
+                    until,
+                    now + REST.as_millis() as u64,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+    }
+
+    fn succeeded(&self) {
+        if self.failures.swap(0, Ordering::Relaxed) >= MOST_FAILURES {
+            tracing::info!(cache = self.place, "cache_back");
+        }
+    }
+
+    fn failed(&self, error: &CacheError) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let rest = self.elapsed() + REST.as_millis() as u64;
+        self.resting_until.store(rest, Ordering::Relaxed);
+        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 == MOST_FAILURES {
+            tracing::warn!(cache = self.place, %error, "cache_down: not asked for 5 s at a time");
+        }
+    }
+}
+
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Ready, ready};
+
+    use super::*;
+
+    fn broken() -> Ready<Result<(), CacheError>> {
+        ready(Err(CacheError::Damaged))
+    }
+
+    fn well() -> Ready<Result<(), CacheError>> {
+        ready(Ok(()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_five_failures_in_a_row_one_call_in_five_seconds_is_let_through() {
+        let guard = Guard::new("x", Duration::from_millis(50));
+        for _ in 0..4 {
+            assert!(matches!(guard.call(broken()).await, Err(CacheError::Damaged)));
+        }
+        guard.call(well()).await.expect("four are not enough");
+        for _ in 0..5 {
+            assert!(matches!(guard.call(broken()).await, Err(CacheError::Damaged)));
+        }
+        assert!(matches!(guard.call(well()).await, Err(CacheError::Resting)));
+        tokio::time::sleep(REST).await;
+        assert!(matches!(guard.call(broken()).await, Err(CacheError::Damaged)));
+        assert!(matches!(guard.call(well()).await, Err(CacheError::Resting)));
+        tokio::time::sleep(REST).await;
+        guard.call(well()).await.expect("it is back");
+        guard.call(well()).await.expect("for everybody");
+        assert_eq!(guard.failures(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_with_its_budget() {
+        let guard = Guard::new("x", Duration::from_millis(50));
+        let before = tokio::time::Instant::now();
+        let endless = std::future::pending::<Result<(), CacheError>>();
+        assert!(matches!(guard.call(endless).await, Err(CacheError::TooSlow(_))));
+        assert_eq!(before.elapsed(), Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,194 @@
+//! Values in the memory of this process, bounded by their bytes.
+
+use std::fmt;
+
+use bytes::Bytes;
+use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use super::{Cache, CacheError, CacheKey, Cached, Tier};
+use crate::store::Later;
+
+/// Shards of the map: so many threads can write at once.
+const SHARDS: u64 = 16;
+/// A value must leave room for others in its shard.
+const VALUES_IN_SHARD: u64 = 4;
+/// Of a value with its key in the map, bytes.
+const OVERHEAD: u64 = 128;
+/// Most bytes of one value: what is larger is sent from a file, or seldom asked for.
+const MOST: u64 = 4 << 20;
+
+/// What a value takes.
+pub trait Weigh {
+    /// Bytes.
+    fn weight(&self) -> u64;
+}
+
+impl Weigh for Bytes {
+    fn weight(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ByWeight;
+
+impl<V: Weigh> Weighter<CacheKey, V> for ByWeight {
+    fn weight(&self, _: &CacheKey, value: &V) -> u64 {
+        value.weight() + OVERHEAD
+    }
+}
+
+/// A cache of values that cost nothing to hand out: those that are asked for again stay.
+pub struct MemoryCache<V> {
+    values: QuickCache<CacheKey, V, ByWeight, DefaultHashBuilder, DefaultLifecycle<CacheKey, V>>,
+    limit: u64,
+    /// The heaviest value that is taken, bytes.
+    most: u64,
+}
+
+impl<V: Weigh + Clone> MemoryCache<V> {
+    /// For values of `limit` bytes together.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        // Each shard has its part of the limit and refuses what is heavier than that, in silence: the heaviest value
+        // decides how many shards there may be.
+        let most = MOST.min(limit / VALUES_IN_SHARD);
+        let shards = (limit / (most.max(1) * VALUES_IN_SHARD)).clamp(1, SHARDS);
+        let shards = 1 << shards.ilog2();
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(usize::try_from(limit / (16 * 1024)).unwrap_or(usize::MAX).max(16))
+            .weight_capacity(limit)
+            .shards(shards)
+            .build()
+            .expect("capacity and weight are given");
+        Self {
+            values: QuickCache::with_options(
+                options,
+                ByWeight,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            ),
+            limit,
+            most: most.saturating_sub(OVERHEAD),
+        }
+    }
+
+    /// The value, at once.
+    #[must_use]
+    pub fn find(&self, key: &CacheKey) -> Option<V> {
+        self.values.get(key)
+    }
+
+    /// Keeps a value; `false` if it is too heavy.
+    pub fn keep(&self, key: CacheKey, value: V) -> bool {
+        let fits = value.weight() <= self.most;
+        if fits {
+            self.values.insert(key, value);
+        }
+        fits
+    }
+
+    /// Forgets a value.
+    pub fn forget(&self, key: &CacheKey) {
+        self.values.remove(key);
+    }
+
+    /// The heaviest value that is taken, bytes.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// Bytes of all values.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.values.weight()
+    }
+}
+
+impl<V> fmt::Debug for MemoryCache<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryCache")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cache for MemoryCache<Bytes> {
+    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
+        Box::pin(async move { Ok(self.find(&key).map(Cached::Bytes)) })
+    }
+
+    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
+        Box::pin(async move {
+            if !self.keep(key, value) {
+                self.forget(&key);
+            }
+            Ok(())
+        })
+    }
+
+    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>> {
+        Box::pin(async move {
+            self.forget(&key);
+            Ok(())
+        })
+    }
+
+    fn tier(&self) -> Tier {
+        Tier::Memory
+    }
+
+    fn place(&self) -> String {
+        "memory".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Courier, suite};
+
+    fn key(number: usize) -> CacheKey {
+        CacheKey::of(&[&number.to_le_bytes()])
+    }
+
+    #[test]
+    fn memory_keeps_what_every_cache_promises() {
+        let courier = Courier::start().expect("a thread");
+        suite::cache(&courier, Arc::new(MemoryCache::<Bytes>::new(8 << 20)));
+    }
+
+    #[test]
+    fn it_never_holds_more_than_its_limit() {
+        let cache = MemoryCache::new(1 << 20);
+        for number in 0..1000 {
+            cache.keep(key(number), Bytes::from(vec![0; 10_000]));
+            assert!(cache.bytes() <= 1 << 20);
+        }
+        let found = (0..1000).filter(|number| cache.find(&key(*number)).is_some()).count();
+        assert!((50..=105).contains(&found), "{found} of 1000");
+    }
+
+    #[test]
+    fn the_heaviest_value_it_takes_it_also_keeps() {
+        for limit in [64 << 10, 1 << 20, 128 << 20, 3 << 30] {
+            let cache = MemoryCache::new(limit);
+            let heaviest = Bytes::from(vec![0; cache.most() as usize]);
+            assert!(cache.keep(key(0), heaviest.clone()), "limit {limit}");
+            assert_eq!(
+                cache.find(&key(0)).map(|value| value.len()),
+                Some(heaviest.len()),
+                "limit {limit}"
+            );
+            let heavier = Bytes::from(vec![0; cache.most() as usize + 1]);
+            assert!(
+                !cache.keep(key(1), heavier) && cache.find(&key(1)).is_none(),
+                "limit {limit}"
+            );
+        }
+    }
+}

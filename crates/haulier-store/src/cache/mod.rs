@@ -1,0 +1,175 @@
+//! Caches: they may forget at any time, and never fail anybody.
+//!
+//! [`Tiered`] asks a row of them, the nearest first, and puts what a farther one had into the nearer ones. Each has a
+//! budget of time for a call; one that fails again and again is left alone for a while ([`Guard`]).
+
+mod disk;
+mod guard;
+mod ketama;
+mod memcached;
+mod memory;
+mod redis;
+mod seal;
+mod tiered;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::store::{Later, read_whole};
+
+pub use disk::DiskCache;
+pub use guard::Guard;
+pub use memcached::MemcachedCache;
+pub use memory::{MemoryCache, Weigh};
+pub use redis::RedisCache;
+pub use tiered::{Hit, TierStatus, Tiered};
+
+/// What a call to a cache on the network may take. Making a small image again takes a few milliseconds: nobody should
+/// wait much longer for a copy of it.
+pub(crate) const REMOTE_BUDGET: Duration = Duration::from_millis(50);
+/// What a call to the disk may take; it may have to be turned.
+pub(crate) const DISK_BUDGET: Duration = Duration::from_millis(250);
+/// The longest value for a cache on the network, bytes: memcached's own default for an item is 1 MiB with its key.
+pub(crate) const MOST_REMOTE: usize = 1_000_000;
+/// How long a cache on the network keeps a value that nobody asks for. Memcached reads more than 30 days as a date.
+pub(crate) const EXPIRY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// A cache of whole values.
+pub trait Cache: fmt::Debug + Send + Sync {
+    /// The value under this key, if it is still there.
+    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>>;
+
+    /// Keeps a value, in the place of an older one. A value that is too long for this cache is left out in silence.
+    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>>;
+
+    /// Forgets a value.
+    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>>;
+
+    /// What kind it is.
+    fn tier(&self) -> Tier;
+
+    /// Where it is, for people.
+    fn place(&self) -> String;
+}
+
+/// The kinds of caches; a label in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    Memory,
+    Disk,
+    Memcached,
+    Redis,
+}
+
+impl Tier {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Disk, Self::Memcached, Self::Redis];
+
+    /// Its name in configuration, logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+            Self::Memcached => "memcached",
+            Self::Redis => "redis",
+        }
+    }
+}
+
+/// What a value is kept under: a hash of everything that makes it what it is. Nothing of a request is ever a key, so
+/// no request can write a command into the protocol of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CacheKey([u8; 32]);
+
+impl CacheKey {
+    /// The key of what these parts describe; where one ends and the next begins counts.
+    #[must_use]
+    pub fn of(parts: &[&[u8]]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        Self(*hasher.finalize().as_bytes())
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// 64 hexadecimal digits.
+    #[must_use]
+    pub fn to_hex(self) -> String {
+        blake3::Hash::from_bytes(self.0).to_hex().to_string()
+    }
+}
+
+/// A value that was found.
+#[derive(Debug)]
+pub enum Cached {
+    Bytes(Bytes),
+    /// The first bytes of an open file, and how many they are.
+    File(File, u64),
+}
+
+impl Cached {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(_, length) => *length,
+        }
+    }
+
+    /// All of it in memory. Reads the file at once: for threads that may block.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn into_bytes(self) -> io::Result<Bytes> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::File(file, length) => read_whole(&file, length),
+        }
+    }
+}
+
+/// Why a cache was of no help. To its user every one of them is a miss.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// It did not answer in its time.
+    #[error("no answer within {0:?}")]
+    TooSlow(Duration),
+    /// It failed often of late and is left alone for a while.
+    #[error("left alone after failures")]
+    Resting,
+    /// What it gave back is not what was put there.
+    #[error("the value is damaged")]
+    Damaged,
+    /// The file system, or the connection.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The server behind it.
+    #[error("{0}")]
+    Server(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_apart_where_their_parts_end() {
+        assert_ne!(CacheKey::of(&[b"ab", b"c"]), CacheKey::of(&[b"a", b"bc"]));
+        assert_ne!(CacheKey::of(&[b"ab"]), CacheKey::of(&[b"ab", b""]));
+        assert_eq!(CacheKey::of(&[b"ab"]), CacheKey::of(&[b"ab"]));
+        assert_eq!(CacheKey::of(&[b"ab"]).to_hex().len(), 64);
+    }
+}

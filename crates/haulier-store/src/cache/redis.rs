@@ -1,0 +1,142 @@
+//! Values in Redis, or a server that speaks like it (Valkey).
+//!
+//! One connection carries the calls of everybody: the library sends them one behind the other without waiting. After a
+//! failure it is dropped, and the next call makes another one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError};
+use tokio::sync::Mutex;
+
+use super::{Cache, CacheError, CacheKey, Cached, EXPIRY, Guard, MOST_REMOTE, REMOTE_BUDGET, Tier, seal};
+use crate::store::Later;
+
+/// One Redis.
+#[derive(Debug)]
+pub struct RedisCache {
+    client: Client,
+    connection: Mutex<Option<Open>>,
+    place: String,
+    guard: Guard,
+}
+
+/// The connection in use. Another one is another value, so that a call that failed on an old one does not drop it.
+#[derive(Debug, Clone)]
+struct Open {
+    connection: MultiplexedConnection,
+    identity: Arc<()>,
+}
+
+impl RedisCache {
+    /// The server at this address, `redis://[user:password@]host[:port][/database]`; the connection is made when it is
+    /// needed.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn new(url: &str) -> Result<Self, CacheError> {
+        let client = Client::open(url).map_err(of_library)?;
+        let place = without_password(url);
+        Ok(Self {
+            client,
+            connection: Mutex::new(None),
+            guard: Guard::new(place.clone(), REMOTE_BUDGET),
+            place,
+        })
+    }
+
+    async fn open(&self) -> Result<Open, CacheError> {
+        let mut kept = self.connection.lock().await;
+        if let Some(open) = &*kept {
+            return Ok(open.clone());
+        }
+        // Two budgets beside ours would only make two kinds of the same failure.
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        let connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&settings)
+            .await
+            .map_err(of_library)?;
+        let open = Open {
+            connection,
+            identity: Arc::new(()),
+        };
+        *kept = Some(open.clone());
+        Ok(open)
+    }
+
+    async fn call<T: FromRedisValue>(&self, command: Cmd) -> Result<T, CacheError> {
+        let mut used = None;
+        let call = async {
+            let open = used.insert(self.open().await?);
+            command.query_async(&mut open.connection).await.map_err(of_library)
+        };
+        let outcome = self.guard.call(call).await;
+        if let (Err(_), Some(used)) = (&outcome, used) {
+            let mut kept = self.connection.lock().await;
+            if kept
+                .as_ref()
+                .is_some_and(|open| Arc::ptr_eq(&open.identity, &used.identity))
+            {
+                *kept = None;
+            }
+        }
+        outcome
+    }
+}
+
+fn command(name: &str, key: CacheKey) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(format!("haulier:{}", key.to_hex()));
+    command
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
+fn of_library(error: RedisError) -> CacheError {
+    CacheError::Server(error.to_string())
+}
+
+/// The address as it may be logged.
+fn without_password(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => url.to_owned(),
+    }
+}
+
+impl Cache for RedisCache {
+    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
+        Box::pin(async move {
+            match self.call::<Option<Vec<u8>>>(command("GET", key)).await? {
+                Some(sealed) => Ok(Some(Cached::Bytes(seal::open(key, &sealed.into())?))),
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
+        Box::pin(async move {
+            if value.len() > MOST_REMOTE {
+                return self.delete(key).await;
+            }
+            let mut set = command("SET", key);
+            set.arg(&seal::seal(key, &value)[..]).arg("EX").arg(EXPIRY.as_secs());
+            self.call::<()>(set).await
+        })
+    }
+
+    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>> {
+        Box::pin(async move { self.call::<u64>(command("DEL", key)).await.map(drop) })
+    }
+
+    fn tier(&self) -> Tier {
+        Tier::Redis
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+}

@@ -1,0 +1,135 @@
+//! The thread on which connections to stores and caches live.
+//!
+//! The serving threads are event loops of their own, one a core. The clients of object stores and of Redis keep pools
+//! of connections, each driven by a task of the loop it was opened on: shared by several loops, a connection would wait
+//! for a loop that is busy with something else, and end with it. So they all live on this one. A serving thread sends a
+//! future over and waits for its result, which costs two wake-ups; what is asked for often is in memory before that.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle as Thread;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Threads for calls that may block: reading and writing files.
+const BLOCKING_THREADS: usize = 16;
+
+/// Runs futures on the thread of the stores. Clones lead to the same thread, which ends with the last of them.
+#[derive(Debug, Clone)]
+pub struct Courier {
+    handle: Handle,
+    /// Held for its end.
+    _running: Arc<Running>,
+}
+
+impl Courier {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The thread or its event loop cannot be made.
+    pub fn start() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_keep_alive(Duration::from_secs(10))
+            .build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new()
+            .name("haulier-store".into())
+            .spawn(move || {
+                // The sender is never used: it is dropped when nobody needs us any more.
+                let _ = runtime.block_on(stopped);
+                // A call into a file system that hangs must not keep the process.
+                runtime.shutdown_timeout(Duration::from_secs(1));
+            })?;
+        Ok(Self {
+            handle,
+            _running: Arc::new(Running {
+                stop: Some(stop),
+                thread: Some(thread),
+            }),
+        })
+    }
+
+    /// Runs a future there; it goes on when nobody waits for its result any more.
+    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.handle.spawn(future)
+    }
+
+    /// Runs a future there and waits for it; for threads that may block, and never for the courier's own.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.handle.block_on(future)
+    }
+}
+
+#[derive(Debug)]
+struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<Thread<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.take();
+        // The last one may be let go by a future that runs there: a thread cannot wait for itself.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the stores had panicked");
+        }
+    }
+}
+
+/// Runs a call that may block on the threads for it.
+///
+/// # Errors
+/// Those of the call; a panic in it, or a runtime that ends, is [`io::ErrorKind::Other`].
+pub(crate) async fn blocking<T: Send + 'static>(
+    call: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(call)
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_over_runs_on_one_thread_and_goes_on_when_nobody_waits() {
+        let courier = Courier::start().expect("a thread");
+        let name = || async { std::thread::current().name().map(str::to_owned) };
+        assert_eq!(
+            courier.block_on(courier.spawn(name())).expect("no panic"),
+            Some("haulier-store".to_owned())
+        );
+        let (done, finished) = oneshot::channel();
+        drop(courier.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            done.send(()).expect("the test waits");
+        }));
+        courier.block_on(finished).expect("it was not cancelled");
+    }
+
+    #[test]
+    fn the_last_clone_may_be_dropped_on_the_thread_itself() {
+        let courier = Courier::start().expect("a thread");
+        let (done, finished) = std::sync::mpsc::channel();
+        let own = courier.clone();
+        courier.spawn(async move {
+            tokio::task::yield_now().await;
+            drop(own);
+            done.send(()).expect("the test waits");
+        });
+        drop(courier);
+        // Dropped by the future, or cancelled with the thread: in both cases the sender goes, and nobody hangs.
+        let _ = finished.recv_timeout(Duration::from_secs(30));
+    }
+}

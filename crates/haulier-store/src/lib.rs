@@ -1,0 +1,23 @@
+//! Where originals live, and the caches for what is made of them. Nothing here knows of HTTP or of images.
+//!
+//! A [`Store`] keeps what must not be lost: a directory of this machine, or an object store (S3, GCS, Azure). A
+//! [`cache`] may forget at any time, and whatever goes wrong with it is a miss. [`suite`] says what every store and
+//! every cache promises; each of them is tested with it against the real server.
+//!
+//! Connections to stores and caches belong to one thread with one event loop, [`Courier`]: the pools of their
+//! libraries may then be shared by all serving threads, and end with none of them.
+
+pub mod cache;
+pub mod suite;
+
+mod courier;
+mod local;
+mod location;
+mod object;
+mod store;
+
+pub use courier::Courier;
+pub use local::LocalStore;
+pub use location::{BadLocation, Location, ObjectOptions, Service};
+pub use object::ObjectStore;
+pub use store::{Content, Key, Later, NotAKey, Put, Store, StoreError};

@@ -1,0 +1,213 @@
+//! What a store is: a few operations on whole objects, written once.
+
+use std::fmt;
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+/// A future of a store or a cache. It runs on the [`Courier`](crate::Courier).
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Keeps objects that must not be lost. An object is written once and never changed; what was put is there for
+/// everybody who shares the store as soon as [`Store::put`] says so, whole and after a power cut too.
+pub trait Store: fmt::Debug + Send + Sync {
+    /// Stores an object under a key that is free. Of several writers of one key exactly one is told
+    /// [`Put::Created`].
+    fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<Put, StoreError>>;
+
+    /// The object, or `None` if there is none.
+    fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>>;
+
+    /// Its length in bytes, or `None` if there is none.
+    fn head<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<u64>, StoreError>>;
+
+    /// Removes the object; `false` if there was none.
+    fn delete<'a>(&'a self, key: &'a Key) -> Later<'a, Result<bool, StoreError>>;
+
+    /// Up to `most` keys in their order, those behind `after`.
+    fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> Later<'a, Result<Vec<Key>, StoreError>>;
+
+    /// Where it is, for people: `/srv/images`, `s3://bucket/prefix`.
+    fn place(&self) -> String;
+}
+
+/// What became of an object that was to be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// It is there now.
+    Created,
+    /// The key was taken; what lies there is unchanged.
+    Exists,
+}
+
+/// An object that was found.
+#[derive(Debug)]
+pub enum Content {
+    /// A file of this machine, open for reading, of this length in bytes.
+    File(File, u64),
+    /// It comes in pieces over the network: as many bytes as said, or an error.
+    Stream {
+        /// Bytes.
+        length: u64,
+        pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
+    },
+}
+
+impl Content {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::File(_, length) | Self::Stream { length, .. } => *length,
+        }
+    }
+
+    /// All of it in memory.
+    ///
+    /// # Errors
+    /// It cannot be read, or breaks off before its end.
+    pub async fn into_bytes(self) -> Result<Bytes, StoreError> {
+        match self {
+            Self::File(file, length) => Ok(crate::courier::blocking(move || read_whole(&file, length)).await?),
+            Self::Stream { length, mut pieces } => {
+                let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
+                while let Some(piece) = pieces.recv().await {
+                    bytes.extend_from_slice(&piece?);
+                }
+                match bytes.len() as u64 == length {
+                    true => Ok(bytes.into()),
+                    false => Err(StoreError::Short {
+                        length,
+                        received: bytes.len() as u64,
+                    }),
+                }
+            }
+        }
+    }
+}
+
+/// The first `length` bytes of a file.
+pub(crate) fn read_whole(file: &File, length: u64) -> io::Result<Bytes> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes.into())
+}
+
+/// The name of an object: lower case letters, digits, `-`, `_` and `.`, at least four and at most 128 of them. It is
+/// the same in every store; where a store spreads objects over folders, the folders come from its first letters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(String);
+
+/// Not the name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not the name of an object")]
+pub struct NotAKey(String);
+
+impl Key {
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `ab/cd/abcd…`: spread over 65,536 folders, which keeps each of them short.
+    #[must_use]
+    pub(crate) fn path(&self) -> String {
+        format!("{}/{}/{}", &self.0[..2], &self.0[2..4], self.0)
+    }
+}
+
+impl FromStr for Key {
+    type Err = NotAKey;
+
+    fn from_str(text: &str) -> Result<Self, NotAKey> {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+        let begins_well = text.bytes().take(4).all(|byte| byte.is_ascii_alphanumeric());
+        if (4..=128).contains(&text.len()) && text.bytes().all(fits) && begins_well {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NotAKey(text.chars().take(200).collect()))
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no room left.
+    #[error("the store is full")]
+    Full(#[source] io::Error),
+    /// The file system failed.
+    #[error("the store's file system failed")]
+    Io(#[source] io::Error),
+    /// The service behind it refused, failed, or could not be reached, again and again.
+    #[error("the object store failed")]
+    Remote(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// An object ended before its end.
+    #[error("an object of {length} bytes ended after {received}")]
+    Short { length: u64, received: u64 },
+}
+
+impl StoreError {
+    /// Whether there was no room: somebody has to make some before it is tried again.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(error),
+            _ => Self::Io(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_a_harmless_file_name() {
+        for good in ["5f189d8ec57f5a5a0d3dcba47fa797e2", "abcd", "ab12-x_y.json"] {
+            assert_eq!(good.parse::<Key>().expect(good).as_str(), good);
+        }
+        for bad in [
+            "",
+            "abc",
+            "../..",
+            "..ab",
+            "abcd/ef",
+            "ABCD",
+            "ab c",
+            "abcd\n",
+            "abcé",
+            &"a".repeat(129),
+        ] {
+            assert!(bad.parse::<Key>().is_err(), "{bad:?}");
+        }
+        let key: Key = "5f189d8e".parse().expect("a key");
+        assert_eq!(key.path(), "5f/18/5f189d8e");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_apart() {
+        assert!(StoreError::from(io::Error::from(io::ErrorKind::StorageFull)).is_full());
+        assert!(StoreError::from(io::Error::from_raw_os_error(28)).is_full(), "ENOSPC");
+        assert!(!StoreError::from(io::Error::from(io::ErrorKind::NotFound)).is_full());
+    }
+}

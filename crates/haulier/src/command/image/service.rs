@@ -1,0 +1,111 @@
+//! A few requests to an image service, one after the other.
+
+use haulier_client::client::{Client as HttpClient, ClientSettings};
+use haulier_client::error::ClientError;
+use haulier_client::exchange::Request;
+use haulier_client::url::{Url, UrlError};
+use haulier_proto::head::Method;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+/// An answer is a few lines; what is longer is no image service's.
+const MOST_ANSWER: usize = 1 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServiceError {
+    #[error("cannot ask {address}")]
+    Exchange { address: String, source: ClientError },
+    #[error("not an address: {0}")]
+    Address(#[source] UrlError),
+    #[error("the answer is longer than any of an image service")]
+    TooLong,
+}
+
+/// What the service says.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn json(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
+}
+
+/// Speaks to one service.
+#[derive(Debug)]
+pub(super) struct Client {
+    runtime: Runtime,
+    client: HttpClient,
+    service: Url,
+}
+
+impl Client {
+    pub(super) fn new(service: &Url) -> Result<Self, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot start: {error}"))?;
+        let client =
+            HttpClient::new(ClientSettings::default()).map_err(|error| format!("no certificate store: {error}"))?;
+        Ok(Self {
+            runtime,
+            client,
+            service: service.clone(),
+        })
+    }
+
+    /// A target of the service as an address.
+    pub(super) fn address(&self, target: &str) -> String {
+        self.service
+            .join(target)
+            .map_or_else(|_| target.to_owned(), |url| url.to_string())
+    }
+
+    pub(super) fn get(&self, target: &str) -> Result<Answer, ServiceError> {
+        self.ask(&Request::get(self.url(target)?))
+    }
+
+    pub(super) fn post(&self, target: &str, content_type: &str, body: Vec<u8>) -> Result<Answer, ServiceError> {
+        let request = Request::post(self.url(target)?, body);
+        self.ask(&request.with("Content-Type", content_type))
+    }
+
+    pub(super) fn delete(&self, target: &str, token: &str) -> Result<Answer, ServiceError> {
+        let request = Request {
+            method: Method::Delete,
+            ..Request::get(self.url(target)?)
+        };
+        self.ask(&request.with("Authorization", format!("Bearer {token}")))
+    }
+
+    fn url(&self, target: &str) -> Result<Url, ServiceError> {
+        self.service.join(target).map_err(ServiceError::Address)
+    }
+
+    fn ask(&self, request: &Request) -> Result<Answer, ServiceError> {
+        let address = request.url.to_string();
+        let failed = |source| ServiceError::Exchange { address, source };
+        self.runtime.block_on(async {
+            let mut exchange = match self.client.send(request).await {
+                Ok(exchange) => exchange,
+                Err(error) => return Err(failed(error)),
+            };
+            let status = exchange.head().status();
+            let mut body = Vec::new();
+            loop {
+                match exchange.read(&mut body, 64 * 1024).await {
+                    Ok(0) => break,
+                    Ok(_) if body.len() > MOST_ANSWER => return Err(ServiceError::TooLong),
+                    Ok(_) => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+            self.client.give_back(exchange);
+            Ok(Answer { status, body })
+        })
+    }
+}

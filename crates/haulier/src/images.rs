@@ -1,0 +1,231 @@
+//! The running parts of image services: stores, caches, the thread they live on, and the workers.
+
+use std::io;
+use std::os::unix::fs::{MetadataExt, lchown};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haulier_image::{Workers, WorkersSettings};
+use haulier_php::User;
+use haulier_proto::field::Fields;
+use haulier_server::settings::{ImageService, ImageSettings};
+use haulier_store::cache::{Cache, CacheError, DiskCache, MemcachedCache, RedisCache, Tiered};
+use haulier_store::{Courier, LocalStore, Location, ObjectStore, Store, StoreError};
+
+use crate::assemble::Purpose;
+use crate::config::images::{self as config, CachePlace, StorePlace};
+use crate::config::settings::Site;
+
+/// What clients keep an image of a store for, where the site does not say: it never changes, but it may be deleted.
+const CACHE_CONTROL: &str = "public, max-age=7776000";
+/// A path an image may have.
+const ANY_IMAGE: &[u8] = b"/00000000000000000000000000000000";
+
+/// Why an image service cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImagesError {
+    #[error("site `{site}`: the image store {place} cannot be opened")]
+    Directory {
+        site: String,
+        place: String,
+        source: io::Error,
+    },
+    #[error("site `{site}`: the image store cannot be used")]
+    Store { site: String, source: StoreError },
+    #[error("site `{site}`: the cache cannot be used")]
+    Cache { site: String, source: CacheError },
+    #[error("site `{site}`: the fallback image cannot be used")]
+    Fallback { site: String, source: io::Error },
+    #[error("image workers cannot be started")]
+    Workers(#[source] haulier_image::worker::StartError),
+    #[error("the thread of the image stores cannot be started")]
+    Courier(#[source] io::Error),
+}
+
+/// The services of all sites, and what they share. It outlives a configuration: a service that is asked for again just
+/// as it was goes on, with all that its caches hold.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    courier: Option<Courier>,
+    services: Vec<(Asked, Arc<ImageService>)>,
+    /// Each with what it was asked to be: sites that ask for the same share one.
+    workers: Vec<((usize, usize, Duration), Arc<Workers>)>,
+}
+
+/// What a service was asked to be.
+#[derive(Debug, Clone, PartialEq)]
+struct Asked {
+    site: String,
+    is_rootless: bool,
+    images: config::Images,
+    cache_control: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Images {
+    /// The service of a site, if it has one. `user` is who we are about to become.
+    pub(crate) fn of_site(
+        &mut self,
+        site: &Site,
+        purpose: Purpose,
+        user: Option<&User>,
+    ) -> Result<Option<Arc<ImageService>>, ImagesError> {
+        let Some(images) = &site.images else { return Ok(None) };
+        let asked = Asked {
+            site: site.name.clone(),
+            is_rootless: site.is_rootless,
+            images: images.clone(),
+            cache_control: cache_control(site, purpose),
+            headers: site.headers.clone(),
+        };
+        if let Some((_, running)) = self.services.iter().find(|(before, _)| *before == asked) {
+            return Ok(Some(Arc::clone(running)));
+        }
+        let courier = self.courier()?;
+        let store = match &images.store {
+            Some(place) => Some(open_store(site, place, user)?),
+            None => None,
+        };
+        let settings = ImageSettings {
+            compat: images.compat,
+            store,
+            files: images.files.clone(),
+            is_alone: site.is_rootless,
+            memory: images.memory,
+            tiers: Tiered::new(open_caches(site, images, user)?),
+            workers: self.workers(images)?,
+            courier,
+            defaults: images.defaults,
+            formats: images.formats.clone(),
+            limits: images.limits,
+            upload: images.upload.clone(),
+            download: images.download.clone(),
+            admin: images.admin.clone(),
+            token: images.token.clone(),
+            presets: images.presets.clone(),
+            only_presets: images.only_presets,
+            sign: images.sign.clone(),
+            fallback: images.fallback.clone(),
+            cache_control: Some(asked.cache_control.clone()),
+            fields: fields(site),
+        };
+        let service = ImageService::new(settings).map_err(|source| ImagesError::Fallback {
+            site: site.name.clone(),
+            source,
+        })?;
+        self.services.push((asked, Arc::clone(&service)));
+        Ok(Some(service))
+    }
+
+    /// Lets go of what no site asks for any more; what still serves an old configuration goes on for it.
+    pub(crate) fn forget_unused(&mut self) {
+        self.services.retain(|(_, service)| Arc::strong_count(service) > 1);
+        self.workers.retain(|(_, workers)| Arc::strong_count(workers) > 1);
+    }
+
+    fn courier(&mut self) -> Result<Courier, ImagesError> {
+        match &self.courier {
+            Some(courier) => Ok(courier.clone()),
+            None => {
+                let courier = Courier::start().map_err(ImagesError::Courier)?;
+                Ok(self.courier.insert(courier).clone())
+            }
+        }
+    }
+
+    fn workers(&mut self, images: &config::Images) -> Result<Arc<Workers>, ImagesError> {
+        let wanted = (images.workers, images.queue, images.timeout);
+        if let Some((_, workers)) = self.workers.iter().find(|(asked, _)| *asked == wanted) {
+            return Ok(Arc::clone(workers));
+        }
+        let settings = WorkersSettings {
+            workers: images.workers,
+            queue: images.queue,
+            deadline: images.timeout,
+            ..WorkersSettings::default()
+        };
+        let workers = Workers::new(settings).map_err(ImagesError::Workers)?;
+        self.workers.push((wanted, Arc::clone(&workers)));
+        Ok(workers)
+    }
+}
+
+fn open_store(site: &Site, place: &StorePlace, user: Option<&User>) -> Result<Arc<dyn Store>, ImagesError> {
+    open_place(place, user).map_err(|error| match error {
+        StoreError::Io(source) | StoreError::Full(source) => ImagesError::Directory {
+            site: site.name.clone(),
+            place: place.location.to_string(),
+            source,
+        },
+        source => ImagesError::Store {
+            site: site.name.clone(),
+            source,
+        },
+    })
+}
+
+/// Opens a store as it is written.
+///
+/// # Errors
+/// The directory cannot be used, or the options of the bucket do not fit.
+pub(crate) fn open_place(place: &StorePlace, user: Option<&User>) -> Result<Arc<dyn Store>, StoreError> {
+    match &place.location {
+        Location::Directory(path) => {
+            let store = LocalStore::open(path)?;
+            hand_over(path, user)?;
+            Ok(Arc::new(store))
+        }
+        bucket @ Location::Bucket { .. } => Ok(Arc::new(ObjectStore::new(bucket, &place.options)?)),
+    }
+}
+
+fn open_caches(site: &Site, images: &config::Images, user: Option<&User>) -> Result<Vec<Arc<dyn Cache>>, ImagesError> {
+    let open = |place: &CachePlace| -> Result<Arc<dyn Cache>, CacheError> {
+        Ok(match place {
+            CachePlace::Disk(path, limit) => {
+                let cache = DiskCache::open(path, *limit)?;
+                hand_over(path, user)?;
+                Arc::new(cache)
+            }
+            CachePlace::Memcached(servers) => Arc::new(MemcachedCache::new(servers)),
+            CachePlace::Redis(url) => Arc::new(RedisCache::new(url)?),
+        })
+    };
+    let opened = images.caches.iter().map(open);
+    opened.collect::<Result<_, _>>().map_err(|source| ImagesError::Cache {
+        site: site.name.clone(),
+        source,
+    })
+}
+
+/// What root has just made belongs to whoever serves: the directory, and the folders directly in it.
+fn hand_over(path: &Path, user: Option<&User>) -> io::Result<()> {
+    let Some(user) = user else { return Ok(()) };
+    let give = |path: &Path| match std::fs::symlink_metadata(path)? {
+        found if found.is_dir() && found.uid() == 0 => lchown(path, Some(user.uid), Some(user.gid)),
+        _ => Ok(()),
+    };
+    for entry in std::fs::read_dir(path)? {
+        give(&entry?.path())?;
+    }
+    give(path)
+}
+
+/// As the site's `cache` says for images; while it is being worked on, browsers ask again.
+fn cache_control(site: &Site, purpose: Purpose) -> String {
+    let rule = site.cache.iter().find(|(glob, _)| glob.matches(ANY_IMAGE));
+    match (rule, purpose) {
+        (Some((_, value)), _) => value.clone(),
+        (None, Purpose::Development) => "no-cache".to_owned(),
+        (None, Purpose::Production) => CACHE_CONTROL.to_owned(),
+    }
+}
+
+fn fields(site: &Site) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in &site.headers {
+        fields.set(name, value);
+    }
+    fields
+}

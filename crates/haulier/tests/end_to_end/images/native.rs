@@ -1,0 +1,306 @@
+//! The native mode: statuses mean what they say, and what zimg never had.
+
+use std::time::SystemTime;
+
+use haulier_image::Format;
+
+use crate::support::client::{Connection, Request, Response};
+use crate::support::haulier::Haulier;
+use crate::support::images::{Images, jpeg, md5, picture, png, seen, upload};
+use crate::support::wait_until;
+
+const MISSING: &str = "5f189d8ec57f5a5a0d3dcba47fa797e2";
+const TOKEN: &str = "a token of this test";
+
+fn raw(body: &[u8]) -> Request {
+    Request::post("/upload", body).with("Content-Type", "image/jpeg")
+}
+
+fn json(answer: &Response) -> serde_json::Value {
+    assert_eq!(answer.field("Content-Type"), Some("application/json"));
+    serde_json::from_slice(&answer.body).expect("JSON")
+}
+
+fn accept(haulier: &Haulier, target: &str, accept: &str) -> Response {
+    haulier.ask(&Request::get(target).with("Accept", accept))
+}
+
+#[test]
+fn an_upload_is_created_once() {
+    let haulier = Images::new().start();
+    let image = jpeg(64, 48, 0);
+    let created = haulier.ask(&raw(&image)).expect(201);
+    let id = md5(&image);
+    assert_eq!(created.field("Location"), Some(format!("/{id}").as_str()));
+    let told = json(&created);
+    assert_eq!(told["info"]["md5"], id);
+    assert_eq!(
+        (told["info"]["width"].as_u64(), told["info"]["format"].as_str()),
+        (Some(64), Some("jpeg"))
+    );
+    haulier.ask(&raw(&image)).expect(200);
+    let chunked = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let png = png(20, 10);
+    let mut connection = haulier.connect();
+    connection.send(chunked);
+    connection.send(format!("{:x}\r\n", png.len()));
+    connection.send(&png);
+    connection.send("\r\n0\r\n\r\n");
+    connection.read_response("POST").expect("an answer").expect(201);
+    assert_eq!(picture(haulier.get(&format!("/{}", md5(&png)))), (Format::Png, 20, 10));
+}
+
+#[test]
+fn what_is_refused_has_its_own_status_and_says_why() {
+    let haulier = Images::new()
+        .more("[site.img.images.upload]\nmax_size = \"100KiB\"")
+        .start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    let mut bomb = png(10, 10);
+    // A header that says 60,000 × 60,000 pixels, with its right check sum.
+    bomb[16..24].copy_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60]);
+    for (request, status) in [
+        (raw(b"this is text"), 415),
+        (raw(&vec![0; 200 << 10]), 413),
+        (raw(&bomb), 422),
+        (Request::post("/upload", "x"), 400),
+        (
+            Request::post("/upload", "x").with("Content-Type", "multipart/form-data; boundary=y"),
+            400,
+        ),
+        (Request::get("/upload"), 405),
+        (Request::new("PUT", &format!("/{id}")), 405),
+        (Request::get(&format!("/{MISSING}")), 404),
+        (Request::get(&format!("/{id}?width=10")), 400),
+        (Request::get(&format!("/{id}?w=ten")), 400),
+        (Request::get(&format!("/{id}?w=10&w=20")), 400),
+        (Request::get(&format!("/{id}?w=5000")), 400),
+        (Request::get(&format!("/{id}?t=nobody")), 404),
+        (Request::get("/somewhere"), 404),
+        (Request::get("/info?md5=x"), 400),
+        (Request::get(&format!("/info?md5={MISSING}")), 404),
+    ] {
+        let answer = haulier.ask(&request);
+        assert_eq!(answer.status(), status, "{request:?}: {}", answer.text());
+        if request.method == "POST" {
+            let told = json(&answer);
+            assert!(told["ret"] == false && told["error"]["message"].as_str().is_some_and(|text| text.len() > 5));
+        }
+    }
+    let allowed = haulier.get("/upload");
+    assert_eq!(allowed.field("Allow"), Some("POST, OPTIONS"));
+    let closed = Images::new().more("[site.img.images.upload]\nfrom = []").start();
+    closed.ask(&raw(&jpeg(10, 10, 0))).expect(403);
+}
+
+#[test]
+fn without_a_query_it_is_the_original_and_every_mode_has_its_size() {
+    let haulier = Images::new().start();
+    let image = jpeg(640, 480, 0);
+    let id = upload(&haulier, &image);
+    assert!(haulier.get(&format!("/{id}")).expect(200).body == image);
+    for (query, expected) in [
+        ("w=200&h=100&mode=cover", (200, 100)),
+        ("w=200&h=100&mode=contain", (200, 100)),
+        ("w=200&h=100&mode=fit", (133, 100)),
+        ("w=200&h=100&mode=fill", (200, 100)),
+        ("w=2000&h=1000&mode=scale-down", (640, 480)),
+        ("w=200&h=100&mode=crop", (200, 100)),
+        ("w=100&dpr=2", (200, 150)),
+        ("w=100&pad=10", (120, 95)),
+        ("w=100&h=100&gravity=attention", (100, 100)),
+        ("w=100&h=100&focal=0.9,0.1", (100, 100)),
+        ("crop=10,10,30,20", (30, 20)),
+        ("w=100&flip=h&blur=1&sharpen=0.5&bg=fff", (100, 75)),
+    ] {
+        let (format, width, height) = picture(haulier.get(&format!("/{id}?{query}")));
+        assert_eq!((format, (width, height)), (Format::Jpeg, expected), "{query}");
+    }
+}
+
+#[test]
+fn the_best_format_the_client_takes_is_sent_and_said() {
+    let haulier = Images::new().start();
+    let id = upload(&haulier, &png(100, 80));
+    let target = format!("/{id}?w=50&f=auto");
+    let mut tags = Vec::new();
+    for (accepts, format) in [
+        ("image/avif,image/webp,image/apng,*/*;q=0.8", Format::WebP),
+        ("image/webp;q=0.5,*/*", Format::WebP),
+        ("*/*", Format::Jpeg),
+        ("image/webp;q=0,*/*", Format::Jpeg),
+        ("", Format::Jpeg),
+    ] {
+        for _ in 0..2 {
+            let answer = accept(&haulier, &target, accepts);
+            assert_eq!(answer.field("Vary"), Some("Accept"), "{accepts}");
+            tags.push((format, answer.field("ETag").expect("a tag").to_owned()));
+            assert_eq!(picture(answer), (format, 50, 40), "{accepts}");
+        }
+    }
+    let tag_of = |format| tags.iter().find(|(made, _)| *made == format).expect("made").1.clone();
+    assert!(
+        tags.iter().all(|(format, tag)| *tag == tag_of(*format)),
+        "one variant a format: {tags:?}"
+    );
+    assert_ne!(tag_of(Format::WebP), tag_of(Format::Jpeg));
+    let webp = tag_of(Format::WebP);
+    let unchanged = Request::get(&target)
+        .with("If-None-Match", &webp)
+        .with("Accept", "image/webp");
+    assert_eq!(haulier.ask(&unchanged).expect(304).field("Vary"), Some("Accept"));
+    let other = Request::get(&target).with("If-None-Match", &webp).with("Accept", "*/*");
+    haulier.ask(&other).expect(200);
+    let fixed = haulier.get(&format!("/{id}?w=50&f=webp")).expect(200);
+    assert_eq!((fixed.field("Vary"), fixed.field("ETag")), (None, Some(webp.as_str())));
+}
+
+#[test]
+fn deleting_takes_the_token_of_the_site() {
+    let haulier = Images::new().with(&format!("token = {TOKEN:?}")).start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    let target = format!("/{id}");
+    haulier.get(&format!("{target}?w=10")).expect(200);
+    let delete = || Request::new("DELETE", &target);
+    let refused = haulier.ask(&delete()).expect(401);
+    assert_eq!(refused.field("WWW-Authenticate"), Some("Bearer"));
+    haulier.ask(&delete().with("Authorization", "Bearer wrong")).expect(401);
+    haulier
+        .ask(&delete().with("Authorization", &format!("Basic {TOKEN}")))
+        .expect(401);
+    let right = format!("Bearer {TOKEN}");
+    let gone = haulier.ask(&delete().with("Authorization", &right)).expect(204);
+    assert!(gone.body.is_empty());
+    haulier.get(&target).expect(404);
+    haulier.get(&format!("{target}?w=10")).expect(404);
+    haulier.ask(&delete().with("Authorization", &right)).expect(404);
+    assert_eq!(upload(&haulier, &jpeg(64, 48, 0)), id);
+    haulier.get(&format!("{target}?w=10")).expect(200);
+    let without = Images::new().start();
+    without.ask(&delete().with("Authorization", "Bearer x")).expect(403);
+}
+
+#[test]
+fn only_presets_are_made_where_only_they_are_wanted() {
+    let haulier = Images::new()
+        .with("only_presets = true")
+        .more("[site.img.images.presets]\nthumb = \"w=100&h=100\"")
+        .start();
+    let id = upload(&haulier, &jpeg(640, 480, 0));
+    assert_eq!(
+        picture(haulier.get(&format!("/{id}?t=thumb"))),
+        (Format::Jpeg, 100, 100)
+    );
+    for query in ["", "?w=100&h=100", "?p=0", "?w=101"] {
+        haulier.get(&format!("/{id}{query}")).expect(403);
+    }
+}
+
+#[test]
+fn signed_addresses_hold_until_they_expire_and_no_letter_may_change() {
+    const KEY: &str = "a key with enough letters";
+    let haulier = Images::new()
+        .with(&format!("sign = [\"the key that comes next\", {KEY:?}]"))
+        .more("[site.img.images.presets]\nthumb = \"w=100&h=100\"")
+        .start();
+    let id = upload(&haulier, &jpeg(640, 480, 0));
+    let sign = |target: &str| haulier_server::sign(KEY.as_bytes(), target);
+    let signed = sign(&format!("/{id}?w=100"));
+    assert_eq!(picture(haulier.get(&signed)).1, 100);
+    haulier.get(&sign(&format!("/{id}"))).expect(200);
+    haulier.get(&format!("/{id}?t=thumb")).expect(200);
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs();
+    haulier
+        .get(&sign(&format!("/{id}?w=100&expires={}", now + 1000)))
+        .expect(200);
+    for refused in [
+        format!("/{id}"),
+        format!("/{id}?w=100"),
+        signed.replace("w=100", "w=101"),
+        format!("{signed}&w=5"),
+        sign(&format!("/{id}?w=100&expires={}", now - 1)),
+        sign(&format!("/{id}?w=100&expires={}", now + 1000))
+            .replace(&format!("{}", now + 1000), &format!("{}", now + 9000)),
+    ] {
+        haulier.get(&refused).expect(403);
+    }
+}
+
+#[test]
+fn a_missing_image_has_a_stand_in() {
+    let images = Images::new();
+    let path = images.path("missing.png");
+    std::fs::write(&path, png(300, 200)).expect("the directory is ours");
+    let haulier = images.with(&format!("fallback = {path:?}")).start();
+    for (query, expected) in [("", (Format::Png, 300, 200)), ("?w=30&f=webp", (Format::WebP, 30, 20))] {
+        for _ in 0..2 {
+            let answer = haulier.get(&format!("/{MISSING}{query}")).expect(404);
+            assert_eq!(seen(&answer.body), expected);
+            assert_eq!(answer.field("Cache-Control"), Some("no-cache"));
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_is_503_with_a_time_to_come_again() {
+    let haulier = Images::new().with("workers = 1\nqueue = 1").start();
+    let id = upload(&haulier, &png(2000, 1500));
+    let statuses: Vec<(u16, Option<String>)> = std::thread::scope(|scope| {
+        let address = haulier.address();
+        let ask = |number: usize| {
+            let target = format!("/{id}?w={}&f=webp", 1900 - number);
+            scope.spawn(move || {
+                let answer = Connection::open(address).ask(&Request::get(&target));
+                (answer.status(), answer.field("Retry-After").map(str::to_owned))
+            })
+        };
+        let all: Vec<_> = (0..12).map(ask).collect();
+        all.into_iter().map(|one| one.join().expect("an answer")).collect()
+    });
+    let made = statuses.iter().filter(|(status, _)| *status == 200).count();
+    let refused: Vec<_> = statuses.iter().filter(|(status, _)| *status == 503).collect();
+    assert!(made >= 1 && made + refused.len() == statuses.len(), "{statuses:?}");
+    assert!(!refused.is_empty(), "{statuses:?}");
+    let seconds = |after: &Option<String>| after.as_ref().and_then(|after| after.parse::<u64>().ok());
+    assert!(
+        refused
+            .iter()
+            .all(|(_, after)| seconds(after).is_some_and(|seconds| seconds >= 1)),
+        "{statuses:?}"
+    );
+    let errors = haulier
+        .metrics()
+        .value("haulier_errors_total{site=\"img\",reason=\"image_queue_full\"}");
+    assert_eq!(errors as usize, refused.len());
+}
+
+#[test]
+fn metrics_say_where_images_came_from() {
+    let haulier = Images::new().start();
+    let id = upload(&haulier, &jpeg(640, 480, 0));
+    for _ in 0..3 {
+        haulier.get(&format!("/{id}?w=100")).expect(200);
+    }
+    haulier.get(&format!("/{id}")).expect(200);
+    haulier.get(&format!("/{MISSING}")).expect(404);
+    let count = |series: &str| haulier.metrics().count(series);
+    wait_until("the last one to be counted", || {
+        count("haulier_image_requests_total{site=\"img\",result=\"error\"}") == 1
+    });
+    let metrics = haulier.metrics();
+    let of = |result: &str| {
+        metrics.count(&format!(
+            "haulier_image_requests_total{{site=\"img\",result=\"{result}\"}}"
+        ))
+    };
+    assert_eq!((of("made"), of("memory"), of("original"), of("error")), (1, 2, 1, 1));
+    assert_eq!(metrics.count("haulier_image_uploads_total{site=\"img\"}"), 1);
+    assert!(metrics.value("haulier_image_memory_bytes{site=\"img\"}") > 1000.0);
+    assert_eq!(
+        metrics.count("haulier_requests_total{site=\"img\",handler=\"image\",code=\"2xx\"}"),
+        5
+    );
+}

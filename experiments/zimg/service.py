@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+"""Experiment 2, the service: an image as a file, a variant that is made, and one that is there (the zimg report, 2013).
+
+haulier with each of its caches and stores against nginx's image_filter, PHP's GD and ImageMagick behind nginx and php-fpm.
+Needs what `make bench` needs, and libnginx-mod-http-image-filter, php-gd, imagemagick, memcached, redis-server; what is
+missing is left out by name. Writes docs/experiments/zimg-service.md.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import http.client
+import os
+import platform
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [f"{ROOT}/bench", HERE]
+
+import bench  # noqa: E402
+import load  # noqa: E402
+import measure  # noqa: E402
+import servers  # noqa: E402
+
+PAGE = f"{ROOT}/docs/experiments/zimg-service.md"
+IMAGE_FILTER = "/usr/lib/nginx/modules/ngx_http_image_filter_module.so"
+VERSITYGW = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
+SWEEP = (100, 300, 1000, 2000, 5000, 10000, 15000, 19000)
+WARM = "?w=400&h=300&q=60"
+
+
+class Missing(Exception):
+    """Something this machine does not have; the text names it."""
+
+
+def need(program):
+    found = servers.find(program)
+    if not found:
+        raise Missing(f"{program} is not installed")
+    return found
+
+
+def listening(port, process):
+    deadline = time.time() + 30
+    while time.time() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.02)
+    raise servers.CannotStart(f"{process.args[0]} does not listen on {port}")
+
+
+@contextlib.contextmanager
+def helper(command, port, **env):
+    """A server haulier talks to."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=dict(os.environ, **env),
+    )
+    try:
+        listening(port, process)
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Haulier(servers.Server):
+    """haulier with an image service whose caches and store are given."""
+
+    def __init__(self, place, haulier, caches, store=None, more=""):
+        self.caches, self.store, self.more = caches, store, more
+        super().__init__("haulier", place, haulier)
+
+    def command(self, haulier):
+        store = self.store or f"{self.run}/store"
+        path = f"{self.run}/haulier.toml"
+        caches = ", ".join(f'"{cache.format(run=self.run)}"' for cache in self.caches)
+        with open(path, "w") as file:
+            file.write(
+                f'[server]\nthreads = {servers.CORES}\nhttp = "127.0.0.1:{self.port}"\nadmin = "off"\n'
+                '[log]\naccess = "off"\n[limits]\nkeepalive_requests = 1_000_000\n'
+                f'[site.img]\n[site.img.images]\nstore = "{store}"\ncache = [{caches}]\ncompat = "zimg"\n'
+                f"workers = {servers.CORES}\nqueue = 1000\n{self.more}"
+            )
+        return [haulier, "run", "-c", path]
+
+    def upload(self, photo):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request("POST", "/upload", photo, {"Content-Type": "jpeg"})
+            answer = connection.getresponse().read().decode()
+        identity = hashlib.md5(photo).hexdigest()
+        if identity not in answer:
+            raise servers.CannotStart(f"the upload was answered {answer}")
+        return f"/{identity}"
+
+
+class ImageFilter(servers.Server):
+    """nginx with image_filter."""
+
+    def __init__(self, place, haulier):
+        super().__init__("nginx", place, haulier)
+
+    def render(self, template, **values):
+        path = super().render(template, **values)
+        if template == "nginx.conf":
+            with open(path) as file:
+                text = file.read()
+            text = f"load_module {IMAGE_FILTER};\n" + text.replace(
+                "location / { }",
+                "location / { }\n        location ~ ^/resized/(\\d+)/(.*)$ { rewrite ^/resized/\\d+(/.*)$ $1 break;"
+                " image_filter resize $1 -; image_filter_jpeg_quality 75; image_filter_buffer 20M; }",
+            )
+            with open(path, "w") as file:
+                file.write(text)
+        return path
+
+
+@contextlib.contextmanager
+def nothing():
+    yield ""
+
+
+@contextlib.contextmanager
+def memcached():
+    port = servers.free_port()
+    with helper([need("memcached"), "-l", "127.0.0.1", "-U", "0", "-u", "root", "-m", "512", "-p", str(port)], port):
+        yield f"memcached://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def redis():
+    port = servers.free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [need("redis-server"), "--bind", "127.0.0.1", "--save", "", "--port", str(port), "--dir", folder]
+        with helper(command, port):
+            yield f"redis://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def bucket():
+    if not os.access(VERSITYGW, os.X_OK):
+        raise Missing("versitygw is not installed (make test builds it where Go is there)")
+    port = servers.free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(f"{folder}/bucket")
+        command = [VERSITYGW, "--port", f"127.0.0.1:{port}", "posix", folder]
+        with helper(command, port, ROOT_ACCESS_KEY="access", ROOT_SECRET_KEY="secret"):
+            yield (
+                f'[store.bucket]\nendpoint = "http://127.0.0.1:{port}"\nregion = "us-east-1"\nkey = "access"\n'
+                'secret = "secret"\n'
+            )
+
+
+def fetch(port, path):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read()
+    if answer.status != 200 or not body.startswith(b"\xff\xd8\xff"):
+        raise servers.CannotStart(f"{path} is answered {answer.status} with {body[:60]!r}")
+    return body
+
+
+def warm_up(server, path):
+    """The variant is made and in its caches: they are filled behind the first answer."""
+    body = fetch(server.port, path)
+    for _ in range(10):
+        time.sleep(0.1)
+        if fetch(server.port, path) != body:
+            raise servers.CannotStart("two answers differ")
+    return len(body)
+
+
+def measured(server, path, seconds, script=None):
+    """One turn of wrk: requests a second, and CPU of the server's whole tree a request."""
+    measure.pin(server.roots, bench.cores()[0])
+    before = measure.Usage(server.roots)
+    url = f"http://127.0.0.1:{server.port}{path}"
+    command = ["wrk", "--latency", "-t1", "--timeout", "20s", "-c", "8", "-d", f"{seconds}s"]
+    output, _, _ = load.run(command + (["-s", script] if script else []) + [url], bench.cores()[1], seconds + 30)
+    parsed = load.parse_wrk(output)
+    time.sleep(0.05)
+    own, php = measure.Usage(server.roots).since(before)
+    done = max(parsed["done"], 1)
+    return dict(rps=parsed["rps"], cpu=1e6 * (own + php) / done, failed=parsed["failed"], p99=parsed["p99"])
+
+
+def turns(place, haulier, photo):
+    """(name, what it does with a running server) for every contestant; the server is started for each turn."""
+    small = f"{place.docroot}/small.jpg"
+
+    def ours(caches, path=WARM, script=None, with_cache=nothing, with_store=nothing):
+        @contextlib.contextmanager
+        def running():
+            with with_cache() as cache, with_store() as table:
+                named = [one for one in (*caches, cache) if one]
+                store = "s3://bucket" if table else None
+                with Haulier(place, haulier, named, store, table) as server:
+                    image = server.upload(photo)
+                    target = image + path
+                    if "WIDTH" not in target:
+                        warm_up(server, target)
+                    yield server, target, script
+
+        return running
+
+    def static(name):
+        @contextlib.contextmanager
+        def running():
+            with servers.Server(name, place, haulier) as server:
+                yield server, "/small.jpg", None
+
+        return running
+
+    def peer(make, target, script):
+        @contextlib.contextmanager
+        def running():
+            with make() as server:
+                fetch(server.port, target.replace("WIDTH", "100"))
+                yield server, target, script
+
+        return running
+
+    def image_filter():
+        if not os.path.exists(IMAGE_FILTER):
+            raise Missing("libnginx-mod-http-image-filter is not installed")
+        return ImageFilter(place, haulier)
+
+    def php(needed):
+        if needed == "gd" and subprocess.run(["php", "-r", "exit((int) !extension_loaded('gd'));"]).returncode:
+            raise Missing("php-gd is not installed")
+        if needed == "convert":
+            need("convert")
+        return servers.Server("nginx", place, haulier)
+
+    cold = f"{HERE}/cold.lua"
+    variants = "?w=WIDTH&q=75"
+    yield "static, 10 KB: haulier", static("haulier")
+    yield "static, 10 KB: nginx", static("nginx")
+    yield "original: haulier, a directory", ours(["memory:64MiB"], "?p=0")
+    yield "original: haulier, an object store", ours(["memory:64MiB"], "?p=0", with_store=bucket)
+    yield "warm: haulier, memory", ours(["memory:64MiB"])
+    yield "warm: haulier, disk alone", ours(["disk:{run}/cache:256MiB"])
+    yield "warm: haulier, memcached alone", ours([], with_cache=memcached)
+    yield "warm: haulier, Redis alone", ours([], with_cache=redis)
+    yield "warm: haulier, memory, object store", ours(["memory:64MiB"], with_store=bucket)
+    yield "cold: haulier", ours([], variants, cold)
+    yield "cold: haulier, object store", ours([], variants, cold, with_store=bucket)
+    yield "cold: nginx image_filter", peer(image_filter, "/resized/WIDTH/photo.jpg", cold)
+    yield "cold: nginx and PHP, GD", peer(lambda: php("gd"), "/gd.php?w=WIDTH", cold)
+    yield "cold: nginx and PHP, ImageMagick", peer(lambda: php("convert"), "/magick.php?w=WIDTH", cold)
+    assert os.path.exists(small)
+
+
+def make_photos(place):
+    """A picture with the detail of a photograph, and its 10 KB for the static file."""
+    convert = need("convert")
+    photo, small = f"{place.docroot}/photo.jpg", f"{place.docroot}/small.jpg"
+    draw = ["-seed", "7", "-size", "1920x1280", "plasma:tomato-steelblue", "-attenuate", "0.15", "+noise", "Gaussian"]
+    subprocess.run([convert, *draw, "-quality", "88", photo], check=True)
+    for quality in range(90, 5, -3):
+        subprocess.run([convert, photo, "-resize", "400x300!", "-quality", str(quality), small], check=True)
+        if os.path.getsize(small) <= 10_240:
+            break
+    for name in ("gd.php", "magick.php"):
+        shutil.copy(f"{HERE}/php/{name}", place.docroot)
+    with open(photo, "rb") as file:
+        return file.read()
+
+
+def sweep(place, haulier, most):
+    """zimg's echo at growing concurrency, a connection per request; every failure counts."""
+    rows = []
+    with Haulier(place, haulier, ["memory:64MiB"]) as server:
+        measure.pin(server.roots, bench.cores()[0])
+        for connections in (one for one in SWEEP if one <= most):
+            output, wall, _ = load.run(
+                [f"{place.path}/burst", str(server.port), "/echo", str(max(20_000, 2 * connections)), str(connections), "18", "zimg works!"],
+                bench.cores()[1],
+                60,
+            )
+            row = dict(load.from_json(output, connections), connections=connections)
+            rows.append(row)
+            print(f"sweep {connections}: {row['rps']:,.0f} a second, {row['failed']:.0f} failed", flush=True)
+    return rows
+
+
+def median(rows, key):
+    return statistics.median(row[key] for row in rows)
+
+
+def page(chosen, results, rows, missing, versions):
+    table = ["| | requests/s | CPU µs a request | p99 ms | failed |", "|---|---|---|---|---|"]
+    for name, turn in results.items():
+        p99 = median([dict(p99=row["p99"] or 0) for row in turn], "p99")
+        failed = sum(row["failed"] for row in turn)
+        table.append(f"| {name} | {median(turn, 'rps'):,.0f} | {median(turn, 'cpu'):,.0f} | {p99:,.1f} | {failed:.0f} |")
+    verdict = []
+    if "warm: haulier, memory" in results and "static, 10 KB: haulier" in results:
+        ratio = median(results["warm: haulier, memory"], "rps") / max(median(results["static, 10 KB: haulier"], "rps"), 1e-9)
+        holds = "holds" if ratio >= 0.9 else "does not hold"
+        verdict.append(f"- a warm variant at {ratio:.2f} × the rate of a static file of 10 KB (≥ 0.9): **{holds}**")
+    failed = sum(row["failed"] for row in rows)
+    if rows:
+        verdict.append(f"- failures in the sweep up to {rows[-1]['connections']:,}: {failed:.0f} (0): **{'holds' if not failed else 'does not hold'}**")
+    swept = "\n".join(f"| {row['connections']:,} | {row['rps']:,.0f} | {row['failed']:.0f} |" for row in rows)
+    left_out = "\n".join(f"- left out: {name}: {why}" for name, why in missing.items())
+    known = "\n".join(f"- {name}: {version}" for name, version in versions.items())
+    return f"""# Images: files, caches, and what is made
+
+Written by `experiments/zimg/service.py` on {time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}; what is done and why stands in
+[its README](../../experiments/zimg/README.md). {os.cpu_count()} cores, {platform.system()} {platform.release()}; servers with
+their workers on one core, `wrk -c 8` on the other, {chosen.seconds} s a turn, median of {chosen.rounds} rounds.
+
+{chr(10).join(table)}
+
+"Cold" is another width for every request, with no cache at all.
+
+## Concurrency
+
+| connections | requests/s | failed |
+|---|---|---|
+{swept}
+
+## What was promised
+
+{chr(10).join(verdict)}
+
+## Versions
+
+{known}
+{left_out}
+"""
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--haulier", default=os.environ.get("HAULIER"), metavar="PATH", help="the binary (or HAULIER=PATH)")
+    parser.add_argument("--only", action="append", metavar="TEXT", help="contestants whose name holds this; `sweep` for the sweep")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--most", type=int, default=19_000, help="connections the sweep ends with")
+    parser.add_argument("--page", default=PAGE, metavar="FILE")
+    chosen = parser.parse_args()
+    if not (chosen.haulier and os.access(chosen.haulier, os.X_OK)):
+        parser.error("which haulier? Give --haulier PATH")
+    return chosen
+
+
+def wanted(chosen, name):
+    return not chosen.only or any(part in name for part in chosen.only)
+
+
+def main():
+    chosen = arguments()
+    haulier = os.path.abspath(chosen.haulier)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
+    results, rows, missing = {}, [], {}
+    with bench.the_only_run(), contextlib.ExitStack() as stack:
+        place = servers.Place()
+        stack.callback(place.remove)
+        photo = make_photos(place)
+        for _ in range(chosen.rounds):
+            for name, running in turns(place, haulier, photo):
+                if name in missing or not wanted(chosen, name):
+                    continue
+                try:
+                    with running() as (server, target, script):
+                        row = measured(server, target, chosen.seconds, script)
+                except Missing as why:
+                    missing[name] = str(why)
+                    print(f"{name}: left out, {why}", flush=True)
+                    continue
+                results.setdefault(name, []).append(row)
+                print(f"{name}: {row['rps']:,.0f} a second, {row['cpu']:,.0f} µs of CPU, {row['failed']:.0f} failed", flush=True)
+        if wanted(chosen, "sweep"):
+            rows = sweep(place, haulier, chosen.most)
+        versions = {name: servers.version(name, haulier) for name in ("haulier", "nginx") if servers.available(name, haulier)}
+    os.makedirs(os.path.dirname(chosen.page), exist_ok=True)
+    with open(chosen.page, "w") as file:
+        file.write(page(chosen, results, rows, missing, versions))
+    print(f"written: {chosen.page}")
+
+
+if __name__ == "__main__":
+    main()
