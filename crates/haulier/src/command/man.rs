@@ -72,7 +72,8 @@ mod tests {
                     .get_value_names()
                     .and_then(|names| names.first())
                     .map(ToString::to_string);
-                let word = long.or(value).unwrap_or_else(|| flag.get_id().to_string());
+                let short = flag.get_short().map(|short| format!("\\fB-{short}\\fR"));
+                let word = long.or(short).or(value).unwrap_or_else(|| flag.get_id().to_string());
                 assert!(page.contains(&word), "{name} says nothing of {word}:\n{page}");
                 seen += 1;
             }
