@@ -89,6 +89,7 @@ impl Client {
                 method: next.method,
                 url: next.url,
                 fields: request.fields,
+                body: request.body,
             };
             self.add_credentials(&mut request, given);
         }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use bytes::Bytes;
 use haulier_proto::chunked::Decoder;
 use haulier_proto::head::Method;
 use haulier_proto::response_head::{ResponseHead, ResponseLength, ResponseLimits};
@@ -30,6 +31,8 @@ pub struct Request {
     pub url: Url,
     /// Further field lines; Host, User-Agent and Accept are added where they are missing.
     pub fields: Vec<(String, String)>,
+    /// What a POST carries; other methods carry nothing.
+    pub body: Bytes,
 }
 
 impl Request {
@@ -40,6 +43,7 @@ impl Request {
             method: Method::Get,
             url,
             fields: Vec::new(),
+            body: Bytes::new(),
         }
     }
 
@@ -50,10 +54,11 @@ impl Request {
         self
     }
 
-    /// The head as it travels; `absolute` for a proxy (RFC 9112 §3.2.2).
+    /// Head and body as they travel; `absolute` for a proxy (RFC 9112 §3.2.2).
     fn encode(&self, absolute: bool) -> Vec<u8> {
         let method = match self.method {
             Method::Head => "HEAD",
+            Method::Post => "POST",
             _ => "GET",
         };
         let target = if absolute {
@@ -76,8 +81,12 @@ impl Request {
         for (name, value) in &self.fields {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        head.push_str("\r\n");
-        head.into_bytes()
+        if self.method != Method::Post {
+            head.push_str("\r\n");
+            return head.into_bytes();
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", self.body.len()));
+        [head.as_bytes(), &self.body].concat()
     }
 }
 

@@ -12,7 +12,7 @@ use haulier_proto::head::Method;
 use haulier_proto::path;
 
 use crate::filter::basic_auth::{self, PasswordCheck};
-use crate::filter::{self, Early};
+use crate::filter::{self, Early, https};
 use crate::forwarded;
 use crate::handler::php::{self, Call, Outcome};
 use crate::handler::static_files::{self, Found, Script};
@@ -58,6 +58,14 @@ enum Decision {
 /// Carries a request to its response. What needs no waiting is answered without a future.
 pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
     forwarded::apply(&thread.settings.trusted_proxies, &mut request);
+    if let Some(tls) = thread.settings.tls.as_ref().filter(|_| request.peer.misses_tls) {
+        let response = https::missed(thread, tls, &request);
+        return Answer::Ready(Answered {
+            request,
+            site: None,
+            response,
+        });
+    }
     let Some(site) = thread.router.find(request.head.host()).map(Arc::clone) else {
         let response = error_page::respond(421, Some("no_site"), None, request.id, None);
         return Answer::Ready(Answered {
@@ -190,7 +198,7 @@ fn refused(site: &Arc<Site>, request: &Request, status: u16, reason: Option<&'st
 }
 
 fn finish(request: Request, site: Arc<Site>, mut response: Response) -> Answered {
-    filter::on_response(&site, &request.head, &mut response);
+    filter::on_response(&site, &request, &mut response);
     Answered {
         request,
         site: Some(site),

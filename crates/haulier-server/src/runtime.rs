@@ -1,6 +1,5 @@
 //! One thread and one event loop per core.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,7 @@ use tokio::task::{JoinSet as LocalTasks, LocalSet};
 use crate::access_log::AccessLog;
 use crate::filter::compress::dictionary::shell;
 use crate::handler::static_files::FileCache;
-use crate::listen::{self, Address, BindError, Gate, Listener, SocketFile};
+use crate::listen::{self, Address, BindError, Endpoint, Gate, Listener, SocketFile};
 use crate::metrics::Metrics;
 use crate::route::{Router, Site};
 use crate::settings::{ServerSettings, SiteSettings};
@@ -36,14 +35,20 @@ impl Server {
     /// [`BindError`] with the first root or address that cannot be had.
     pub fn bind(mut settings: ServerSettings, log: AccessLog) -> Result<Self, BindError> {
         let sites = open_sites(std::mem::take(&mut settings.sites))?;
-        let listeners = settings
-            .listen
+        let plain = settings.listen.iter().map(|address| Listener::bind(address, &settings));
+        let secure = settings
+            .listen_tls
             .iter()
-            .map(|address| Listener::bind(address, &settings))
-            .collect::<Result<_, _>>()?;
+            .map(|address| Listener::bind(address, &settings).map(Listener::secured));
+        let listeners: Vec<Listener> = plain.chain(secure).collect::<Result<_, _>>()?;
+        settings.https_port = listeners
+            .iter()
+            .filter(|listener| listener.is_secure)
+            .find_map(|listener| Some(listener.address.internet()?.port()));
         let router = Arc::new(Router::new(&sites));
         let gate = Gate::new(settings.limits.connections, settings.limits.connections_per_ip);
-        let metrics = Metrics::new(sites, Arc::clone(&gate), settings.threads.max(1));
+        let certificates = settings.tls.as_ref().map(|tls| Arc::clone(tls.acceptor.certificates()));
+        let metrics = Metrics::new(sites, Arc::clone(&gate), certificates, settings.threads.max(1));
         Ok(Self {
             router,
             gate,
@@ -54,10 +59,17 @@ impl Server {
         })
     }
 
-    /// The bound addresses, with their real ports.
+    /// The bound addresses, with their real ports; those that want TLS last.
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         self.listeners.iter().map(|listener| listener.address.clone()).collect()
+    }
+
+    /// Those of them whose connections begin with TLS.
+    #[must_use]
+    pub fn secure_addresses(&self) -> Vec<Address> {
+        let secure = self.listeners.iter().filter(|listener| listener.is_secure);
+        secure.map(|listener| listener.address.clone()).collect()
     }
 
     /// What the server will have counted; it may outlive the server.
@@ -101,12 +113,15 @@ impl Server {
         })
     }
 
-    fn sockets_of_a_thread(&mut self) -> Vec<(OwnedFd, Address)> {
+    fn sockets_of_a_thread(&mut self) -> Vec<Endpoint> {
         self.listeners
             .iter_mut()
             .filter_map(|listener| {
-                let socket = listener.sockets.pop()?;
-                Some((socket, listener.address.clone()))
+                Some(Endpoint {
+                    socket: listener.sockets.pop()?,
+                    address: listener.address.clone(),
+                    is_secure: listener.is_secure,
+                })
             })
             .collect()
     }
@@ -198,7 +213,7 @@ struct Start {
     log: AccessLog,
     metrics: Arc<Metrics>,
     control: Arc<Control>,
-    sockets: Vec<(OwnedFd, Address)>,
+    sockets: Vec<Endpoint>,
     number: usize,
 }
 
@@ -228,8 +243,8 @@ impl Start {
             self.number,
         );
         let mut accepting = LocalTasks::new();
-        for (socket, address) in self.sockets {
-            accepting.spawn_local(listen::accept(Rc::clone(&thread), socket, address));
+        for endpoint in self.sockets {
+            accepting.spawn_local(listen::accept(Rc::clone(&thread), endpoint));
         }
         if self.number == 0 {
             tokio::task::spawn_local(shell::keep_fresh(Rc::clone(&thread)));

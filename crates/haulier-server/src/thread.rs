@@ -17,6 +17,7 @@ use crate::protocol::Deadlines;
 use crate::request::RequestId;
 use crate::route::Router;
 use crate::settings::ServerSettings;
+use crate::tls::Scratch;
 
 /// One per thread; connections hold it by `Rc`.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Thread {
     pub(crate) files: FileCache,
     pub(crate) clock: Clock,
     pub(crate) buffers: Buffers,
+    /// Memory of its TLS connections.
+    pub(crate) scratch: Rc<Scratch>,
     pub(crate) deadlines: Deadlines,
     pub(crate) gate: Arc<Gate>,
     pub(crate) log: AccessLog,
@@ -58,6 +61,7 @@ impl Thread {
             files,
             clock: Clock::new(),
             buffers: Buffers::default(),
+            scratch: Rc::default(),
             deadlines: Deadlines::default(),
             gate,
             log,

@@ -8,9 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_php::{Pool, PoolKind, StartError, Supervised, User};
-use haulier_server::settings::{PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings, VariantStore};
+use haulier_server::settings::{
+    PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings, TlsSettings, VariantStore,
+};
+use haulier_server::tls::{Acceptor, AcceptorError};
 use haulier_server::{BindError, Server};
 
+use crate::certificates::{Keeper, KeeperError};
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
 use crate::lifecycle;
@@ -36,6 +40,8 @@ pub(crate) struct Assembled {
     pub(crate) sockets: SocketDir,
     /// The same.
     pub(crate) prelude: Option<Prelude>,
+    /// Of a server with TLS.
+    pub(crate) keeper: Option<Keeper>,
 }
 
 /// Why no server came of it.
@@ -49,6 +55,10 @@ pub(crate) enum AssembleError {
     User { name: String, source: io::Error },
     #[error(transparent)]
     Log(#[from] LogFileError),
+    #[error(transparent)]
+    Certificates(#[from] KeeperError),
+    #[error(transparent)]
+    Tls(#[from] AcceptorError),
     #[error(transparent)]
     Bind(#[from] BindError),
 }
@@ -76,8 +86,23 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLog
             Ok(SiteSettings { log, ..settings })
         })
         .collect::<Result<_, LogFileError>>()?;
+    let keeper = settings
+        .tls
+        .as_ref()
+        .map(|tls| Keeper::new(tls, !settings.listen.is_empty()))
+        .transpose()?;
+    let tls = match (&settings.tls, &keeper) {
+        (Some(tls), Some(keeper)) => Some(TlsSettings {
+            acceptor: Arc::new(Acceptor::new(Arc::clone(keeper.certificates()), tls.least)?),
+            redirects_plain: tls.redirects_plain,
+        }),
+        _ => None,
+    };
     let server = ServerSettings {
         listen: settings.listen,
+        listen_tls: settings.tls.map(|tls| tls.listen).unwrap_or_default(),
+        tls,
+        https_port: None,
         socket_mode: settings.socket_mode,
         trusted_proxies: settings.trusted_proxies,
         proxy_protocol: settings.proxy_protocol,
@@ -96,6 +121,7 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLog
         pools,
         sockets,
         prelude,
+        keeper,
     })
 }
 
@@ -167,9 +193,16 @@ fn prepended(pool: &settings::Pool) -> Option<&str> {
 ///
 /// # Errors
 /// The process must not go on: it would serve as root.
-pub(crate) fn leave_root(user: Option<&User>, sockets: &SocketDir) -> Result<(), AssembleError> {
+pub(crate) fn leave_root(
+    user: Option<&User>,
+    sockets: &SocketDir,
+    keeper: Option<&Keeper>,
+) -> Result<(), AssembleError> {
     let Some(user) = user else { return Ok(()) };
-    let left = sockets.give_to(user).and_then(|()| privileges::drop_to(user));
+    let given = keeper.map_or(Ok(()), |keeper| keeper.give_to(user));
+    let left = given
+        .and_then(|()| sockets.give_to(user))
+        .and_then(|()| privileges::drop_to(user));
     left.map_err(|source| AssembleError::User {
         name: user.name.clone(),
         source,
@@ -258,6 +291,7 @@ fn site_settings(
         root: site.app.root.clone(),
         index: site.app.preset.index.iter().map(|&name| name.to_owned()).collect(),
         php,
+        without_tls: site.without_tls,
         deny: site.deny.clone(),
         headers: site.headers.clone(),
         redirects: site.redirects.clone(),

@@ -98,6 +98,7 @@ fn start(
         pools,
         sockets,
         prelude,
+        keeper,
     } = assemble(settings, purpose, logs).map_err(StartFailure::Assemble)?;
     let addresses = server.addresses();
     let control = bind_control(control.as_deref(), &addresses).map_err(StartFailure::Admin)?;
@@ -109,9 +110,15 @@ fn start(
         sites,
     };
     admin.serve(&Reporter::new(identity, server.metrics()))?;
-    leave_root(user.as_ref(), &sockets).map_err(StartFailure::Assemble)?;
+    leave_root(user.as_ref(), &sockets, keeper.as_ref()).map_err(StartFailure::Assemble)?;
+    let secure = server.secure_addresses();
     let running = server.run()?;
-    announcement.print(&addresses, &admin, console);
+    // From here on authorities that ask are answered.
+    if let Some(keeper) = keeper {
+        let kept = keeper.keep();
+        kept.map_err(|error| StartFailure::Assemble(error.into()))?;
+    }
+    announcement.print(&addresses, &secure, &admin, console);
     let outcome = runtime.block_on(until_stopped(running, &mut signals, grace));
     runtime.block_on(stop_pools(&pools));
     drop(sockets);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use super::Address;
+use super::{Address, tls};
 use crate::forwarded;
 use crate::protocol::Http1;
 use crate::protocol::socket::{self, Socket};
@@ -28,9 +28,33 @@ enum Batch {
     Exhausted,
 }
 
+/// A socket of one thread that listens.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) socket: OwnedFd,
+    pub(crate) address: Address,
+    /// Connections begin with a TLS handshake.
+    pub(crate) is_secure: bool,
+}
+
+/// Where a connection came in.
+#[derive(Debug, Clone, Copy)]
+struct Entrance {
+    local: SocketAddr,
+    is_secure: bool,
+}
+
 /// Accepts connections until the thread drains. What the kernel had queued by then is still served.
-pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address) {
-    let local = address.as_internet();
+pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint) {
+    let Endpoint {
+        socket,
+        address,
+        is_secure,
+    } = endpoint;
+    let entrance = Entrance {
+        local: address.as_internet(),
+        is_secure,
+    };
     let listener = match socket::watch(Rc::new(socket)) {
         Ok(listener) => listener,
         Err(error) => {
@@ -50,7 +74,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address
             },
             () = thread.drained.notified() => break,
         };
-        match accept_batch(&thread, listener.get_ref(), local) {
+        match accept_batch(&thread, listener.get_ref(), entrance) {
             Batch::Empty => ready.clear_ready(),
             Batch::More => tokio::task::yield_now().await,
             Batch::Exhausted => {
@@ -60,10 +84,11 @@ pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address
         }
     }
     // Closing the socket resets what is left in its queue.
-    while matches!(accept_batch(&thread, listener.get_ref(), local), Batch::More) {}
+    while matches!(accept_batch(&thread, listener.get_ref(), entrance), Batch::More) {}
 }
 
-fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Batch {
+fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, entrance: Entrance) -> Batch {
+    let local = entrance.local;
     for _ in 0..BATCH {
         if thread.gate.is_full() {
             return Batch::Exhausted;
@@ -71,7 +96,7 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Bat
         match rustix::net::acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((accepted, address)) => {
                 let remote = address.and_then(|address| SocketAddr::try_from(address).ok());
-                serve(thread, accepted, remote.unwrap_or(local), local);
+                serve(thread, accepted, remote.unwrap_or(local), entrance);
             }
             Err(Errno::AGAIN) => return Batch::Empty,
             // The peer gave up in the queue, or a signal came.
@@ -85,15 +110,19 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Bat
     Batch::More
 }
 
-fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: SocketAddr) {
+fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, entrance: Entrance) {
+    let listening = entrance.local;
     let socket = Socket::new(accepted);
     let remote = canonical(remote);
     let is_proxy = forwarded::is_trusted(&thread.settings.trusted_proxies, remote.ip());
     let Some(permit) = thread.gate.enter((!is_proxy).then(|| remote.ip())) else {
-        let _ = socket.send(
-            b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            false,
-        );
+        // Over TLS the words would cost a handshake.
+        if !entrance.is_secure {
+            let _ = socket.send(
+                b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                false,
+            );
+        }
         return;
     };
     // Only a wildcard listener has to ask which of our addresses was reached.
@@ -106,12 +135,16 @@ fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: 
         remote,
         local: canonical(local),
         tls: false,
+        misses_tls: false,
         proxy: None,
     };
     let begins_with_header = is_proxy && thread.settings.proxy_protocol;
     // A panic here is one connection's, not the listener's.
     if catch_unwind(AssertUnwindSafe(|| {
-        Http1::start(thread, socket, peer, permit, begins_with_header);
+        match thread.settings.tls.as_ref().filter(|_| entrance.is_secure) {
+            Some(tls) => tls::start(thread, &tls.acceptor, socket, peer, permit, begins_with_header),
+            None => Http1::start(thread, socket, peer, permit, begins_with_header),
+        }
     }))
     .is_err()
     {

@@ -18,6 +18,8 @@ use crate::settings::ServerSettings;
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) address: Address,
+    /// Connections begin with a TLS handshake.
+    pub(crate) is_secure: bool,
     pub(crate) sockets: Vec<OwnedFd>,
     /// Where a Unix socket lies.
     pub(crate) file: Option<SocketFile>,
@@ -58,6 +60,12 @@ impl Listener {
         })
     }
 
+    /// Its connections begin with a TLS handshake.
+    pub(crate) fn secured(mut self) -> Self {
+        self.is_secure = true;
+        self
+    }
+
     fn bind_internet(address: SocketAddr, threads: usize, reuse_port: bool, defer_accept: bool) -> io::Result<Self> {
         let mut bound = address;
         if !reuse_port {
@@ -76,6 +84,7 @@ impl Listener {
         }
         Ok(Self {
             address: bound.into(),
+            is_secure: false,
             sockets,
             file: None,
         })
@@ -97,6 +106,7 @@ impl Listener {
         }
         Ok(Self {
             address: Address::Unix(path.to_owned()),
+            is_secure: false,
             sockets,
             file: Some(file),
         })

@@ -2,11 +2,13 @@
 
 mod accept;
 mod address;
+pub(crate) mod detect;
 mod gate;
 mod listener;
 mod network;
+mod tls;
 
-pub(crate) use accept::{accept, canonical};
+pub(crate) use accept::{Endpoint, accept, canonical};
 pub use address::Address;
 pub(crate) use gate::{Gate, Permit};
 pub use listener::BindError;

@@ -14,13 +14,14 @@ mod totals;
 mod transfers;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use haulier_php::Pool;
 
 use crate::listen::Gate;
 use crate::request::Request;
 use crate::route::Site;
+use crate::tls::Certificates;
 
 pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
 pub use reason::is_clients;
@@ -43,12 +44,19 @@ pub struct Metrics {
     streaming: Mutex<stream::Table>,
     recent: recent::Recent,
     transfers: Arc<transfers::Transfers>,
+    /// `None` without TLS.
+    certificates: Option<Arc<Certificates>>,
     /// What `haulier_build_info` says.
     version: &'static str,
 }
 
 impl Metrics {
-    pub(crate) fn new(sites: Vec<Arc<Site>>, gate: Arc<Gate>, threads: usize) -> Arc<Self> {
+    pub(crate) fn new(
+        sites: Vec<Arc<Site>>,
+        gate: Arc<Gate>,
+        certificates: Option<Arc<Certificates>>,
+        threads: usize,
+    ) -> Arc<Self> {
         let pools = pools_of(&sites);
         let threads = (0..threads).map(|_| Arc::new(Counters::new(sites.len()))).collect();
         Arc::new(Self {
@@ -59,6 +67,7 @@ impl Metrics {
             streaming: Mutex::default(),
             recent: recent::Recent::default(),
             transfers: Arc::default(),
+            certificates,
             version: env!("CARGO_PKG_VERSION"),
         })
     }
@@ -91,6 +100,19 @@ impl Metrics {
     #[must_use]
     pub fn totals(&self) -> Totals {
         totals::add_up(&self.sites, &self.threads)
+    }
+
+    /// Every site with TLS, and when the first of its certificates ends; `None` while it has none.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<(&str, Option<SystemTime>)> {
+        let Some(certificates) = &self.certificates else {
+            return Vec::new();
+        };
+        let sites = self.sites.iter().map(|site| &site.settings);
+        let secure = sites.filter(|site| site.without_tls.is_some());
+        secure
+            .map(|site| (site.name.as_str(), certificates.not_after(&site.name)))
+            .collect()
     }
 
     /// The metrics in the OpenMetrics text format.

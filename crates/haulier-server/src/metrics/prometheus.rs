@@ -1,7 +1,7 @@
 //! The registry as OpenMetrics text. A reading of all counters is taken first, then written by the library.
 
 use std::fmt::Error;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use haulier_php::{PoolStatus, ServerStatus};
 use prometheus_client::collector::Collector;
@@ -34,6 +34,8 @@ struct Reading {
     pools: Vec<PoolReading>,
     http1_connections: u64,
     http2_connections: u64,
+    /// Sites with TLS; seconds.
+    certificates: Vec<(String, f64)>,
     process: Process,
     version: &'static str,
 }
@@ -61,6 +63,11 @@ impl Reading {
             // The two are not counted in the same moment.
             http1_connections: (metrics.connections() as u64).saturating_sub(http2_connections),
             http2_connections,
+            certificates: metrics
+                .certificates()
+                .into_iter()
+                .map(|(site, not_after)| (site.to_owned(), not_after.map_or(0.0, seconds_until)))
+                .collect(),
             process: Process::look(),
             version: metrics.version,
         }
@@ -144,7 +151,13 @@ impl Reading {
         }
         let mut metric = gauge(encoder, "haulier_connections", "Open connections.")?;
         set(&mut metric, &[("proto", "h1")], self.http1_connections)?;
-        set(&mut metric, &[("proto", "h2")], self.http2_connections)
+        set(&mut metric, &[("proto", "h2")], self.http2_connections)?;
+        let help = "Time until the first certificate of a site ends; negative once it has, 0 while there is none.";
+        let mut metric = gauge(encoder, "haulier_certificate_expiry_seconds", help)?;
+        for (site, seconds) in &self.certificates {
+            metric.encode_family(&[("site", site)])?.encode_gauge(seconds)?;
+        }
+        Ok(())
     }
 
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -333,6 +346,15 @@ impl Reading {
     }
 }
 
+/// Whole seconds, negative for what is over.
+fn seconds_until(moment: SystemTime) -> f64 {
+    let now = SystemTime::now();
+    match moment.duration_since(now) {
+        Ok(left) => left.as_secs() as f64,
+        Err(over) => -(over.duration().as_secs() as f64),
+    }
+}
+
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
 /// The text adds `_total` to the name.
@@ -387,7 +409,7 @@ mod tests {
     fn text() -> String {
         let root = fixture::Root::new().with(|settings| settings.name = "shop".into());
         let site = Site::open(root.site().settings, 0).expect("a document root");
-        Metrics::new(vec![Arc::new(site)], Gate::new(10, 0), 2).encode()
+        Metrics::new(vec![Arc::new(site)], Gate::new(10, 0), None, 2).encode()
     }
 
     #[test]

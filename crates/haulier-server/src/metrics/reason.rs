@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 31] = [
+pub(super) const REASONS: [&str; 32] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -25,6 +25,7 @@ pub(super) const REASONS: [&str; 31] = [
     "php_crashed",
     "php_error",
     "php_timeout",
+    "plain_http",
     "pool_full",
     "pool_stopped",
     "proxy_header",

@@ -12,6 +12,7 @@ mod run;
 mod serve;
 mod status;
 mod status_text;
+mod trust;
 
 use std::env;
 use std::ffi::OsString;
@@ -59,6 +60,7 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Check(arguments)) => check::run(&arguments, &cli.console),
         Some(Command::Status(arguments)) => status::run(&arguments, &cli.console),
         Some(Command::Config(arguments)) => config::run(&arguments, &cli.console),
+        Some(Command::Trust(arguments)) => trust::run(&arguments, &cli.console),
         Some(Command::Completions(arguments)) => completions::run(&arguments),
         Some(Command::Man(arguments)) => man::run(&arguments),
         Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),

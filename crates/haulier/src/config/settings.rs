@@ -12,13 +12,14 @@ use haulier_php::{PoolKind, PoolSettings, User};
 use haulier_server::route::glob::Glob;
 use haulier_server::settings::{
     Canonical, CompressSettings, DictionarySettings, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect,
-    Rewrite, RouteSettings, SendfileSettings,
+    Rewrite, RouteSettings, SendfileSettings, WithoutTls,
 };
 use haulier_server::{Address, Network};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, LimitsTable, LogTable, SiteTable};
 use super::source::Placed;
+use super::tls::{self, Tls};
 use super::{compress, listen_address, pool, reader, server, site};
 use crate::app::App;
 use crate::machine::Machine;
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) config: Option<PathBuf>,
     /// Addresses to listen on.
     pub(crate) listen: Vec<Address>,
+    /// Encryption; `None` without.
+    pub(crate) tls: Option<Tls>,
     /// Permissions of Unix sockets.
     pub(crate) socket_mode: u32,
     /// Proxies whose word about a client counts.
@@ -200,6 +203,8 @@ pub(crate) struct Site {
     pub(crate) log: SiteLog,
     pub(crate) compress: CompressSettings,
     pub(crate) dictionary: DictionarySettings,
+    /// What clients without TLS get; `None` where the site has no TLS.
+    pub(crate) without_tls: Option<WithoutTls>,
 }
 
 /// A route as meant.
@@ -286,9 +291,11 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         site.compress = compress;
         site.log = resolve_site_log(table, report);
     }
+    let tls = tls::resolve(file, mode, &mut sites, report);
     Settings {
         config: None,
         listen: server::resolve_listen(file, report),
+        tls,
         socket_mode: server::resolve_socket_mode(file.server.socket_mode.as_ref(), report),
         trusted_proxies: server::resolve_proxies(file, report),
         proxy_protocol: value_or(file.server.proxy_protocol.as_ref(), false),

@@ -106,6 +106,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         log: SiteLog::default(),
         compress: CompressSettings::default(),
         dictionary: dictionary::resolve(&table.dictionary, report),
+        without_tls: None,
         app,
     };
     site.routes = route::resolve_all(table, &site, report);

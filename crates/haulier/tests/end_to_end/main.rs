@@ -31,4 +31,6 @@ mod static_files;
 mod static_paths;
 mod status;
 mod symfony;
+mod tls;
+mod tls_certificates;
 mod zend_functions;
