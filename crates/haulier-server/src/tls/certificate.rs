@@ -61,18 +61,11 @@ impl Certificate {
     /// # Errors
     /// All of [`CertificateError`] but `Unreadable`.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
-        let chain = CertificateDer::pem_slice_iter(chain)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| CertificateError::NoCertificate)?;
-        let Some(own) = chain.first() else {
-            return Err(CertificateError::NoCertificate);
-        };
+        let key = certified_key(chain, key)?;
+        let own = key.cert.first().ok_or(CertificateError::NoCertificate)?;
         let (_, parsed) = X509Certificate::from_der(own).map_err(|_| CertificateError::Malformed)?;
         let not_before = time(parsed.validity().not_before.timestamp());
         let not_after = time(parsed.validity().not_after.timestamp());
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateError::NoKey)?;
-        let key = any_supported_type(&key).map_err(CertificateError::UnusableKey)?;
-        let key = CertifiedKey::new(chain, key);
         match key.keys_match() {
             // A key that does not tell its public half is believed.
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
@@ -118,6 +111,22 @@ impl Certificate {
     pub(crate) fn key(&self) -> &Arc<CertifiedKey> {
         &self.key
     }
+}
+
+/// Chain and key, not yet compared.
+///
+/// The certificate that proves a name to an authority (RFC 8737 §3) goes no further: it holds a critical extension that
+/// no client knows.
+pub(super) fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, CertificateError> {
+    let chain = CertificateDer::pem_slice_iter(chain)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| CertificateError::NoCertificate)?;
+    if chain.is_empty() {
+        return Err(CertificateError::NoCertificate);
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateError::NoKey)?;
+    let key = any_supported_type(&key).map_err(CertificateError::UnusableKey)?;
+    Ok(CertifiedKey::new(chain, key))
 }
 
 impl fmt::Debug for Certificate {

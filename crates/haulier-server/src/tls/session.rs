@@ -291,11 +291,12 @@ impl Session {
         self.is_aborted = true;
         let Self {
             connection,
+            incoming,
             outgoing,
             scratch,
             ..
         } = self;
-        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = connection.process_tls_records(&mut []).state {
+        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = connection.process_tls_records(incoming).state {
             let _ = outgoing.append(scratch, ALERT, |room| traffic.queue_close_notify(room));
         }
         let _ = self.push(fd, false);
@@ -330,7 +331,7 @@ impl Session {
 
     /// Memory goes back as soon as it holds nothing.
     fn give_back_incoming(&mut self) {
-        if self.incoming.is_empty() || self.is_ended {
+        if self.incoming.is_empty() {
             self.scratch.give_incoming(std::mem::take(&mut self.incoming));
         }
     }
@@ -392,7 +393,8 @@ impl Session {
         Ok(())
     }
 
-    /// The alert that tells the client what was wrong.
+    /// What the library still has to say, an alert at its end that tells the client what was wrong. It must not look at
+    /// input any more: it would stumble over the same mistake again.
     fn take_alert(&mut self) {
         let Self {
             connection,
@@ -400,7 +402,10 @@ impl Session {
             scratch,
             ..
         } = self;
-        while let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.process_tls_records(&mut []).state {
+        while connection.wants_write() {
+            let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.process_tls_records(&mut []).state else {
+                return;
+            };
             if outgoing.append(scratch, ALERT, |room| data.encode(room)).is_err() {
                 return;
             }
@@ -414,13 +419,19 @@ impl Session {
         }
         let Self {
             connection,
+            incoming,
             outgoing,
             scratch,
+            is_ended,
             ..
         } = self;
         let expected = plain.len() + (plain.len() / RECORD + 1) * OVERHEAD;
         loop {
-            match connection.process_tls_records(&mut []).state {
+            // There is no whole record in `incoming`, but the library may have looked at a part of one and wants to
+            // find it where it was.
+            let status = connection.process_tls_records(incoming);
+            debug_assert_eq!(status.discard, 0);
+            match status.state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => {
                     let encrypted = outgoing.append(scratch, expected, |room| traffic.encrypt(plain, room));
                     return encrypted.map_err(io::Error::other);
@@ -431,7 +442,7 @@ impl Session {
                     encoded.map_err(io::Error::other)?;
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => self.is_ended = true,
+                Ok(ConnectionState::PeerClosed) => *is_ended = true,
                 Ok(_) => return Err(ErrorKind::NotConnected.into()),
                 Err(error) => return Err(io::Error::other(error)),
             }

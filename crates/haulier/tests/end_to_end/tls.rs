@@ -117,7 +117,7 @@ fn a_client_that_comes_back_resumes_its_session() {
     let server = secure(Site::new().file("a.txt", "page"), &authority).start();
     for version in BOTH {
         let config = authority.client(&[version]);
-        let mut kind = || {
+        let kind = || {
             let mut connection = connect(&server, &config);
             connection.ask(&get("/a.txt")).expect(200);
             connection.wire().connection().handshake_kind()
