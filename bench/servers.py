@@ -62,7 +62,15 @@ class Place:
         self.php = php_version()
         files.make(self.docroot)
         self.render("php.ini", f"{self.path}/php.ini")
+        self.certify()
         subprocess.run(["cc", "-O2", "-o", f"{self.path}/burst", f"{HERE}/tools/burst.c"], check=True)
+
+    def certify(self):
+        """The certificate of every server: ECDSA on P-256, signed by itself."""
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{self.path}/tls.key"]
+        name = ["-subj", "/CN=localhost", "-days", "30", "-out", f"{self.path}/tls.pem"]
+        subprocess.run([find("openssl"), "req", "-x509", *key, *name], check=True, capture_output=True)
+        os.chmod(f"{self.path}/tls.key", 0o644)
 
     def make(self, name, mode):
         path = f"{self.path}/{name}"
@@ -134,7 +142,7 @@ class Server:
     """One running server with its PHP; `with` ends both."""
 
     def __init__(self, name, place, haulier):
-        self.name, self.place, self.port = name, place, free_port()
+        self.name, self.place, self.port, self.tls_port = name, place, free_port(), free_port()
         self.run = tempfile.mkdtemp(prefix=name + "-", dir=place.path)
         os.chmod(self.run, 0o777)
         self.log = f"{self.run}/output"
@@ -160,7 +168,7 @@ class Server:
         return [process.pid for process in self.processes]
 
     def render(self, template, **values):
-        return self.place.render(template, f"{self.run}/{template}", RUN=self.run, PORT=self.port, **values)
+        return self.place.render(template, f"{self.run}/{template}", RUN=self.run, PORT=self.port, TLS_PORT=self.tls_port, **values)
 
     def fpm(self):
         return [

@@ -13,6 +13,6 @@ want_if_known "compression of the servers to compare with" lighttpd-mod-deflate 
 want_if_known "the coders alone" zstd brotli libdeflate-tools
 want "the Symfony page" php-symfony-http-kernel php-symfony-routing php-symfony-twig-bridge php-twig
 want "load generators" apache2-utils wrk nghttp2-client
-want "runs the comparison" python3
+want "runs the comparison" python3 openssl
 command -v cc >/dev/null || want "compiles the comparison's own load generator" gcc libc6-dev
 install_wanted

@@ -16,9 +16,12 @@ want "clients beside our own" curl apache2-utils nghttp2-client
 want "reference tools that read what was compressed" zstd brotli
 want "the browser the web tests drive" chromium fonts-dejavu-core
 want "servers that haulier get downloads from" nginx apache2 lighttpd openssl
+want "the store of certificates of browsers" libnss3-tools
 want "runs the tests of the benchmark's own code" python3
 if installed cargo; then
     want "check the form of the code" rustfmt rust-clippy
 fi
 install_wanted
 want_go "conformance of HTTP/2" h2spec github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
+want_go "a certificate authority that asks as Let's Encrypt does" pebble github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1
+want_go "its name server" pebble-challtestsrv github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1
