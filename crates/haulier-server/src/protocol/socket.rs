@@ -30,6 +30,10 @@ pub(crate) struct Socket {
 
 /// What lies between the socket's bytes and ours.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large variant is the usual one, and both lie in a box"
+)]
 enum Layer {
     Tls(Session),
     /// Plain bytes that were read before it was known that they are plain. They are taken before anybody waits.

@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn spans_are_said_in_hours_or_days() {
-        let said = |hours| days(Duration::from_secs(hours * 3600));
+        let said = |hours: u64| days(Duration::from_secs(hours * 3600));
         assert_eq!(
             [said(1), said(47), said(48), said(90 * 24)],
             ["1 hour", "47 hours", "2 days", "90 days"]
