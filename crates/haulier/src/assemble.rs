@@ -93,7 +93,11 @@ pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLog
         .transpose()?;
     let tls = match (&settings.tls, &keeper) {
         (Some(tls), Some(keeper)) => Some(TlsSettings {
-            acceptor: Arc::new(Acceptor::new(Arc::clone(keeper.certificates()), tls.least)?),
+            acceptor: Arc::new(Acceptor::new(
+                Arc::clone(keeper.certificates()),
+                tls.least,
+                settings.http2,
+            )?),
             redirects_plain: tls.redirects_plain,
         }),
         _ => None,

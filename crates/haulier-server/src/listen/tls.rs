@@ -14,10 +14,10 @@ use rustix::net::Shutdown;
 use super::detect::{self, Spoken};
 use super::{Permit, canonical};
 use crate::protocol::socket::{Socket, receive_plain};
-use crate::protocol::{Http1, Phase, Watched};
+use crate::protocol::{Http1, Phase, Watched, http2};
 use crate::request::Peer;
 use crate::thread::Thread;
-use crate::tls::{ACME_TLS, Acceptor, HTTP_1_1, Session};
+use crate::tls::{ACME_TLS, Acceptor, HTTP_1_1, HTTP_2, Session};
 
 /// A connection whose handshake is not over.
 #[derive(Debug)]
@@ -177,15 +177,22 @@ impl Handshake {
         let peer = peer.get();
         match last {
             Next::Speak => {
-                let session = session.into_inner();
+                let mut session = session.into_inner();
                 thread.buffers.give(first.into_inner());
                 let protocol = Protocol::of(session.protocol());
-                socket.secure(session);
                 let peer = Peer { tls: true, ..peer };
                 match protocol {
-                    Protocol::Http1 => Http1::start(&thread, socket, peer, permit, false),
+                    Protocol::Http2 => {
+                        let input = session.take_early();
+                        socket.secure(session);
+                        http2::start(&thread, socket, peer, permit, input);
+                    }
+                    Protocol::Http1 => {
+                        socket.secure(session);
+                        Http1::start(&thread, socket, peer, permit, false);
+                    }
                     // RFC 8737 §3: the certificate was the answer.
-                    Protocol::Proof => {}
+                    Protocol::Proof => socket.secure(session),
                 }
             }
             Next::SpeakPlain => {
@@ -203,6 +210,7 @@ impl Handshake {
 
 /// What is spoken once the handshake is over.
 enum Protocol {
+    Http2,
     Http1,
     Proof,
 }
@@ -212,6 +220,7 @@ impl Protocol {
     fn of(agreed: Option<&[u8]>) -> Self {
         match agreed {
             Some(ACME_TLS) => Self::Proof,
+            Some(HTTP_2) => Self::Http2,
             Some(HTTP_1_1) | None => Self::Http1,
             Some(_) => unreachable!("the library agrees on nothing we did not offer"),
         }

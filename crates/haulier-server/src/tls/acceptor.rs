@@ -10,13 +10,15 @@ use rustls::{ServerConfig, SupportedCipherSuite};
 
 use super::Certificates;
 
+/// ALPN of HTTP/2 (RFC 9113 §3.1).
+pub(crate) const HTTP_2: &[u8] = b"h2";
 /// ALPN of HTTP/1.1 (RFC 7301 §6).
 pub(crate) const HTTP_1_1: &[u8] = b"http/1.1";
 /// ALPN of an authority that asks for proof (RFC 8737 §3).
 pub(crate) const ACME_TLS: &[u8] = b"acme-tls/1";
 
 /// The protocols we speak, the best first: the one place that says so. `listen::tls` starts the one that was chosen.
-const PROTOCOLS: &[&[u8]] = &[HTTP_1_1];
+const PROTOCOLS: &[&[u8]] = &[HTTP_2, HTTP_1_1];
 
 /// The ciphers, the best first. AES with 128 bits is as safe as anybody needs and its key schedule costs the least.
 const CIPHER_SUITES: &[SupportedCipherSuite] = &[
@@ -57,9 +59,11 @@ impl Acceptor {
     /// Sessions are resumed by tickets whose keys live in this process only and are replaced every six hours. No
     /// state is kept for a client that left, and no early data is taken: it could be played back (RFC 8446 §8).
     ///
+    /// `http2`: clients that can speak it do.
+    ///
     /// # Errors
     /// [`AcceptorError`]
-    pub fn new(certificates: Arc<Certificates>, least: LeastVersion) -> Result<Self, AcceptorError> {
+    pub fn new(certificates: Arc<Certificates>, least: LeastVersion, http2: bool) -> Result<Self, AcceptorError> {
         let provider = CryptoProvider {
             cipher_suites: CIPHER_SUITES.to_vec(),
             ..aws_lc_rs::default_provider()
@@ -75,7 +79,10 @@ impl Acceptor {
         config.ignore_client_order = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Ticketer::new()?;
-        let ours = PROTOCOLS.iter().copied();
+        let ours = PROTOCOLS
+            .iter()
+            .copied()
+            .filter(|&protocol| http2 || protocol != HTTP_2);
         let of_authorities = certificates.answers_challenges().then_some(ACME_TLS);
         config.alpn_protocols = ours.chain(of_authorities).map(<[u8]>::to_vec).collect();
         Ok(Self {

@@ -10,7 +10,7 @@ mod certificates;
 mod outgoing;
 mod session;
 
-pub(crate) use acceptor::{ACME_TLS, HTTP_1_1};
+pub(crate) use acceptor::{ACME_TLS, HTTP_1_1, HTTP_2};
 pub use acceptor::{Acceptor, AcceptorError, LeastVersion};
 pub use certificate::{Certificate, CertificateError};
 pub use certificates::{Certificates, Challenges, Installed};

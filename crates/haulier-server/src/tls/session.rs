@@ -175,6 +175,11 @@ impl Session {
         Ok(self.is_established)
     }
 
+    /// What the client said behind its part of the handshake and was decrypted with it.
+    pub(crate) fn take_early(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.early)
+    }
+
     /// Whether what was encrypted waits for room in the socket.
     pub(crate) fn wants_to_send(&self) -> bool {
         !self.outgoing.is_empty()

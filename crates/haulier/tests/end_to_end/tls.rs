@@ -145,6 +145,8 @@ fn the_protocol_is_agreed_on_and_one_we_do_not_speak_is_refused() {
     let server = secure(Site::new().file("a.txt", "page"), &authority).start();
     let said = openssl(server.https(), &["-servername", "shop.test", "-alpn", "http/1.1"]);
     assert!(said.contains("ALPN protocol: http/1.1"), "{said}");
+    let said = openssl(server.https(), &["-servername", "shop.test", "-alpn", "http/1.1,h2"]);
+    assert!(said.contains("ALPN protocol: h2"), "ours decides: {said}");
     let said = openssl(server.https(), &["-servername", "shop.test", "-alpn", "spdy/3"]);
     assert!(said.contains("no application protocol"), "{said}");
     let said = openssl(server.https(), &["-servername", "shop.test"]);
@@ -503,5 +505,62 @@ fn a_stop_lets_a_download_finish_and_says_goodbye() {
         server
             .wait_within(Duration::from_secs(20))
             .is_some_and(|status| status.success())
+    );
+}
+
+#[test]
+fn http2_is_spoken_with_clients_that_can() {
+    let authority = Authority::new();
+    let bytes = content(5 << 20);
+    let site = Site::new().file("large.bin", &bytes).php(
+        "tell.php",
+        "echo $_SERVER['SERVER_PROTOCOL'], ' ', $_SERVER['HTTPS'], ' ', strlen(file_get_contents('php://input'));",
+    );
+    let server = secure(site, &authority).limit("body = \"32MiB\"").start();
+    let port = server.https().port();
+    let file = authority.file();
+    let upload = authority.path("upload.bin");
+    std::fs::write(&upload, &bytes).expect("the directory is ours");
+    let fetched = authority.path("fetched.bin");
+    let (origin, resolve) = (
+        format!("https://shop.test:{port}"),
+        format!("shop.test:{port}:127.0.0.1"),
+    );
+    let ask = |version: &str, arguments: &[&str]| {
+        let own = [
+            "--cacert",
+            file.to_str().expect("UTF-8"),
+            "--resolve",
+            &resolve,
+            "--http2",
+            version,
+        ];
+        curl(&[&own[..], arguments].concat())
+    };
+    for version in ["--tlsv1.2", "--tlsv1.3"] {
+        let told = ask(version, &["-w", " %{http_version}", &format!("{origin}/tell.php")]);
+        assert_eq!(told, "HTTP/2.0 on 0 2");
+        let data = format!("@{}", upload.display());
+        let told = ask(version, &["--data-binary", &data, &format!("{origin}/tell.php")]);
+        assert_eq!(told, format!("HTTP/2.0 on {}", bytes.len()));
+        let output = fetched.to_str().expect("UTF-8");
+        // Slower than the server sends: it has to stop and go on.
+        ask(
+            version,
+            &["-o", output, "--limit-rate", "4M", &format!("{origin}/large.bin")],
+        );
+        assert!(std::fs::read(&fetched).expect("it is there") == bytes);
+    }
+    let many = format!("{origin}/large.bin?[1-8]");
+    let sizes = ask(
+        "--tlsv1.3",
+        &["-Z", "-o", "/dev/null", "-w", "%{size_download}\n", &many],
+    );
+    assert_eq!(sizes, format!("{}\n", bytes.len()).repeat(8));
+    assert!(server.metrics().names().contains(&"haulier_connections{proto=\"h2\"}"));
+    let line = server.access_line_for("/tell.php");
+    assert_eq!(
+        (&line["http"], &line["scheme"]),
+        (&serde_json::json!("2.0"), &serde_json::json!("https"))
     );
 }
