@@ -2,11 +2,13 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use haulier_php::User;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Gid, Mode, OFlags, Uid, flock};
+use rustix::io::Errno;
 
 /// Makes a directory that only its owner may enter.
 pub(super) fn make_private(directory: &Path) -> io::Result<()> {
@@ -37,6 +39,7 @@ impl Lock {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)?;
         flock(&file, FlockOperation::LockExclusive)?;
         Ok(Self(file))
@@ -44,14 +47,34 @@ impl Lock {
 }
 
 /// Gives a directory with all that is in it to the account that will serve.
+///
+/// Root does it, in a tree that account may have changed since: nothing is followed, everything is reached from the
+/// directory it lies in.
 pub(super) fn give_to(directory: &Path, user: &User) -> io::Result<()> {
-    lchown(directory, Some(user.uid), Some(user.gid))?;
-    for entry in fs::read_dir(directory)? {
+    let opened = rustix::fs::open(directory, DIRECTORY, Mode::empty())?;
+    give_opened(&opened, user)
+}
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::RDONLY)
+    .union(OFlags::CLOEXEC);
+
+fn give_opened(directory: &OwnedFd, user: &User) -> io::Result<()> {
+    let (uid, gid) = (Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)));
+    rustix::fs::fchown(directory, uid, gid)?;
+    for entry in Dir::read_from(directory)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            give_to(&entry.path(), user)?;
-        } else {
-            lchown(entry.path(), Some(user.uid), Some(user.gid))?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        match rustix::fs::openat(directory, name, DIRECTORY, Mode::empty()) {
+            Ok(inner) => give_opened(&inner, user)?,
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())
@@ -94,6 +117,33 @@ mod tests {
         assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
         drop(held);
         flock(&other, FlockOperation::NonBlockingLockExclusive).expect("nobody has it any more");
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_not_given_away() {
+        use std::os::unix::fs::{MetadataExt, symlink};
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root gives files away");
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (state, other) = (directory.path().join("state"), directory.path().join("other"));
+        make_private(&state.join("inner")).expect("directories are made");
+        make_private(&other).expect("directories are made");
+        write_private(&state.join("inner/key"), b"x").expect("the directory is ours");
+        write_private(&other.join("key"), b"x").expect("the directory is ours");
+        symlink(&other, state.join("inner/link")).expect("a link");
+        let user = User {
+            name: "somebody".to_owned(),
+            uid: 12_345,
+            gid: 12_345,
+        };
+        give_to(&state, &user).expect("it can be given");
+        let owner = |path: PathBuf| fs::symlink_metadata(path).expect("it is there").uid();
+        for given in ["", "inner", "inner/key", "inner/link"] {
+            assert_eq!(owner(state.join(given)), 12_345, "{given}");
+        }
+        assert_eq!((owner(other.clone()), owner(other.join("key"))), (0, 0));
     }
 
     #[test]
