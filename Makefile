@@ -13,7 +13,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check web build bench experiments fuzz deb install setup-build setup-demo setup-test setup-bench
+.PHONY: help demo test check web build bench experiments fuzz reloads deb install setup-build setup-demo setup-test setup-bench
 
 help:                  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -37,7 +37,7 @@ web:                   ## the tests in a browser, where Node.js 20 or newer is t
 	else echo "SKIPPED: the tests in a browser (tests/web) need Node.js 20 or newer with npm"; fi
 
 build: setup-build     ## the release binary, target/release/haulier
-	cargo build --release --locked -p haulier
+	cargo build --release --locked -p haulier --features avif
 
 bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W="hello 10k" ROUNDS=3)
 	bench/bench.py --haulier $(TARGET_DIR)/release/haulier --rounds $(ROUNDS) $(W)
@@ -45,9 +45,15 @@ bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W=
 experiments: setup-bench build ## the experiments beside the peers, write docs/experiments/
 	experiments/zds/run.py --haulier $(TARGET_DIR)/release/haulier
 	experiments/zstd/run.py --haulier $(TARGET_DIR)/release/haulier
+	cargo build --release --locked -p haulier-image --example thumbnails
+	experiments/zimg/engine.py --thumbnails $(TARGET_DIR)/release/examples/thumbnails
 
 fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (300)
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-proto --test mutation
+	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-image --test hostile damaged
+
+reloads: setup-build setup-test ## 50,000 requests across 20 reloads, none of which may fail
+	HAULIER_RELOADS=20 HAULIER_REQUESTS=50000 cargo test --locked -p haulier --test end_to_end reload::requests_across_reloads
 
 deb: build             ## a Debian package of the release binary, in target/
 	@packaging/deb.sh $(TARGET_DIR)/release/haulier $(TARGET_DIR)

@@ -94,17 +94,17 @@ def generators(haulier, url, seconds, fresh):
     """Name, command and reader of each generator that is there."""
     time_of, connections, count = str(seconds), str(CONNECTIONS), "100000000"
     found = {}
-    document = "/dev/stdout"
+    document = os.path.join(tempfile.gettempdir(), f"haulier-generators-{os.getpid()}.json")
     ours = [haulier, "bench", "-q", "-d", "-t", time_of, "-c", connections, "--warmup", "0", "--threads", "1"]
     if fresh:
-        found["haulier"] = ([*ours, "--no-keepalive", "--json", document, url], haulier_document)
+        found["haulier"] = ([*ours, "--no-keepalive", "--json", document, url], lambda _: haulier_document(document))
         found["ab"] = (["ab", "-q", "-r", "-t", time_of, "-n", count, "-c", connections, url], requests_of_ab)
         found["haulier --ab"] = (
             [haulier, "bench", "--ab", "-q", "-r", "-t", time_of, "-n", count, "-c", connections, url],
             requests_of_ab,
         )
     else:
-        found["haulier"] = ([*ours, "--json", document, url], haulier_document)
+        found["haulier"] = ([*ours, "--json", document, url], lambda _: haulier_document(document))
         found["wrk"] = (["wrk", "-t1", f"-c{connections}", f"-d{time_of}s", url], requests_of_wrk)
         found["ab"] = (["ab", "-q", "-k", "-t", time_of, "-n", count, "-c", connections, url], requests_of_ab)
         h2load = ["h2load", "--h1", "-t1", f"-c{connections}", f"-D{time_of}", url]
@@ -112,9 +112,12 @@ def generators(haulier, url, seconds, fresh):
     return {name: one for name, one in found.items() if name.startswith("haulier") or shutil.which(one[0][0])}
 
 
-def haulier_document(text):
-    """Our document begins behind our table, which goes to the same place."""
-    return requests_of_haulier(text[text.index("\n{\n") + 1 :])
+def haulier_document(path):
+    """Reads the document a run has left, and removes it."""
+    with open(path) as document:
+        text = document.read()
+    os.remove(path)
+    return requests_of_haulier(text)
 
 
 def measure(haulier, seconds, rounds, fresh):

@@ -22,7 +22,7 @@ class Reading(unittest.TestCase):
         )
         self.assertEqual(generators.requests_of_h2load(h2load), (520686, 173562.0))
         document = json.dumps({"points": [{"total": {"requests": 7, "requests_per_second": 3.5}}]}, indent=2)
-        self.assertEqual(generators.haulier_document(f"requests/s  3\n{document}\n"), (7, 3.5))
+        self.assertEqual(generators.requests_of_haulier(document), (7, 3.5))
 
     def test_costs_stand_beside_ours(self):
         row = {"rate": [100.0], "cpu": [5.0], "user": [1.0]}

@@ -12,6 +12,7 @@ want_if_known "a server to compare with" h2o caddy
 want_if_known "compression of the servers to compare with" lighttpd-mod-deflate libnginx-mod-http-brotli-filter
 want_if_known "the coders alone" zstd brotli libdeflate-tools
 want "the Symfony page" php-symfony-http-kernel php-symfony-routing php-symfony-twig-bridge php-twig
+want "image libraries to compare with" libvips-tools imagemagick
 want "load generators" apache2-utils wrk nghttp2-client
 want "runs the comparison" python3 openssl
 command -v cc >/dev/null || want "compiles the comparison's own load generator" gcc libc6-dev

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# What it takes to compile haulier: a C compiler and a Rust as new as `rust-version` in Cargo.toml.
+# What it takes to compile haulier: a C compiler, what libjpeg-turbo is built with, and a Rust as new as `rust-version`
+# in Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . setup/packages.sh
 
 command -v cc >/dev/null || want "compiles the memory allocator and the compressors, and links the program" gcc libc6-dev
+command -v cmake >/dev/null || want "builds libjpeg-turbo, which reads and writes JPEG" cmake make
+command -v nasm >/dev/null || want "assembles libjpeg-turbo's vector code, and that of the AVIF encoder" nasm
 install_wanted
 
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

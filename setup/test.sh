@@ -14,6 +14,7 @@ want "parts of the Symfony page the tests serve" php-symfony-framework-bundle ph
     php-symfony-twig-bridge php-symfony-yaml php-symfony-http-kernel php-symfony-routing php-twig
 want "clients beside our own" curl apache2-utils nghttp2-client
 want "reference tools that read what was compressed" zstd brotli
+want "reference tools that read and write images" libjpeg-turbo-progs imagemagick webp libvips-tools
 want "the browser the web tests drive" chromium fonts-dejavu-core
 want "servers that haulier get downloads from" nginx apache2 lighttpd openssl
 want "the store of certificates of browsers" libnss3-tools

@@ -33,7 +33,7 @@ fn commit() -> Option<String> {
 }
 
 fn features() -> String {
-    let names = ["mimalloc"];
+    let names = ["avif", "mimalloc", "turbo"];
     let enabled = names
         .iter()
         .filter(|name| env::var_os(format!("CARGO_FEATURE_{}", name.to_uppercase())).is_some());

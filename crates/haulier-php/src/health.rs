@@ -100,7 +100,7 @@ async fn ping(shared: &Shared, server: usize, path: &str) -> bool {
         return false;
     };
     shared.note_round_trip(server, begun.elapsed());
-    let Some(params) = params(path) else { return false };
+    let Some(params) = ping_params(path) else { return false };
     let mut exchange = Exchange::new(RESPONSE_HEAD);
     let request = Request {
         params: &params,
@@ -122,7 +122,7 @@ async fn ping(shared: &Shared, server: usize, path: &str) -> bool {
 }
 
 /// What php-fpm looks at: SCRIPT_NAME is compared with `ping.path`. `None` for a path too long to send.
-fn params(path: &str) -> Option<Vec<u8>> {
+pub(crate) fn ping_params(path: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut writer = ParamsWriter::new(&mut bytes);
     let pairs = [

@@ -12,16 +12,19 @@ use haulier_proto::fastcgi::CgiHead;
 
 use crate::error::{PoolError, StartError};
 use crate::exchange::{Exchange, Failure, StartFailure};
-use crate::health::HealthChecks;
+use crate::health::{HealthChecks, ping_params};
 use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::memory;
-use crate::request::Request;
+use crate::request::{Body, Request};
 use crate::response::{Response, Silence};
 use crate::running::{NOTED_AFTER, RunningRequest};
 use crate::settings::{PoolKind, PoolSettings};
 use crate::state::{Asked, PoolStatus, ServerStatus, Shared, WorkerStatus};
 use crate::supervisor::Supervisor;
+
+/// What [`Pool::warm`] asks for; PHP answers 404.
+const NO_SCRIPT: &str = "/haulier/is-this-on";
 
 /// PHP workers and the queue in front of them. Shared by all threads; dropping it ends the workers.
 #[derive(Debug)]
@@ -228,6 +231,28 @@ impl Pool {
         self.shared.count(|counts| counts.retries += 1);
         let (pool, pid, request) = (self.shared.settings.name.as_str(), lease.pid(), (request.label)());
         tracing::warn!(pool, pid, request, "PHP worker was gone, the request is sent again");
+    }
+
+    /// Waits until PHP answers: one request for a script that does not exist, so that nothing of the user's runs. The
+    /// servers of others are taken at their word. To be called in a tokio runtime with I/O and time.
+    ///
+    /// # Errors
+    /// See [`PoolError`].
+    pub async fn warm(self: &Arc<Self>) -> Result<(), PoolError> {
+        if matches!(self.source, Source::Others(_)) {
+            return Ok(());
+        }
+        let params = ping_params(NO_SCRIPT).expect("a short path fits one record");
+        let request = Request {
+            params: &params,
+            body: Body::Empty,
+            idempotent: true,
+            is_wanted: &|| true,
+            label: &|| "the first request of all, which asks for nothing".to_owned(),
+        };
+        let mut response = self.send(&request, &mut |_| {}).await?;
+        while response.body().await?.is_some() {}
+        Ok(())
     }
 
     /// Ends the pool: no new leases, whoever waits gets `Stopped`, running requests have `grace` to finish, then the

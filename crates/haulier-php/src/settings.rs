@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Resource;
 
 /// One pool of PHP workers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSettings {
     /// The name used in the configuration, logs and metrics.
     pub name: String,
@@ -56,7 +56,7 @@ pub struct Slow {
 }
 
 /// Who runs PHP.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PoolKind {
     /// haulier starts php-cgi and watches it.
     Supervised(Supervised),
@@ -65,7 +65,7 @@ pub enum PoolKind {
 }
 
 /// A php-cgi master of our own with `workers` children on one listening socket, so that opcache is shared.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supervised {
     /// The php-cgi program.
     pub php: PathBuf,
@@ -169,7 +169,7 @@ pub struct User {
 }
 
 /// A FastCGI server that is already running.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
     /// Where it listens; several are used least busy first.
     pub servers: Vec<Server>,

@@ -68,6 +68,36 @@ pub struct PoolStatus {
     pub waits: WaitTimes,
 }
 
+impl PoolStatus {
+    /// This status, with everything that `before` has counted and what it is still busy with. How many workers there
+    /// are is this one's own.
+    #[must_use]
+    pub fn following(mut self, before: Self) -> Self {
+        self.busy += before.busy;
+        self.queued += before.queued;
+        let counts = [
+            (&mut self.served, before.served),
+            (&mut self.exhausted, before.exhausted),
+            (&mut self.crashes, before.crashes),
+            (&mut self.timeouts, before.timeouts),
+            (&mut self.retries, before.retries),
+            (&mut self.recycled, before.recycled),
+            (&mut self.recycled_requests, before.recycled_requests),
+            (&mut self.recycled_memory, before.recycled_memory),
+            (&mut self.recycled_age, before.recycled_age),
+            (&mut self.shrunk, before.shrunk),
+            (&mut self.slow, before.slow),
+            (&mut self.exits, before.exits),
+        ];
+        for (count, earlier) in counts {
+            *count += earlier;
+        }
+        self.busy_time += before.busy_time;
+        self.waits = self.waits.and(before.waits);
+        self
+    }
+}
+
 /// One server of a pool that somebody else runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerStatus {

@@ -37,6 +37,15 @@ impl WaitTimes {
         class.unwrap_or(Self::BOUNDS.len())
     }
 
+    /// With those of another histogram.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        for (class, more) in self.classes.iter_mut().zip(other.classes) {
+            *class += more;
+        }
+        self.sum += other.sum;
+        self
+    }
+
     pub(crate) fn note(&mut self, wait: Duration) {
         self.classes[Self::class_of(wait)] += 1;
         self.sum += wait;
@@ -65,5 +74,7 @@ mod tests {
         assert_eq!(waits.classes.iter().sum::<u64>(), 3);
         assert_eq!((waits.classes[0], waits.classes[11], waits.classes[14]), (1, 1, 1));
         assert_eq!(waits.sum, Duration::from_secs(93));
+        let twice = waits.and(waits);
+        assert_eq!((twice.classes[11], twice.sum), (2, Duration::from_secs(186)));
     }
 }

@@ -130,6 +130,15 @@ impl AccessLog {
         }
     }
 
+    /// Whether lines of both go to one place.
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+        match (&self.sink, &other.sink) {
+            (Some(sink), Some(other)) => Arc::ptr_eq(sink, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     /// Whether a response of this status is logged at all.
     #[must_use]
     pub(crate) fn wants(&self, status: u16) -> bool {

@@ -22,5 +22,5 @@ mod request;
 mod response;
 mod thread; // what all parts of one thread share
 
-pub use listen::{Address, BindError, Network, NotANetwork};
-pub use runtime::{RunningServer, Server};
+pub use listen::{Address, BindError, Inherited, Network, NotANetwork};
+pub use runtime::{RunningServer, Server, ServerHandle};

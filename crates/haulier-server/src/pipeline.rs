@@ -57,8 +57,9 @@ enum Decision {
 
 /// Carries a request to its response. What needs no waiting is answered without a future.
 pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
-    forwarded::apply(&thread.settings.trusted_proxies, &mut request);
-    if let Some(tls) = thread.settings.tls.as_ref().filter(|_| request.peer.misses_tls) {
+    let serving = thread.serving();
+    forwarded::apply(&serving.settings.trusted_proxies, &mut request);
+    if let Some(tls) = serving.settings.tls.as_ref().filter(|_| request.peer.misses_tls) {
         let response = https::missed(thread, tls, &request);
         return Answer::Ready(Answered {
             request,
@@ -66,7 +67,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
             response,
         });
     }
-    let Some(site) = thread.router.find(request.head.host()).map(Arc::clone) else {
+    let Some(site) = serving.router.find(request.head.host()).map(Arc::clone) else {
         let response = error_page::respond(421, Some("no_site"), None, request.id, None);
         return Answer::Ready(Answered {
             request,
@@ -79,7 +80,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
 
 /// The same for a site that is known.
 pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, mut request: Request) -> Answer {
-    request.in_flight = Some(InFlight::request(thread, site.number));
+    request.in_flight = Some(InFlight::request(thread, site.series));
     match decide(thread, &site, &request, None, Round::First) {
         Decision::Answer(response) if !error_document::is_wanted(&site, &response) => {
             Answer::Ready(finish(request, site, response))

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use haulier_proto::field::Fields;
 use haulier_proto::h2::hpack;
-use tokio::sync::Notify;
 
 use crate::access_log::AccessLog;
 use crate::handler::static_files::FileCache;
@@ -22,8 +21,7 @@ use crate::tls::Scratch;
 /// One per thread; connections hold it by `Rc`.
 #[derive(Debug)]
 pub(crate) struct Thread {
-    pub(crate) settings: Arc<ServerSettings>,
-    pub(crate) router: Arc<Router>,
+    serving: RefCell<Rc<Serving>>,
     pub(crate) files: FileCache,
     pub(crate) clock: Clock,
     pub(crate) buffers: Buffers,
@@ -31,54 +29,67 @@ pub(crate) struct Thread {
     pub(crate) scratch: Rc<Scratch>,
     pub(crate) deadlines: Deadlines,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) log: AccessLog,
     pub(crate) metrics: Arc<Metrics>,
-    /// This thread's own part of them.
-    pub(crate) counters: Arc<Counters>,
     /// No further request on any connection; finish what runs.
     pub(crate) draining: Cell<bool>,
-    /// Wakes the accept loops when draining begins.
-    pub(crate) drained: Notify,
     next_id: Cell<u64>,
 }
 
+/// What is served, which a reload exchanges as a whole. A request keeps what it began with.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub(crate) settings: Arc<ServerSettings>,
+    pub(crate) router: Arc<Router>,
+    /// The log of the server; a site may have its own.
+    pub(crate) log: AccessLog,
+    /// This thread's own part of the metrics.
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Serving {
+    /// Files each thread may hold open.
+    fn open_files(&self) -> usize {
+        (self.settings.open_files / self.settings.threads.max(1)).max(16)
+    }
+}
+
 impl Thread {
-    pub(crate) fn new(
-        settings: Arc<ServerSettings>,
-        router: Arc<Router>,
-        gate: Arc<Gate>,
-        log: AccessLog,
-        metrics: Arc<Metrics>,
-        number: usize,
-    ) -> Rc<Self> {
+    pub(crate) fn new(serving: Serving, gate: Arc<Gate>, metrics: Arc<Metrics>, number: usize) -> Rc<Self> {
         let started = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
-        let files = FileCache::new((settings.open_files / settings.threads.max(1)).max(16));
+        let files = FileCache::new(serving.open_files());
         Rc::new(Self {
-            settings,
-            router,
+            serving: RefCell::new(Rc::new(serving)),
             files,
             clock: Clock::new(),
             buffers: Buffers::default(),
             scratch: Rc::default(),
             deadlines: Deadlines::default(),
             gate,
-            log,
-            counters: metrics.of_thread(number),
             metrics,
             draining: Cell::new(false),
-            drained: Notify::new(),
             // Seconds since 1970, thread, counter: unique over restarts without asking anybody.
             next_id: Cell::new((started.as_secs() << 32) | ((number as u64 & 0xff) << 24)),
         })
     }
 
-    /// Begins to drain, or goes on with it: connections that became idle since are closed.
-    pub(crate) fn drain(&self) {
+    /// What is served now. Whoever waits with it in hand keeps the old one.
+    pub(crate) fn serving(&self) -> Rc<Serving> {
+        Rc::clone(&self.serving.borrow())
+    }
+
+    /// Serves this from the next request on.
+    pub(crate) fn serve(&self, serving: Serving) {
+        self.files.resize(serving.open_files());
+        self.serving.replace(Rc::new(serving));
+    }
+
+    /// Begins to drain, or goes on with it: connections that have been idle for so long are closed.
+    pub(crate) fn drain(&self, idle: Duration) {
         self.draining.set(true);
-        self.drained.notify_waiters();
-        self.deadlines.drain();
+        let now = self.clock.coarse();
+        self.deadlines.drain(now.checked_sub(idle).unwrap_or(now));
     }
 
     pub(crate) fn next_id(&self) -> RequestId {

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use haulier_server::Address;
 use serde_json::{Value, json};
 
-use crate::admin::{Admin, AdminListener};
+use crate::admin::Admin;
 use crate::cli::Console;
 use crate::config::settings::{Format, Mode, Pool, Settings, Site};
 use crate::log::{json_line, seconds};
@@ -95,8 +95,8 @@ impl Announcement {
             let (on, off) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
             text.push_str(&format!("   {on}open to the whole network{off}"));
         }
-        if let Some(AdminListener::Tcp(_, address)) = &admin.listener {
-            text.push_str(&format!("   dashboard  {}", url("http", *address)));
+        if let Some(address) = admin.internet() {
+            text.push_str(&format!("   dashboard  {}", url("http", address)));
         }
         text.push_str("\n\n");
         let remark = self

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Pool, PoolKind, StartError, Supervised, User};
+use haulier_php::{Pool, PoolError, PoolKind, PoolSettings, StartError, Supervised, User};
+use haulier_server::BindError;
+use haulier_server::access_log::AccessLog;
 use haulier_server::settings::{
     PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings, TlsSettings, VariantStore,
 };
-use haulier_server::tls::{Acceptor, AcceptorError};
-use haulier_server::{BindError, Server};
 
-use crate::certificates::{Keeper, KeeperError};
+use crate::certificates::{Keeper, KeeperError, Wanted};
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
 use crate::lifecycle;
@@ -31,17 +31,42 @@ pub(crate) enum Purpose {
     Production,
 }
 
-/// A server with its sockets bound and its PHP running.
+/// What every configuration of one process is made with: it outlives them.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    purpose: Purpose,
+    logs: AccessLogs,
+    sockets: SocketDir,
+    prelude: Option<Prelude>,
+    variants: Option<Variants>,
+}
+
+/// The store of compressed copies, and what it was opened for.
+#[derive(Debug)]
+struct Variants {
+    directory: PathBuf,
+    limit: u64,
+    store: Arc<VariantStore>,
+}
+
+/// What runs already, and may stay.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Present {
+    pub(crate) pools: Vec<Arc<Pool>>,
+    /// Names of pools that start anew whatever their settings say.
+    pub(crate) stale: Vec<String>,
+    pub(crate) keeper: Option<Arc<Keeper>>,
+}
+
+/// What settings become: pools that run, and what the server needs to know.
 #[derive(Debug)]
 pub(crate) struct Assembled {
-    pub(crate) server: Server,
+    pub(crate) server: ServerSettings,
+    pub(crate) log: AccessLog,
+    /// In the order of the settings; those that run already stay.
     pub(crate) pools: Vec<Arc<Pool>>,
-    /// Removed with the value.
-    pub(crate) sockets: SocketDir,
-    /// The same.
-    pub(crate) prelude: Option<Prelude>,
-    /// Of a server with TLS.
-    pub(crate) keeper: Option<Keeper>,
+    /// Of a server with TLS. What is kept already stays if nothing is written differently.
+    pub(crate) keeper: Option<Arc<Keeper>>,
 }
 
 /// Why no server came of it.
@@ -51,6 +76,8 @@ pub(crate) enum AssembleError {
     SocketDir(#[source] io::Error),
     #[error("pool `{name}` does not start")]
     Pool { name: String, source: StartError },
+    #[error("PHP of pool `{name}` does not answer")]
+    Silent { name: String, source: PoolError },
     #[error("cannot become the user `{name}`")]
     User { name: String, source: io::Error },
     #[error(transparent)]
@@ -58,75 +85,161 @@ pub(crate) enum AssembleError {
     #[error(transparent)]
     Certificates(#[from] KeeperError),
     #[error(transparent)]
-    Tls(#[from] AcceptorError),
-    #[error(transparent)]
     Bind(#[from] BindError),
 }
 
-/// Opens the logs, starts the pools and binds the server.
-///
-/// # Errors
-/// The first part that does not start; what was started before it ends with it.
-pub(crate) fn assemble(settings: Settings, purpose: Purpose, mut logs: AccessLogs) -> Result<Assembled, AssembleError> {
-    let log = logs.of_server(&settings.log)?;
-    let sockets = SocketDir::create().map_err(AssembleError::SocketDir)?;
-    let prelude = write_prelude(&settings.pools);
-    let pools = settings
-        .pools
-        .iter()
-        .map(|pool| start_pool(pool, sockets.path(), prelude.as_ref()))
-        .collect::<Result<Vec<_>, _>>()?;
-    let variants = variant_store(&settings);
-    let sites = settings
-        .sites
-        .iter()
-        .map(|site| {
-            let log = logs.of_site(&settings.log, &site.log)?;
-            let settings = site_settings(site, &settings.pools, &pools, purpose, variants.as_ref());
-            Ok(SiteSettings { log, ..settings })
+impl Parts {
+    /// Makes the directory of PHP's sockets.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub(crate) fn new(purpose: Purpose, logs: AccessLogs) -> Result<Self, AssembleError> {
+        Ok(Self {
+            purpose,
+            logs,
+            sockets: SocketDir::create().map_err(AssembleError::SocketDir)?,
+            prelude: None,
+            variants: None,
         })
-        .collect::<Result<_, LogFileError>>()?;
-    let keeper = settings
-        .tls
-        .as_ref()
-        .map(|tls| Keeper::new(tls, !settings.listen.is_empty()))
-        .transpose()?;
-    let tls = match (&settings.tls, &keeper) {
-        (Some(tls), Some(keeper)) => Some(TlsSettings {
-            acceptor: Arc::new(Acceptor::new(
-                Arc::clone(keeper.certificates()),
-                tls.least,
-                settings.http2,
-            )?),
-            redirects_plain: tls.redirects_plain,
-        }),
-        _ => None,
+    }
+
+    /// Opens the logs, starts the pools and reads the certificates. Of what is there already stays what is just what
+    /// the settings say.
+    ///
+    /// # Errors
+    /// The first part that does not start; what was started before it ends with it.
+    pub(crate) fn assemble(&mut self, settings: &Settings, present: &Present) -> Result<Assembled, AssembleError> {
+        let log = self.logs.of_server(&settings.log)?;
+        if self.prelude.is_none() {
+            self.prelude = write_prelude(&settings.pools);
+        }
+        let reusable: Vec<&Arc<Pool>> = present
+            .pools
+            .iter()
+            .filter(|pool| !present.stale.contains(&pool.settings().name))
+            .collect();
+        let pools = settings
+            .pools
+            .iter()
+            .map(|pool| {
+                let wanted = pool_settings(pool, self.sockets.path(), self.prelude.as_ref());
+                match reusable.iter().find(|running| is_same(running.settings(), &wanted)) {
+                    Some(running) => Ok(Arc::clone(running)),
+                    None => start_pool(wanted),
+                }
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        self.open_variants(settings);
+        let variants = self.variants.as_ref().map(|variants| &variants.store);
+        let sites = settings
+            .sites
+            .iter()
+            .map(|site| {
+                let log = self.logs.of_site(&settings.log, &site.log)?;
+                let settings = site_settings(site, &settings.pools, &pools, self.purpose, variants);
+                Ok(SiteSettings { log, ..settings })
+            })
+            .collect::<Result<_, LogFileError>>()?;
+        let keeper = keeper(settings, present.keeper.as_ref())?;
+        let tls = settings.tls.as_ref().zip(keeper.as_ref());
+        let server = ServerSettings {
+            listen: settings.listen.clone(),
+            listen_tls: tls.map(|(tls, _)| tls.listen.clone()).unwrap_or_default(),
+            tls: tls.map(|(tls, keeper)| TlsSettings {
+                acceptor: Arc::clone(keeper.acceptor()),
+                redirects_plain: tls.redirects_plain,
+            }),
+            https_port: None,
+            socket_mode: settings.socket_mode,
+            trusted_proxies: settings.trusted_proxies.clone(),
+            proxy_protocol: settings.proxy_protocol,
+            http2: settings.http2,
+            reuse_port: settings.reuse_port,
+            defer_accept: settings.defer_accept,
+            threads: settings.threads,
+            open_files: settings.open_files,
+            grace: settings.grace,
+            limits: settings.limits.clone(),
+            spool_dir: settings.spool_dir.clone(),
+            sites,
+        };
+        Ok(Assembled {
+            server,
+            log,
+            pools,
+            keeper,
+        })
+    }
+
+    /// The directory of compressed copies, one for each account that runs haulier. Without it files are compressed on
+    /// their way.
+    fn open_variants(&mut self, settings: &Settings) {
+        let limit = settings.variants;
+        if limit == 0 || !settings.sites.iter().any(|site| site.compress.is_on()) {
+            self.variants = None;
+            return;
+        }
+        // Who we will be once the sockets are bound.
+        let owner = settings.user.as_ref().map(|user| (user.uid, user.gid));
+        let account = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
+        let directory = settings.spool_dir.join(format!("haulier-variants-{account}"));
+        let is_open = |variants: &Variants| variants.directory == directory && variants.limit == limit;
+        if self.variants.as_ref().is_some_and(is_open) {
+            return;
+        }
+        self.variants = match VariantStore::open(&directory, limit, owner) {
+            Ok(store) => Some(Variants {
+                directory,
+                limit,
+                store,
+            }),
+            Err(error) => {
+                tracing::warn!(directory = %directory.display(), %error, "compressed copies of files are not kept");
+                None
+            }
+        };
+    }
+
+    /// Gives root's rights away for good, once everything is bound that needs them, if somebody else is to serve.
+    ///
+    /// # Errors
+    /// The process must not go on: it would serve as root.
+    pub(crate) fn leave_root(&self, user: Option<&User>, keeper: Option<&Keeper>) -> Result<(), AssembleError> {
+        let Some(user) = user else { return Ok(()) };
+        let given = keeper.map_or(Ok(()), |keeper| keeper.give_to(user));
+        let left = given
+            .and_then(|()| self.sockets.give_to(user))
+            .and_then(|()| privileges::drop_to(user));
+        left.map_err(|source| AssembleError::User {
+            name: user.name.clone(),
+            source,
+        })
+    }
+}
+
+/// The certificates: those that are kept already, looked at anew, unless something else is wanted.
+fn keeper(settings: &Settings, present: Option<&Arc<Keeper>>) -> Result<Option<Arc<Keeper>>, AssembleError> {
+    let Some(tls) = &settings.tls else { return Ok(None) };
+    let wanted = Wanted::new(tls, settings.http2, !settings.listen.is_empty());
+    if let Some(present) = present.filter(|present| *present.wanted() == wanted) {
+        present.look();
+        return Ok(Some(Arc::clone(present)));
+    }
+    let keeper = Keeper::new(wanted, present.map(Arc::as_ref))?;
+    Ok(Some(Arc::new(keeper)))
+}
+
+/// Whether a pool that runs is what these settings ask for. Who has left root behind is the account it named before.
+fn is_same(running: &PoolSettings, wanted: &PoolSettings) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    let plain = |settings: &PoolSettings| {
+        let mut settings = settings.clone();
+        if let PoolKind::Supervised(supervised) = &mut settings.kind {
+            supervised.user = supervised.user.take().filter(|user| user.uid != ours);
+        }
+        settings
     };
-    let server = ServerSettings {
-        listen: settings.listen,
-        listen_tls: settings.tls.map(|tls| tls.listen).unwrap_or_default(),
-        tls,
-        https_port: None,
-        socket_mode: settings.socket_mode,
-        trusted_proxies: settings.trusted_proxies,
-        proxy_protocol: settings.proxy_protocol,
-        http2: settings.http2,
-        reuse_port: settings.reuse_port,
-        defer_accept: settings.defer_accept,
-        threads: settings.threads,
-        open_files: settings.open_files,
-        grace: settings.grace,
-        limits: settings.limits,
-        spool_dir: settings.spool_dir,
-        sites,
-    };
-    Ok(Assembled {
-        server: Server::bind(server, log)?,
-        pools,
-        sockets,
-        prelude,
-        keeper,
-    })
+    plain(running) == plain(wanted)
 }
 
 /// The prelude, if a pool runs it. Without it everything works but the functions it defines.
@@ -193,26 +306,6 @@ fn prepended(pool: &settings::Pool) -> Option<&str> {
         .filter(|file| !file.is_empty() && !is_none(file))
 }
 
-/// Gives root's rights away for good, once everything is bound that needs them, if somebody else is to serve.
-///
-/// # Errors
-/// The process must not go on: it would serve as root.
-pub(crate) fn leave_root(
-    user: Option<&User>,
-    sockets: &SocketDir,
-    keeper: Option<&Keeper>,
-) -> Result<(), AssembleError> {
-    let Some(user) = user else { return Ok(()) };
-    let given = keeper.map_or(Ok(()), |keeper| keeper.give_to(user));
-    let left = given
-        .and_then(|()| sockets.give_to(user))
-        .and_then(|()| privileges::drop_to(user));
-    left.map_err(|source| AssembleError::User {
-        name: user.name.clone(),
-        source,
-    })
-}
-
 /// Starts PHP as the server would, and ends it; what went wrong comes in words.
 pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
     let said = |error: &dyn std::error::Error| lifecycle::with_sources(error);
@@ -222,12 +315,12 @@ pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
         .map_err(|error| said(&error))?;
     let _entered = runtime.enter();
     let sockets = SocketDir::create().map_err(|error| said(&AssembleError::SocketDir(error)))?;
-    let pool = start_pool(pool, sockets.path(), None).map_err(|error| said(&error))?;
+    let pool = start_pool(pool_settings(pool, sockets.path(), None)).map_err(|error| said(&error))?;
     runtime.block_on(pool.stop(Duration::ZERO));
     Ok(())
 }
 
-fn start_pool(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) -> Result<Arc<Pool>, AssembleError> {
+fn pool_settings(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) -> PoolSettings {
     let mut settings = pool.settings.clone();
     if let PoolKind::Supervised(supervised) = &mut settings.kind {
         supervised.socket_dir = sockets.to_owned();
@@ -235,6 +328,10 @@ fn start_pool(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) 
             put_prelude(supervised, prelude);
         }
     }
+    settings
+}
+
+fn start_pool(settings: PoolSettings) -> Result<Arc<Pool>, AssembleError> {
     let name = settings.name.clone();
     Pool::start(settings).map_err(|source| AssembleError::Pool { name, source })
 }
@@ -253,25 +350,6 @@ fn put_prelude(supervised: &mut Supervised, prelude: &Prelude) {
     place.push((prelude::SETTING.to_owned(), prelude.path().display().to_string()));
 }
 
-/// The directory of compressed copies, one for each account that runs haulier. Without it files are compressed on
-/// their way.
-fn variant_store(settings: &Settings) -> Option<Arc<VariantStore>> {
-    if settings.variants == 0 || !settings.sites.iter().any(|site| site.compress.is_on()) {
-        return None;
-    }
-    // Who we will be once the sockets are bound.
-    let owner = settings.user.as_ref().map(|user| (user.uid, user.gid));
-    let account = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
-    let directory = settings.spool_dir.join(format!("haulier-variants-{account}"));
-    match VariantStore::open(&directory, settings.variants, owner) {
-        Ok(store) => Some(store),
-        Err(error) => {
-            tracing::warn!(directory = %directory.display(), %error, "compressed copies of files are not kept");
-            None
-        }
-    }
-}
-
 fn site_settings(
     site: &Site,
     pools: &[settings::Pool],
@@ -285,7 +363,7 @@ fn site_settings(
         front: site.front.clone(),
         scripts: site.scripts.clone(),
         never: site.never.clone(),
-        extensions: vec![".php".to_owned()],
+        extensions: site.extensions.clone(),
         params: params(&pools[index]),
         remote_root: pools[index].remote_root.clone(),
     });

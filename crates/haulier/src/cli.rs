@@ -64,6 +64,10 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// What is the running haulier doing now?
     Status(StatusArgs),
+    /// Have the running haulier read its configuration again, without losing a request
+    Reload(ReloadArgs),
+    /// End the running haulier, after what it is doing
+    Stop(StopArgs),
     /// The configuration in force, with the line each value came from
     Config(ConfigArgs),
     /// Let the browsers of this machine believe the certificates of `serve --https`
@@ -80,7 +84,7 @@ pub(crate) enum Command {
 }
 
 /// Arguments of `serve`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
     /// The project directory
     #[arg(value_name = "DIR", default_value = ".")]
@@ -120,6 +124,31 @@ pub(crate) struct RunArgs {
     /// The configuration [default: ./haulier.toml, then /etc/haulier/haulier.toml]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Take the place of the haulier that serves now, without losing a request
+    #[arg(long)]
+    pub(crate) take_over: bool,
+}
+
+/// Arguments of `reload`.
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    /// Fresh PHP workers for every pool, with an empty opcache
+    #[arg(long)]
+    pub(crate) php: bool,
+    /// The control socket [default: that of the haulier running here]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// Cut what is running
+    #[arg(long)]
+    pub(crate) now: bool,
+    /// The control socket [default: that of the haulier running here]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
 }
 
 /// Arguments of `check`.

@@ -29,5 +29,12 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Before anything else: a worker is started for every burst of images, and reads no argument.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == haulier_image::worker::SUBCOMMAND)
+    {
+        return haulier_image::worker::main();
+    }
     command::run().into()
 }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,7 +21,9 @@ const QUESTION: &[u8] =
     ini_get('open_basedir'), (function () { $prepended = ''; \
     foreach (preg_split('/,\\s*/', php_ini_loaded_file() . ',' . php_ini_scanned_files()) as $file) { \
     $read = $file === '' ? [] : (array) @parse_ini_file($file); \
-    $prepended = $read['auto_prepend_file'] ?? $prepended; } return $prepended; })()]);";
+    $prepended = $read['auto_prepend_file'] ?? $prepended; } return $prepended; })(), \
+    md5(implode(',', array_map(function ($file) { return $file . '|' . @filemtime($file) . '|' . @filesize($file); }, \
+    preg_split('/[,\\s]+/', php_ini_loaded_file() . ',' . php_ini_scanned_files()))))]);";
 
 /// A php-cgi that answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub(crate) struct PhpCgi {
     pub(crate) open_basedir: Option<String>,
     /// The `auto_prepend_file` of php.ini and the files beside it.
     pub(crate) auto_prepend_file: Option<String>,
+    /// Tells one state of its ini files and of the program itself from another.
+    pub(crate) state: String,
 }
 
 /// Why there is no php-cgi to run.
@@ -144,7 +149,16 @@ fn ask(path: &Path, ini: &[(String, String)], env: &[(String, String)]) -> Resul
         ini_file: Some(next()).filter(|file| !file.is_empty()).map(PathBuf::from),
         open_basedir: Some(next()).filter(|list| !list.is_empty()).map(str::to_owned),
         auto_prepend_file: Some(next()).filter(|file| !file.is_empty()).map(str::to_owned),
+        state: format!("{} {}", next(), state_of(path)),
     })
+}
+
+/// A package that is replaced has a new program, often of the same size, but not of the same time and inode.
+fn state_of(program: &Path) -> String {
+    std::fs::metadata(program).map_or_else(
+        |_| String::new(),
+        |found| format!("{} {} {}", found.ino(), found.ctime(), found.size()),
+    )
 }
 
 /// Runs the question. The environment is nearly empty: a variable of CGI would make php-cgi answer a request instead.

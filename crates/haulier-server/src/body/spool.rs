@@ -123,7 +123,7 @@ impl Queue {
     fn new(site: &Arc<Site>, thread: &Thread, most_memory: u64) -> Self {
         Self {
             site: Arc::clone(site),
-            spool_dir: thread.settings.spool_dir.clone(),
+            spool_dir: thread.serving().settings.spool_dir.clone(),
             chunks: VecDeque::new(),
             most_memory,
             memory: 0,

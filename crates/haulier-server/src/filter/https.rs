@@ -16,7 +16,8 @@ const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
 /// The answer for an authority, if one is asked for that we have.
 pub(super) fn answer_challenge(visit: &Visit<'_>) -> Option<Response> {
-    let tls = visit.thread.settings.tls.as_ref()?;
+    let serving = visit.thread.serving();
+    let tls = serving.settings.tls.as_ref()?;
     let token = visit.path.strip_prefix(CHALLENGES)?;
     let answer = tls.acceptor.certificates().http_answer(token)?;
     let response = Response::new(200, Handler::Static).with("Content-Type", "application/octet-stream");
@@ -29,7 +30,8 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
     if visit.request.peer.tls || without == WithoutTls::Everything || visit.path.starts_with(CHALLENGES) {
         return None;
     }
-    let settings = &visit.thread.settings;
+    let serving = visit.thread.serving();
+    let settings = &serving.settings;
     let (tls, port) = (settings.tls.as_ref()?, settings.https_port?);
     let host = host(visit.request)?;
     // Before the first certificate is there `https://` would be a worse answer than the page.

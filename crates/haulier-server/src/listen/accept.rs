@@ -1,5 +1,6 @@
 //! Accepting: in batches, and not at all while there is no room.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,6 +8,7 @@ use std::rc::Rc;
 
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use tokio::sync::Notify;
 
 use super::{Address, tls};
 use crate::forwarded;
@@ -44,8 +46,23 @@ struct Entrance {
     is_secure: bool,
 }
 
-/// Accepts connections until the thread drains. What the kernel had queued by then is still served.
-pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint) {
+/// Ends an accept loop.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    asked: Cell<bool>,
+    told: Notify,
+}
+
+impl Ending {
+    /// No further connections, beyond those that the kernel has queued.
+    pub(crate) fn ask(&self) {
+        self.asked.set(true);
+        self.told.notify_waiters();
+    }
+}
+
+/// Accepts connections until it is asked to end. What the kernel had queued by then is still served.
+pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<Ending>) {
     let Endpoint {
         socket,
         address,
@@ -62,7 +79,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint) {
             return;
         }
     };
-    while !thread.draining.get() {
+    while !ending.asked.get() {
         if thread.gate.is_full() {
             thread.gate.wait_for_room().await;
             continue;
@@ -72,7 +89,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint) {
                 Ok(ready) => ready,
                 Err(_) => return,
             },
-            () = thread.drained.notified() => break,
+            () = ending.told.notified() => break,
         };
         match accept_batch(&thread, listener.get_ref(), entrance) {
             Batch::Empty => ready.clear_ready(),
@@ -114,7 +131,8 @@ fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, entrance: E
     let listening = entrance.local;
     let socket = Socket::new(accepted);
     let remote = canonical(remote);
-    let is_proxy = forwarded::is_trusted(&thread.settings.trusted_proxies, remote.ip());
+    let serving = thread.serving();
+    let is_proxy = forwarded::is_trusted(&serving.settings.trusted_proxies, remote.ip());
     let Some(permit) = thread.gate.enter((!is_proxy).then(|| remote.ip())) else {
         // Over TLS the words would cost a handshake.
         if !entrance.is_secure {
@@ -138,12 +156,14 @@ fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, entrance: E
         misses_tls: false,
         proxy: None,
     };
-    let begins_with_header = is_proxy && thread.settings.proxy_protocol;
+    let begins_with_header = is_proxy && serving.settings.proxy_protocol;
     // A panic here is one connection's, not the listener's.
     if catch_unwind(AssertUnwindSafe(|| {
-        match thread.settings.tls.as_ref().filter(|_| entrance.is_secure) {
-            Some(tls) => tls::start(thread, &tls.acceptor, socket, peer, permit, begins_with_header),
-            None => Http1::start(thread, socket, peer, permit, begins_with_header),
+        match (&serving.settings.tls, entrance.is_secure) {
+            (_, false) => Http1::start(thread, socket, peer, permit, begins_with_header),
+            (Some(tls), true) => tls::start(thread, &tls.acceptor, socket, peer, permit, begins_with_header),
+            // It was in the queue when a reload ended TLS: nothing here could speak with it.
+            (None, true) => {}
         }
     }))
     .is_err()

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,13 +13,14 @@ use tokio::sync::Notify;
 /// Counts the connections of all threads.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    most: usize,
-    most_per_ip: u32,
+    most: AtomicUsize,
+    /// 0: no limit.
+    most_per_ip: AtomicU32,
     open: AtomicUsize,
     /// Accept loops that wait for a connection to close.
     waiting: AtomicUsize,
     closed: Notify,
-    /// Only kept if `most_per_ip` is set.
+    /// Connections that came while `most_per_ip` was set.
     per_ip: Mutex<HashMap<IpAddr, u32>>,
 }
 
@@ -27,13 +28,19 @@ impl Gate {
     /// `most_per_ip` 0 means no limit.
     pub(crate) fn new(most: usize, most_per_ip: u32) -> Arc<Self> {
         Arc::new(Self {
-            most,
-            most_per_ip,
+            most: AtomicUsize::new(most),
+            most_per_ip: AtomicU32::new(most_per_ip),
             open: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             closed: Notify::new(),
             per_ip: Mutex::default(),
         })
+    }
+
+    /// Other limits from now on. Connections that are open stay, however many they are.
+    pub(crate) fn set_limits(&self, most: usize, most_per_ip: u32) {
+        self.most.store(most, Ordering::Relaxed);
+        self.most_per_ip.store(most_per_ip, Ordering::Relaxed);
     }
 
     /// Connections now open.
@@ -43,18 +50,18 @@ impl Gate {
 
     /// Whether no further connection may be accepted.
     pub(crate) fn is_full(&self) -> bool {
-        self.open() >= self.most
+        self.open() >= self.most.load(Ordering::Relaxed)
     }
 
     /// A place for a connection that was accepted; `None` if its address has enough. A proxy has no address here: it
     /// speaks for many.
     pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Permit> {
-        if self.most_per_ip > 0
-            && let Some(address) = address
-        {
+        let most_per_ip = self.most_per_ip.load(Ordering::Relaxed);
+        let counted = address.filter(|_| most_per_ip > 0);
+        if let Some(address) = counted {
             let mut per_ip = self.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
             let count = per_ip.entry(address).or_default();
-            if *count >= self.most_per_ip {
+            if *count >= most_per_ip {
                 return None;
             }
             *count += 1;
@@ -62,7 +69,7 @@ impl Gate {
         self.open.fetch_add(1, Ordering::Relaxed);
         Some(Permit {
             gate: Arc::clone(self),
-            address,
+            counted,
         })
     }
 
@@ -73,13 +80,11 @@ impl Gate {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn leave(&self, address: Option<IpAddr>) {
+    fn leave(&self, counted: Option<IpAddr>) {
         self.open.fetch_sub(1, Ordering::SeqCst);
-        if self.most_per_ip > 0 {
+        if let Some(address) = counted {
             let mut per_ip = self.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(address) = address
-                && let Some(count) = per_ip.get_mut(&address)
-            {
+            if let Some(count) = per_ip.get_mut(&address) {
                 *count -= 1;
                 if *count == 0 {
                     per_ip.remove(&address);
@@ -96,12 +101,13 @@ impl Gate {
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Arc<Gate>,
-    address: Option<IpAddr>,
+    /// The address whose connections it is counted among.
+    counted: Option<IpAddr>,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.gate.leave(self.address);
+        self.gate.leave(self.counted);
     }
 }
 
@@ -134,5 +140,23 @@ mod tests {
         );
         drop(first);
         assert!(gate.enter(Some(A)).is_some());
+    }
+
+    #[test]
+    fn limits_that_change_count_the_connections_that_are_open() {
+        let gate = Gate::new(100, 0);
+        let before = gate.enter(Some(A)).expect("no limit yet");
+        gate.set_limits(2, 1);
+        let after = gate.enter(Some(A)).expect("the first that is counted");
+        assert!(gate.is_full() && gate.enter(Some(A)).is_none());
+        drop(before);
+        assert!(gate.enter(Some(A)).is_none(), "it was never counted for its address");
+        gate.set_limits(100, 0);
+        drop(after);
+        gate.set_limits(100, 1);
+        assert!(
+            gate.enter(Some(A)).is_some(),
+            "what was counted is given back, whatever the limit is by then"
+        );
     }
 }

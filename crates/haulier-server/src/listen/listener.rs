@@ -9,20 +9,73 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use super::Address;
+use super::{Address, Endpoint};
 use crate::settings::ServerSettings;
 
-/// An address we listen on, with a socket for each thread.
+/// An address we listen on, with at least a socket for each thread.
 #[derive(Debug)]
 pub(crate) struct Listener {
+    /// As it was asked for; with port 0 for any.
+    pub(crate) asked: Address,
+    /// As it is.
     pub(crate) address: Address,
     /// Connections begin with a TLS handshake.
     pub(crate) is_secure: bool,
     pub(crate) sockets: Vec<OwnedFd>,
     /// Where a Unix socket lies.
     pub(crate) file: Option<SocketFile>,
+}
+
+/// Sockets of one address that somebody else has bound: the service manager, or the haulier that ran before.
+#[derive(Debug)]
+pub struct Inherited {
+    /// Where they listen.
+    pub address: Address,
+    /// Whether connections begin with TLS; `None` if that depends on who asks for the address.
+    pub is_secure: Option<bool>,
+    /// One, or as many as that haulier had threads.
+    pub sockets: Vec<OwnedFd>,
+}
+
+impl Inherited {
+    /// Sockets that listen, as they are.
+    ///
+    /// # Errors
+    /// They are no sockets of an address we know, or do not listen.
+    pub fn new(sockets: Vec<OwnedFd>, is_secure: Option<bool>) -> io::Result<Self> {
+        let mut found = None;
+        for socket in &sockets {
+            let socket = SockRef::from(socket);
+            if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "it is no socket that listens",
+                ));
+            }
+            found = Some(address_of(&socket)?);
+        }
+        let address = found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no socket"))?;
+        Ok(Self {
+            address,
+            is_secure,
+            sockets,
+        })
+    }
+}
+
+fn address_of(socket: &Socket) -> io::Result<Address> {
+    let address = socket.local_addr()?;
+    let internet = address.as_socket().map(Address::Internet);
+    internet
+        .or_else(|| address.as_pathname().map(|path| Address::Unix(path.to_owned())))
+        .ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it has neither an internet address nor a path",
+            )
+        })
 }
 
 /// The server could not be made ready.
@@ -42,28 +95,90 @@ pub enum BindError {
 const BACKLOG: i32 = 65_535;
 
 impl Listener {
-    /// Binds one socket a thread.
+    /// Binds one socket a thread, or takes those of `inherited` that listen there.
     ///
     /// # Errors
     /// [`BindError`], also if another program listens there and `reuse_port` is not set: SO_REUSEPORT alone would
     /// let a second server of the same user share the port in silence, so a plain bind is tried first.
-    pub(crate) fn bind(address: &Address, settings: &ServerSettings) -> Result<Self, BindError> {
-        let bound = match address {
-            Address::Internet(internet) => {
-                Self::bind_internet(*internet, settings.threads, settings.reuse_port, settings.defer_accept)
+    pub(crate) fn bind(
+        asked: &Address,
+        is_secure: bool,
+        reuse_port: bool,
+        settings: &ServerSettings,
+        inherited: &mut Vec<Inherited>,
+    ) -> Result<Self, BindError> {
+        let adopted = find_inherited(asked, is_secure, inherited).map(|place| inherited.remove(place));
+        let bound = match (adopted, asked) {
+            (Some(inherited), _) => Self::adopt(inherited, settings.threads, settings.defer_accept),
+            (None, Address::Internet(internet)) => {
+                Self::bind_internet(*internet, settings.threads, reuse_port, settings.defer_accept)
             }
-            Address::Unix(path) => Self::bind_unix(path, settings.threads, settings.socket_mode),
+            (None, Address::Unix(path)) => Self::bind_unix(path, settings.threads, settings.socket_mode),
         };
-        bound.map_err(|source| BindError::Address {
-            address: address.clone(),
+        let bound = bound.map_err(|source| BindError::Address {
+            address: asked.clone(),
             source,
+        })?;
+        Ok(Self {
+            asked: asked.clone(),
+            is_secure,
+            ..bound
         })
     }
 
-    /// Its connections begin with a TLS handshake.
-    pub(crate) fn secured(mut self) -> Self {
-        self.is_secure = true;
-        self
+    /// Makes sockets ours that listen already. Connections wait in their queues all the while.
+    fn adopt(inherited: Inherited, threads: usize, defer_accept: bool) -> io::Result<Self> {
+        let Inherited {
+            address, mut sockets, ..
+        } = inherited;
+        for socket in &sockets {
+            let socket = SockRef::from(socket);
+            socket.set_nonblocking(true)?;
+            if address.internet().is_some() {
+                socket.set_tcp_nodelay(true)?;
+                if defer_accept {
+                    set_defer_accept(&socket)?;
+                }
+            }
+        }
+        // Threads without a queue of their own share one with others.
+        let own = sockets.len();
+        while sockets.len() < threads {
+            sockets.push(sockets[sockets.len() % own].try_clone()?);
+        }
+        let file = match &address {
+            Address::Unix(path) => SocketFile::of(path).ok(),
+            Address::Internet(_) => None,
+        };
+        Ok(Self {
+            asked: address.clone(),
+            address,
+            is_secure: false,
+            sockets,
+            file,
+        })
+    }
+
+    /// Whether it is what somebody asks for who writes this address, with TLS or without.
+    pub(crate) fn is_for(&self, asked: &Address, is_secure: bool) -> bool {
+        self.is_secure == is_secure && (self.asked == *asked || self.address == *asked)
+    }
+
+    /// The sockets of one of `threads` threads: one, or several where another process had more threads.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn of_thread(&self, number: usize, threads: usize) -> io::Result<Vec<Endpoint>> {
+        let sockets = self.sockets.iter().skip(number).step_by(threads.max(1));
+        sockets
+            .map(|socket| {
+                Ok(Endpoint {
+                    socket: socket.try_clone()?,
+                    address: self.address.clone(),
+                    is_secure: self.is_secure,
+                })
+            })
+            .collect()
     }
 
     fn bind_internet(address: SocketAddr, threads: usize, reuse_port: bool, defer_accept: bool) -> io::Result<Self> {
@@ -83,6 +198,7 @@ impl Listener {
             sockets.push(listening.into());
         }
         Ok(Self {
+            asked: address.into(),
             address: bound.into(),
             is_secure: false,
             sockets,
@@ -105,12 +221,24 @@ impl Listener {
             sockets.push(sockets[0].try_clone()?);
         }
         Ok(Self {
+            asked: Address::Unix(path.to_owned()),
             address: Address::Unix(path.to_owned()),
             is_secure: false,
             sockets,
             file: Some(file),
         })
     }
+}
+
+/// The inherited sockets for an address: its own, or where any port will do those of that host.
+fn find_inherited(asked: &Address, is_secure: bool, inherited: &[Inherited]) -> Option<usize> {
+    let fits = |one: &Inherited| one.is_secure.is_none_or(|inherited| inherited == is_secure);
+    let any_port = |one: &Inherited| match (asked.internet(), one.address.internet()) {
+        (Some(asked), Some(found)) => fits(one) && asked.port() == 0 && asked.ip() == found.ip(),
+        _ => false,
+    };
+    let exact = inherited.iter().position(|one| fits(one) && one.address == *asked);
+    exact.or_else(|| inherited.iter().position(any_port))
 }
 
 /// Takes the socket away that a server which was killed left behind.
@@ -137,21 +265,27 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    identity: Identity,
+    /// `None` once the file is another process's to remove.
+    identity: Option<Identity>,
 }
 
 impl SocketFile {
     fn of(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            identity: identity(path)?,
+            identity: Some(identity(path)?),
         })
+    }
+
+    /// Leaves the file to the process that listens there from now on.
+    pub(crate) fn give_away(mut self) {
+        self.identity = None;
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+        if self.identity.is_some() && identity(&self.path).ok() == self.identity {
             let _ = fs::remove_file(&self.path); // the directory may no longer be ours to write; the next start copes
         }
     }
@@ -226,6 +360,75 @@ mod tests {
         let error = Listener::bind_internet(taken, 1, false, true).expect_err("the port is taken");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(Listener::bind_internet(taken, 1, true, true).is_ok());
+    }
+
+    fn adopted(sockets: Vec<OwnedFd>, threads: usize) -> Listener {
+        let inherited = Inherited::new(sockets, None).expect("they listen");
+        Listener::adopt(inherited, threads, true).expect("sockets that listen")
+    }
+
+    #[test]
+    fn inherited_sockets_are_shared_out_among_the_threads_whatever_their_number() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        for (had, threads, each) in [(3, 2, [2, 1].as_slice()), (1, 3, &[1, 1, 1]), (2, 2, &[1, 1])] {
+            let before = Listener::bind_internet(address, had, false, true).expect("a free port");
+            let listener = adopted(before.sockets, threads);
+            assert_eq!(listener.address, before.address);
+            let shares: Vec<usize> = (0..threads)
+                .map(|number| listener.of_thread(number, threads).expect("descriptors").len())
+                .collect();
+            assert_eq!(shares, each, "{had} sockets for {threads} threads");
+        }
+    }
+
+    #[test]
+    fn an_inherited_socket_is_taken_by_its_own_address_before_one_of_any_port() {
+        let listening = |is_secure| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+            Inherited::new(vec![listener.into()], is_secure).expect("it listens")
+        };
+        let inherited = vec![listening(None), listening(None)];
+        let find = |asked: &str, is_secure, inherited: &[Inherited]| {
+            find_inherited(
+                &asked.parse::<SocketAddr>().expect("an address").into(),
+                is_secure,
+                inherited,
+            )
+        };
+        let found = |asked: &str| find(asked, false, &inherited);
+        assert_eq!(found(&inherited[1].address.to_string()), Some(1));
+        assert_eq!(found("127.0.0.1:0"), Some(0));
+        assert_eq!(found("127.0.0.2:0"), None);
+        assert_eq!(find_inherited(&Address::Unix("/run/x".into()), false, &inherited), None);
+        let known = vec![listening(Some(true)), listening(Some(false))];
+        assert_eq!(
+            find("127.0.0.1:0", false, &known),
+            Some(1),
+            "one of TLS is not for plain connections"
+        );
+        assert_eq!(find("127.0.0.1:0", true, &known), Some(0));
+        assert_eq!(find(&known[0].address.to_string(), false, &known), None);
+    }
+
+    #[test]
+    fn what_does_not_listen_is_nothing_to_inherit() {
+        let bound = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        Inherited::new(vec![bound.into()], None).expect_err("datagrams are no connections");
+        let file = tempfile::tempfile().expect("a file");
+        Inherited::new(vec![file.into()], None).expect_err("a file is no socket");
+        Inherited::new(Vec::new(), None).expect_err("nothing is no socket");
+    }
+
+    #[test]
+    fn a_socket_given_away_keeps_its_file() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("x.sock");
+        let Listener { file, sockets, .. } = Listener::bind_unix(&path, 1, 0o600).expect("a new socket");
+        let next = adopted(sockets, 1);
+        file.expect("a file").give_away();
+        assert!(path.exists());
+        drop(next);
+        assert!(!path.exists(), "it went with its new owner");
     }
 
     #[test]

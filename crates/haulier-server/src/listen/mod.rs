@@ -8,9 +8,9 @@ mod listener;
 mod network;
 mod tls;
 
-pub(crate) use accept::{Endpoint, accept, canonical};
+pub(crate) use accept::{Ending, Endpoint, accept, canonical};
 pub use address::Address;
 pub(crate) use gate::{Gate, Permit};
-pub use listener::BindError;
-pub(crate) use listener::{Listener, SocketFile};
+pub(crate) use listener::Listener;
+pub use listener::{BindError, Inherited};
 pub use network::{Network, NotANetwork};

@@ -2,6 +2,7 @@
 //! nanoseconds and never a locked instruction.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,10 +38,12 @@ impl Count {
 /// The counters of a thread.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// One for each site, and a last one for what belongs to none.
-    sites: Box<[SiteCounters]>,
+    /// One for each series, in the order of their numbers.
+    sites: Box<[Arc<SiteCounters>]>,
+    /// What belongs to no site.
+    none: Arc<SiteCounters>,
     /// Open connections that speak HTTP/2.
-    http2_connections: Count,
+    http2_connections: Arc<Count>,
 }
 
 /// What one thread counts for one site. Aligned so that two threads never write to one cache line, nor to the pair that
@@ -82,7 +85,7 @@ struct HandlerCounters {
 /// An exchange that is over.
 #[derive(Debug)]
 pub(crate) struct Finished<'a> {
-    /// The number of its site.
+    /// The series of its site.
     pub(crate) site: Option<u32>,
     pub(crate) status: u16,
     pub(crate) trace: &'a Trace,
@@ -96,16 +99,27 @@ pub(crate) struct Finished<'a> {
 }
 
 impl Counters {
-    pub(super) fn new(sites: usize) -> Self {
+    pub(super) fn new(series: usize) -> Self {
         Self {
-            sites: (0..=sites).map(|_| SiteCounters::default()).collect(),
-            http2_connections: Count::default(),
+            sites: (0..series).map(|_| Arc::default()).collect(),
+            none: Arc::default(),
+            http2_connections: Arc::default(),
         }
     }
 
-    fn site(&self, number: Option<u32>) -> &SiteCounters {
-        let last = self.sites.len() - 1;
-        &self.sites[number.map_or(last, |number| (number as usize).min(last))]
+    /// The same counters with room for so many series: nothing that was counted is lost.
+    pub(super) fn with_room_for(&self, series: usize) -> Self {
+        let further = (self.sites.len()..series).map(|_| Arc::default());
+        Self {
+            sites: self.sites.iter().map(Arc::clone).chain(further).collect(),
+            none: Arc::clone(&self.none),
+            http2_connections: Arc::clone(&self.http2_connections),
+        }
+    }
+
+    fn site(&self, series: Option<u32>) -> &SiteCounters {
+        let site = series.and_then(|series| self.sites.get(series as usize));
+        site.unwrap_or(&self.none)
     }
 
     /// Counts an exchange that is over.
@@ -208,7 +222,7 @@ impl InFlight {
     }
 
     fn begin(thread: &Rc<Thread>, site: Option<u32>, gauge: fn(&SiteCounters) -> &Count) -> Self {
-        gauge(thread.counters.site(site)).add(1);
+        gauge(thread.serving().counters.site(site)).add(1);
         Self {
             thread: Rc::clone(thread),
             site,
@@ -219,7 +233,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        (self.gauge)(self.thread.counters.site(self.site)).subtract(1);
+        (self.gauge)(self.thread.serving().counters.site(self.site)).subtract(1);
     }
 }
 
@@ -229,14 +243,14 @@ pub(crate) struct Http2Connection(Rc<Thread>);
 
 impl Http2Connection {
     pub(crate) fn new(thread: &Rc<Thread>) -> Self {
-        thread.counters.http2_connections.add(1);
+        thread.serving().counters.http2_connections.add(1);
         Self(Rc::clone(thread))
     }
 }
 
 impl Drop for Http2Connection {
     fn drop(&mut self) {
-        self.0.counters.http2_connections.subtract(1);
+        self.0.serving().counters.http2_connections.subtract(1);
     }
 }
 
@@ -333,6 +347,23 @@ mod tests {
         let site = counters.read(Some(0));
         assert_eq!(site.saved, Duration::from_secs(6));
         assert_eq!(site.handoffs[Via::XSendfile as usize], 1);
+    }
+
+    #[test]
+    fn with_room_for_more_sites_everything_counted_stays() {
+        let counters = Counters::new(1);
+        let trace = Trace::of(Handler::Static);
+        counters.finish(&finished(&trace));
+        let more = counters.with_room_for(3);
+        assert_eq!(more.read(Some(0)), counters.read(Some(0)));
+        // A thread that has not switched yet counts on.
+        counters.finish(&finished(&trace));
+        more.finish(&Finished {
+            site: Some(2),
+            ..finished(&trace)
+        });
+        let codes = |site| more.read(Some(site)).handlers[Handler::Static as usize].codes[1];
+        assert_eq!([codes(0), codes(1), codes(2)], [2, 0, 1]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! threads up (`totals`). Labels come from the configuration and from fixed lists, never from a request.
 
 mod counters;
+mod pools;
 mod process;
 mod prometheus;
 mod reason;
@@ -13,16 +14,18 @@ mod times;
 mod totals;
 mod transfers;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use haulier_php::Pool;
+use haulier_php::{Pool, PoolStatus};
 
 use crate::listen::Gate;
 use crate::request::Request;
 use crate::route::Site;
 use crate::tls::Certificates;
 
+use self::pools::Pools;
 pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
 pub use reason::is_clients;
 pub use recent::{Failure, Noted, SlowRequest};
@@ -36,51 +39,133 @@ pub(crate) use transfers::{LISTED_AFTER, UnderWay};
 /// All counters of a server. Reading them takes some microseconds and holds nobody up.
 #[derive(Debug)]
 pub struct Metrics {
-    sites: Vec<Arc<Site>>,
-    /// Each pool once, in the order of the sites.
-    pools: Vec<Arc<Pool>>,
-    threads: Vec<Arc<Counters>>,
+    served: Mutex<Served>,
     gate: Arc<Gate>,
     streaming: Mutex<stream::Table>,
     recent: recent::Recent,
     transfers: Arc<transfers::Transfers>,
-    /// `None` without TLS.
-    certificates: Option<Arc<Certificates>>,
+    reloads: [AtomicU64; ReloadResult::ALL.len()],
     /// What `haulier_build_info` says.
     version: &'static str,
 }
 
+/// What is counted, which a reload may change.
+#[derive(Debug)]
+struct Served {
+    sites: Vec<Arc<Site>>,
+    pools: Pools,
+    /// The name of each series by its number. A site that was removed keeps its own, in case it comes back.
+    series: Vec<String>,
+    threads: Vec<Arc<Counters>>,
+    /// `None` without TLS.
+    certificates: Option<Arc<Certificates>>,
+}
+
+/// How an attempt to reload ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReloadResult {
+    /// The new configuration holds.
+    Success,
+    /// The old one still does.
+    Failure,
+}
+
+impl ReloadResult {
+    pub(crate) const ALL: [Self; 2] = [Self::Success, Self::Failure];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+        }
+    }
+}
+
 impl Metrics {
-    pub(crate) fn new(
-        sites: Vec<Arc<Site>>,
-        gate: Arc<Gate>,
-        certificates: Option<Arc<Certificates>>,
-        threads: usize,
-    ) -> Arc<Self> {
-        let pools = pools_of(&sites);
-        let threads = (0..threads).map(|_| Arc::new(Counters::new(sites.len()))).collect();
+    /// For a server of so many threads that serves nothing yet.
+    pub(crate) fn new(gate: Arc<Gate>, threads: usize) -> Arc<Self> {
         Arc::new(Self {
-            sites,
-            pools,
-            threads,
+            served: Mutex::new(Served {
+                sites: Vec::new(),
+                pools: Pools::default(),
+                series: Vec::new(),
+                threads: (0..threads).map(|_| Arc::new(Counters::new(0))).collect(),
+                certificates: None,
+            }),
             gate,
             streaming: Mutex::default(),
             recent: recent::Recent::default(),
             transfers: Arc::default(),
-            certificates,
+            reloads: Default::default(),
             version: env!("CARGO_PKG_VERSION"),
         })
     }
 
-    /// The counters of one thread. Nobody else may write to them.
-    pub(crate) fn of_thread(&self, number: usize) -> Arc<Counters> {
-        Arc::clone(&self.threads[number])
+    fn served(&self) -> MutexGuard<'_, Served> {
+        // Nothing under the lock leaves it half changed.
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pools of all sites, each once.
+    /// The number of the series of this site, a new one if it has none.
+    pub(crate) fn series_of(&self, site: &str) -> u32 {
+        let mut served = self.served();
+        let known = served.series.iter().position(|name| name == site);
+        let number = known.unwrap_or_else(|| {
+            served.series.push(site.to_owned());
+            served.series.len() - 1
+        });
+        u32::try_from(number).expect("a configuration of four billion sites fits no memory")
+    }
+
+    /// From now on these are the sites, and the certificates of those with TLS. Gives the counters of each thread, to
+    /// which nobody else may write.
+    pub(crate) fn serve(&self, sites: Vec<Arc<Site>>, certificates: Option<Arc<Certificates>>) -> Vec<Arc<Counters>> {
+        let mut served = self.served();
+        let room = served.series.len();
+        for counters in &mut served.threads {
+            *counters = Arc::new(counters.with_room_for(room));
+        }
+        served.pools.exchange(pools::of_sites(&sites));
+        served.sites = sites;
+        served.certificates = certificates;
+        served.threads.clone()
+    }
+
+    /// The pools of all sites, each once, in the order of the sites.
     #[must_use]
-    pub fn pools(&self) -> &[Arc<Pool>] {
-        &self.pools
+    pub fn pools(&self) -> Vec<Arc<Pool>> {
+        self.served().pools.current().to_vec()
+    }
+
+    /// What a pool is doing and has done, with what those did that had its name before it.
+    #[must_use]
+    pub fn pool_status(&self, pool: &Pool) -> PoolStatus {
+        self.served().pools.status(pool)
+    }
+
+    /// Memory of the PHP processes of a pool, bytes, with those of its predecessors that still finish requests.
+    #[must_use]
+    pub fn pool_memory(&self, pool: &Pool) -> Option<u64> {
+        let leaving = self.served().pools.leaving(pool);
+        // The system is asked without the lock.
+        let memory = pool.memory()?;
+        Some(memory + leaving.iter().filter_map(|pool| pool.memory()).sum::<u64>())
+    }
+
+    /// A pool that no site has any more is at its end: what it counted stays with its name.
+    pub fn pool_ended(&self, pool: &Pool) {
+        self.served().pools.ended(pool);
+    }
+
+    /// Counts an attempt to reload the configuration.
+    pub fn note_reload(&self, result: ReloadResult) {
+        self.reloads[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Attempts to reload that ended so.
+    #[must_use]
+    pub fn reloads(&self, result: ReloadResult) -> u64 {
+        self.reloads[result as usize].load(Ordering::Relaxed)
     }
 
     /// Open connections.
@@ -92,26 +177,29 @@ impl Metrics {
     /// Those of them that speak HTTP/2.
     #[must_use]
     pub fn http2_connections(&self) -> usize {
-        let counts = self.threads.iter().map(|thread| thread.http2_connections());
+        let served = self.served();
+        let counts = served.threads.iter().map(|thread| thread.http2_connections());
         counts.sum::<u64>() as usize
     }
 
     /// Everything counted so far, all threads together.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        totals::add_up(&self.sites, &self.threads)
+        let served = self.served();
+        totals::add_up(&served.sites, &served.threads)
     }
 
     /// Every site with TLS, and when the first of its certificates ends; `None` while it has none.
     #[must_use]
-    pub fn certificates(&self) -> Vec<(&str, Option<SystemTime>)> {
-        let Some(certificates) = &self.certificates else {
+    pub fn certificates(&self) -> Vec<(String, Option<SystemTime>)> {
+        let served = self.served();
+        let Some(certificates) = &served.certificates else {
             return Vec::new();
         };
-        let sites = self.sites.iter().map(|site| &site.settings);
+        let sites = served.sites.iter().map(|site| &site.settings);
         let secure = sites.filter(|site| site.without_tls.is_some());
         secure
-            .map(|site| (site.name.as_str(), certificates.not_after(&site.name)))
+            .map(|site| (site.name.clone(), certificates.not_after(&site.name)))
             .collect()
     }
 
@@ -124,10 +212,11 @@ impl Metrics {
     /// Scripts whose large bodies went through PHP although a rule could spare it that, the worst first.
     #[must_use]
     pub fn streaming_scripts(&self) -> Vec<StreamingScript> {
+        let sites = self.served().sites.clone();
         self.streaming
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .worst_first(&self.sites)
+            .worst_first(&sites)
     }
 
     /// The last requests that came to nothing, the newest first.
@@ -173,21 +262,7 @@ impl Metrics {
     pub(crate) fn note_streamed(&self, site: &Site, streamed: &Streamed, bytes: u64) {
         if bytes > stream::LARGE {
             let mut table = self.streaming.lock().unwrap_or_else(PoisonError::into_inner);
-            table.note(site.number, streamed, bytes);
+            table.note(site.series, streamed, bytes);
         }
     }
-}
-
-fn pools_of(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
-    let mut pools: Vec<Arc<Pool>> = Vec::new();
-    for php in sites
-        .iter()
-        .flat_map(|site| site.places())
-        .filter_map(|site| site.settings.php.as_ref())
-    {
-        if !pools.iter().any(|pool| Arc::ptr_eq(pool, &php.pool)) {
-            pools.push(Arc::clone(&php.pool));
-        }
-    }
-    pools
 }

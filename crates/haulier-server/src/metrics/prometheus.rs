@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::process::Process;
-use super::{HandlerTotals, Metrics, SiteTotals, Times, Totals};
+use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, Times, Totals};
 
 /// The site label of what belongs to no site. No site can have that name.
 const NO_SITE: &str = "(none)";
@@ -34,6 +34,7 @@ struct Reading {
     pools: Vec<PoolReading>,
     http1_connections: u64,
     http2_connections: u64,
+    reloads: [(&'static str, u64); ReloadResult::ALL.len()],
     /// Sites with TLS; seconds.
     certificates: Vec<(String, f64)>,
     process: Process,
@@ -50,11 +51,12 @@ struct PoolReading {
 
 impl Reading {
     fn take(metrics: &Metrics) -> Self {
-        let pools = metrics.pools().iter().map(|pool| PoolReading {
+        let pools = metrics.pools();
+        let pools = pools.iter().map(|pool| PoolReading {
             name: pool.settings().name.clone(),
-            status: pool.status(),
+            status: metrics.pool_status(pool),
             servers: pool.servers(),
-            memory: pool.memory(),
+            memory: metrics.pool_memory(pool),
         });
         let http2_connections = metrics.http2_connections() as u64;
         Self {
@@ -63,10 +65,11 @@ impl Reading {
             // The two are not counted in the same moment.
             http1_connections: (metrics.connections() as u64).saturating_sub(http2_connections),
             http2_connections,
+            reloads: ReloadResult::ALL.map(|result| (result.as_str(), metrics.reloads(result))),
             certificates: metrics
                 .certificates()
                 .into_iter()
-                .map(|(site, not_after)| (site.to_owned(), not_after.map_or(0.0, seconds_until)))
+                .map(|(site, not_after)| (site, not_after.map_or(0.0, seconds_until)))
                 .collect(),
             process: Process::look(),
             version: metrics.version,
@@ -313,6 +316,11 @@ impl Reading {
     }
 
     fn encode_build(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Attempts to reload the configuration, by what came of them.";
+        let mut metric = counter(encoder, "haulier_config_reloads", help)?;
+        for (result, count) in self.reloads {
+            add(&mut metric, &[("result", result)], count)?;
+        }
         let help = "Always 1; its labels say what runs.";
         let mut metric = gauge(encoder, "haulier_build_info", help)?;
         set(&mut metric, &[("version", self.version)], 1)
@@ -409,7 +417,10 @@ mod tests {
     fn text() -> String {
         let root = fixture::Root::new().with(|settings| settings.name = "shop".into());
         let site = Site::open(root.site().settings, 0).expect("a document root");
-        Metrics::new(vec![Arc::new(site)], Gate::new(10, 0), None, 2).encode()
+        let metrics = Metrics::new(Gate::new(10, 0), 2);
+        assert_eq!(metrics.series_of("shop"), 0);
+        metrics.serve(vec![Arc::new(site)], None);
+        metrics.encode()
     }
 
     #[test]
@@ -430,6 +441,7 @@ mod tests {
             "haulier_spool_bytes 0",
             "haulier_spool_full_total 0",
             r#"haulier_errors_total{site="shop",reason="php_crashed"} 0"#,
+            r#"haulier_config_reloads_total{result="failure"} 0"#,
         ];
         for line in zeros {
             assert!(

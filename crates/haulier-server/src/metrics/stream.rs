@@ -57,6 +57,7 @@ pub(super) struct Table {
 
 #[derive(Debug)]
 struct Entry {
+    /// Its series.
     site: u32,
     streamed: Streamed,
     responses: u64,
@@ -88,7 +89,7 @@ impl Table {
 
     pub(super) fn worst_first(&self, sites: &[Arc<Site>]) -> Vec<StreamingScript> {
         let named = self.entries.iter().filter_map(|entry| {
-            let site = sites.iter().find(|site| site.number == entry.site)?;
+            let site = sites.iter().find(|site| site.series == entry.site)?;
             Some(StreamingScript {
                 site: site.settings.name.clone(),
                 script: entry.streamed.script.clone(),
@@ -120,9 +121,9 @@ mod tests {
                 .site(),
         );
         let mut table = Table::default();
-        table.note(site.number, &streamed("/once.php"), 3 * LARGE);
-        table.note(site.number, &streamed("/twice.php"), 2 * LARGE);
-        table.note(site.number, &streamed("/twice.php"), 2 * LARGE);
+        table.note(site.series, &streamed("/once.php"), 3 * LARGE);
+        table.note(site.series, &streamed("/twice.php"), 2 * LARGE);
+        table.note(site.series, &streamed("/twice.php"), 2 * LARGE);
         let list = table.worst_first(&[site]);
         let shown: Vec<_> = list
             .iter()

@@ -130,7 +130,7 @@ pub(super) fn add_up(sites: &[Arc<Site>], threads: &[Arc<Counters>]) -> Totals {
     Totals {
         sites: sites
             .iter()
-            .map(|site| (site.settings.name.clone(), total(Some(site.number))))
+            .map(|site| (site.settings.name.clone(), total(Some(site.series))))
             .collect(),
         none: total(None),
         spool_bytes: places().map(|site| site.spool.on_disk()).sum(),
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn the_threads_are_added_up_site_by_site() {
-        let site = |name: &str, number| {
+        let site = |name: &str, series| {
             let root = fixture::Root::new().with(|settings| settings.name = name.into());
-            Arc::new(Site::open(root.site().settings, number).expect("a document root"))
+            Arc::new(Site::open(root.site().settings, series).expect("a document root"))
         };
         let sites = [site("shop", 0), site("blog", 1)];
         let threads = [Arc::new(Counters::new(2)), Arc::new(Counters::new(2))];

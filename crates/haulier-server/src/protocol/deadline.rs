@@ -56,9 +56,11 @@ pub(crate) trait Watched: std::fmt::Debug {
     fn waiting(&self) -> (Phase, Instant);
     /// Ends the wait: the connection's task wakes and sees why.
     fn expire(&self, phase: Phase);
-    /// Nothing further is to be served; said again and again until the connection is gone. One that is idle has ended.
-    fn drain(&self) {
-        if self.waiting().0 == Phase::Idle {
+    /// Nothing further is to be served; said again and again until the connection is gone. One that has been idle since
+    /// this time has ended.
+    fn drain(&self, idle_since: Instant) {
+        let (phase, since) = self.waiting();
+        if phase == Phase::Idle && since <= idle_since {
             self.expire(Phase::Idle);
         }
     }
@@ -91,9 +93,9 @@ impl Deadlines {
         });
     }
 
-    /// Tells every connection that nothing further will be served.
-    pub(crate) fn drain(&self) {
-        self.sweep(|connection| connection.drain());
+    /// Tells every connection that nothing further will be served; those that have been idle since this time end.
+    pub(crate) fn drain(&self, idle_since: Instant) {
+        self.sweep(|connection| connection.drain(idle_since));
     }
 
     fn sweep(&self, visit: impl Fn(&dyn Watched)) {

@@ -43,7 +43,7 @@ impl Over<'_> {
         let took = request.map(|request| now.saturating_duration_since(request.received));
         let reason = trace.reason.or(if self.complete { None } else { Some("client_gone") });
         let finished = Finished {
-            site: site.map(|site| site.number),
+            site: site.map(|site| site.series),
             status,
             trace,
             reason,
@@ -51,14 +51,15 @@ impl Over<'_> {
             took,
             now,
         };
-        thread.counters.finish(&finished);
+        let serving = thread.serving();
+        serving.counters.finish(&finished);
         thread.metrics.remember(&finished, request, site.map(|site| &**site));
         let streamed = trace.php.as_ref().and_then(|php| php.streamed.as_deref());
         if let (Some(site), Some(streamed), None) = (site, streamed, trace.handoff) {
             thread.metrics.note_streamed(site, streamed, self.sent);
         }
         let of_site = site.and_then(|site| site.settings.log.as_ref());
-        let log = of_site.unwrap_or(&thread.log);
+        let log = of_site.unwrap_or(&serving.log);
         if log.wants(status) {
             log.write(&Record {
                 request,

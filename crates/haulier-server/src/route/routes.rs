@@ -49,18 +49,15 @@ pub(crate) struct Matched<'a> {
 }
 
 impl Routes {
-    /// Opens the document roots. Places get numbers of their own above that of their site.
+    /// Opens the document roots. Places are counted as their site.
     ///
     /// # Errors
     /// As [`Site::open`].
-    pub(super) fn open(site: &SiteSettings, number: u32) -> io::Result<Self> {
-        let numbered = site.routes.iter().zip(1..);
-        let open = |(settings, route): (&RouteSettings, u32)| {
+    pub(super) fn open(site: &SiteSettings, series: u32) -> io::Result<Self> {
+        let open = |settings: &RouteSettings| {
             let place = settings.place.as_ref().map(|place| {
-                // There are less than a million sites; a number must only be another one.
-                let number = number.wrapping_add(route << 20);
                 Ok::<_, io::Error>(Place {
-                    site: Arc::new(Site::open((*place.site).clone(), number)?),
+                    site: Arc::new(Site::open((*place.site).clone(), series)?),
                     prefix: place.prefix.clone(),
                 })
             });
@@ -70,7 +67,7 @@ impl Routes {
                 settings: settings.clone(),
             })
         };
-        let mut routes = numbered.map(open).collect::<io::Result<Vec<_>>>()?;
+        let mut routes = site.routes.iter().map(open).collect::<io::Result<Vec<_>>>()?;
         routes.sort_by_key(|route| std::cmp::Reverse(route.path.weight()));
         let front = site.php.as_ref().and_then(|php| php.front.clone());
         Ok(Self { routes, front })

@@ -91,6 +91,17 @@ impl Acceptor {
         })
     }
 
+    /// Sessions that `other` began are resumed here, and the other way round: by the same keys.
+    #[must_use]
+    pub fn resuming(self, other: &Self) -> Self {
+        let mut config = Arc::unwrap_or_clone(self.config);
+        config.ticketer = Arc::clone(&other.config.ticketer);
+        Self {
+            config: Arc::new(config),
+            ..self
+        }
+    }
+
     /// The certificates it was made with.
     #[must_use]
     pub fn certificates(&self) -> &Arc<Certificates> {

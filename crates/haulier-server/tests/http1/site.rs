@@ -50,7 +50,7 @@ impl Site {
         let mut settings = settings(root.path());
         change(&mut settings);
         let access_log = AccessLog::new(LogFormat::Json, Which::All, Box::new(log.clone())).expect("a log");
-        let server = Server::bind(settings, access_log).expect("a free port");
+        let server = Server::bind(settings, access_log, &mut Vec::new()).expect("a free port");
         let address = server.addresses()[0].internet().expect("an internet address");
         let server = Some(server.run().expect("threads"));
         Self {

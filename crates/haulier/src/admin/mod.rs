@@ -1,13 +1,15 @@
 //! What a running haulier tells about itself: metrics and health on the admin address, `status` on the control socket.
 //!
-//! All of it runs on the main thread, which has nothing else to do, and reads the same counters; nothing here can
-//! change anything.
+//! All of it runs on the main thread, which has little else to do, and reads the same counters. Nothing on the admin
+//! address can change anything; on the control socket, which is its owner's alone, the main loop is asked to.
 
 mod control;
+mod find;
 mod history;
 mod http;
 mod page;
 mod place;
+mod received;
 mod reporter;
 mod socket;
 pub(crate) mod state;
@@ -15,16 +17,19 @@ mod view;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::AbortHandle;
 
-pub(crate) use control::{AskError, Client};
-pub(crate) use place::{find_running, place_for};
+pub(crate) use control::{Answer, AskError, Asked, Client, HandedOver, Question, Reply, Role};
+pub(crate) use find::{cannot_ask, find};
+pub(crate) use place::place_for;
 pub(crate) use reporter::{Identity, Reporter};
 pub(crate) use socket::SocketFile;
 pub(crate) use view::SiteFacts;
@@ -68,6 +73,32 @@ impl AdminListener {
     }
 }
 
+impl AdminListener {
+    /// A socket that is bound already; `None` if it is none for this address. A port of 0 is any.
+    pub(crate) fn adopt(address: &AdminAddress, socket: OwnedFd) -> Option<Self> {
+        match address {
+            AdminAddress::Off => None,
+            AdminAddress::Unix(path) => SocketFile::adopt(socket)
+                .filter(|file| file.path() == path)
+                .map(Self::Unix),
+            AdminAddress::Tcp(wanted) => {
+                let listener = StdTcpListener::from(socket);
+                let bound = listener.local_addr().ok()?;
+                let fits = bound.ip() == wanted.ip() && [0, bound.port()].contains(&wanted.port());
+                listener.set_nonblocking(true).ok()?;
+                fits.then_some(Self::Tcp(listener, bound))
+            }
+        }
+    }
+
+    fn socket(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Tcp(listener, _) => listener.try_clone().map(OwnedFd::from),
+            Self::Unix(file) => file.socket(),
+        }
+    }
+}
+
 impl std::fmt::Display for AdminListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -93,14 +124,32 @@ fn bind_from(address: SocketAddr) -> io::Result<StdTcpListener> {
 /// Everything that listens for questions. The socket files go with it.
 #[derive(Debug)]
 pub(crate) struct Admin {
-    pub(crate) listener: Option<AdminListener>,
-    pub(crate) control: Option<SocketFile>,
+    listener: Option<AdminListener>,
+    control: Option<SocketFile>,
+    accepting: Vec<AbortHandle>,
 }
 
 impl Admin {
+    /// What is bound, and does not answer yet.
+    pub(crate) fn new(listener: Option<AdminListener>, control: Option<SocketFile>) -> Self {
+        Self {
+            listener,
+            control,
+            accepting: Vec::new(),
+        }
+    }
+
     /// Where programs find metrics and health: `127.0.0.1:4870`.
     pub(crate) fn address(&self) -> Option<String> {
         self.listener.as_ref().map(ToString::to_string)
+    }
+
+    /// The same as an address of the network, if it is one.
+    pub(crate) fn internet(&self) -> Option<SocketAddr> {
+        match &self.listener {
+            Some(AdminListener::Tcp(_, address)) => Some(*address),
+            _ => None,
+        }
     }
 
     /// Where `status` asks.
@@ -108,28 +157,48 @@ impl Admin {
         self.control.as_ref().map(|socket| socket.path().to_owned())
     }
 
-    /// Answers questions from now on, on the current runtime.
+    /// Answers questions from now on, on the current runtime; what changes something is asked of `commands`.
     ///
     /// # Errors
     /// A listener could not be handed to the event loop.
-    pub(crate) fn serve(&self, reporter: &Arc<Reporter>) -> io::Result<()> {
+    pub(crate) fn serve(&mut self, reporter: &Arc<Reporter>, commands: &mpsc::Sender<Asked>) -> io::Result<()> {
         if let Some(listener) = &self.listener {
-            tokio::spawn(accept(Door::of(listener)?, Talk::Http, Arc::clone(reporter)));
+            let accepting = accept_http(Door::of(listener)?, Arc::clone(reporter));
+            self.accepting.push(tokio::spawn(accepting).abort_handle());
         }
         if let Some(control) = &self.control {
-            let door = Door::Unix(control.listener()?);
-            tokio::spawn(accept(door, Talk::Control, Arc::clone(reporter)));
+            let accepting = accept_control(control.listener()?, Arc::clone(reporter), commands.clone());
+            self.accepting.push(tokio::spawn(accepting).abort_handle());
         }
         tokio::spawn(Arc::clone(reporter).keep_samples());
         Ok(())
     }
-}
 
-/// What is spoken on a listener.
-#[derive(Debug, Clone, Copy)]
-enum Talk {
-    Http,
-    Control,
+    /// Copies of the sockets, for another process to answer on.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<(Role, OwnedFd)>> {
+        let mut sockets = Vec::new();
+        if let Some(listener) = &self.listener {
+            sockets.push((Role::Admin, listener.socket()?));
+        }
+        if let Some(control) = &self.control {
+            sockets.push((Role::Control, control.socket()?));
+        }
+        Ok(sockets)
+    }
+
+    /// Leaves the sockets to another process. Connections that are open still get their answers.
+    pub(crate) fn give_way(&mut self) {
+        self.accepting.drain(..).for_each(|accepting| accepting.abort());
+        if let Some(AdminListener::Unix(socket)) = self.listener.take() {
+            socket.give_away();
+        }
+        if let Some(control) = self.control.take() {
+            control.give_away();
+        }
+    }
 }
 
 /// A listener in the event loop.
@@ -165,7 +234,7 @@ impl Door {
     }
 }
 
-async fn accept(door: Door, talk: Talk, reporter: Arc<Reporter>) {
+async fn accept_http(door: Door, reporter: Arc<Reporter>) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let Ok((stream, local)) = door.accept().await else {
@@ -175,10 +244,22 @@ async fn accept(door: Door, talk: Talk, reporter: Arc<Reporter>) {
         let reporter = Arc::clone(&reporter);
         tokio::spawn(async move {
             // A client that stops talking is not worth a word in the log.
-            let _ = match talk {
-                Talk::Http => http::serve(stream, local, &reporter).await,
-                Talk::Control => control::serve(stream, &reporter).await,
-            };
+            let _ = http::serve(stream, local, &reporter).await;
+            drop(place);
+        });
+    }
+}
+
+async fn accept_control(listener: UnixListener, reporter: Arc<Reporter>, commands: mpsc::Sender<Asked>) {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let (reporter, commands) = (Arc::clone(&reporter), commands.clone());
+        tokio::spawn(async move {
+            let _ = control::serve(stream, &reporter, &commands).await; // as above
             drop(place);
         });
     }

@@ -23,19 +23,21 @@ const RATE: Duration = Duration::from_secs(10);
 /// Requests shown of those that take long in a pool.
 const SHOWN: usize = 5;
 
-/// What does not change while it runs.
+/// What it is, apart from its numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) config: Option<PathBuf>,
     pub(crate) listen: Vec<String>,
     pub(crate) admin: Option<String>,
     pub(crate) sites: Vec<SiteFacts>,
+    /// When its configuration was last exchanged.
+    pub(crate) reloaded: Option<Instant>,
 }
 
 /// Tells what the server has counted.
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    identity: Identity,
+    identity: Mutex<Identity>,
     metrics: Arc<Metrics>,
     started: Instant,
     /// The oldest first; never empty.
@@ -53,13 +55,25 @@ impl Reporter {
         let started = Instant::now();
         let first = reading(&metrics, started);
         Arc::new(Self {
-            identity,
+            identity: Mutex::new(identity),
             metrics,
             started,
             readings: Mutex::new(VecDeque::from([first])),
             history: Mutex::default(),
             transfers: Mutex::default(),
         })
+    }
+
+    /// The configuration was exchanged; these are the addresses by now.
+    pub(crate) fn reloaded(&self, listen: Vec<String>, sites: Vec<SiteFacts>) {
+        let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        identity.listen = listen;
+        identity.sites = sites;
+        identity.reloaded = Some(Instant::now());
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn readings(&self) -> MutexGuard<'_, VecDeque<Reading>> {
@@ -111,9 +125,10 @@ impl Reporter {
     }
 
     /// The names of the pools that cannot answer anything now.
-    pub(super) fn sick_pools(&self) -> Vec<&str> {
-        let sick = self.metrics.pools().iter().filter(|pool| !pool.status().is_live);
-        sick.map(|pool| pool.settings().name.as_str()).collect()
+    pub(super) fn sick_pools(&self) -> Vec<String> {
+        let pools = self.metrics.pools();
+        let sick = pools.iter().filter(|pool| !pool.status().is_live);
+        sick.map(|pool| pool.settings().name.clone()).collect()
     }
 
     /// What it is doing now.
@@ -127,24 +142,26 @@ impl Reporter {
         let rate = reading_before(&readings, now.at, RATE);
         let seconds = now.at.saturating_duration_since(rate.at).as_secs_f64().max(0.001);
         let sites = now.totals.sites.iter().enumerate().map(|(number, (name, site))| {
-            let earlier = |reading: &Reading| reading.totals.sites.get(number).map(|(_, site)| site.clone());
+            let earlier = |reading: &Reading| find(&reading.totals, number, name).cloned();
             let (minute, rate) = (earlier(minute).unwrap_or_default(), earlier(rate).unwrap_or_default());
             site_state(name, site, &minute, (requests(site) - requests(&rate)) as f64 / seconds)
         });
         let bytes = |totals: &Totals| all_sites(totals).map(bytes).sum::<u64>();
+        let identity = self.identity();
         State {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
-            config: self.identity.config.clone(),
-            listen: self.identity.listen.clone(),
-            admin: self.identity.admin.clone(),
+            config: identity.config,
+            reloaded_s: identity.reloaded.map(|at| at.elapsed().as_secs_f64()),
+            listen: identity.listen,
+            admin: identity.admin,
             connections: self.metrics.connections(),
             sites: sites.collect(),
-            pools: self.metrics.pools().iter().map(|pool| pool_state(pool)).collect(),
+            pools: self.metrics.pools().iter().map(|pool| self.pool_state(pool)).collect(),
             downloads: Downloads {
                 active: all_sites(&now.totals).map(|site| site.sending).sum(),
-                bytes_per_second: (bytes(&now.totals) - bytes(&rate.totals)) as f64 / seconds,
+                bytes_per_second: bytes(&now.totals).saturating_sub(bytes(&rate.totals)) as f64 / seconds,
             },
             certificates: self.metrics.certificates().into_iter().map(certificate_state).collect(),
             worker_seconds_saved: all_sites(&now.totals).map(|site| site.saved.as_secs_f64()).sum(),
@@ -170,8 +187,8 @@ impl Reporter {
             now: now.at,
             machine: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             state: self.state_of(&now),
-            sites: self.identity.sites.clone(),
-            pools: self.metrics.pools().iter().map(|pool| pool_view(pool)).collect(),
+            sites: self.identity().sites,
+            pools: self.metrics.pools().iter().map(|pool| self.pool_view(pool)).collect(),
             handlers: none.handlers().map(|(name, _)| name).collect(),
             range,
             samples,
@@ -209,6 +226,36 @@ impl Reporter {
         });
         views.collect()
     }
+
+    fn pool_state(&self, pool: &Pool) -> PoolState {
+        let status = self.metrics.pool_status(pool);
+        let running = pool.running().into_iter().take(SHOWN).map(|request| RunningState {
+            request: request.label,
+            seconds: request.running.as_secs_f64(),
+            pid: request.pid,
+        });
+        PoolState {
+            name: pool.settings().name.clone(),
+            live: status.is_live,
+            workers: status.workers,
+            busy: status.busy,
+            queued: status.queued,
+            restarts: status.recycled + status.crashes + status.timeouts + status.exits,
+            memory_bytes: self.metrics.pool_memory(pool),
+            running: running.collect(),
+        }
+    }
+
+    fn pool_view(&self, pool: &Pool) -> PoolView {
+        PoolView {
+            name: pool.settings().name.clone(),
+            is_own: matches!(pool.settings().kind, PoolKind::Supervised(_)),
+            status: self.metrics.pool_status(pool),
+            memory: self.metrics.pool_memory(pool),
+            workers: pool.workers(),
+            servers: pool.servers(),
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -217,12 +264,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// All counters at this moment.
 fn reading(metrics: &Metrics, at: Instant) -> Reading {
-    let pools = metrics.pools().iter();
+    let pools = metrics.pools();
     Reading {
         at,
         totals: metrics.totals(),
         pools: pools
-            .map(|pool| (pool.settings().name.as_str().into(), pool.status()))
+            .iter()
+            .map(|pool| (pool.settings().name.as_str().into(), metrics.pool_status(pool)))
             .collect(),
     }
 }
@@ -257,17 +305,6 @@ fn codings(totals: &Totals) -> Vec<CodingView> {
     codings
 }
 
-fn pool_view(pool: &Pool) -> PoolView {
-    PoolView {
-        name: pool.settings().name.clone(),
-        is_own: matches!(pool.settings().kind, PoolKind::Supervised(_)),
-        status: pool.status(),
-        memory: pool.memory(),
-        workers: pool.workers(),
-        servers: pool.servers(),
-    }
-}
-
 /// `known` is what it had sent some seconds ago; without that its rate is that since the beginning.
 fn transfer_view(transfer: &Transfer, now: Instant, known: Option<(Instant, u64)>) -> TransferView {
     let (since, before) = known.filter(|(at, _)| *at < now).unwrap_or((transfer.since, 0));
@@ -284,14 +321,14 @@ fn transfer_view(transfer: &Transfer, now: Instant, known: Option<(Instant, u64)
     }
 }
 
-fn certificate_state((site, not_after): (&str, Option<SystemTime>)) -> CertificateState {
+fn certificate_state((site, not_after): (String, Option<SystemTime>)) -> CertificateState {
     let now = SystemTime::now();
     let left = |end: SystemTime| match end.duration_since(now) {
         Ok(left) => left.as_secs_f64(),
         Err(over) => -over.duration().as_secs_f64(),
     };
     CertificateState {
-        site: site.to_owned(),
+        site,
         left_s: not_after.map(left),
     }
 }
@@ -300,6 +337,13 @@ fn certificate_state((site, not_after): (&str, Option<SystemTime>)) -> Certifica
 fn reading_before(readings: &VecDeque<Reading>, now: Instant, age: Duration) -> &Reading {
     let old_enough = |reading: &&Reading| now.saturating_duration_since(reading.at) >= age;
     readings.iter().rev().find(old_enough).unwrap_or(&readings[0])
+}
+
+/// A site of an earlier reading: mostly at its old place, after a reload perhaps at another one, or not there yet.
+fn find<'t>(totals: &'t Totals, number: usize, name: &str) -> Option<&'t SiteTotals> {
+    let named = |(found, site): &'t (String, SiteTotals)| (found == name).then_some(site);
+    let in_place = totals.sites.get(number).and_then(named);
+    in_place.or_else(|| totals.sites.iter().find_map(named))
 }
 
 fn all_sites(totals: &Totals) -> impl Iterator<Item = &SiteTotals> {
@@ -359,25 +403,6 @@ fn shares(now: &SiteTotals, minute: &SiteTotals) -> BTreeMap<String, f64> {
     recent
         .map(|(name, count)| (name.to_owned(), count as f64 / all as f64))
         .collect()
-}
-
-fn pool_state(pool: &Pool) -> PoolState {
-    let status = pool.status();
-    let running = pool.running().into_iter().take(SHOWN).map(|request| RunningState {
-        request: request.label,
-        seconds: request.running.as_secs_f64(),
-        pid: request.pid,
-    });
-    PoolState {
-        name: pool.settings().name.clone(),
-        live: status.is_live,
-        workers: status.workers,
-        busy: status.busy,
-        queued: status.queued,
-        restarts: status.recycled + status.crashes + status.timeouts + status.exits,
-        memory_bytes: pool.memory(),
-        running: running.collect(),
-    }
 }
 
 fn streaming_state(script: StreamingScript) -> StreamingState {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -18,8 +19,9 @@ const BACKLOG: i32 = 128;
 pub(crate) struct SocketFile {
     listener: StdUnixListener,
     path: PathBuf,
-    /// Device and inode of the file: another process may have put its own in that place.
-    identity: (u64, u64),
+    /// Device and inode of the file: another process may have put its own in that place. `None` once the file was given
+    /// to another process.
+    identity: Option<(u64, u64)>,
 }
 
 impl SocketFile {
@@ -39,8 +41,34 @@ impl SocketFile {
         Ok(Self {
             listener,
             path: path.to_owned(),
-            identity: (found.dev(), found.ino()),
+            identity: Some((found.dev(), found.ino())),
         })
+    }
+
+    /// A socket that another process has bound; its file is ours from now on. `None` if it is none, or nameless.
+    pub(crate) fn adopt(socket: OwnedFd) -> Option<Self> {
+        let listener = StdUnixListener::from(socket);
+        let path = listener.local_addr().ok()?.as_pathname()?.to_owned();
+        listener.set_nonblocking(true).ok()?;
+        let identity = fs::symlink_metadata(&path).ok().map(|found| (found.dev(), found.ino()));
+        Some(Self {
+            listener,
+            path,
+            identity,
+        })
+    }
+
+    /// A copy of the socket.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn socket(&self) -> io::Result<OwnedFd> {
+        self.listener.try_clone().map(OwnedFd::from)
+    }
+
+    /// Leaves the file to the process that listens there from now on.
+    pub(crate) fn give_away(mut self) {
+        self.identity = None;
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -58,7 +86,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let is_ours = |found: fs::Metadata| (found.dev(), found.ino()) == self.identity;
+        let is_ours = |found: fs::Metadata| self.identity == Some((found.dev(), found.ino()));
         if fs::symlink_metadata(&self.path).is_ok_and(is_ours) {
             let _ = fs::remove_file(&self.path); // may be gone with its directory
         }
@@ -116,5 +144,18 @@ mod tests {
         drop(socket);
         assert!(left.exists());
         drop(successor);
+    }
+
+    #[test]
+    fn a_socket_that_another_process_took_over_is_its_to_remove() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("control.sock");
+        let before = SocketFile::bind(&path).expect("a free name");
+        let after = SocketFile::adopt(before.socket().expect("a descriptor")).expect("a socket with a name");
+        before.give_away();
+        assert!(UnixStream::connect(&path).is_ok(), "it listens all the while");
+        assert_eq!(after.path(), path);
+        drop(after);
+        assert!(!path.exists());
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct State {
     pub(crate) uptime_s: f64,
     /// `None` for `serve` without a configuration.
     pub(crate) config: Option<PathBuf>,
+    /// How long ago it was read again; `None` if it never was.
+    pub(crate) reloaded_s: Option<f64>,
     pub(crate) listen: Vec<String>,
     pub(crate) admin: Option<String>,
     pub(crate) connections: usize,

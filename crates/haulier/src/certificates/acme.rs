@@ -15,7 +15,7 @@ use instant_acme::{
     OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 use super::http::Client;
@@ -33,7 +33,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 const PATIENCE: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(120));
 
 /// What the names of a server have in an authority.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Acme {
     authority: Authority,
     directory: PathBuf,
@@ -96,23 +96,28 @@ impl Acme {
         self.directory.join("certificates").join(format!("{name}.pem"))
     }
 
-    /// Takes care of these names as long as the process lives.
+    /// Takes care of these names until the sender of `end` is gone.
     ///
     /// # Errors
     /// There is no thread for it.
-    pub(super) fn start(self, names: Vec<String>) -> io::Result<()> {
+    pub(super) fn start(self, names: Vec<String>, mut end: watch::Receiver<()>) -> io::Result<()> {
         let thread = std::thread::Builder::new().name("haulier-acme".to_owned());
         thread.spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
-                Ok(runtime) => runtime.block_on(self.run(names)),
+                Ok(runtime) => runtime.block_on(async {
+                    tokio::select! {
+                        () = self.run(names) => {}
+                        _ = end.changed() => {}
+                    }
+                }),
                 Err(error) => warn!(%error, "certificates cannot be ordered"),
             }
         })?;
         Ok(())
     }
 
-    async fn run(self, names: Vec<String>) {
+    async fn run(&self, names: Vec<String>) {
         let now = SystemTime::now();
         let one = |name| Name {
             name,

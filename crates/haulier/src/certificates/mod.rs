@@ -9,4 +9,4 @@ mod keeper;
 pub(crate) mod local;
 mod state;
 
-pub(crate) use keeper::{Keeper, KeeperError};
+pub(crate) use keeper::{Keeper, KeeperError, Wanted};

@@ -21,7 +21,7 @@ pub(super) fn find_and_load(named: Option<&Path>, report: &mut Report) -> Result
 }
 
 /// The file named, or the first one that is there.
-fn find(named: Option<&Path>) -> Result<PathBuf, Diagnostic> {
+pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Diagnostic> {
     if let Some(named) = named {
         return Ok(named.to_owned());
     }
@@ -67,7 +67,7 @@ pub(super) fn print(report: &Report, console: &Console) {
 }
 
 /// `2 errors, 1 warning`
-pub(super) fn counts(report: &Report) -> String {
+pub(crate) fn counts(report: &Report) -> String {
     let counted = [(report.errors(), "error"), (report.warnings(), "warning")];
     let words = counted
         .iter()
@@ -77,7 +77,7 @@ pub(super) fn counts(report: &Report) -> String {
 }
 
 /// `1 site`, `2 sites`
-pub(super) fn plural(count: usize, what: &str) -> String {
+pub(crate) fn plural(count: usize, what: &str) -> String {
     if count == 1 {
         format!("{count} {what}")
     } else {

@@ -8,10 +8,12 @@ mod configuration;
 mod get;
 mod live;
 mod man;
+mod reload;
 mod run;
 mod serve;
 mod status;
 mod status_text;
+mod stop;
 mod trust;
 
 use std::env;
@@ -23,6 +25,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
+
+pub(crate) use configuration::{counts, plural};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +63,8 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Run(arguments)) => run::run(&arguments, &cli.console),
         Some(Command::Check(arguments)) => check::run(&arguments, &cli.console),
         Some(Command::Status(arguments)) => status::run(&arguments, &cli.console),
+        Some(Command::Reload(arguments)) => reload::run(&arguments, &cli.console),
+        Some(Command::Stop(arguments)) => stop::run(&arguments, &cli.console),
         Some(Command::Config(arguments)) => config::run(&arguments, &cli.console),
         Some(Command::Trust(arguments)) => trust::run(&arguments, &cli.console),
         Some(Command::Completions(arguments)) => completions::run(&arguments),

@@ -1,33 +1,52 @@
 //! `haulier run`: serve what the configuration says, in the foreground, day and night.
 
+use std::path::Path;
+
 use super::{Outcome, configuration};
 use crate::announce::Announcement;
 use crate::assemble::Purpose;
 use crate::cli::{Console, RunArgs};
-use crate::config::Report;
 use crate::config::settings::{self, Mode};
+use crate::config::{Diagnostic, Report, Settings};
+use crate::init;
+use crate::lifecycle::{self, Beginning, Source};
 use crate::machine::Machine;
-use crate::{init, lifecycle};
 
 pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
     if let Some(outcome) = init::run_as_first() {
         return outcome;
     }
-    let mut report = Report::default();
-    let (path, file) = match configuration::find_and_load(arguments.config.as_deref(), &mut report) {
-        Ok(loaded) => loaded,
+    let path = match configuration::find(arguments.config.as_deref()) {
+        Ok(path) => path,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
             return Outcome::AskedWrong;
         }
     };
-    let mut settings = settings::resolve(&file, Mode::Run, &Machine::look(), &mut report);
-    if report.errors() > 0 {
+    let read_path = path.clone();
+    let source = Source::new(&path, move |report| read(&read_path, report));
+    let mut report = Report::default();
+    let Ok(configuration) = source.read(&mut report) else {
         configuration::print(&report, console);
         eprintln!("{}: {}", path.display(), configuration::counts(&report));
         return Outcome::AskedWrong;
-    }
-    settings.config = Some(path.clone());
-    let announcement = Announcement::of_run(&settings, &path);
-    lifecycle::serve(settings, Purpose::Production, &announcement, &report, console)
+    };
+    let beginning = Beginning {
+        announcement: Announcement::of_run(&configuration.settings, &path),
+        source,
+        configuration,
+        purpose: Purpose::Production,
+        report,
+        take_over: arguments.take_over,
+    };
+    lifecycle::serve(beginning, console)
+}
+
+fn read(path: &Path, report: &mut Report) -> Result<Settings, Diagnostic> {
+    let file = configuration::load(path, report)?;
+    let settings = settings::resolve(&file, Mode::Run, &Machine::look(), report);
+    Ok(Settings {
+        config: Some(path.to_owned()),
+        ..settings
+    })
 }

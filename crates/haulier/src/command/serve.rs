@@ -15,7 +15,7 @@ use crate::config::file::{File, PoolTable, SiteTable};
 use crate::config::settings::{self, Mode, Settings};
 use crate::config::tls::Tls;
 use crate::config::{Diagnostic, Placed, Report};
-use crate::lifecycle;
+use crate::lifecycle::{self, Beginning, Source};
 use crate::machine::Machine;
 
 /// Where we listen when nothing is said.
@@ -37,30 +37,45 @@ pub(super) fn run(arguments: &ServeArgs, console: &Console) -> Outcome {
 
 fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic> {
     let directory = project_directory(&arguments.directory)?;
+    let address = choose_address(arguments);
+    let (again, place) = (arguments.clone(), directory.clone());
+    let file = shown(&directory.join(FILE_NAME));
+    let source = Source::new(&file, move |report| read(&again, &place, address, report));
     let mut report = Report::default();
-    let mut file = read_or_invent(&directory, &mut report)?;
-    apply_arguments(&mut file, arguments, &directory)?;
-    let mut settings = settings::resolve(&file, Mode::Serve, &Machine::look(), &mut report);
-    if report.errors() > 0 {
+    let Ok(configuration) = source.read(&mut report) else {
         configuration::print(&report, console);
         return Ok(Outcome::AskedWrong);
+    };
+    if arguments.write {
+        write_configuration(&directory, arguments, &configuration.settings)?;
     }
-    settings.listen = vec![choose_address(arguments).into()];
+    let settings = &configuration.settings;
+    let beginning = Beginning {
+        announcement: Announcement::of_serve(settings, &directory, arguments.public, arguments.open),
+        source,
+        configuration,
+        purpose: Purpose::Development,
+        report,
+        take_over: false,
+    };
+    Ok(lifecycle::serve(beginning, console))
+}
+
+fn read(
+    arguments: &ServeArgs,
+    directory: &Path,
+    address: SocketAddr,
+    report: &mut Report,
+) -> Result<Settings, Diagnostic> {
+    let mut file = read_or_invent(directory, report)?;
+    apply_arguments(&mut file, arguments, directory)?;
+    let mut settings = settings::resolve(&file, Mode::Serve, &Machine::look(), report);
+    settings.listen = vec![address.into()];
     answer_every_host(&mut settings);
-    if arguments.https {
+    if arguments.https && report.errors() == 0 {
         encrypt(&mut settings);
     }
-    if arguments.write {
-        write_configuration(&directory, arguments, &settings)?;
-    }
-    let announcement = Announcement::of_serve(&settings, &directory, arguments.public, arguments.open);
-    Ok(lifecycle::serve(
-        settings,
-        Purpose::Development,
-        &announcement,
-        &report,
-        console,
-    ))
+    Ok(settings)
 }
 
 fn project_directory(written: &Path) -> Result<PathBuf, Diagnostic> {
@@ -83,10 +98,14 @@ fn read_or_invent(directory: &Path, report: &mut Report) -> Result<File, Diagnos
             ..File::default()
         });
     }
-    let shown = std::env::current_dir()
-        .ok()
-        .and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
-    configuration::load(&shown.unwrap_or(path), report)
+    configuration::load(&shown(&path), report)
+}
+
+/// A path as people would write it here.
+fn shown(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().ok();
+    let inside = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
+    inside.unwrap_or_else(|| path.to_owned())
 }
 
 fn apply_arguments(file: &mut File, arguments: &ServeArgs, directory: &Path) -> Result<(), Diagnostic> {

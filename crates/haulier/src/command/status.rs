@@ -1,26 +1,24 @@
 //! `haulier status`: what the running haulier is doing now.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::Duration;
 
 use super::{Outcome, configuration, status_text};
 use crate::admin::state::State;
-use crate::admin::{AskError, Client, find_running};
+use crate::admin::{Client, cannot_ask, find};
 use crate::cli::{Console, StatusArgs};
 use crate::config::Diagnostic;
 
+/// Its name in messages.
+const COMMAND: &str = "status";
 /// How often `--watch` looks.
 const PACE: Duration = Duration::from_secs(1);
 /// Cursor to the upper left corner, and everything below it away.
 const REPAINT: &str = "\x1b[H\x1b[J";
 
 pub(super) fn run(arguments: &StatusArgs, console: &Console) -> Outcome {
-    let client = match &arguments.socket {
-        Some(path) => Client::connect(path).map_err(|error| cannot_ask(&error)),
-        None => connect_to_the_only_one(),
-    };
+    let client = find(arguments.socket.as_deref(), COMMAND);
     match client.and_then(|client| show(client, arguments)) {
         Ok(()) => Outcome::Done,
         Err(diagnostic) => {
@@ -34,7 +32,7 @@ pub(super) fn run(arguments: &StatusArgs, console: &Console) -> Outcome {
 fn show(mut client: Client, arguments: &StatusArgs) -> Result<(), Diagnostic> {
     let repaint = arguments.watch && !arguments.json && io::stdout().is_terminal();
     loop {
-        let state = client.status().map_err(|error| cannot_ask(&error))?;
+        let state = client.status().map_err(|error| cannot_ask(&error, COMMAND))?;
         let text = if arguments.json {
             json(&state)
         } else {
@@ -57,53 +55,4 @@ fn json(state: &State) -> String {
     let mut line = serde_json::to_string(state).unwrap_or_else(|error| format!("\"{error}\""));
     line.push('\n');
     line
-}
-
-/// The control socket of the one haulier that runs here. Files left by those that are gone do not count.
-fn connect_to_the_only_one() -> Result<Client, Diagnostic> {
-    let mut forbidden = None;
-    let mut running: Vec<(PathBuf, Client)> = Vec::new();
-    for path in find_running() {
-        match Client::connect(&path) {
-            Ok(client) => running.push((path, client)),
-            Err(AskError::Connect { path, source }) if source.kind() == ErrorKind::PermissionDenied => {
-                forbidden = Some(path);
-            }
-            Err(_) => {}
-        }
-    }
-    match (running.len(), forbidden) {
-        (1, _) => Ok(running.remove(0).1),
-        (0, Some(path)) => Err(Diagnostic::error(
-            "status",
-            format!("the haulier at {} is another user's", path.display()),
-        )
-        .help("ask as that user: sudo haulier status")),
-        (0, None) => Err(Diagnostic::error("status", "no haulier is running here")
-            .help("one with `control` in its `[server]` is asked by --socket PATH")),
-        _ => Err(several(running.iter().map(|(path, _)| path.as_path()))),
-    }
-}
-
-fn several<'p>(paths: impl Iterator<Item = &'p Path>) -> Diagnostic {
-    let diagnostic = Diagnostic::error("status", "more than one haulier is running here");
-    paths.fold(diagnostic, |diagnostic, path| {
-        diagnostic.help(format!("haulier status --socket {}", path.display()))
-    })
-}
-
-fn cannot_ask(error: &AskError) -> Diagnostic {
-    let diagnostic = |source: &io::Error| Diagnostic::error("status", format!("{error}: {source}"));
-    match error {
-        AskError::Connect { source, .. } => match source.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                diagnostic(source).help("no haulier listens there: is it running, is this its `control`?")
-            }
-            ErrorKind::PermissionDenied => diagnostic(source).help("ask as the user it runs as, or with sudo"),
-            _ => diagnostic(source),
-        },
-        AskError::Lost { source, .. } => diagnostic(source),
-        AskError::Refused { .. } => Diagnostic::error("status", error.to_string())
-            .help("is it another version? `haulier --version` is this one's"),
-    }
 }

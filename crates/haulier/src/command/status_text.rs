@@ -54,8 +54,11 @@ fn head(state: &State) -> String {
         Some(path) => format!("config {}", path.display()),
         None => "no config".to_owned(),
     };
+    let reloaded = state
+        .reloaded_s
+        .map_or_else(String::new, |seconds| format!(" (reloaded {} ago)", span(seconds)));
     format!(
-        "haulier {}  up {}  {config}  pid {}  {} connections\n",
+        "haulier {}  up {}  {config}{reloaded}  pid {}  {} connections\n",
         state.version,
         span(state.uptime_s),
         state.pid,
@@ -205,6 +208,7 @@ mod tests {
             pid: 812,
             uptime_s: 3.0 * 86_400.0 + 4.5 * 3600.0,
             config: Some(PathBuf::from("/etc/haulier/haulier.toml")),
+            reloaded_s: None,
             listen: vec!["0.0.0.0:80".into()],
             admin: None,
             connections: 60,

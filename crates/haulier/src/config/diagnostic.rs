@@ -200,6 +200,21 @@ impl Report {
             .map(Diagnostic::title)
     }
 
+    /// The errors as single lines with their place, for the log.
+    pub(crate) fn error_lines(&self) -> impl Iterator<Item = String> {
+        let errors = self
+            .sorted()
+            .into_iter()
+            .filter(|found| found.severity == Severity::Error);
+        errors.map(|found| match (found.line_and_column(&self.sources), &found.mark) {
+            (Some((line, column)), Some(mark)) => {
+                let file = self.sources[mark.place.source].path.display();
+                format!("{file}:{line}:{column}: {}", found.title)
+            }
+            _ => found.title.clone(),
+        })
+    }
+
     /// All findings as text for people, in file order; empty when nothing was found.
     pub(crate) fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };

@@ -43,6 +43,10 @@ static WORDS: &[(&str, &str)] = &[
     ("fastcgi_read_timeout", "in haulier this is `timeout` in `[pool.NAME]`"),
     ("fastcgi_param", "in haulier this is `env` in `[pool.NAME]`"),
     ("file_server", "files are served by every site; `root` is enough"),
+    (
+        "limit_extensions",
+        "in haulier this is `script_extensions` in `[site.NAME]`",
+    ),
     ("index", "the index follows from `app`"),
     ("keepalive_timeout", "in haulier this is `idle_timeout` in `[limits]`"),
     ("keepalive_requests", "in haulier this stands in `[limits]`"),

@@ -104,6 +104,8 @@ fn place_with_root(
     own.app.clone_from(&route.app);
     own.front.clone_from(&route.front);
     let mut inner = site::resolve_site(&own, None, report);
+    inner.extensions.clone_from(&outer.extensions);
+    inner.never = site::never_run(inner.app.preset.never, &inner.extensions);
     inner.headers.clone_from(&outer.headers);
     inner.offload.clone_from(&outer.offload);
     let of_outer = outer

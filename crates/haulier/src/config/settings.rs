@@ -184,6 +184,8 @@ pub(crate) struct Site {
     /// Index into the pools; `None` serves files only.
     pub(crate) pool: Option<usize>,
     pub(crate) front: Option<String>,
+    /// Extensions of scripts, with their dot.
+    pub(crate) extensions: Vec<String>,
     pub(crate) scripts: Vec<Glob>,
     pub(crate) never: Vec<Glob>,
     pub(crate) deny: Vec<Glob>,

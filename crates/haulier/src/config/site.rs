@@ -1,7 +1,7 @@
 //! What the `[site.NAME]` tables mean: the project found, its application recognised, its rules checked.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         None => vec!["*".to_owned()],
     };
     let front = resolve_front(table, &app, report);
+    let extensions = resolve_extensions(table, report);
     let mut deny = rules::globs(table.deny.as_deref().unwrap_or(&[]), report);
     deny.extend(preset_globs(preset.deny));
     let mut cache = table
@@ -73,7 +74,8 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         pool: None,
         front,
         scripts: preset_globs(preset.scripts).collect(),
-        never: preset_globs(preset.never).collect(),
+        never: never_run(preset.never, &extensions),
+        extensions,
         deny,
         headers: table
             .headers
@@ -141,6 +143,26 @@ fn resolve_maintenance(
     })
 }
 
+/// The path as it is written, but absolute and without `.` and `..` where that names the same directory `real`.
+fn without_detours(written: &Path, real: PathBuf) -> PathBuf {
+    let Ok(absolute) = std::path::absolute(written) else {
+        return real;
+    };
+    let mut plain = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            Component::ParentDir => _ = plain.pop(),
+            part => plain.push(part),
+        }
+    }
+    // `link/..` is where the link leads to, and up from there.
+    if plain.canonicalize().is_ok_and(|found| found == real) {
+        plain
+    } else {
+        absolute
+    }
+}
+
 /// What a site without a usable root counts as, so that its other rules are still checked.
 fn nothing_found(project: Option<&Path>) -> App {
     let preset = PRESETS.last().expect("the table is not empty");
@@ -151,7 +173,7 @@ fn nothing_found(project: Option<&Path>) -> App {
     }
 }
 
-/// The project directory, absolute and without symbolic links.
+/// The project directory, absolute. A symbolic link in it stays one: deployments make it point elsewhere.
 fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
     let Some(root) = &table.root else {
         // A root that is there but is no text has had its error already.
@@ -166,7 +188,7 @@ fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
     };
     let path = table.directory.join(&root.value);
     match path.canonicalize() {
-        Ok(path) if path.is_dir() => Some(path),
+        Ok(real) if real.is_dir() => Some(without_detours(&path, real)),
         Ok(path) => {
             let title = format!("root {} is a file", path.display());
             report.push(Diagnostic::error("site::root", title).at(root.place.as_ref(), "expected a directory"));
@@ -239,6 +261,45 @@ fn resolve_front(table: &SiteTable, app: &App, report: &mut Report) -> Option<St
     Some(format!("/{path}"))
 }
 
+/// What every site without a word about it runs.
+const SCRIPT_EXTENSION: &str = ".php";
+
+fn resolve_extensions(table: &SiteTable, report: &mut Report) -> Vec<String> {
+    let Some(written) = &table.script_extensions else {
+        return vec![SCRIPT_EXTENSION.to_owned()];
+    };
+    if written.is_empty() {
+        report.push(
+            Diagnostic::error("config::value", "`script_extensions` names none")
+                .at(table.name.place.as_ref(), "in this site")
+                .help("a site that runs no PHP says `app = \"static\"`"),
+        );
+    }
+    let is_extension = |text: &str| {
+        let rest = text.strip_prefix('.').unwrap_or_default();
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    for one in written.iter().filter(|one| !is_extension(&one.value)) {
+        let title = format!("not an extension: \"{}\"", one.value);
+        let label = "expected a dot and letters, such as \".php\" or \".phtml\"";
+        report.push(Diagnostic::error("config::value", title).at(one.place.as_ref(), label));
+    }
+    written.iter().map(|one| one.value.clone()).collect()
+}
+
+/// Where an application never runs scripts it runs none of any extension.
+pub(super) fn never_run(patterns: &[&str], extensions: &[String]) -> Vec<Glob> {
+    let of_all = patterns.iter().flat_map(|pattern| {
+        let stem = pattern.strip_suffix(SCRIPT_EXTENSION);
+        let others = extensions.iter().filter(|&extension| extension != SCRIPT_EXTENSION);
+        let others = others.filter_map(move |extension| Some(format!("{}{extension}", stem?)));
+        std::iter::once((*pattern).to_owned()).chain(others)
+    });
+    of_all
+        .map(|pattern| Glob::new(&pattern).expect("patterns of the table are tested, extensions are letters"))
+        .collect()
+}
+
 fn preset_globs(patterns: &[&str]) -> impl Iterator<Item = Glob> {
     patterns
         .iter()
@@ -286,4 +347,35 @@ fn two_owners(again: &Placed<String>, first: &Placed<String>) -> Diagnostic {
         .at(again.place.as_ref(), "again here")
         .beside(first.place.as_ref(), "first here")
         .help(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_root_keeps_the_links_in_it_and_loses_its_detours() {
+        let place = tempfile::tempdir().expect("a directory");
+        let place = place.path().canonicalize().expect("it is there");
+        std::fs::create_dir_all(place.join("releases/1/public")).expect("directories");
+        std::fs::create_dir(place.join("conf")).expect("a directory");
+        symlink("releases/1", place.join("current")).expect("a link");
+        let plain = |written: &str| {
+            let path = place.join(written);
+            let real = path.canonicalize().expect("it is there");
+            let plain = without_detours(&path, real);
+            plain.strip_prefix(&place).expect("inside").display().to_string()
+        };
+        let rows = [
+            ("current/public", "current/public"),
+            ("conf/../current", "current"),
+            ("conf/./../releases/1", "releases/1"),
+            ("current/../1/public", "current/../1/public"),
+        ];
+        for (written, expected) in rows {
+            assert_eq!(plain(written), expected);
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! What `[tls]`, `[site.NAME.tls]` and `https` mean: which certificate each site gets, and where it comes from.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use haulier_server::Address;
@@ -14,6 +16,7 @@ use super::file::{File, SiteTable, SiteTlsTable};
 use super::server;
 use super::settings::{Mode, Site, choice, value_or};
 use super::source::Placed;
+use crate::privileges;
 
 /// Let's Encrypt.
 pub(super) const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -33,7 +36,7 @@ const PRIVATE_SUFFIXES: [&str; 9] = [
 ];
 
 /// TLS of a whole server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tls {
     /// Addresses with TLS.
     pub(crate) listen: Vec<Address>,
@@ -293,11 +296,31 @@ fn files(table: &SiteTlsTable, site: &Site, report: &mut Report) -> Files {
             check(&certificate, cert, site, report);
             Files::Are { chain, key: key_file }
         }
+        Err(error) if is_closed_by_now(&error) => {
+            report.push(closed(&error, cert));
+            Files::Are { chain, key: key_file }
+        }
         Err(error) => {
             report.push(unusable(&error, cert, key));
             Files::Wrong
         }
     }
+}
+
+/// Whether root could read it, who is not here any more.
+fn is_closed_by_now(error: &CertificateError) -> bool {
+    let is_denied = |error: &CertificateError| match error {
+        CertificateError::Unreadable { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    privileges::has_left_root() && is_denied(error)
+}
+
+fn closed(error: &CertificateError, cert: &Placed<String>) -> Diagnostic {
+    let why = crate::lifecycle::with_sources(error);
+    Diagnostic::warning("tls::cert", format!("certificate {}: {why}", cert.value))
+        .at(cert.place.as_ref(), "what was read before root was left is served on")
+        .help("a renewed one is seen only if the account that serves may read both files")
 }
 
 fn unusable(error: &CertificateError, cert: &Placed<String>, key: &Placed<String>) -> Diagnostic {
@@ -410,8 +433,14 @@ fn resolve_directory(written: Option<&Placed<String>>, report: &mut Report) -> S
     written.value.clone()
 }
 
-/// What systemd gave us as a place for state, else the usual places of services and of people.
+/// What systemd gave us as a place for state, else the usual places of services and of people. It stays the same when
+/// root is left behind.
 pub(crate) fn state_directory() -> PathBuf {
+    static FIRST: OnceLock<PathBuf> = OnceLock::new();
+    FIRST.get_or_init(usual_state_directory).clone()
+}
+
+fn usual_state_directory() -> PathBuf {
     let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(given) = given("STATE_DIRECTORY") {
         // Several are separated by colons.

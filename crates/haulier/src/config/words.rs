@@ -103,7 +103,7 @@ pub(super) static SERVER: Table = Table {
         word(
             "control",
             "haulier-PORT.sock in the runtime directory",
-            "Socket on which `haulier status` asks.",
+            "Socket on which `haulier status`, `reload` and `stop` ask.",
         ),
         word("grace", "\"30s\"", "How long running requests may go on after a stop."),
         word(
@@ -509,6 +509,11 @@ pub(super) static SITE: Table = Table {
             "canonical",
             "none",
             "The one of `hosts` clients are sent to, or its whole origin: `\"https://example.com\"`.",
+        ),
+        word(
+            "script_extensions",
+            "[\".php\"]",
+            "Extensions of its scripts. What else looks like PHP neither runs nor leaves as a file.",
         ),
         word("headers", "{}", "Field lines set on every response."),
         word(

@@ -87,6 +87,54 @@ fn root_is_given_up_for_good_and_php_still_comes_back() {
     });
 }
 
+#[test]
+fn without_root_the_configuration_can_still_be_exchanged() {
+    assert!(is_root(), "this test changes accounts and needs root");
+    let site = Site::new()
+        .php("who.php", "echo posix_geteuid(), ' ', getmypid();")
+        .file("a.txt", "page");
+    let (server, config) = site.server("user = \"nobody\"").start_with_config();
+    let (_, worker) = who(&server);
+    let said = server.reload();
+    assert!(said.contains("nothing changed"), "{said}");
+    let masters = super::support::haulier::children_of(server.pid());
+    assert_eq!(masters.len(), 1, "the pool is the same, whoever looks at it: {worker}");
+    config.replace("workers = 4", "workers = 2");
+    let said = server.reload();
+    assert!(said.contains("pool php 4→2 workers"), "{said}");
+    assert_eq!(who(&server).0, NOBODY);
+    wait_until("the old pool to be gone", || {
+        let now = super::support::haulier::children_of(server.pid());
+        now.len() == 1 && now != masters
+    });
+    config.replace("user = \"nobody\"", "user = \"www-data\"");
+    let refused = server.tell(&["reload"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("only root can serve as `www-data`"), "{said}");
+    server.get("/a.txt").expect(200);
+}
+
+#[test]
+fn root_takes_over_from_one_that_has_left_root() {
+    assert!(is_root(), "this test changes accounts and needs root");
+    let site = Site::new().php("who.php", "echo posix_geteuid(), ' ', getmypid();");
+    let control = site.writable("run").join("control.sock");
+    let (mut old, config) = site
+        .server(&format!("user = \"nobody\"\ncontrol = {control:?}"))
+        .start_with_config();
+    who(&old);
+    let mut command = Haulier::command();
+    command.args(["run", "--take-over", "-c"]).arg(&config.path);
+    let new = Haulier::start(command, Vec::new());
+    assert_eq!(new.address(), old.address());
+    let ended = old.wait_within(std::time::Duration::from_secs(20));
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    assert_eq!(who(&new).0, NOBODY);
+    drop(new);
+    drop(old);
+}
+
 fn who(server: &Haulier) -> (u32, u32) {
     // While PHP starts again a request may be told so.
     let mut text = String::new();

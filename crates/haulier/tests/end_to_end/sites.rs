@@ -379,3 +379,27 @@ fn the_way_through_the_front_controller_is_no_way_around_a_password() {
     }
     server.get("/index.php/public").expect(200);
 }
+
+#[test]
+fn scripts_may_have_other_extensions_and_uploads_still_run_none_of_them() {
+    let site = || {
+        let site = Site::new().php("index.php", "echo 'front';");
+        let site = site
+            .file("page.phtml", "<?php echo 'phtml';")
+            .file("old.php5", "<?php echo 'five';");
+        let site = site
+            .file("wp-config.php", "<?php")
+            .file("wp-content/uploads/evil.phtml", "<?php echo 'evil';");
+        site.app("wordpress")
+    };
+    let server = site().setting("script_extensions = [\".php\", \".phtml\"]").start();
+    assert_eq!(server.get("/page.phtml").expect(200).text(), "phtml");
+    assert_eq!(server.get("/page.phtml/info").expect(200).text(), "phtml");
+    let evil = server.get("/wp-content/uploads/evil.phtml");
+    assert!(!evil.text().contains("evil"), "{}", evil.text());
+    // What is not named neither runs nor shows its source.
+    assert!(!server.get("/old.php5").text().contains("five"));
+    drop(server);
+    let server = site().start();
+    assert!(!server.get("/page.phtml").text().contains("phtml"));
+}

@@ -150,7 +150,7 @@ async fn attempt(
     let body = if call.is_bodiless() {
         Collected::Empty
     } else {
-        request::collect(request, site.settings.body_limit, &thread.settings.spool_dir)
+        request::collect(request, site.settings.body_limit, &thread.serving().settings.spool_dir)
             .await
             .map_err(Failure::Body)?
     };

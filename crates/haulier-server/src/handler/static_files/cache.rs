@@ -3,7 +3,7 @@
 //! One cache per thread, so nothing is locked. What is found there was true at most a second ago; a file changed in
 //! the last two seconds is looked at on every request, because it is probably being written.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::io;
@@ -51,7 +51,7 @@ pub(crate) enum Found {
 pub(crate) struct FileCache {
     state: RefCell<State>,
     hasher: foldhash::fast::RandomState,
-    most: usize,
+    most: Cell<usize>,
 }
 
 /// Two generations: what is used moves to the young one; when that has its half, the old one is dropped. This keeps
@@ -96,8 +96,13 @@ impl FileCache {
         Self {
             state: RefCell::default(),
             hasher: foldhash::fast::RandomState::default(),
-            most: most.max(2),
+            most: Cell::new(most.max(2)),
         }
+    }
+
+    /// For at most so many files from now on.
+    pub(crate) fn resize(&self, most: usize) {
+        self.most.set(most.max(2));
     }
 
     /// Lets go of everything: the process is out of descriptors.
@@ -152,7 +157,7 @@ impl FileCache {
     fn cached(&self, site: &Site, path: &[u8], now: Instant) -> Option<Found> {
         let key = self.key(site, path);
         let mut state = self.state.borrow_mut();
-        let slot = state.get(key, self.most)?;
+        let slot = state.get(key, self.most.get())?;
         if slot.site != site.number || *slot.path != *path {
             return None;
         }
@@ -201,7 +206,9 @@ impl FileCache {
             check_at: if unsettled.is_some() { now } else { now + FRESH },
             expires: unsettled.or(outranked.then_some(FRESH)).map(|left| now + left),
         };
-        self.state.borrow_mut().insert(self.key(site, path), slot, self.most);
+        self.state
+            .borrow_mut()
+            .insert(self.key(site, path), slot, self.most.get());
         found
     }
 

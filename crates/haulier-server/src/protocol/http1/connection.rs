@@ -94,8 +94,8 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn site_number(&self) -> Option<u32> {
-        self.site.as_ref().map(|site| site.number)
+    pub(super) fn series(&self) -> Option<u32> {
+        self.site.as_ref().map(|site| site.series)
     }
 }
 
@@ -242,7 +242,8 @@ impl Connection {
             self.thread.buffers.give(std::mem::take(&mut input));
             return Ok(None);
         }
-        let limits = &self.thread.settings.limits;
+        let serving = self.thread.serving();
+        let limits = &serving.settings.limits;
         let limits = HeadLimits {
             request_line: limits.request_line,
             header: limits.header,
@@ -264,7 +265,7 @@ impl Connection {
     /// Whether the bytes that are no request are where HTTP/2 begins (RFC 9113 §3.3): it does so at the very start, and
     /// only bytes that HTTP/1.1 refuses are asked.
     fn is_http2(&self) -> bool {
-        self.thread.settings.http2 && self.served.get() == 0 && http2::begins(&self.input.borrow())
+        self.thread.serving().settings.http2 && self.served.get() == 0 && http2::begins(&self.input.borrow())
     }
 
     /// One exchange, as far as it goes without waiting.
@@ -308,7 +309,7 @@ impl Connection {
             site,
             mut response,
         } = answered;
-        let plan = Plan::of(&request, keep_alive && self.may_go_on());
+        let plan = Plan::of(&request, keep_alive && self.may_go_on(), self.served.get() == 1);
         let sender = Sender::of(&self.thread, plan, &mut response);
         let Response { status, trace, .. } = response;
         self.send_now(Sending {
@@ -326,7 +327,7 @@ impl Connection {
     fn may_go_on(&self) -> bool {
         let incoming = self.incoming.borrow();
         !self.thread.draining.get()
-            && self.served.get() < self.thread.settings.limits.keepalive_requests
+            && self.served.get() < self.thread.serving().settings.limits.keepalive_requests
             && (incoming.is_done() || incoming.is_drainable())
     }
 

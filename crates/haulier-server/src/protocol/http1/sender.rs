@@ -24,14 +24,17 @@ pub(super) struct Plan {
     pub(super) version: Version,
     /// Whether another request may follow.
     pub(super) keep_alive: bool,
+    /// Whether nothing was sent on the connection before.
+    pub(super) is_first: bool,
 }
 
 impl Plan {
-    pub(super) fn of(request: &Request, keep_alive: bool) -> Self {
+    pub(super) fn of(request: &Request, keep_alive: bool, is_first: bool) -> Self {
         Self {
             head_only: request.head.method() == Method::Head,
             version: request.head.version(),
             keep_alive,
+            is_first,
         }
     }
 
@@ -41,6 +44,7 @@ impl Plan {
             head_only: false,
             version: Version::Http11,
             keep_alive: false,
+            is_first: false,
         }
     }
 }
@@ -71,6 +75,8 @@ pub(super) struct Sender {
     /// Then these: what ends a chunk, or the body.
     tail: &'static [u8],
     file: Option<FileSlice>,
+    /// Most bytes of `file` in one turn.
+    turn: usize,
     /// The next piece of `file` was just read ahead: it is not asked about again.
     read_ahead: bool,
     source: Option<Box<dyn BodyStream>>,
@@ -91,6 +97,9 @@ pub(super) struct Sender {
 const COPIED: usize = 16 * 1024;
 /// Bytes of a file sent in one turn.
 const TURN: usize = 128 * 1024;
+/// The same for the first response of a connection, whose buffers are small yet: it takes as much as they do. For a file
+/// of 500 KB that spares a quarter of the time; on connections that have grown it would cost a tenth more.
+const FIRST_TURN: usize = 512 * 1024;
 
 impl Sender {
     /// Encodes the head and lays the body behind it.
@@ -116,6 +125,7 @@ impl Sender {
             piece: Bytes::new(),
             tail: b"",
             file: None,
+            turn: if plan.is_first { FIRST_TURN } else { TURN },
             read_ahead: false,
             source: None,
             chunked,
@@ -163,7 +173,11 @@ impl Sender {
                 };
                 self.advance(sent);
             } else if let Some(mut slice) = self.file.take() {
-                let most = if slice.len() > TURN as u64 { turn(socket) } else { TURN };
+                let most = if slice.len() > self.turn as u64 {
+                    turn(socket, self.turn)
+                } else {
+                    self.turn
+                };
                 if !std::mem::take(&mut self.read_ahead) && !slice.is_cached(most as u64) {
                     self.file = Some(slice);
                     return Ok(Step::Cold);
@@ -188,7 +202,7 @@ impl Sender {
     /// number of bytes that are wanted next. After it is read, the next step sends whatever the kernel has.
     pub(super) fn cold(&mut self) -> Option<(FileSlice, u64)> {
         self.read_ahead = true;
-        self.file.clone().map(|slice| (slice, 2 * TURN as u64))
+        self.file.clone().map(|slice| (slice, 2 * self.turn as u64))
     }
 
     fn send_bytes(&self, socket: &Socket) -> io::Result<Option<usize>> {
@@ -274,11 +288,11 @@ impl Sender {
     }
 }
 
-/// Two segments a piece where segments are huge (loopback): a piece that ends inside one costs twice as much.
-fn turn(socket: &Socket) -> usize {
+/// Whole segments a piece where segments are huge (loopback): a piece that ends inside one costs twice as much.
+fn turn(socket: &Socket, most: usize) -> usize {
     match socket.segment() {
-        Some(segment) if segment > TURN / 4 => (TURN / segment).max(1) * segment,
-        _ => TURN,
+        Some(segment) if segment > TURN / 4 => (most / segment).max(1) * segment,
+        _ => most,
     }
 }
 

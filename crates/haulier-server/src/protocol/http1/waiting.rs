@@ -58,7 +58,7 @@ impl Connection {
                 }
             }
             Waiting::Send(mut sending) => {
-                let counted = InFlight::sending(&self.thread, sending.site_number());
+                let counted = InFlight::sending(&self.thread, sending.series());
                 let sent = self.send(&mut sending).await;
                 drop(counted);
                 match sent {
@@ -140,8 +140,9 @@ impl Connection {
     fn count_sent(&self, sending: &mut Sending) {
         let more = sending.sender.sent - std::mem::replace(&mut sending.counted, sending.sender.sent);
         self.thread
+            .serving()
             .counters
-            .sent(sending.site_number(), sending.trace.handler, more);
+            .sent(sending.series(), sending.trace.handler, more);
     }
 
     /// What takes long to send is listed by name.

@@ -176,9 +176,9 @@ impl Connection {
 
     /// A long response is counted while it is sent, not all at its end.
     fn count_sent(&self, sending: &mut Sending) {
-        let site = sending.site.as_ref().map(|site| site.number);
+        let site = sending.site.as_ref().map(|site| site.series);
         let more = sending.uncounted();
-        self.thread.counters.sent(site, sending.trace.handler, more);
+        self.thread.serving().counters.sent(site, sending.trace.handler, more);
         // Of the body alone: how long it is was known before the frames around it.
         let (sent, length) = (sending.body_sent, sending.length);
         let (request, site) = (sending.request.as_ref(), sending.site.as_deref());

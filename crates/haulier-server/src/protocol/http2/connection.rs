@@ -67,7 +67,7 @@ pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Per
         thread: Rc::clone(thread),
         socket,
         peer,
-        machine: RefCell::new(Machine::new(requests::limits(&thread.settings.limits), now)),
+        machine: RefCell::new(Machine::new(requests::limits(&thread.serving().settings.limits), now)),
         input: RefCell::new(input),
         sent: Cell::new(0),
         streams: RefCell::default(),
@@ -155,7 +155,7 @@ impl Connection {
             }
             let read = if self.has_ended.get() {
                 // No window will ever be opened again.
-                self.drop_stalled(self.thread.clock.coarse() + self.thread.settings.limits.send_timeout);
+                self.drop_stalled(self.thread.clock.coarse() + self.thread.serving().settings.limits.send_timeout);
                 if self.has_output() {
                     continue;
                 }

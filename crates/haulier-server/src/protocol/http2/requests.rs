@@ -106,7 +106,7 @@ impl Connection {
     fn begin(self: &Rc<Self>, id: u32, head: RequestHead, end: bool, received: Instant) {
         self.wait_for(Phase::Handler);
         self.served.set(self.served.get().saturating_add(1));
-        if self.served.get() >= self.thread.settings.limits.keepalive_requests || self.thread.draining.get() {
+        if self.served.get() >= self.thread.serving().settings.limits.keepalive_requests || self.thread.draining.get() {
             self.say_farewell();
         }
         let stream = Stream::new(self, id, end, framing::expectation(&head) == Expectation::Continue);

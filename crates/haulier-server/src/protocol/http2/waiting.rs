@@ -114,7 +114,8 @@ impl Watched for Connection {
         self.wake();
     }
 
-    fn drain(&self) {
+    /// A farewell leaves time for what is on its way already (RFC 9113 §6.8).
+    fn drain(&self, _idle_since: Instant) {
         if !self.is_waiting_for(Phase::Linger) {
             self.say_farewell();
             self.wake();

@@ -147,10 +147,13 @@ pub(super) fn section(view: &View, judgement: &Judgement) -> String {
         .config
         .as_ref()
         .map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+    let reloaded = state
+        .reloaded_s
+        .map_or_else(String::new, |seconds| format!(", reloaded {} ago", span(seconds)));
     let facts = [
         ("Version", state.version.clone()),
         ("Up", span(state.uptime_s)),
-        ("Configuration", config),
+        ("Configuration", config + &reloaded),
         ("Listens on", state.listen.join(", ")),
         ("Process", state.pid.to_string()),
     ];

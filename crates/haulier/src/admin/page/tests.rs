@@ -18,6 +18,7 @@ fn fresh() -> View {
         pid: 812,
         uptime_s: 1.0,
         config: None,
+        reloaded_s: None,
         listen: vec!["127.0.0.1:8080".into()],
         admin: None,
         connections: 0,

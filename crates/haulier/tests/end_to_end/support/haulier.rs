@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,10 +42,14 @@ impl Haulier {
     /// Starts the server and waits for its start line.
     #[track_caller]
     pub(crate) fn start(mut command: Command, holds: Vec<Box<dyn std::fmt::Debug>>) -> Self {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null());
+        Self::start_as_it_is(command, holds)
+    }
+
+    /// The same with what the command says about its standard input.
+    #[track_caller]
+    pub(crate) fn start_as_it_is(mut command: Command, holds: Vec<Box<dyn std::fmt::Debug>>) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
         let lines = Lines::default();
         collect(child.stdout.take().expect("piped"), &lines);
@@ -151,6 +155,29 @@ impl Haulier {
         let line = self.start_line();
         let address = line["https"][0].as_str().and_then(|address| address.parse().ok());
         address.unwrap_or_else(|| panic!("no address of TLS in {line}"))
+    }
+
+    /// Where it is asked and told.
+    pub(crate) fn control(&self) -> PathBuf {
+        let line = self.start_line();
+        let path = line["control"].as_str().map(PathBuf::from);
+        path.unwrap_or_else(|| panic!("no control socket in {line}"))
+    }
+
+    /// Runs a command on its control socket to the end.
+    #[track_caller]
+    pub(crate) fn tell(&self, arguments: &[&str]) -> Output {
+        let mut command = Self::command();
+        command.args(arguments).arg("--socket").arg(self.control());
+        command.output().expect("the binary starts")
+    }
+
+    /// Has it read its configuration again; gives what it says about that.
+    #[track_caller]
+    pub(crate) fn reload(&self) -> String {
+        let output = self.tell(&["reload"]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
     }
 
     /// The metrics as they are now.

@@ -21,6 +21,31 @@ pub(crate) enum Php {
     Fpm(Socket),
 }
 
+/// The configuration file of a server that runs.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) path: PathBuf,
+}
+
+impl Config {
+    /// Puts `new` in the place of `old`, which must be there.
+    #[track_caller]
+    pub(crate) fn replace(&self, old: &str, new: &str) {
+        let text = self.text();
+        assert!(text.contains(old), "no {old:?} in {text}");
+        fs::write(&self.path, text.replace(old, new)).expect("the directory is ours");
+    }
+
+    /// Adds tables at the end.
+    pub(crate) fn append(&self, tables: &str) {
+        fs::write(&self.path, format!("{}\n{tables}\n", self.text())).expect("the directory is ours");
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(&self.path).expect("it was written before")
+    }
+}
+
 /// A site being put together; `start` serves it.
 #[derive(Debug)]
 pub(crate) struct Site {
@@ -179,6 +204,15 @@ impl Site {
         let (config, fpm) = self.prepare();
         let command = self.run_command(&config);
         Haulier::start(command, vec![Box::new(self), Box::new(fpm)])
+    }
+
+    /// The same with the configuration in the caller's hands.
+    #[track_caller]
+    pub(crate) fn start_with_config(self) -> (Haulier, Config) {
+        let (path, fpm) = self.prepare();
+        let command = self.run_command(&path);
+        let server = Haulier::start(command, vec![Box::new(self), Box::new(fpm)]);
+        (server, Config { path })
     }
 
     /// The same with the php-fpm in the caller's hands.

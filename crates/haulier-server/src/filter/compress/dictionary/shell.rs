@@ -160,7 +160,7 @@ pub(crate) async fn keep_fresh(thread: Rc<Thread>) {
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while !thread.draining.get() {
         looks.tick().await;
-        let sites: Vec<Arc<Site>> = thread.router.sites().cloned().collect();
+        let sites: Vec<Arc<Site>> = thread.serving().router.sites().cloned().collect();
         for site in sites {
             for shell in &site.shells.0 {
                 if shell.is_due(thread.clock.coarse()) {

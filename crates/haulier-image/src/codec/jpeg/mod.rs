@@ -1,0 +1,179 @@
+//! JPEG: libjpeg-turbo where it was built in, and pure Rust always.
+
+mod pure;
+mod scans;
+#[cfg(feature = "turbo")]
+mod turbo;
+
+use crate::codec::Wish;
+#[cfg(feature = "turbo")]
+use crate::codec::{Codec, Each, Pictures};
+#[cfg(feature = "turbo")]
+use crate::error::ImageError;
+use crate::original::Original;
+use crate::original::jpeg::is_adobe;
+use crate::raster::{Kind, Raster};
+
+/// The codec of this build.
+#[cfg(feature = "turbo")]
+pub(super) struct Jpeg;
+#[cfg(not(feature = "turbo"))]
+pub(super) use pure::Pure as Jpeg;
+
+#[cfg(feature = "turbo")]
+impl Codec for Jpeg {
+    fn profile(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        turbo::Turbo.profile(bytes)
+    }
+
+    fn memory(&self, original: &Original, wish: &Wish) -> u64 {
+        turbo::Turbo.memory(original, wish)
+    }
+
+    /// Each library refuses some rare files that the other one reads.
+    fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
+        let mut begun = false;
+        let result = turbo::Turbo.read(bytes, original, wish, &mut |picture| {
+            begun = true;
+            each(picture)
+        });
+        match result {
+            Err(ImageError::Malformed(why)) if !begun => {
+                let second = pure::Pure.read(bytes, original, wish, each);
+                second.map_err(|error| match error {
+                    ImageError::Malformed(_) => ImageError::Malformed(why),
+                    other => other,
+                })
+            }
+            result => result,
+        }
+    }
+
+    fn write(&self, pictures: &Pictures, quality: u8) -> Result<Vec<u8>, ImageError> {
+        turbo::Turbo.write(pictures, quality)
+    }
+}
+
+/// By what a decoder divides both sides: the largest of 8, 4, 2 and 1 that leaves enough.
+fn divisor(wish: &Wish) -> u32 {
+    [8, 4, 2]
+        .into_iter()
+        .find(|&divisor| wish.reduction >= f64::from(divisor))
+        .unwrap_or(1)
+}
+
+/// Bytes for the pixels, and for the coefficients of all scans where they come in several.
+fn memory(original: &Original, wish: &Wish) -> u64 {
+    let divisor = u64::from(divisor(wish));
+    let side = |side: u32| u64::from(side).div_ceil(divisor);
+    let pixels = side(original.width) * side(original.height) * u64::from(original.channels);
+    let block = |side: u32| u64::from(side).next_multiple_of(16);
+    let coefficients = block(original.width) * block(original.height) * u64::from(original.channels) * 2;
+    pixels + if original.progressive { coefficients } else { 0 }
+}
+
+/// 4:4:4 from here on, as libvips does: at this quality half the colours would be seen.
+const FULL_COLOUR: u8 = 90;
+
+/// Inks as the file has them. Adobe's programs store them inverted, and everybody follows who writes their marker.
+fn inks(mut raster: Raster, bytes: &[u8]) -> Raster {
+    if raster.kind == Kind::Cmyk && is_adobe(bytes) {
+        for ink in &mut raster.data {
+            *ink = 255 - *ink;
+        }
+    }
+    raster
+}
+
+/// JPEG has no transparency: the step before made the image opaque.
+fn opaque(raster: &Raster) -> Raster {
+    match raster.kind {
+        Kind::GreyAlpha => raster.map(Kind::Grey, |pixel| [pixel[0]]),
+        Kind::Rgba => raster.map(Kind::Rgb, |pixel| [pixel[0], pixel[1], pixel[2]]),
+        _ => raster.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Codec;
+    use crate::codec::testing::{WHOLE, difference, read, still, waves};
+    use crate::error::ImageError;
+
+    fn back_ends() -> Vec<(&'static str, &'static dyn Codec)> {
+        vec![
+            ("pure", &pure::Pure),
+            #[cfg(feature = "turbo")]
+            ("turbo", &turbo::Turbo),
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_by_both() {
+        for (writer, write) in back_ends() {
+            for (reader, codec) in back_ends() {
+                for kind in [Kind::Grey, Kind::Rgb] {
+                    for quality in [75, 95] {
+                        let raster = waves(123, 77, kind);
+                        let bytes = write.write(&still(raster.clone()), quality).expect("it is written");
+                        let found = read(codec, &bytes, &WHOLE).expect("it is read");
+                        let difference = difference(&raster, &found.frames[0].raster);
+                        assert!(difference < 3.0, "{writer} {reader} {kind:?} {quality}: {difference}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_smaller_picture_is_read_smaller() {
+        let bytes = Jpeg
+            .write(&still(waves(401, 203, Kind::Rgb)), 90)
+            .expect("it is written");
+        for (name, codec) in back_ends() {
+            for (reduction, expected) in [(1.9, (401, 203)), (2.0, (201, 102)), (7.9, (101, 51)), (40.0, (51, 26))] {
+                let wish = Wish { reduction, ..WHOLE };
+                let raster = &read(codec, &bytes, &wish).expect("it is read").frames[0].raster;
+                assert_eq!((raster.width, raster.height), expected, "{name} {reduction}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_brightness_is_read_where_no_more_is_wanted() {
+        let colour = waves(64, 64, Kind::Rgb);
+        let bytes = Jpeg.write(&still(colour.clone()), 95).expect("it is written");
+        let wish = Wish { grey: true, ..WHOLE };
+        for (name, codec) in back_ends() {
+            let raster = &read(codec, &bytes, &wish).expect("it is read").frames[0].raster;
+            assert_eq!(raster.kind, Kind::Grey, "{name}");
+            assert!(difference(&crate::colour::grey(&colour), raster) < 3.0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_picture_cut_short_is_shown_as_far_as_it_goes_or_refused() {
+        let bytes = Jpeg
+            .write(&still(waves(200, 200, Kind::Rgb)), 90)
+            .expect("it is written");
+        for (name, codec) in back_ends() {
+            for length in (0..bytes.len()).step_by(bytes.len() / 20) {
+                match read(codec, &bytes[..length], &WHOLE) {
+                    Ok(found) => assert_eq!(found.frames[0].raster.width, 200, "{name}"),
+                    Err(error) => assert!(
+                        matches!(error, ImageError::Malformed(_) | ImageError::Unknown),
+                        "{name}: {error}"
+                    ),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_divisor_never_makes_the_picture_too_small() {
+        for (reduction, expected) in [(1.0, 1), (1.99, 1), (2.0, 2), (5.0, 4), (8.0, 8), (100.0, 8)] {
+            assert_eq!(divisor(&Wish { reduction, ..WHOLE }), expected);
+        }
+    }
+}

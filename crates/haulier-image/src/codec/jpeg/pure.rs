@@ -1,0 +1,86 @@
+//! JPEG in safe Rust, by jpeg-decoder (which can make smaller pictures in the transform) and jpeg-encoder.
+
+use std::borrow::Cow;
+use std::io::Cursor;
+
+use jpeg_decoder::{Decoder, PixelFormat};
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+use crate::codec::jpeg::{FULL_COLOUR, divisor, inks, memory, opaque, scans};
+use crate::codec::{Codec, Each, Picture, Pictures, Wish, malformed};
+use crate::colour::grey;
+use crate::error::ImageError;
+use crate::original::{Original, jpeg};
+use crate::raster::{Kind, Raster};
+
+/// The codec that every build has.
+pub(super) struct Pure;
+
+impl Codec for Pure {
+    fn profile(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        jpeg::profile(bytes)
+    }
+
+    fn memory(&self, original: &Original, wish: &Wish) -> u64 {
+        memory(original, wish)
+    }
+
+    fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
+        let divisor = divisor(wish);
+        let shorter = match divisor {
+            8 if original.progressive => scans::brightest(bytes, wish.grey),
+            _ => Cow::Borrowed(bytes),
+        };
+        let mut decoder = Decoder::new(Cursor::new(&shorter));
+        decoder.read_info().map_err(malformed)?;
+        let side = |side: u32| u16::try_from(side.div_ceil(divisor)).map_err(malformed);
+        let (width, height) = decoder
+            .scale(side(original.width)?, side(original.height)?)
+            .map_err(malformed)?;
+        let data = decoder.decode().map_err(malformed)?;
+        let format = decoder.info().ok_or_else(|| malformed("no header"))?.pixel_format;
+        let (kind, data) = match format {
+            PixelFormat::L8 => (Kind::Grey, data),
+            // The high byte of each, which comes in the order of this machine.
+            PixelFormat::L16 => (
+                Kind::Grey,
+                data.chunks_exact(2)
+                    .map(|pair| pair[usize::from(cfg!(target_endian = "little"))])
+                    .collect(),
+            ),
+            PixelFormat::RGB24 => (Kind::Rgb, data),
+            PixelFormat::CMYK32 => (Kind::Cmyk, data),
+        };
+        let raster = Raster::new(u32::from(width), u32::from(height), kind, data)?;
+        let raster = inks(raster, bytes);
+        let raster = if wish.grey && kind == Kind::Rgb {
+            grey(&raster)
+        } else {
+            raster
+        };
+        each(Picture { raster, delay: 0 })?;
+        Ok(0)
+    }
+
+    fn write(&self, pictures: &Pictures, quality: u8) -> Result<Vec<u8>, ImageError> {
+        let raster = opaque(pictures.first());
+        let mut bytes = Vec::new();
+        // No optimised tables: with them this encoder writes a scan for each component, which some decoders misread.
+        let mut encoder = Encoder::new(&mut bytes, quality);
+        encoder.set_sampling_factor(if quality >= FULL_COLOUR {
+            SamplingFactor::F_1_1
+        } else {
+            SamplingFactor::F_2_2
+        });
+        let side = |side: u32| u16::try_from(side).map_err(malformed);
+        let kind = if raster.kind == Kind::Grey {
+            ColorType::Luma
+        } else {
+            ColorType::Rgb
+        };
+        encoder
+            .encode(&raster.data, side(raster.width)?, side(raster.height)?, kind)
+            .map_err(malformed)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,596 @@
+//! What a client may ask for: one normalised [`Transform`], however it was written.
+//!
+//! [`zimg::parse`] reads queries as zimg does, [`native::parse`] strictly; presets are native queries in a configuration.
+//! Two queries that mean the same have the same [`Transform::key`].
+
+pub mod accept;
+mod extra;
+pub mod native;
+mod query;
+pub mod zimg;
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ImageError;
+use crate::format::Format;
+use crate::limits::Limits;
+
+/// Stands in every key: raised when an encoder or a step changes what it makes, so that stored variants are made anew.
+const GENERATION: u32 = 1;
+
+/// What a query asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// The bytes of the original, untouched.
+    Original,
+    /// A variant.
+    Transform(Transform),
+    /// The variant that a preset of this name describes.
+    Preset(String),
+}
+
+/// How a query is read where it says nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Defaults {
+    /// The format of answers. zimg's is JPEG.
+    pub format: FormatChoice,
+    /// Quality from 1 to 100, where the format has one.
+    pub quality: u8,
+    /// True if images may be made larger than they are (zimg's `disable_zoom_up` is the opposite).
+    pub enlarge: bool,
+    /// zimg 1: with both sizes the height rules, nothing is enlarged, answers are JPEG at 75 % of the original's quality.
+    pub first_version: bool,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            format: FormatChoice::Keep,
+            quality: 75,
+            enlarge: true,
+            first_version: false,
+        }
+    }
+}
+
+/// A variant: everything that is done to an original, in the order of the fields. Sizes are in pixels of the upright
+/// image. What is not asked for is its default, and costs nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Transform {
+    /// Cut off a border of one colour first: how far a pixel may differ from it (0 to 255 in each channel).
+    pub trim: Option<u8>,
+    /// Cut this out, before scaling.
+    pub region: Option<Region>,
+    /// The size asked for.
+    pub size: Size,
+    /// How the image meets the size.
+    pub mode: Mode,
+    /// False: never larger than it is.
+    pub enlarge: bool,
+    /// What stays where something is cut off.
+    pub gravity: Gravity,
+    /// Mix colours by their light instead of by their numbers.
+    pub linear: bool,
+    /// Degrees clockwise, 0 to 359; the corners are background.
+    pub rotate: u16,
+    /// Mirrored, after turning.
+    pub flip: Flip,
+    /// Shades of grey.
+    pub grey: bool,
+    /// Standard deviation of a Gaussian blur, hundredths of a pixel; 0 is none.
+    pub blur: u16,
+    /// Strength of an unsharp mask, hundredths; 0 is none.
+    pub sharpen: u16,
+    /// Added around the image.
+    pub pad: Pad,
+    /// What shows where the image is transparent or ends. Without it transparency stays where the format has it, and
+    /// white stands in elsewhere.
+    pub background: Option<Background>,
+    /// The format of the answer.
+    pub format: FormatChoice,
+    /// How exact the answer is.
+    pub quality: Quality,
+    /// Only the first picture of an animation.
+    pub still: bool,
+}
+
+impl Default for Transform {
+    /// The whole image in its own format.
+    fn default() -> Self {
+        Self {
+            trim: None,
+            region: None,
+            size: Size::default(),
+            mode: Mode::Cover,
+            enlarge: true,
+            gravity: Gravity::Centre,
+            linear: false,
+            rotate: 0,
+            flip: Flip::default(),
+            grey: false,
+            blur: 0,
+            sharpen: 0,
+            pad: Pad::default(),
+            background: None,
+            format: FormatChoice::Keep,
+            quality: Quality::Fixed(75),
+            still: false,
+        }
+    }
+}
+
+impl Transform {
+    /// Settles the format, after [`accept::choose`] found the best one: from then on the variant has a key.
+    pub fn settle(&mut self, format: Format) {
+        self.format = FormatChoice::As(format);
+    }
+
+    /// What makes two variants of one original the same, in a few printable ASCII bytes without spaces, slashes and
+    /// control bytes. Equal for all queries that mean the same; different in every release that makes other bytes.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let usual = Self::default();
+        let mut key = format!("{GENERATION}");
+        let mut part = |text: std::fmt::Arguments<'_>| {
+            // Writing to a String cannot fail.
+            let _ = write!(key, ",{text}");
+        };
+        if let Some(tolerance) = self.trim {
+            part(format_args!("trim{tolerance}"));
+        }
+        if let Some(Region { x, y, width, height }) = self.region {
+            part(format_args!("cut{x}+{y}+{width}x{height}"));
+        }
+        if self.size != usual.size {
+            let unit = if self.size.unit == Unit::Percent { "%" } else { "" };
+            let Size { width, height, .. } = self.size;
+            part(format_args!("{}{width}x{height}{unit}", self.mode.as_str()));
+            if !self.enlarge && self.mode != Mode::ScaleDown {
+                part(format_args!("small"));
+            }
+            if self.linear {
+                part(format_args!("linear"));
+            }
+            match self.gravity {
+                Gravity::Centre => {}
+                Gravity::Focal { x, y } => part(format_args!("at{x}+{y}")),
+                named => part(format_args!("{}", named.as_str())),
+            }
+        }
+        if self.rotate != 0 {
+            part(format_args!("turn{}", self.rotate));
+        }
+        if self.flip != usual.flip {
+            let Flip { horizontal, vertical } = self.flip;
+            part(format_args!("flip{}{}", u8::from(horizontal), u8::from(vertical)));
+        }
+        if self.grey {
+            part(format_args!("grey"));
+        }
+        if self.blur != 0 {
+            part(format_args!("blur{}", self.blur));
+        }
+        if self.sharpen != 0 {
+            part(format_args!("sharpen{}", self.sharpen));
+        }
+        if self.pad != usual.pad {
+            let Pad {
+                top,
+                right,
+                bottom,
+                left,
+            } = self.pad;
+            part(format_args!("pad{top}+{right}+{bottom}+{left}"));
+        }
+        if let Some(Background([red, green, blue, alpha])) = self.background {
+            part(format_args!("on{red:02x}{green:02x}{blue:02x}{alpha:02x}"));
+        }
+        match self.quality {
+            Quality::Fixed(quality) => part(format_args!("q{quality}")),
+            Quality::OfOriginal(percent) => part(format_args!("q{percent}%")),
+        }
+        if self.still {
+            part(format_args!("still"));
+        }
+        part(format_args!(
+            "{}",
+            match self.format {
+                FormatChoice::Keep => "keep",
+                FormatChoice::Auto => "auto",
+                FormatChoice::As(format) => format.as_str(),
+            }
+        ));
+        key
+    }
+
+    /// Judges what can be judged without the original: a size that no answer may have.
+    ///
+    /// # Errors
+    /// [`ImageError::TooLarge`] with [`crate::Excess::Output`].
+    pub fn check(&self, limits: &Limits) -> Result<(), ImageError> {
+        if self.size.unit == Unit::Percent {
+            return Ok(());
+        }
+        let Pad {
+            top,
+            right,
+            bottom,
+            left,
+        } = self.pad;
+        let width = self.size.width.saturating_add(left).saturating_add(right);
+        let height = self.size.height.saturating_add(top).saturating_add(bottom);
+        limits.check_output(width, height)
+    }
+
+    /// Takes the next larger width and height of a ladder, or its last: a site that offers few sizes is not made to
+    /// store thousands. The ratio of the two sides stays. The ladder ascends.
+    pub fn round_to(&mut self, ladder: &[u32]) {
+        let Size { width, height, unit } = self.size;
+        let leading = width.max(height);
+        if unit == Unit::Percent || leading == 0 || ladder.is_empty() {
+            return;
+        }
+        let step = ladder.iter().copied().find(|&step| step >= leading);
+        let step = u64::from(step.unwrap_or(ladder[ladder.len() - 1]));
+        let scaled = |side: u32| ((u64::from(side) * step + u64::from(leading) / 2) / u64::from(leading)) as u32;
+        self.size.width = scaled(width).max(u32::from(width > 0));
+        self.size.height = scaled(height).max(u32::from(height > 0));
+    }
+}
+
+/// A size; 0 is what the other side and the ratio make of it. Both 0: as large as the image is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Width.
+    pub width: u32,
+    /// Height.
+    pub height: u32,
+    /// Of what.
+    pub unit: Unit,
+}
+
+/// What a size is measured in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Pixels.
+    #[default]
+    Pixels,
+    /// Hundredths of the image's own sides.
+    Percent,
+}
+
+/// How an image meets a size that has another ratio. Where only one side is given, the ratio stays in all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// Fills the size, what stands out is cut off (zimg's p=1).
+    Cover,
+    /// As large as fits, and background around it up to the size.
+    Contain,
+    /// As large as fits (zimg's p=4).
+    Fit,
+    /// Stretched to exactly the size (zimg's p=0 and p=3).
+    Fill,
+    /// As `Fit`, never enlarged.
+    ScaleDown,
+    /// Cut out, not scaled (zimg's p=2).
+    Crop,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: [Self; 6] = [
+        Self::Cover,
+        Self::Contain,
+        Self::Fit,
+        Self::Fill,
+        Self::ScaleDown,
+        Self::Crop,
+    ];
+
+    /// Its name in queries.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cover => "cover",
+            Self::Contain => "contain",
+            Self::Fit => "fit",
+            Self::Fill => "fill",
+            Self::ScaleDown => "scale-down",
+            Self::Crop => "crop",
+        }
+    }
+}
+
+/// What stays in the picture where something is cut off, and where it stands where something is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Gravity {
+    /// The middle.
+    Centre,
+    /// The upper edge.
+    North,
+    /// The upper right corner.
+    NorthEast,
+    /// The right edge.
+    East,
+    /// The lower right corner.
+    SouthEast,
+    /// The lower edge.
+    South,
+    /// The lower left corner.
+    SouthWest,
+    /// The left edge.
+    West,
+    /// The upper left corner.
+    NorthWest,
+    /// A point, as near to the middle as the edges allow; thousandths of width and height.
+    Focal {
+        /// From the left.
+        x: u16,
+        /// From the top.
+        y: u16,
+    },
+    /// Where there is most to see, told by the entropy of the brightness.
+    Entropy,
+    /// Where the eye goes: edges, saturated colours and the colours of skin.
+    Attention,
+}
+
+impl Gravity {
+    /// Those that have a name of their own.
+    pub const NAMED: [Self; 11] = [
+        Self::Centre,
+        Self::North,
+        Self::NorthEast,
+        Self::East,
+        Self::SouthEast,
+        Self::South,
+        Self::SouthWest,
+        Self::West,
+        Self::NorthWest,
+        Self::Entropy,
+        Self::Attention,
+    ];
+
+    /// Its name in queries.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Centre => "center",
+            Self::North => "north",
+            Self::NorthEast => "northeast",
+            Self::East => "east",
+            Self::SouthEast => "southeast",
+            Self::South => "south",
+            Self::SouthWest => "southwest",
+            Self::West => "west",
+            Self::NorthWest => "northwest",
+            Self::Focal { .. } => "focal",
+            Self::Entropy => "entropy",
+            Self::Attention => "attention",
+        }
+    }
+
+    /// Where it pulls, from 0 (left, top) to 1 (right, bottom). Those that look at the picture begin in the middle.
+    pub(crate) fn anchor(self) -> (f64, f64) {
+        match self {
+            Self::Centre | Self::Entropy | Self::Attention => (0.5, 0.5),
+            Self::North => (0.5, 0.0),
+            Self::NorthEast => (1.0, 0.0),
+            Self::East => (1.0, 0.5),
+            Self::SouthEast => (1.0, 1.0),
+            Self::South => (0.5, 1.0),
+            Self::SouthWest => (0.0, 1.0),
+            Self::West => (0.0, 0.5),
+            Self::NorthWest => (0.0, 0.0),
+            Self::Focal { x, y } => (f64::from(x) / 1000.0, f64::from(y) / 1000.0),
+        }
+    }
+}
+
+/// A part of the upright image, pixels of the original. A width or height of 0, or past the edge, is up to the edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// From the left.
+    pub x: u32,
+    /// From the top.
+    pub y: u32,
+    /// Width.
+    pub width: u32,
+    /// Height.
+    pub height: u32,
+}
+
+/// Mirroring.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flip {
+    /// Left becomes right.
+    pub horizontal: bool,
+    /// Top becomes bottom.
+    pub vertical: bool,
+}
+
+/// Background added at the sides, pixels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pad {
+    /// Above.
+    pub top: u32,
+    /// At the right.
+    pub right: u32,
+    /// Below.
+    pub bottom: u32,
+    /// At the left.
+    pub left: u32,
+}
+
+/// A colour in sRGB: red, green, blue, and how opaque it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Background(pub [u8; 4]);
+
+impl Background {
+    /// Opaque white.
+    pub const WHITE: Self = Self([255; 4]);
+}
+
+/// The format of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FormatChoice {
+    /// The original's; JPEG where that cannot be written.
+    Keep,
+    /// The best one the client accepts: [`accept::choose`] and [`Transform::settle`] before anything else.
+    Auto,
+    /// This one.
+    As(Format),
+}
+
+/// How exact an answer is. Never higher than that of a JPEG original: bytes would be spent on its artefacts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Quality {
+    /// 1 to 100.
+    Fixed(u8),
+    /// So many hundredths of the original's, as zimg 1 did.
+    OfOriginal(u8),
+}
+
+impl Quality {
+    /// The quality to encode with, for an original whose own is known or not.
+    pub(crate) fn of(self, original: Option<u8>) -> u8 {
+        let quality = match self {
+            Self::Fixed(quality) => quality.min(original.unwrap_or(100)),
+            Self::OfOriginal(percent) => (u32::from(original.unwrap_or(100)) * u32::from(percent) / 100) as u8,
+        };
+        quality.clamp(1, 100)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_the_plain_variant_is_short() {
+        assert_eq!(Transform::default().key(), "1,q75,keep");
+    }
+
+    #[test]
+    fn the_key_names_all_that_is_asked_for() {
+        let transform = Transform {
+            trim: Some(10),
+            region: Some(Region {
+                x: 1,
+                y: 2,
+                width: 300,
+                height: 0,
+            }),
+            size: Size {
+                width: 100,
+                height: 50,
+                unit: Unit::Pixels,
+            },
+            enlarge: false,
+            gravity: Gravity::Focal { x: 300, y: 1000 },
+            linear: true,
+            rotate: 90,
+            flip: Flip {
+                horizontal: true,
+                vertical: false,
+            },
+            grey: true,
+            blur: 150,
+            sharpen: 50,
+            pad: Pad {
+                top: 1,
+                right: 2,
+                bottom: 3,
+                left: 4,
+            },
+            background: Some(Background([255, 0, 128, 255])),
+            format: FormatChoice::As(Format::WebP),
+            quality: Quality::OfOriginal(75),
+            still: true,
+            ..Transform::default()
+        };
+        assert_eq!(
+            transform.key(),
+            "1,trim10,cut1+2+300x0,cover100x50,small,linear,at300+1000,turn90,flip10,grey,blur150,sharpen50,\
+             pad1+2+3+4,onff0080ff,q75%,still,webp"
+        );
+    }
+
+    #[test]
+    fn what_changes_nothing_is_not_in_the_key() {
+        let unscaled = Transform {
+            mode: Mode::Fit,
+            gravity: Gravity::Entropy,
+            enlarge: false,
+            ..Transform::default()
+        };
+        assert_eq!(unscaled.key(), Transform::default().key());
+    }
+
+    #[test]
+    fn a_size_beyond_the_limit_is_refused_without_an_original() {
+        let limits = Limits::default();
+        let of = |width, height, unit, pad| Transform {
+            size: Size { width, height, unit },
+            pad,
+            ..Transform::default()
+        };
+        assert!(of(4096, 0, Unit::Pixels, Pad::default()).check(&limits).is_ok());
+        assert!(of(9000, 9000, Unit::Pixels, Pad::default()).check(&limits).is_err());
+        assert!(of(9000, 9000, Unit::Percent, Pad::default()).check(&limits).is_ok());
+        let wide = Pad {
+            right: u32::MAX,
+            ..Pad::default()
+        };
+        assert!(of(10, 10, Unit::Pixels, wide).check(&limits).is_err());
+    }
+
+    #[test]
+    fn sizes_are_rounded_to_a_ladder_and_keep_their_ratio() {
+        let ladder = [100, 200, 400];
+        for ((width, height), expected) in [
+            ((0, 0), (0, 0)),
+            ((90, 0), (100, 0)),
+            ((100, 50), (100, 50)),
+            ((150, 75), (200, 100)),
+            ((3, 900), (1, 400)),
+        ] {
+            let mut transform = Transform {
+                size: Size {
+                    width,
+                    height,
+                    unit: Unit::Pixels,
+                },
+                ..Transform::default()
+            };
+            transform.round_to(&ladder);
+            assert_eq!((transform.size.width, transform.size.height), expected);
+        }
+    }
+
+    #[test]
+    fn quality_never_rises_above_the_originals() {
+        assert_eq!(Quality::Fixed(75).of(None), 75);
+        assert_eq!(Quality::Fixed(75).of(Some(60)), 60);
+        assert_eq!(Quality::Fixed(75).of(Some(98)), 75);
+        assert_eq!(Quality::OfOriginal(75).of(Some(80)), 60);
+        assert_eq!(Quality::OfOriginal(75).of(Some(1)), 1);
+    }
+
+    #[test]
+    fn a_transform_survives_the_way_to_its_worker() {
+        let transform = Transform {
+            gravity: Gravity::Focal { x: 1, y: 2 },
+            background: Some(Background::WHITE),
+            format: FormatChoice::As(Format::Avif),
+            ..Transform::default()
+        };
+        let sent = serde_json::to_vec(&transform).expect("plain data");
+        assert_eq!(
+            serde_json::from_slice::<Transform>(&sent).expect("the same data"),
+            transform
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! Accept: the best format for an answer with `f=auto` (RFC 9110 §12.5.1).
+//!
+//! A format that browsers do not all know is given only to who names it: `*/*` and `image/*` say nothing about WebP and
+//! AVIF, every client sends them. Whoever calls this owes the answer a `Vary: Accept`.
+
+use crate::format::Format;
+
+/// The first format of `offered`, best first, that the client names with a weight above 0, where only AVIF and WebP need
+/// to be named; JPEG where nothing else is left.
+#[must_use]
+pub fn choose(accept: Option<&str>, offered: &[Format]) -> Format {
+    let accept = accept.unwrap_or("");
+    let takes = |format: &Format| match format {
+        Format::Avif | Format::WebP => format.is_written() && names(accept, format.media_type()),
+        _ => true,
+    };
+    offered.iter().copied().find(takes).unwrap_or(Format::Jpeg)
+}
+
+fn names(accept: &str, media_type: &str) -> bool {
+    accept.split(',').any(|item| {
+        let mut parts = item.split(';').map(str::trim);
+        let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(media_type));
+        named && !parts.any(is_refusal)
+    })
+}
+
+/// `q=0`, `q=0.000`
+fn is_refusal(parameter: &str) -> bool {
+    parameter
+        .split_once('=')
+        .filter(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+        .is_some_and(|(_, weight)| weight.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_format_goes_only_to_who_names_it() {
+        let offered = [Format::WebP, Format::Jpeg];
+        for (accept, expected) in [
+            (None, Format::Jpeg),
+            (Some(""), Format::Jpeg),
+            (Some("*/*"), Format::Jpeg),
+            (Some("image/*,*/*;q=0.8"), Format::Jpeg),
+            (Some("image/webp,*/*"), Format::WebP),
+            (Some("image/avif, IMAGE/WEBP ;q=0.9"), Format::WebP),
+            (Some("image/webp;q=0, image/jpeg"), Format::Jpeg),
+            (Some("image/webp; q=0.000"), Format::Jpeg),
+            (Some("image/webpx"), Format::Jpeg),
+        ] {
+            assert_eq!(choose(accept, &offered), expected, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn avif_is_chosen_where_it_can_be_written() {
+        let chosen = choose(
+            Some("image/avif,image/webp"),
+            &[Format::Avif, Format::WebP, Format::Jpeg],
+        );
+        let expected = if cfg!(feature = "avif") {
+            Format::Avif
+        } else {
+            Format::WebP
+        };
+        assert_eq!(chosen, expected);
+    }
+
+    #[test]
+    fn the_order_of_the_offer_decides() {
+        assert_eq!(choose(Some("image/webp"), &[Format::Png, Format::WebP]), Format::Png);
+        assert_eq!(choose(Some("image/webp"), &[]), Format::Jpeg);
+    }
+}

@@ -1,0 +1,194 @@
+//! From the bytes of an original to the bytes of a variant: read, the steps, write.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::codec::{self, Picture, Pictures, Wish};
+use crate::colour::Profile;
+use crate::error::ImageError;
+use crate::format::Format;
+use crate::geometry::{Area, Shape};
+use crate::limits::Limits;
+use crate::options::{FormatChoice, Transform};
+use crate::original::Original;
+use crate::step::{self, Frame, Plan};
+
+/// Up to this quality the decoder may make the picture as small as the answer; above it, twice as large.
+const COARSE: u8 = 80;
+
+/// A variant.
+#[derive(Debug, Clone)]
+pub struct Rendered {
+    /// The file.
+    pub bytes: Bytes,
+    /// Its format.
+    pub format: Format,
+    /// Width, pixels.
+    pub width: u32,
+    /// Height, pixels.
+    pub height: u32,
+    /// Pictures in it; 1 for a still.
+    pub frames: u32,
+    /// What took how long.
+    pub times: Times,
+}
+
+/// How long the parts of the work took, without any waiting.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Reading the original.
+    pub read: Duration,
+    /// The steps: scaling and all others.
+    pub steps: Duration,
+    /// Writing the variant.
+    pub write: Duration,
+}
+
+impl Times {
+    pub(crate) fn micros(&self) -> [u64; 3] {
+        [self.read, self.steps, self.write].map(|time| time.as_micros() as u64)
+    }
+
+    pub(crate) fn of_micros([read, steps, write]: [u64; 3]) -> Self {
+        Self {
+            read: Duration::from_micros(read),
+            steps: Duration::from_micros(steps),
+            write: Duration::from_micros(write),
+        }
+    }
+}
+
+/// Says what an image is, in this process: for bytes that are trusted.
+///
+/// # Errors
+/// See [`Original::read`].
+pub fn probe(bytes: &[u8], limits: &Limits) -> Result<Original, ImageError> {
+    Original::read(bytes, limits)
+}
+
+/// Makes a variant, in this process: for bytes that are trusted. [`crate::Workers::render`] is for all others.
+///
+/// # Errors
+/// Every [`ImageError`] of the image itself.
+pub fn render(bytes: &[u8], transform: &Transform, limits: &Limits) -> Result<Rendered, ImageError> {
+    render_with(bytes, transform, limits, &mut |_| Ok(()))
+}
+
+/// As [`render`]; `grant` is asked, before anything is decoded, for the memory of all pixels.
+pub(crate) fn render_with(
+    bytes: &[u8],
+    transform: &Transform,
+    limits: &Limits,
+    grant: &mut dyn FnMut(u64) -> Result<(), ImageError>,
+) -> Result<Rendered, ImageError> {
+    let original = Original::read(bytes, limits)?;
+    let format = format_of(transform, &original)?;
+    if !original.format.is_read() {
+        return Err(ImageError::Unsupported {
+            format: original.format,
+            written: false,
+        });
+    }
+    let animated = original.frames > 1 && !transform.still && format.is_animated();
+    if animated {
+        limits.check_frames(original.frames, original.width, original.height)?;
+    }
+    let reader = codec::of(original.format);
+    let profile = reader.profile(bytes).and_then(|bytes| Profile::read(&bytes));
+    let area = match transform.region {
+        // A border that is cut off first moves the region.
+        Some(region) if transform.trim.is_none() => Area::whole(original.upright()).cut(region)?,
+        _ => Area::whole(original.upright()),
+    };
+    let shape = Shape::of(area.width, area.height, transform);
+    let quality = transform.quality.of(original.quality);
+    let wish = Wish {
+        reduction: reduction(&shape, transform, quality),
+        grey: transform.grey && profile.as_ref().is_none_or(Profile::is_srgb),
+        animated,
+    };
+    let memory = memory(&original, &shape, &wish);
+    limits.check_memory(memory)?;
+    limits.check_output(shape.canvas.0, shape.canvas.1)?;
+    grant(memory)?;
+
+    let started = Instant::now();
+    let mut stepping = Duration::ZERO;
+    let mut plan: Option<Plan> = None;
+    let mut frames = Vec::new();
+    let loops = reader.read(bytes, &original, &wish, &mut |picture: Picture| {
+        let began = Instant::now();
+        let mut frame = Frame {
+            raster: picture.raster,
+            transform,
+            original: &original,
+            profile: profile.as_ref(),
+            limits,
+            format,
+            plan: &mut plan,
+        };
+        step::all(&mut frame)?;
+        frames.push(Picture {
+            raster: frame.raster,
+            delay: picture.delay,
+        });
+        stepping += began.elapsed();
+        Ok(())
+    })?;
+    let read = started.elapsed().saturating_sub(stepping);
+    let first = frames
+        .first()
+        .ok_or_else(|| ImageError::Malformed("an image without a picture".into()))?;
+    let (width, height) = (first.raster.width, first.raster.height);
+    let pictures = Pictures { frames, loops };
+    let began = Instant::now();
+    let bytes = codec::of(format).write(&pictures, quality)?;
+    Ok(Rendered {
+        bytes: bytes.into(),
+        format,
+        width,
+        height,
+        frames: pictures.frames.len() as u32,
+        times: Times {
+            read,
+            steps: stepping,
+            write: began.elapsed(),
+        },
+    })
+}
+
+fn format_of(transform: &Transform, original: &Original) -> Result<Format, ImageError> {
+    let format = match transform.format {
+        FormatChoice::As(format) => format,
+        FormatChoice::Keep if original.format.is_written() => original.format,
+        FormatChoice::Keep | FormatChoice::Auto => Format::Jpeg,
+    };
+    if format.is_written() {
+        Ok(format)
+    } else {
+        Err(ImageError::Unsupported { format, written: true })
+    }
+}
+
+/// How much smaller a decoder may make the picture. A border has to be looked for in the picture as it is.
+fn reduction(shape: &Shape, transform: &Transform, quality: u8) -> f64 {
+    if transform.trim.is_some() {
+        return 1.0;
+    }
+    let spare = if quality > COARSE { 2.0 } else { 1.0 };
+    (shape.reduction() / spare).max(1.0)
+}
+
+/// Bytes that the pixels of all stages take together, at most.
+fn memory(original: &Original, shape: &Shape, wish: &Wish) -> u64 {
+    let pixels = u64::from(original.width) * u64::from(original.height);
+    let output = u64::from(shape.canvas.0) * u64::from(shape.canvas.1) * 4;
+    let decoded = codec::of(original.format).memory(original, wish);
+    if wish.animated {
+        // Two canvases of the reader, and every frame of the answer.
+        return 2 * pixels * 4 + output * (u64::from(original.frames) + 2);
+    }
+    // Scaled in two passes, and one more for a step.
+    decoded + 3 * output
+}

@@ -1,0 +1,166 @@
+//! Pixels in memory: eight bits a channel, rows without gaps.
+
+use crate::error::ImageError;
+
+/// What a pixel consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Brightness.
+    Grey,
+    /// Brightness and opacity.
+    GreyAlpha,
+    /// Red, green, blue.
+    Rgb,
+    /// Red, green, blue and opacity, not multiplied.
+    Rgba,
+    /// Inks, 255 is full ink.
+    Cmyk,
+}
+
+impl Kind {
+    /// Bytes of a pixel.
+    pub(crate) fn channels(self) -> usize {
+        match self {
+            Self::Grey => 1,
+            Self::GreyAlpha => 2,
+            Self::Rgb => 3,
+            Self::Rgba | Self::Cmyk => 4,
+        }
+    }
+
+    /// True if the last channel is opacity.
+    pub(crate) fn has_alpha(self) -> bool {
+        matches!(self, Self::GreyAlpha | Self::Rgba)
+    }
+}
+
+/// An image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Raster {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) kind: Kind,
+    /// width × height × channels bytes.
+    pub(crate) data: Vec<u8>,
+}
+
+impl Raster {
+    /// An image of these bytes.
+    ///
+    /// # Errors
+    /// There are not as many as there should be: a decoder lied.
+    pub(crate) fn new(width: u32, height: u32, kind: Kind, data: Vec<u8>) -> Result<Self, ImageError> {
+        let raster = Self {
+            width,
+            height,
+            kind,
+            data,
+        };
+        if width == 0 || height == 0 || raster.data.len() != raster.row() * height as usize {
+            return Err(ImageError::Malformed("pixels do not fill the image".into()));
+        }
+        Ok(raster)
+    }
+
+    /// An image of one colour, given in as many bytes as a pixel has.
+    pub(crate) fn filled(width: u32, height: u32, kind: Kind, pixel: &[u8]) -> Self {
+        let data = pixel.repeat(width as usize * height as usize);
+        Self {
+            width,
+            height,
+            kind,
+            data,
+        }
+    }
+
+    /// The image itself, leaving one of nothing: for a step that makes another of it.
+    pub(crate) fn take(&mut self) -> Self {
+        let nothing = Self {
+            width: 0,
+            height: 0,
+            kind: self.kind,
+            data: Vec::new(),
+        };
+        std::mem::replace(self, nothing)
+    }
+
+    /// Bytes of a row.
+    pub(crate) fn row(&self) -> usize {
+        self.width as usize * self.kind.channels()
+    }
+
+    /// All rows, from the top.
+    pub(crate) fn rows(&self) -> impl ExactSizeIterator<Item = &[u8]> + DoubleEndedIterator {
+        self.data.chunks_exact(self.row())
+    }
+
+    /// All pixels, row by row.
+    pub(crate) fn pixels(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.data.chunks_exact(self.kind.channels())
+    }
+
+    /// One pixel.
+    pub(crate) fn pixel(&self, x: u32, y: u32) -> &[u8] {
+        let channels = self.kind.channels();
+        let at = (y as usize * self.width as usize + x as usize) * channels;
+        &self.data[at..at + channels]
+    }
+
+    /// The same image with other pixels, each made from one of these.
+    pub(crate) fn map<const N: usize>(&self, kind: Kind, made: impl Fn(&[u8]) -> [u8; N]) -> Self {
+        debug_assert_eq!(kind.channels(), N);
+        let mut data = Vec::with_capacity(self.pixels().len() * N);
+        for pixel in self.pixels() {
+            data.extend_from_slice(&made(pixel));
+        }
+        Self {
+            width: self.width,
+            height: self.height,
+            kind,
+            data,
+        }
+    }
+
+    /// The same image with opacity; not for inks.
+    pub(crate) fn with_alpha(self) -> Self {
+        match self.kind {
+            Kind::Grey => self.map(Kind::GreyAlpha, |pixel| [pixel[0], 255]),
+            Kind::Rgb => self.map(Kind::Rgba, |pixel| [pixel[0], pixel[1], pixel[2], 255]),
+            _ => self,
+        }
+    }
+
+    /// The same image in colour: grey becomes red, green and blue.
+    pub(crate) fn in_colour(self) -> Self {
+        match self.kind {
+            Kind::Grey => self.map(Kind::Rgb, |pixel| [pixel[0]; 3]),
+            Kind::GreyAlpha => self.map(Kind::Rgba, |pixel| [pixel[0], pixel[0], pixel[0], pixel[1]]),
+            _ => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_do_not_fill_the_image_are_refused() {
+        assert!(Raster::new(2, 2, Kind::Rgb, vec![0; 12]).is_ok());
+        assert!(Raster::new(2, 2, Kind::Rgb, vec![0; 11]).is_err());
+        assert!(Raster::new(0, 2, Kind::Rgb, vec![]).is_err());
+    }
+
+    #[test]
+    fn pixels_are_found_and_changed() {
+        let raster = Raster::new(2, 1, Kind::Grey, vec![10, 20]).expect("it fits");
+        assert_eq!(raster.pixel(1, 0), [20]);
+        let colour = raster.clone().in_colour();
+        assert_eq!(
+            (colour.kind, colour.data.as_slice()),
+            (Kind::Rgb, &[10, 10, 10, 20, 20, 20][..])
+        );
+        assert_eq!(colour.with_alpha().pixel(1, 0), [20, 20, 20, 255]);
+        assert_eq!(raster.with_alpha().data, [10, 255, 20, 255]);
+    }
+}

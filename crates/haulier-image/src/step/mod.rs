@@ -1,0 +1,150 @@
+//! What is done to a picture between reading and writing, step by step.
+//!
+//! The order is written once, here, and each step knows by itself whether there is something to do.
+
+mod aim;
+mod background;
+mod blur;
+mod colour;
+mod flip;
+mod grey;
+mod interest;
+mod orient;
+mod pad;
+mod rotate;
+mod scale;
+mod sharpen;
+mod trim;
+
+use crate::colour::Profile;
+use crate::error::ImageError;
+use crate::format::Format;
+use crate::geometry::{Area, Shape};
+use crate::limits::Limits;
+use crate::options::{Background, Transform};
+use crate::original::Original;
+use crate::raster::{Kind, Raster};
+
+/// A picture on its way, and what the steps want to know.
+pub(crate) struct Frame<'a> {
+    /// The picture as it is now.
+    pub(crate) raster: Raster,
+    pub(crate) transform: &'a Transform,
+    pub(crate) original: &'a Original,
+    pub(crate) profile: Option<&'a Profile>,
+    pub(crate) limits: &'a Limits,
+    /// The format of the answer.
+    pub(crate) format: Format,
+    /// Decided by the first picture of an animation, for all of them.
+    pub(crate) plan: &'a mut Option<Plan>,
+}
+
+/// Which part of the picture becomes how large.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Plan {
+    /// The part, of the upright original.
+    pub(crate) area: Area,
+    pub(crate) shape: Shape,
+}
+
+type Step = fn(&mut Frame<'_>) -> Result<(), ImageError>;
+
+const STEPS: [Step; 11] = [
+    aim::apply,        // first: what is cut off costs nothing any more
+    scale::apply,      // then small, for all that follows
+    colour::apply,     // sRGB, before colours are mixed with others
+    orient::apply,     // upright: from here on sides mean what a query means
+    rotate::apply,     // as asked for, on top of that
+    flip::apply,       // zimg's order: turned, then mirrored
+    grey::apply,       // before the costly ones: a third of the bytes
+    blur::apply,       //
+    sharpen::apply,    // after blur, which would undo it
+    pad::apply,        // around the finished picture, so that its edge is not blurred into the background
+    background::apply, // last: what is transparent until here shows it
+];
+
+/// Does all of them.
+///
+/// # Errors
+/// A region outside of the picture, or a size beyond the limits.
+pub(crate) fn all(frame: &mut Frame<'_>) -> Result<(), ImageError> {
+    STEPS.iter().try_for_each(|step| step(frame))
+}
+
+impl Frame<'_> {
+    /// The plan, which the first step has made.
+    fn plan(&self) -> Plan {
+        self.plan.expect("made by the first step")
+    }
+
+    /// The colour of corners and borders, in the bytes of a pixel. The picture gets transparency if the colour has it.
+    fn fill(&mut self) -> Vec<u8> {
+        let Background([red, green, blue, alpha]) = self.transform.background.unwrap_or(Background::WHITE);
+        if alpha != 255 {
+            self.raster = self.raster.take().with_alpha();
+        }
+        let is_grey = red == green && green == blue;
+        if !is_grey && !self.transform.grey {
+            self.raster = self.raster.take().in_colour();
+        }
+        let shade = crate::colour::grey(&Raster::filled(1, 1, Kind::Rgb, &[red, green, blue])).data[0];
+        match self.raster.kind {
+            Kind::Grey => vec![shade],
+            Kind::GreyAlpha => vec![shade, alpha],
+            Kind::Rgb => vec![red, green, blue],
+            Kind::Rgba | Kind::Cmyk => vec![red, green, blue, alpha],
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A frame to try a step on.
+
+    use super::*;
+
+    /// Runs one step on a picture that came as it is.
+    pub(crate) fn apply(step: Step, raster: Raster, transform: &Transform) -> Raster {
+        run(step, raster, transform, Format::Png, 1).expect("it can be done")
+    }
+
+    /// Runs one step on a picture of this orientation that becomes a file of this format.
+    pub(crate) fn run(
+        step: Step,
+        raster: Raster,
+        transform: &Transform,
+        format: Format,
+        orientation: u16,
+    ) -> Result<Raster, ImageError> {
+        let original = Original {
+            format: Format::Png,
+            width: raster.width,
+            height: raster.height,
+            orientation: crate::original::Orientation::of(orientation),
+            frames: 1,
+            quality: None,
+            alpha: raster.kind.has_alpha(),
+            channels: raster.kind.channels() as u8,
+            progressive: false,
+        };
+        let area = Area::whole(original.upright());
+        let shape = Shape::of(area.width, area.height, transform);
+        let mut plan = Some(Plan { area, shape });
+        let mut frame = Frame {
+            raster,
+            transform,
+            original: &original,
+            profile: None,
+            limits: &Limits::default(),
+            format,
+            plan: &mut plan,
+        };
+        step(&mut frame)?;
+        Ok(frame.raster)
+    }
+
+    /// A grey picture of these rows.
+    pub(crate) fn grey<const N: usize>(rows: &[[u8; N]]) -> Raster {
+        Raster::new(N as u32, rows.len() as u32, Kind::Grey, rows.concat()).expect("it fits")
+    }
+}

@@ -1,0 +1,217 @@
+//! Cuts and scales in one go, with a Lanczos filter.
+
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{U8, U8x2, U8x3, U8x4, U16x4};
+use fast_image_resize::{FilterType, MulDiv, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
+
+use crate::codec::malformed;
+use crate::error::ImageError;
+use crate::geometry::Area;
+use crate::raster::{Kind, Raster};
+use crate::step::Frame;
+
+pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
+    let plan = frame.plan();
+    let original = frame.original;
+    let stored = (frame.raster.width, frame.raster.height);
+    let area = plan.area.stored(original.orientation, original.upright(), stored);
+    let (width, height) = plan.shape.scaled;
+    let (width, height) = if original.orientation.swaps() {
+        (height, width)
+    } else {
+        (width, height)
+    };
+    let is_whole = area == Area::whole(stored);
+    if is_whole && (width, height) == stored {
+        return Ok(());
+    }
+    let raster = frame.raster.take();
+    frame.raster = match raster.kind {
+        Kind::Grey | Kind::Rgb | Kind::GreyAlpha | Kind::Rgba if frame.transform.linear => {
+            by_light(raster, area, width, height)?
+        }
+        Kind::Grey => by_number::<U8>(raster, area, width, height)?,
+        Kind::GreyAlpha => by_number::<U8x2>(raster, area, width, height)?,
+        Kind::Rgb => by_number::<U8x3>(raster, area, width, height)?,
+        Kind::Rgba | Kind::Cmyk => by_number::<U8x4>(raster, area, width, height)?,
+    };
+    Ok(())
+}
+
+/// Mixes the numbers of the colours, as nearly all programs do.
+fn by_number<P: PixelTrait>(mut raster: Raster, area: Area, width: u32, height: u32) -> Result<Raster, ImageError> {
+    let (across, down, kind) = (raster.width, raster.height, raster.kind);
+    if kind.has_alpha() {
+        // In place: the library would make a copy of all pixels for it.
+        let mut source = TypedImage::<P>::from_buffer(across, down, &mut raster.data).map_err(malformed)?;
+        MulDiv::new()
+            .multiply_alpha_inplace_typed(&mut source)
+            .map_err(malformed)?;
+    }
+    let mut data = vec![0; width as usize * height as usize * kind.channels()];
+    let source = TypedImageRef::<P>::from_buffer(across, down, &raster.data).map_err(malformed)?;
+    let mut target = TypedImage::<P>::from_buffer(width, height, &mut data).map_err(malformed)?;
+    let options = options(area, across, down);
+    Resizer::new()
+        .resize_typed(&source, &mut target, &options)
+        .map_err(malformed)?;
+    if kind.has_alpha() {
+        MulDiv::new()
+            .divide_alpha_inplace_typed(&mut target)
+            .map_err(malformed)?;
+    }
+    Raster::new(width, height, kind, data)
+}
+
+/// Mixes light: sixteen linear bits a channel, and back.
+fn by_light(raster: Raster, area: Area, width: u32, height: u32) -> Result<Raster, ImageError> {
+    let kind = raster.kind;
+    let (across, down) = (raster.width, raster.height);
+    let forward: Vec<u16> = (0..=255).map(|value| light_of(f64::from(value) / 255.0)).collect();
+    let raster = raster.in_colour().with_alpha();
+    let pixels = raster.pixels().map(|pixel| {
+        let [red, green, blue] = [0, 1, 2].map(|channel| forward[usize::from(pixel[channel])]);
+        U16x4::new([red, green, blue, u16::from(pixel[3]) * 257])
+    });
+    let mut source = TypedImage::from_pixels(across, down, pixels.collect()).map_err(malformed)?;
+    drop(raster);
+    MulDiv::new()
+        .multiply_alpha_inplace_typed(&mut source)
+        .map_err(malformed)?;
+    let mut target = TypedImage::<U16x4>::new(width, height);
+    let options = options(area, across, down);
+    Resizer::new()
+        .resize_typed(&source, &mut target, &options)
+        .map_err(malformed)?;
+    MulDiv::new()
+        .divide_alpha_inplace_typed(&mut target)
+        .map_err(malformed)?;
+    let backward: Vec<u8> = (0..=u16::MAX).map(number_of).collect();
+    let data = target.pixels().iter().flat_map(|pixel| {
+        let [red, green, blue] = [0, 1, 2].map(|channel| backward[usize::from(pixel.0[channel])]);
+        [red, green, blue, (pixel.0[3] / 257) as u8]
+    });
+    let scaled = Raster::new(width, height, Kind::Rgba, data.collect())?;
+    Ok(match kind {
+        Kind::Grey => scaled.map(kind, |pixel| [pixel[0]]),
+        Kind::GreyAlpha => scaled.map(kind, |pixel| [pixel[0], pixel[3]]),
+        Kind::Rgb => scaled.map(kind, |pixel| [pixel[0], pixel[1], pixel[2]]),
+        Kind::Rgba | Kind::Cmyk => scaled,
+    })
+}
+
+/// The light of a number from 0 to 1 (IEC 61966-2-1).
+fn light_of(value: f64) -> u16 {
+    let light = if value <= 0.04045 {
+        value / 12.92
+    } else {
+        ((value + 0.055) / 1.055).powf(2.4)
+    };
+    (light * 65535.0).round() as u16
+}
+
+/// The number for a light, the inverse.
+fn number_of(light: u16) -> u8 {
+    let light = f64::from(light) / 65535.0;
+    let value = if light <= 0.003_130_8 {
+        light * 12.92
+    } else {
+        1.055 * light.powf(1.0 / 2.4) - 0.055
+    };
+    (value * 255.0).round() as u8
+}
+
+fn options(area: Area, across: u32, down: u32) -> ResizeOptions {
+    // Rounding may leave the area a hair's breadth larger than the picture.
+    let (across, down) = (f64::from(across), f64::from(down));
+    let (x, y) = (area.x.clamp(0.0, across), area.y.clamp(0.0, down));
+    ResizeOptions::new()
+        .resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3))
+        .crop(x, y, area.width.min(across - x), area.height.min(down - y))
+        .use_alpha(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::testing::{difference, waves};
+    use crate::options::{Mode, Size, Transform};
+    use crate::step::testing::{apply as run, run as run_as};
+
+    fn to(width: u32, height: u32, linear: bool) -> Transform {
+        Transform {
+            size: Size {
+                width,
+                height,
+                ..Size::default()
+            },
+            mode: Mode::Fill,
+            linear,
+            ..Transform::default()
+        }
+    }
+
+    #[test]
+    fn every_kind_is_scaled_to_the_size() {
+        for kind in [Kind::Grey, Kind::GreyAlpha, Kind::Rgb, Kind::Rgba, Kind::Cmyk] {
+            for linear in [false, true] {
+                let raster = run(apply, waves(100, 80, kind), &to(50, 41, linear));
+                assert_eq!((raster.width, raster.height, raster.kind), (50, 41, kind));
+            }
+        }
+    }
+
+    #[test]
+    fn light_and_numbers_are_inverse() {
+        for value in 0..=255 {
+            assert_eq!(number_of(light_of(f64::from(value) / 255.0)), value);
+        }
+    }
+
+    #[test]
+    fn down_and_up_again_is_nearly_the_same() {
+        let raster = waves(400, 300, Kind::Rgb);
+        let small = run(apply, raster.clone(), &to(200, 150, false));
+        let again = run(apply, small, &to(400, 300, false));
+        assert!(difference(&raster, &again) < 1.0);
+    }
+
+    #[test]
+    fn light_is_mixed_only_where_it_is_asked_for() {
+        let mut raster = Raster::filled(64, 64, Kind::Grey, &[0]);
+        for (index, pixel) in raster.data.iter_mut().enumerate() {
+            *pixel = if (index + index / 64) % 2 == 0 { 255 } else { 0 };
+        }
+        let shade = |linear| run(apply, raster.clone(), &to(8, 8, linear)).pixel(4, 4)[0];
+        assert!(shade(false).abs_diff(128) < 4, "{}", shade(false));
+        // Half the light is 188 in sRGB.
+        assert!(shade(true).abs_diff(188) < 4, "{}", shade(true));
+    }
+
+    #[test]
+    fn what_is_transparent_lends_no_colour() {
+        let mut raster = Raster::filled(64, 64, Kind::Rgba, &[0, 0, 0, 0]);
+        for (index, pixel) in raster.data.chunks_exact_mut(4).enumerate() {
+            if index % 64 < 32 {
+                pixel.copy_from_slice(&[255, 255, 255, 255]);
+            }
+        }
+        let small = run(apply, raster, &to(7, 7, false));
+        for pixel in small.pixels().filter(|pixel| pixel[3] > 8) {
+            assert!(pixel[0] > 240, "{pixel:?}");
+        }
+    }
+
+    #[test]
+    fn a_turned_original_is_scaled_as_it_is_stored() {
+        let raster = run_as(
+            apply,
+            waves(100, 80, Kind::Rgb),
+            &to(40, 30, false),
+            crate::Format::Png,
+            6,
+        );
+        let raster = raster.expect("it is scaled");
+        assert_eq!((raster.width, raster.height), (30, 40));
+    }
+}

@@ -1,0 +1,141 @@
+//! The thread that starts and buries worker processes.
+//!
+//! One thread for all, and a long-lived one: the death signal of a worker follows the thread that started it. The
+//! program is run through a descriptor opened when we started, so that a replaced package changes nothing.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
+use tokio::sync::oneshot;
+
+use crate::worker::process::SUBCOMMAND;
+use crate::worker::socket;
+
+/// A worker process and what connects us.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    /// Orders go here, reports come from here.
+    pub(super) socket: OwnedFd,
+    /// What it made lies here.
+    pub(super) results: File,
+}
+
+enum Task {
+    Start(oneshot::Sender<io::Result<Process>>),
+    /// End it, wait for its end, and say how it came, if somebody asks.
+    Bury(Process, Option<oneshot::Sender<String>>),
+}
+
+/// The way to the thread. It ends when this is dropped and all is buried.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    tasks: Mutex<Sender<Task>>,
+}
+
+impl Keeper {
+    /// Starts the thread. `look` is called now and then.
+    ///
+    /// # Errors
+    /// Our own program cannot be opened, or there is no thread to be had.
+    pub(super) fn start(mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
+        let program = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let (tasks, inbox) = mpsc::channel();
+        thread::Builder::new()
+            .name("image-keeper".into())
+            .spawn(move || keep(&program, &inbox, &mut look))?;
+        Ok(Self {
+            tasks: Mutex::new(tasks),
+        })
+    }
+
+    /// A new process.
+    pub(super) async fn hire(&self) -> io::Result<Process> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Task::Start(reply));
+        answer.await.map_err(io::Error::other)?
+    }
+
+    /// Ends a process, in the background.
+    pub(super) fn bury(&self, process: Process) {
+        self.send(Task::Bury(process, None));
+    }
+
+    /// Ends a process and says how it ended; it may have done so before.
+    pub(super) async fn autopsy(&self, process: Process) -> String {
+        let (reply, answer) = oneshot::channel();
+        self.send(Task::Bury(process, Some(reply)));
+        answer.await.unwrap_or_else(|_| "unknown".into())
+    }
+
+    fn send(&self, task: Task) {
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // The thread ends only with us.
+        let _ = tasks.send(task);
+    }
+}
+
+fn keep(program: &OwnedFd, inbox: &Receiver<Task>, look: &mut impl FnMut()) {
+    loop {
+        match inbox.recv_timeout(Duration::from_secs(5)) {
+            Ok(Task::Start(reply)) => {
+                if let Err(Ok(process)) = reply.send(start(program)) {
+                    bury(process);
+                }
+            }
+            Ok(Task::Bury(process, reply)) => {
+                let end = bury(process);
+                if let Some(reply) = reply {
+                    let _ = reply.send(end);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => look(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn start(program: &OwnedFd) -> io::Result<Process> {
+    let (socket, theirs) = socket::pair()?;
+    let results = File::from(memfd_create("haulier-image", MemfdFlags::CLOEXEC)?);
+    let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+        .arg0("haulier")
+        .arg(SUBCOMMAND)
+        .env_clear()
+        // What a large picture took goes back to the system when it is done: our allocator would keep it.
+        .env("MIMALLOC_ARENA_RESERVE", "0")
+        .current_dir("/")
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::from(results.try_clone()?))
+        .stderr(Stdio::null())
+        .spawn()?;
+    Ok(Process { child, socket, results })
+}
+
+/// A worker that crashed has a moment to be gone by itself, so that its own end is what is told.
+fn bury(mut process: Process) -> String {
+    drop(process.socket);
+    if !matches!(process.child.try_wait(), Ok(Some(_))) {
+        // Fails if it is gone already.
+        let _ = process.child.kill();
+    }
+    process.child.wait().map_or_else(|error| error.to_string(), told)
+}
+
+fn told(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(libc::SIGABRT), _) => "aborted, out of memory or by a check of its own".into(),
+        (Some(libc::SIGXCPU), _) => "its CPU time was over".into(),
+        (Some(libc::SIGXFSZ), _) => "its result was too large".into(),
+        (Some(signal), _) => format!("signal {signal}"),
+        (None, code) => format!("exit code {}", code.unwrap_or(-1)),
+    }
+}

@@ -1,0 +1,126 @@
+//! The life of a worker process: wall itself in, then take orders until the socket ends.
+
+use std::cell::RefCell;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+
+use crate::error::ImageError;
+use crate::original::Original;
+use crate::pipeline;
+use crate::worker::mapping::Mapping;
+use crate::worker::message::{Made, Order, Report};
+use crate::worker::sandbox::{self, Resident};
+use crate::worker::socket;
+
+/// The argument by which our binary becomes a worker: it hands over to [`main`] before it does anything else.
+pub const SUBCOMMAND: &str = "image-worker";
+
+/// Below this a worker does not ask before it takes memory, bytes: most images need less.
+const UNASKED: u64 = 16 << 20;
+
+thread_local! {
+    /// Where the last panic happened.
+    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Runs a worker. Standard input is the socket to the server, standard output the file for results.
+#[must_use]
+pub fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE, // nobody reads what it would say
+    }
+}
+
+fn work() -> io::Result<()> {
+    // What a decoder says when it panics goes to the server as an error, not to a terminal.
+    panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        PLACE.set(place);
+    }));
+    let orders = io::stdin();
+    let mut results = std::fs::File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let resident = Resident::open()?;
+    let without = sandbox::enter()?;
+    socket::send(&orders, &Report::Ready { without }, None)?;
+    while let Some((order, original)) = socket::receive_with::<Order>(&orders)? {
+        let original = original.ok_or(io::ErrorKind::InvalidData)?;
+        let report = answer(&orders, order, &original, &mut results, &resident);
+        drop(original);
+        socket::send(&orders, &report, None)?;
+    }
+    Ok(())
+}
+
+fn answer(
+    orders: &io::Stdin,
+    order: Order,
+    original: &OwnedFd,
+    results: &mut std::fs::File,
+    resident: &Resident,
+) -> Report {
+    let done = panic::catch_unwind(AssertUnwindSafe(|| obey(orders, order, original, results, resident)));
+    match done {
+        Ok(Ok(report)) => report,
+        Ok(Err(error)) => Report::Failed(error.into()),
+        Err(cause) => Report::Failed(ImageError::Crashed(message_of(&*cause)).into()),
+    }
+}
+
+fn message_of(cause: &(dyn std::any::Any + Send)) -> String {
+    let text = cause.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| cause.downcast_ref::<String>().map(String::as_str));
+    let text: String = text.unwrap_or("a decoder panicked").chars().take(200).collect();
+    format!("{text}, {}", PLACE.take())
+}
+
+fn obey(
+    orders: &io::Stdin,
+    order: Order,
+    original: &OwnedFd,
+    results: &mut std::fs::File,
+    resident: &Resident,
+) -> Result<Report, ImageError> {
+    let mapping = Mapping::of(original)?;
+    match order {
+        Order::Go => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+        Order::Probe { limits } => Ok(Report::Probed(Original::read(mapping.bytes(), &limits)?)),
+        Order::Render { transform, limits } => {
+            let rendered = pipeline::render_with(mapping.bytes(), &transform, &limits, &mut |memory| {
+                ask_for(orders, memory)
+            })?;
+            drop(mapping);
+            results.set_len(0)?;
+            results.rewind()?;
+            results.write_all(&rendered.bytes)?;
+            let made = Made {
+                format: rendered.format,
+                width: rendered.width,
+                height: rendered.height,
+                frames: rendered.frames,
+                length: rendered.bytes.len() as u64,
+                times: rendered.times.micros(),
+                resident: 0,
+            };
+            drop(rendered);
+            Ok(Report::Rendered(Made {
+                resident: resident.read()?,
+                ..made
+            }))
+        }
+    }
+}
+
+/// Waits for leave to take so much memory.
+fn ask_for(orders: &io::Stdin, memory: u64) -> Result<(), ImageError> {
+    if memory <= UNASKED {
+        return Ok(());
+    }
+    socket::send(orders, &Report::Need { memory }, None)?;
+    match socket::receive(orders)? {
+        Some(Order::Go) => Ok(()),
+        _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+    }
+}

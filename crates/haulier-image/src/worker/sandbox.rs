@@ -1,0 +1,191 @@
+//! What a worker gives up before it sees a foreign byte: rights, files, system calls, memory, time.
+//!
+//! Landlock and seccomp may be missing in a kernel; then the worker goes on without and says so. The limits of the
+//! system (setrlimit(2)) are always there.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus};
+use rustix::process::{Gid, Resource, Rlimit, Signal, Uid, set_parent_process_death_signal, setrlimit};
+use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter,
+};
+
+/// Most address space of a worker, bytes: the pixels of the largest image, the original, and our own binary.
+const ADDRESS_SPACE: u64 = 1 << 30;
+/// Most bytes of a result.
+pub(super) const LARGEST_RESULT: u64 = 64 << 20;
+/// CPU seconds of a whole worker's life; the pool replaces it before.
+const CPU_SECONDS: u64 = 600;
+/// The socket, the results, the place where memory is read, and an original.
+const DESCRIPTORS: u64 = 16;
+/// `nobody`, in every Linux.
+const NOBODY: u32 = 65534;
+
+/// Walls the process in. Gives the walls that cannot be built here.
+///
+/// # Errors
+/// A limit or a change of user is refused, which should not happen.
+pub(super) fn enter() -> io::Result<Vec<String>> {
+    let mut without = Vec::new();
+    limit()?;
+    give_up_user()?;
+    // After the change of user, which clears it.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    set_no_new_privs(true)?;
+    if !lock_files() {
+        without.push("landlock".into());
+    }
+    if !lock_calls() {
+        without.push("seccomp".into());
+    }
+    Ok(without)
+}
+
+fn limit() -> io::Result<()> {
+    let limits = [
+        (Resource::As, ADDRESS_SPACE),
+        (Resource::Cpu, CPU_SECONDS),
+        (Resource::Nofile, DESCRIPTORS),
+        (Resource::Fsize, LARGEST_RESULT),
+        (Resource::Core, 0),
+    ];
+    for (resource, limit) in limits {
+        let limit = Some(limit);
+        setrlimit(
+            resource,
+            Rlimit {
+                current: limit,
+                maximum: limit,
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// A server that runs as root has workers that are nobody.
+fn give_up_user() -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let (group, user) = (Gid::from_raw(NOBODY), Uid::from_raw(NOBODY));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(group, group, group)?;
+    set_thread_res_uid(user, user, user)?;
+    Ok(())
+}
+
+/// No file can be opened, made or removed any more: a ruleset that allows nothing. False if the kernel has no Landlock.
+fn lock_files() -> bool {
+    let locked = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI::V5))
+        .and_then(Ruleset::create)
+        .and_then(landlock::RulesetCreated::restrict_self);
+    locked.is_ok_and(|status| status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// Only the system calls of computing and of talking to us are left; any other fails with EPERM. False if the kernel has
+/// no seccomp.
+fn lock_calls() -> bool {
+    filter().is_some_and(|program| apply_filter(&program).is_ok())
+}
+
+fn filter() -> Option<BpfProgram> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
+    // Memory, but never such that can be run.
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        let cannot_run = SeccompCondition::new(
+            2,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64),
+            0,
+        );
+        rules.insert(call, vec![SeccompRule::new(vec![cannot_run.ok()?]).ok()?]);
+    }
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Errno(libc::EPERM as u32),
+        SeccompAction::Allow,
+        std::env::consts::ARCH.try_into().ok()?,
+    );
+    filter.ok()?.try_into().ok()
+}
+
+/// No call that names a path, an address or a process of somebody else; no new thread, process or program.
+const ALLOWED: [i64; 28] = [
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_write,
+    libc::SYS_lseek,
+    libc::SYS_ftruncate,
+    libc::SYS_fstat,
+    libc::SYS_close,
+    libc::SYS_recvmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_brk,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_futex,
+    libc::SYS_clock_gettime,
+    libc::SYS_getrandom,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigaction,
+    libc::SYS_sigaltstack,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_tgkill, // abort() signals its own thread
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// Reads our own memory, through a descriptor opened while files could still be opened.
+pub(super) struct Resident {
+    statm: File,
+    /// Asked for while files can be opened, too: the answer may lie in one.
+    page: u64,
+}
+
+impl Resident {
+    pub(super) fn open() -> io::Result<Self> {
+        Ok(Self {
+            statm: File::open("/proc/self/statm")?,
+            page: rustix::param::page_size() as u64,
+        })
+    }
+
+    /// Resident memory, bytes.
+    pub(super) fn read(&self) -> io::Result<u64> {
+        let mut text = [0; 128];
+        let length = self.statm.read_at(&mut text, 0)?;
+        let text = str::from_utf8(&text[..length]).map_err(io::Error::other)?;
+        let pages: Option<u64> = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+        Ok(pages.unwrap_or(0) * self.page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_memory_can_be_read() {
+        let resident = Resident::open().expect("/proc").read().expect("a number");
+        assert!((1 << 20..1 << 34).contains(&resident), "{resident}");
+    }
+
+    #[test]
+    fn the_filter_compiles_here() {
+        assert!(filter().is_some_and(|program| program.len() > ALLOWED.len()));
+    }
+}

@@ -1,0 +1,38 @@
+//! Waits for a worker to speak, on whatever runtime the request lives on.
+#![allow(unsafe_code)] // AsyncFd::register_with_interest wants a promise about the descriptor
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A socket known to the runtime of this thread until it is dropped.
+pub(super) struct Watched<'a>(AsyncFd<Borrowed<'a>>);
+
+struct Borrowed<'a>(&'a OwnedFd);
+
+impl std::os::fd::AsRawFd for Borrowed<'_> {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl<'a> Watched<'a> {
+    pub(super) fn new(socket: &'a OwnedFd) -> io::Result<Self> {
+        // SAFETY: the borrow keeps the descriptor open for as long as it is registered.
+        let watched = unsafe { AsyncFd::register_with_interest(Borrowed(socket), Interest::READABLE) };
+        Ok(Self(watched.map_err(|error| error.into_parts().1)?))
+    }
+
+    /// Tries until it does not have to wait any more.
+    pub(super) async fn until<T>(&self, mut attempt: impl FnMut(&OwnedFd) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            match attempt(self.0.get_ref().0) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                done => return done,
+            }
+        }
+    }
+}

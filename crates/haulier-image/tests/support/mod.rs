@@ -1,0 +1,7 @@
+//! What the tests share: pictures that look like photographs, files that lie, and reference programs.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+pub(crate) mod bombs;
+pub(crate) mod photo;
+pub(crate) mod reference;

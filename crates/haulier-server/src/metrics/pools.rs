@@ -1,0 +1,121 @@
+//! The pools whose numbers are shown, with those they took the place of: a name counts on across reloads.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use haulier_php::{Pool, PoolStatus};
+
+use crate::route::Site;
+
+/// All pools by name.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    /// Each once, in the order of the sites.
+    current: Vec<Arc<Pool>>,
+    /// Those without a site that still finish requests. Weak: they end when nobody needs them, and a number nobody
+    /// asks for is no need.
+    leaving: Vec<Weak<Pool>>,
+    /// What those counted that have ended, by name.
+    ended: HashMap<String, PoolStatus>,
+}
+
+impl Pools {
+    pub(super) fn current(&self) -> &[Arc<Pool>] {
+        &self.current
+    }
+
+    /// From now on these are the pools.
+    pub(super) fn exchange(&mut self, pools: Vec<Arc<Pool>>) {
+        let before = std::mem::replace(&mut self.current, pools);
+        let stays = |pool: &Arc<Pool>| self.current.iter().any(|current| Arc::ptr_eq(current, pool));
+        let leaving = before.iter().filter(|pool| !stays(pool)).map(Arc::downgrade);
+        self.leaving.extend(leaving);
+    }
+
+    /// The predecessors of a pool that still have something to do.
+    pub(super) fn leaving(&self, pool: &Pool) -> Vec<Arc<Pool>> {
+        let leaving = self.leaving.iter().filter_map(Weak::upgrade);
+        leaving
+            .filter(|other| other.settings().name == pool.settings().name)
+            .collect()
+    }
+
+    pub(super) fn status(&self, pool: &Pool) -> PoolStatus {
+        let ended = self.ended.get(&pool.settings().name).copied();
+        let leaving = self.leaving(pool);
+        let before = leaving.iter().map(|pool| pool.status()).chain(ended);
+        before.fold(pool.status(), PoolStatus::following)
+    }
+
+    pub(super) fn ended(&mut self, pool: &Pool) {
+        let name = &pool.settings().name;
+        let before = self.ended.get(name).copied().unwrap_or_default();
+        self.ended.insert(name.clone(), pool.status().following(before));
+        self.leaving.retain(|weak| !std::ptr::eq(weak.as_ptr(), pool));
+    }
+}
+
+/// The pools that some site, or a place within one, sends requests to; each once.
+pub(super) fn of_sites(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
+    let mut pools: Vec<Arc<Pool>> = Vec::new();
+    for php in sites
+        .iter()
+        .flat_map(|site| site.places())
+        .filter_map(|site| site.settings.php.as_ref())
+    {
+        if !pools.iter().any(|pool| Arc::ptr_eq(pool, &php.pool)) {
+            pools.push(Arc::clone(&php.pool));
+        }
+    }
+    pools
+}
+
+#[cfg(test)]
+mod tests {
+    use haulier_php::{External, PoolKind, PoolSettings, Server};
+
+    use super::*;
+
+    fn pool(name: &str) -> Arc<Pool> {
+        let external = External::new(vec![Server::Unix("/nowhere".into())]);
+        Pool::start(PoolSettings::new(name, PoolKind::External(external))).expect("a pool of others' servers")
+    }
+
+    #[test]
+    fn a_pool_counts_on_from_those_that_had_its_name() {
+        let (first, second, other) = (pool("php"), pool("php"), pool("other"));
+        let mut pools = Pools::default();
+        pools.exchange(vec![Arc::clone(&first), Arc::clone(&other)]);
+        pools.ended.insert(
+            "php".into(),
+            PoolStatus {
+                served: 7,
+                workers: 3,
+                ..PoolStatus::default()
+            },
+        );
+        pools.exchange(vec![Arc::clone(&second), Arc::clone(&other)]);
+        assert_eq!(
+            pools.leaving(&second).len(),
+            1,
+            "the first one still finishes its requests"
+        );
+        assert!(pools.leaving(&other).is_empty(), "it stayed");
+        let status = pools.status(&second);
+        assert_eq!(status.served, 7);
+        assert_eq!(status.workers, second.status().workers, "workers of the past are none");
+        pools.ended(&first);
+        assert!(pools.leaving(&second).is_empty());
+        assert_eq!(pools.status(&second).served, 7);
+        assert_eq!(pools.status(&other).served, 0);
+    }
+
+    #[test]
+    fn a_pool_nobody_needs_is_not_kept_for_its_numbers() {
+        let first = pool("php");
+        let mut pools = Pools::default();
+        pools.exchange(vec![Arc::clone(&first)]);
+        pools.exchange(vec![pool("php")]);
+        assert_eq!(Arc::strong_count(&first), 1);
+    }
+}

@@ -1,0 +1,200 @@
+//! One serving thread: its event loop, its clock, and the orders it is given from outside.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{JoinSet as LocalTasks, LocalSet};
+
+use crate::filter::compress::dictionary::shell;
+use crate::handler::static_files::FileCache;
+use crate::listen::{self, Address, Ending, Endpoint, Gate};
+use crate::metrics::Metrics;
+use crate::thread::{Clock, Serving, Thread, now};
+
+/// Threads for calls that may block: reading cold files.
+const BLOCKING_THREADS: usize = 4;
+
+/// What the threads are told from outside.
+#[derive(Debug)]
+pub(super) struct Control {
+    started: Instant,
+    /// Accept no more, end after what runs.
+    pub(super) drain: AtomicBool,
+    /// Idle connections may be asked once more before they are closed: another process answers, and whoever asks in the
+    /// moment of closing would get nothing.
+    pub(super) gentle: AtomicBool,
+    /// End now.
+    pub(super) abort: AtomicBool,
+    /// When each thread last looked at its clock: milliseconds since `started`.
+    beats: Box<[AtomicU64]>,
+}
+
+/// How long a connection may still be idle when another process has taken over.
+const GENTLE_IDLE: Duration = Duration::from_secs(2);
+
+impl Control {
+    pub(super) fn new(threads: usize) -> Self {
+        Self {
+            started: now(),
+            drain: AtomicBool::new(false),
+            gentle: AtomicBool::new(false),
+            abort: AtomicBool::new(false),
+            beats: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn beat(&self, thread: usize) {
+        self.beats[thread].store(milliseconds(self.started.elapsed()), Ordering::Relaxed);
+    }
+
+    /// How long ago the thread that is furthest behind looked at its clock.
+    pub(super) fn lag(&self) -> Duration {
+        let oldest = self.beats.iter().map(|beat| beat.load(Ordering::Relaxed)).min();
+        let oldest = Duration::from_millis(oldest.unwrap_or_default());
+        self.started.elapsed().saturating_sub(oldest)
+    }
+
+    fn idle_patience(&self) -> Duration {
+        if self.gentle.load(Ordering::SeqCst) {
+            GENTLE_IDLE
+        } else {
+            Duration::ZERO
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What is to be served from now on.
+pub(super) struct Order {
+    pub(super) serving: Serving,
+    /// Addresses to listen on as well.
+    pub(super) listen: Vec<Endpoint>,
+    /// Addresses not to listen on any more.
+    pub(super) leave: Vec<Address>,
+    /// Dropped once it is done.
+    pub(super) done: Sender<()>,
+}
+
+/// What a thread needs to begin.
+pub(super) struct Start {
+    pub(super) serving: Serving,
+    pub(super) gate: Arc<Gate>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) control: Arc<Control>,
+    pub(super) sockets: Vec<Endpoint>,
+    pub(super) orders: UnboundedReceiver<Order>,
+    pub(super) number: usize,
+}
+
+impl Start {
+    /// Where to send the orders, and where they come out.
+    pub(super) fn orders() -> (UnboundedSender<Order>, UnboundedReceiver<Order>) {
+        unbounded_channel()
+    }
+
+    pub(super) fn run(self) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_keep_alive(Duration::from_secs(10))
+            .build();
+        match runtime {
+            Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve()),
+            Err(error) => tracing::error!(%error, "cannot make an event loop"),
+        }
+    }
+
+    async fn serve(self) {
+        let Self { control, number, .. } = self;
+        let mut orders = self.orders;
+        let thread = Thread::new(self.serving, self.gate, self.metrics, number);
+        let mut doors = Doors::default();
+        doors.open(&thread, self.sockets);
+        if number == 0 {
+            tokio::task::spawn_local(shell::keep_fresh(Rc::clone(&thread)));
+        }
+        let mut aged = now();
+        let mut ticks = tokio::time::interval(Clock::TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Some(order) = orders.recv() => {
+                    obey(order, &thread, &mut doors);
+                    continue;
+                }
+            }
+            control.beat(number);
+            thread.clock.tick();
+            thread
+                .deadlines
+                .scan(thread.clock.coarse(), &thread.serving().settings.limits);
+            if thread.clock.coarse().saturating_duration_since(aged) > FileCache::AGE {
+                aged = thread.clock.coarse();
+                thread.files.age();
+            }
+            doors.forget_closed();
+            if control.abort.load(Ordering::SeqCst) {
+                return;
+            }
+            if control.drain.load(Ordering::SeqCst) {
+                thread.drain(control.idle_patience());
+                doors.close(|_| true);
+                if doors.are_closed() && thread.deadlines.is_empty() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Requests that come from now on meet what the order says; those that run go on with what they began with.
+fn obey(order: Order, thread: &Rc<Thread>, doors: &mut Doors) {
+    thread.serve(order.serving);
+    doors.close(|address| order.leave.contains(address));
+    doors.open(thread, order.listen);
+    drop(order.done);
+}
+
+/// The accept loops of a thread.
+#[derive(Debug, Default)]
+struct Doors {
+    accepting: LocalTasks<()>,
+    open: Vec<(Address, Rc<Ending>)>,
+}
+
+impl Doors {
+    fn open(&mut self, thread: &Rc<Thread>, sockets: Vec<Endpoint>) {
+        for endpoint in sockets {
+            let ending = Rc::<Ending>::default();
+            self.open.push((endpoint.address.clone(), Rc::clone(&ending)));
+            self.accepting
+                .spawn_local(listen::accept(Rc::clone(thread), endpoint, ending));
+        }
+    }
+
+    fn close(&mut self, which: impl Fn(&Address) -> bool) {
+        self.open.retain(|(address, ending)| {
+            let closes = which(address);
+            if closes {
+                ending.ask();
+            }
+            !closes
+        });
+    }
+
+    fn forget_closed(&mut self) {
+        while self.accepting.try_join_next().is_some() {}
+    }
+
+    fn are_closed(&self) -> bool {
+        self.accepting.is_empty()
+    }
+}

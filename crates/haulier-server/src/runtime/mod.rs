@@ -1,0 +1,108 @@
+//! One thread and one event loop per core.
+//!
+//! [`Server`] has its sockets bound, [`RunningServer`] its threads started; what is served may be exchanged under its
+//! feet (`running`). `event_loop` is one thread.
+
+mod event_loop;
+mod running;
+
+use std::sync::Arc;
+
+use crate::access_log::AccessLog;
+use crate::listen::{Address, BindError, Gate, Inherited, Listener};
+use crate::metrics::Metrics;
+use crate::route::Site;
+use crate::settings::{ServerSettings, SiteSettings};
+
+pub use running::{RunningServer, ServerHandle};
+
+/// A server whose sockets are bound. Connections wait in the kernel until [`Server::run`].
+#[derive(Debug)]
+pub struct Server {
+    settings: Arc<ServerSettings>,
+    sites: Vec<Arc<Site>>,
+    gate: Arc<Gate>,
+    metrics: Arc<Metrics>,
+    listeners: Vec<Listener>,
+    log: AccessLog,
+}
+
+impl Server {
+    /// Opens the document roots and binds all addresses. Of `inherited` those sockets are taken that listen on one of
+    /// them.
+    ///
+    /// # Errors
+    /// [`BindError`] with the first root or address that cannot be had.
+    pub fn bind(
+        mut settings: ServerSettings,
+        log: AccessLog,
+        inherited: &mut Vec<Inherited>,
+    ) -> Result<Self, BindError> {
+        settings.threads = settings.threads.max(1);
+        let gate = Gate::new(settings.limits.connections, settings.limits.connections_per_ip);
+        let metrics = Metrics::new(Arc::clone(&gate), settings.threads);
+        let sites = open_sites(std::mem::take(&mut settings.sites), &metrics)?;
+        let listeners = asked(&settings)
+            .map(|(address, is_secure)| Listener::bind(address, is_secure, settings.reuse_port, &settings, inherited))
+            .collect::<Result<Vec<_>, _>>()?;
+        settings.https_port = https_port(&listeners);
+        Ok(Self {
+            settings: Arc::new(settings),
+            sites,
+            gate,
+            metrics,
+            listeners,
+            log,
+        })
+    }
+
+    /// The bound addresses, with their real ports; those that want TLS last.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<Address> {
+        self.listeners.iter().map(|listener| listener.address.clone()).collect()
+    }
+
+    /// Those of them whose connections begin with TLS.
+    #[must_use]
+    pub fn secure_addresses(&self) -> Vec<Address> {
+        let secure = self.listeners.iter().filter(|listener| listener.is_secure);
+        secure.map(|listener| listener.address.clone()).collect()
+    }
+
+    /// What the server will have counted; it may outlive the server.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// A thread or its event loop could not be made.
+    pub fn run(self) -> std::io::Result<RunningServer> {
+        RunningServer::start(self)
+    }
+}
+
+/// All addresses to listen on, and whether their connections begin with TLS.
+fn asked(settings: &ServerSettings) -> impl Iterator<Item = (&Address, bool)> {
+    let plain = settings.listen.iter().map(|address| (address, false));
+    plain.chain(settings.listen_tls.iter().map(|address| (address, true)))
+}
+
+/// Where clients without TLS are sent.
+fn https_port<'l>(listeners: impl IntoIterator<Item = &'l Listener>) -> Option<u16> {
+    let mut secure = listeners.into_iter().filter(|listener| listener.is_secure);
+    secure.find_map(|listener| Some(listener.address.internet()?.port()))
+}
+
+/// Opens every site, each with the series of its name.
+fn open_sites(settings: Vec<SiteSettings>, metrics: &Metrics) -> Result<Vec<Arc<Site>>, BindError> {
+    let open = |settings: SiteSettings| {
+        let (site, root) = (settings.name.clone(), settings.root.clone());
+        Site::open(settings, metrics.series_of(&site))
+            .map(Arc::new)
+            .map_err(|source| BindError::Root { site, root, source })
+    };
+    settings.into_iter().map(open).collect()
+}

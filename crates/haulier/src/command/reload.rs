@@ -1,0 +1,41 @@
+//! `haulier reload`: have the running haulier read its configuration again.
+
+use std::io::{self, Write};
+
+use super::{Outcome, configuration};
+use crate::admin::{Answer, Question, cannot_ask, find};
+use crate::cli::{Console, ReloadArgs};
+
+/// Its name in messages.
+const COMMAND: &str = "reload";
+
+pub(super) fn run(arguments: &ReloadArgs, console: &Console) -> Outcome {
+    let question = Question::Reload {
+        color: console.colors_stderr(),
+        php: arguments.php,
+    };
+    let answer = find(arguments.socket.as_deref(), COMMAND)
+        .and_then(|mut client| client.ask(question).map_err(|error| cannot_ask(&error, COMMAND)));
+    // Whoever cannot be told is told by the exit code.
+    match answer {
+        Ok(Answer::Done(words)) => {
+            if !console.quiet {
+                let _ = writeln!(io::stdout(), "{words}");
+            }
+            Outcome::Done
+        }
+        Ok(Answer::Wrong(text)) => {
+            let _ = writeln!(io::stderr(), "{text}");
+            Outcome::AskedWrong
+        }
+        Ok(Answer::Error(text)) => {
+            let _ = writeln!(io::stderr(), "{text}");
+            Outcome::Failed
+        }
+        Ok(Answer::State(_) | Answer::Sockets(_)) => Outcome::Failed,
+        Err(diagnostic) => {
+            configuration::print_one(diagnostic, console);
+            Outcome::Failed
+        }
+    }
+}

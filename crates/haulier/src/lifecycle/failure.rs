@@ -1,0 +1,62 @@
+//! Why a server does not start, or does not change: causes as findings with advice.
+
+use std::error::Error;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use haulier_server::{Address, BindError};
+
+use crate::assemble::AssembleError;
+use crate::config::{Diagnostic, Report};
+use crate::port_holder;
+
+/// What went wrong while the parts were made.
+pub(super) fn describe(failure: &AssembleError) -> Report {
+    let mut report = Report::default();
+    report.push(match failure {
+        AssembleError::Bind(BindError::Address { address, source }) => cannot_listen(address, source),
+        other => Diagnostic::error("start", with_sources(other)),
+    });
+    report
+}
+
+/// An error and its causes in one line.
+pub(crate) fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+/// Why a socket of our own cannot be made.
+pub(super) fn cannot_bind(path: &Path, error: &io::Error) -> Diagnostic {
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => "another process has it".to_owned(),
+        _ => error.to_string(),
+    };
+    Diagnostic::error("bind", format!("cannot make the socket {}: {why}", path.display()))
+}
+
+/// Why an address cannot be listened on, and what to do about it.
+pub(crate) fn cannot_listen(address: &Address, error: &io::Error) -> Diagnostic {
+    let failed = |why: &str| Diagnostic::error("bind", format!("cannot listen on {address}: {why}"));
+    match error.kind() {
+        ErrorKind::AddrInUse => match address.internet().and_then(port_holder::find) {
+            Some(holder) => failed(&format!("{holder} listens there")).help("stop it, or choose another port"),
+            None => failed("another program listens there").help("stop it, or choose another port"),
+        },
+        ErrorKind::PermissionDenied if address.internet().is_none() => failed("permission denied"),
+        ErrorKind::PermissionDenied => failed("permission denied")
+            .help("ports below 1024 need root, or: setcap cap_net_bind_service=+ep /usr/bin/haulier"),
+        ErrorKind::AddrNotAvailable => {
+            failed("this machine has no such address").help("`ip address` lists those it has")
+        }
+        ErrorKind::NotFound => {
+            failed("there is no such directory").help("make it, or let the unit do it: RuntimeDirectory=")
+        }
+        _ => failed(&error.to_string()),
+    }
+}

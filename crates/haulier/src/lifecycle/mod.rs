@@ -1,0 +1,340 @@
+//! The life of a serving process: logs, descriptors, parts, signals, the end.
+//!
+//! `mod` starts it, `running` keeps it going and exchanges its configuration, `take_over` puts it in the place of
+//! another one, `systemd` speaks with a service manager.
+
+mod changes;
+mod failure;
+mod running;
+mod source;
+mod systemd;
+mod take_over;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use haulier_php::Pool;
+use haulier_server::{Address, Server};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tracing::{Level, error, warn};
+
+pub(crate) use failure::{cannot_listen, with_sources};
+pub(crate) use source::{Configuration, Source};
+
+use self::failure::{cannot_bind, describe};
+use self::running::Running;
+use self::systemd::Notifier;
+use self::take_over::{Predecessor, Sockets};
+use crate::admin::{self, Admin, AdminListener, Identity, Reporter, SiteFacts, SocketFile};
+use crate::announce::Announcement;
+use crate::assemble::{AssembleError, Parts, Present, Purpose};
+use crate::cli::Console;
+use crate::command::Outcome;
+use crate::config::settings::{AdminAddress, Format, LogSettings, Site};
+use crate::config::{Diagnostic, Report, Settings};
+use crate::log::{self, AccessLogs, Reopen, Shape};
+use crate::machine;
+
+/// Questions of the control socket that wait for the main loop.
+const WAITING_COMMANDS: usize = 16;
+
+/// What a serving process begins with.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    pub(crate) source: Source,
+    pub(crate) configuration: Configuration,
+    pub(crate) purpose: Purpose,
+    pub(crate) announcement: Announcement,
+    /// What was found while the configuration was read.
+    pub(crate) report: Report,
+    /// In the place of the haulier that serves now.
+    pub(crate) take_over: bool,
+}
+
+/// Serves until a signal or the control socket says stop.
+pub(crate) fn serve(beginning: Beginning, console: &Console) -> Outcome {
+    machine::raise_descriptor_limit();
+    let settings = &beginning.configuration.settings;
+    let shape = shape(settings.log.format, console);
+    let writer = log::start(shape, level(&settings.log, console));
+    for line in beginning.report.warning_lines() {
+        warn!("{line}");
+    }
+    let outcome = match start(beginning, shape, console) {
+        Ok(outcome) => outcome,
+        Err(StartFailure::Assemble(failure)) => {
+            eprint!("{}", describe(&failure).render(console.colors_stderr()));
+            Outcome::Failed
+        }
+        Err(StartFailure::Bind(diagnostic)) => {
+            let mut report = Report::default();
+            report.push(*diagnostic);
+            eprint!("{}", report.render(console.colors_stderr()));
+            Outcome::Failed
+        }
+        Err(StartFailure::System(failure)) => {
+            error!(error = %failure, "cannot start");
+            Outcome::Failed
+        }
+    };
+    writer.close();
+    outcome
+}
+
+enum StartFailure {
+    Assemble(AssembleError),
+    /// The admin address, the control socket, or the sockets of another haulier.
+    Bind(Box<Diagnostic>),
+    System(io::Error),
+}
+
+impl From<io::Error> for StartFailure {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<AssembleError> for StartFailure {
+    fn from(error: AssembleError) -> Self {
+        Self::Assemble(error)
+    }
+}
+
+impl From<Box<Diagnostic>> for StartFailure {
+    fn from(diagnostic: Box<Diagnostic>) -> Self {
+        Self::Bind(diagnostic)
+    }
+}
+
+fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcome, StartFailure> {
+    let settings = &beginning.configuration.settings;
+    let notifier = Notifier::of_environment();
+    let reopen = Reopen::default();
+    let logs = AccessLogs::new(shape, console.quiet, reopen.clone(), settings.user.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _entered = runtime.enter();
+    // Before PHP starts: a signal during the start must end what was started.
+    let mut signals = Signals::listen(reopen)?;
+    let (predecessor, mut sockets) = inherit(beginning.take_over, settings)?;
+    // Before PHP starts, too: most of what can go wrong here is a second haulier.
+    let listener = bind_admin(&settings.admin, beginning.purpose, &mut sockets)?;
+    let mut parts = Parts::new(beginning.purpose, logs)?;
+    let assembled = parts.assemble(settings, &Present::default())?;
+    let server = Server::bind(assembled.server, assembled.log, &mut sockets.http).map_err(AssembleError::Bind)?;
+    sockets.warn_of_the_rest();
+    let addresses = server.addresses();
+    let control = bind_control(settings.control.as_deref(), &addresses, &mut sockets)?;
+    let mut admin = Admin::new(listener, control);
+    let identity = Identity {
+        config: settings.config.clone(),
+        listen: addresses.iter().map(Address::to_string).collect(),
+        admin: admin.address(),
+        sites: site_facts(settings),
+        reloaded: None,
+    };
+    let reporter = Reporter::new(identity, server.metrics());
+    let (asking, mut commands) = mpsc::channel(WAITING_COMMANDS);
+    admin.serve(&reporter, &asking)?;
+    parts.leave_root(settings.user.as_ref(), assembled.keeper.as_deref())?;
+    if beginning.take_over {
+        runtime.block_on(warm(&assembled.pools))?;
+    }
+    let metrics = server.metrics();
+    let secure = server.secure_addresses();
+    let server = server.run()?;
+    // From here on authorities that ask are answered.
+    if let Some(keeper) = &assembled.keeper {
+        keeper.keep().map_err(AssembleError::Certificates)?;
+    }
+    relieve(predecessor);
+    beginning.announcement.print(&addresses, &secure, &admin, console);
+    let running = Running {
+        server,
+        metrics,
+        pools: assembled.pools,
+        keeper: assembled.keeper,
+        configuration: beginning.configuration,
+        source: Arc::new(beginning.source),
+        parts: Arc::new(Mutex::new(parts)),
+        purpose: beginning.purpose,
+        shows_text: matches!(shape, Shape::Text { .. }),
+        reporter,
+        admin,
+        notifier,
+        leaving: tokio::task::JoinSet::new(),
+    };
+    Ok(runtime.block_on(running.operate(&mut signals, &mut commands)))
+}
+
+/// The sockets that others have bound for us, and who serves on them until we do.
+fn inherit(take_over: bool, settings: &Settings) -> Result<(Option<Predecessor>, Sockets), Box<Diagnostic>> {
+    if take_over {
+        let (predecessor, sockets) = Predecessor::ask(settings)?;
+        return Ok((Some(predecessor), sockets));
+    }
+    Ok((None, Sockets::of_manager(systemd::passed())))
+}
+
+/// We serve: whoever did until now has done his part.
+fn relieve(predecessor: Option<Predecessor>) {
+    let Some(mut predecessor) = predecessor else { return };
+    match predecessor.relieve() {
+        Ok(said) => tracing::info!("the haulier before this one gives way: {said}"),
+        Err(error) => {
+            let error = with_sources(&error);
+            warn!(
+                error,
+                "the haulier before this one does not say that it gives way: stop it"
+            );
+        }
+    }
+}
+
+/// Waits until PHP answers in every one of these pools.
+///
+/// # Errors
+/// The first that does not.
+async fn warm(pools: &[Arc<Pool>]) -> Result<(), AssembleError> {
+    for pool in pools {
+        pool.warm().await.map_err(|source| AssembleError::Silent {
+            name: pool.settings().name.clone(),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+/// What is said of each site beside its numbers.
+fn site_facts(settings: &Settings) -> Vec<SiteFacts> {
+    let facts = |site: &Site| SiteFacts {
+        name: site.name.clone(),
+        hosts: site.hosts.clone(),
+        app: site.app.preset.title.to_owned(),
+        root: site.app.root.clone(),
+    };
+    settings.sites.iter().map(facts).collect()
+}
+
+/// The admin address. `serve` takes the next free port; `run` takes what is written, or stops.
+fn bind_admin(
+    address: &AdminAddress,
+    purpose: Purpose,
+    sockets: &mut Sockets,
+) -> Result<Option<AdminListener>, Box<Diagnostic>> {
+    let inherited = sockets.admin.take();
+    if let Some(adopted) = inherited.and_then(|socket| AdminListener::adopt(address, socket)) {
+        return Ok(Some(adopted));
+    }
+    AdminListener::bind(address, purpose == Purpose::Development).map_err(|error| {
+        let diagnostic = match address {
+            AdminAddress::Tcp(address) => cannot_listen(&(*address).into(), &error),
+            AdminAddress::Unix(path) => cannot_bind(path, &error),
+            AdminAddress::Off => Diagnostic::error("bind", error.to_string()),
+        };
+        Box::new(diagnostic.help("this is `admin` in `[server]`: another address there, or \"off\", helps"))
+    })
+}
+
+/// The control socket. Without one of its own name a server still serves; one that is named must be had.
+fn bind_control(
+    named: Option<&Path>,
+    addresses: &[Address],
+    sockets: &mut Sockets,
+) -> Result<Option<SocketFile>, Box<Diagnostic>> {
+    let inherited = sockets.control.take().and_then(SocketFile::adopt);
+    if let Some(path) = named {
+        if let Some(adopted) = inherited.filter(|adopted| adopted.path() == path) {
+            return Ok(Some(adopted));
+        }
+        let bound = SocketFile::bind(path).map(Some);
+        return bound.map_err(|error| Box::new(cannot_bind(path, &error).help("this is `control` in `[server]`")));
+    }
+    let port = addresses
+        .iter()
+        .find_map(Address::internet)
+        .map_or(0, |address| address.port());
+    let Some(path) = admin::place_for(port) else {
+        warn!("no directory for a control socket: `haulier status` cannot ask this server");
+        return Ok(inherited);
+    };
+    // Two servers may have one port, on two addresses or by `reuse_port`.
+    let second = path.with_extension(format!("{}.sock", std::process::id()));
+    if let Some(adopted) = inherited.filter(|adopted| adopted.path().parent() == path.parent()) {
+        return Ok(Some(adopted));
+    }
+    match SocketFile::bind(&path).or_else(|_| SocketFile::bind(&second)) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) => {
+            warn!(%error, path = %path.display(), "no control socket: `haulier status` cannot ask this server");
+            Ok(None)
+        }
+    }
+}
+
+/// The signals a server obeys.
+#[derive(Debug)]
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    user1: Signal,
+    /// What SIGUSR1 is for.
+    reopen: Reopen,
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Terminate,
+    Interrupt,
+    Reload,
+}
+
+impl Signals {
+    fn listen(reopen: Reopen) -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
+            reopen,
+        })
+    }
+
+    /// What the next signal asks for. SIGUSR1 opens the log files anew.
+    async fn next(&mut self) -> Wish {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return Wish::Terminate,
+                _ = self.interrupt.recv() => return Wish::Interrupt,
+                _ = self.hang_up.recv() => return Wish::Reload,
+                _ = self.user1.recv() => self.reopen.ask(),
+            }
+        }
+    }
+}
+
+fn shape(format: Format, console: &Console) -> Shape {
+    let text = match format {
+        Format::Text => true,
+        Format::Json => false,
+        Format::Auto | Format::Combined => io::stderr().is_terminal(),
+    };
+    if text {
+        Shape::Text {
+            color: console.colors_stderr(),
+        }
+    } else {
+        Shape::Json
+    }
+}
+
+fn level(settings: &LogSettings, console: &Console) -> Level {
+    match console.verbose {
+        0 => settings.level,
+        1 => settings.level.max(Level::DEBUG),
+        _ => Level::TRACE,
+    }
+}

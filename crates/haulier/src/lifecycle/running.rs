@@ -1,0 +1,497 @@
+//! A server that runs: it answers signals and the control socket, exchanges its configuration, follows the document
+//! roots, and ends.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use haulier_php::Pool;
+use haulier_server::metrics::{Metrics, ReloadResult};
+use haulier_server::{Address, BindError, RunningServer, ServerHandle};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
+use tracing::{error, info, warn};
+
+use super::changes::Changes;
+use super::failure::describe;
+use super::source::{self, Configuration, Source};
+use super::systemd::Notifier;
+use super::{Signals, Wish, take_over, warm};
+use crate::admin::{Admin, Answer, Asked, Question, Reply, Reporter};
+use crate::assemble::{AssembleError, Assembled, Parts, Present, Purpose};
+use crate::certificates::Keeper;
+use crate::command::{Outcome, counts, plural};
+use crate::config::Report;
+
+/// How often a draining server, and a pool that is to end, is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// PHP's time to end after the last request.
+const PHP_END: Duration = Duration::from_secs(2);
+/// How often it is looked whether a deployment has moved a document root.
+const ROOTS: Duration = Duration::from_millis(500);
+/// How often a developer's configuration is looked at. It counts as changed when two looks saw the same new file:
+/// editors write in pieces.
+const FILES: Duration = Duration::from_millis(250);
+
+/// Everything that runs.
+pub(super) struct Running {
+    pub(super) server: RunningServer,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) pools: Vec<Arc<Pool>>,
+    /// Of a server with TLS.
+    pub(super) keeper: Option<Arc<Keeper>>,
+    pub(super) configuration: Configuration,
+    pub(super) source: Arc<Source>,
+    pub(super) parts: Arc<Mutex<Parts>>,
+    pub(super) purpose: Purpose,
+    /// Messages are for people.
+    pub(super) shows_text: bool,
+    pub(super) reporter: Arc<Reporter>,
+    pub(super) admin: Admin,
+    pub(super) notifier: Notifier,
+    /// Pools without a site, that finish their requests.
+    pub(super) leaving: JoinSet<()>,
+}
+
+/// How to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// After what runs.
+    Drain,
+    /// Now.
+    AtOnce,
+}
+
+/// Why the configuration stays as it is.
+struct Refused {
+    report: Report,
+    /// The configuration is to blame, not the machine.
+    is_wrong: bool,
+}
+
+impl Running {
+    /// Serves until it is told to end.
+    pub(super) async fn operate(mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<Asked>) -> Outcome {
+        self.notifier.ready(&self.status());
+        let following = tokio::spawn(follow_roots(self.server.handle()));
+        let end = self.serve(signals, commands).await;
+        following.abort();
+        let grace = self.configuration.settings.grace;
+        self.notifier.stopping(grace);
+        let outcome = stop(self.server, end, grace, signals, commands).await;
+        stop_pools(&self.pools, self.leaving).await;
+        outcome
+    }
+
+    async fn serve(&mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<Asked>) -> End {
+        let mut files = FilesWatch::new(self.purpose == Purpose::Development, &self.configuration.files);
+        let mut signs_of_life = self.notifier.watchdog().map(|patience| ticks(patience / 2));
+        loop {
+            tokio::select! {
+                wish = signals.next() => match wish {
+                    Wish::Terminate | Wish::Interrupt => return End::Drain,
+                    Wish::Reload => files.follow(self.reload_by_itself().await),
+                },
+                Some(asked) = commands.recv() => {
+                    if let Some(end) = self.answer(asked).await {
+                        return end;
+                    }
+                }
+                () = files.changed() => files.follow(self.reload_by_itself().await),
+                () = tick(&mut signs_of_life) => self.show_life(),
+                Some(_) = self.leaving.join_next() => {}
+            }
+        }
+    }
+
+    /// Does what somebody asks for on the control socket.
+    async fn answer(&mut self, asked: Asked) -> Option<End> {
+        let Asked { question, pid, reply } = asked;
+        let (answer, end): (Reply, _) = match question {
+            Question::Reload { color, php } => (self.reload_for(color, php).await.into(), None),
+            Question::Stop { now } => {
+                let end = if now { End::AtOnce } else { End::Drain };
+                (Answer::Done(self.farewell(now)).into(), Some(end))
+            }
+            Question::Sockets => (take_over::hand_over(&self.server.handle(), &self.admin), None),
+            Question::GiveWay => {
+                if let Some(pid) = pid {
+                    self.notifier.succeeded_by(pid);
+                }
+                self.server.handle().give_way();
+                self.admin.give_way();
+                (Answer::Done(self.farewell(false)).into(), Some(End::Drain))
+            }
+            Question::Status => (Answer::Error("the control socket answers that".to_owned()).into(), None),
+        };
+        let _ = reply.send(answer); // whoever asked may have gone
+        if end == Some(End::AtOnce) {
+            sleep(LOOK).await; // for the answer to get out
+        }
+        end
+    }
+
+    fn farewell(&self, now: bool) -> String {
+        let connections = plural(self.server.active(), "connection");
+        if now {
+            return format!("{connections} cut");
+        }
+        let grace = self.configuration.settings.grace.as_secs();
+        format!("{connections}, at most {grace} s")
+    }
+
+    /// For the service manager.
+    fn status(&self) -> String {
+        let addresses: Vec<String> = self.addresses();
+        let sites = plural(self.configuration.settings.sites.len(), "site");
+        format!("serving {sites} on {}", addresses.join(", "))
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let addresses = self.server.handle().addresses();
+        addresses.iter().map(Address::to_string).collect()
+    }
+
+    /// A thread that hangs is no life, even if this one goes on.
+    fn show_life(&self) {
+        let lag = self.server.handle().lag();
+        if self.notifier.watchdog().is_some_and(|patience| lag < patience) {
+            self.notifier.alive();
+        } else {
+            error!(
+                ?lag,
+                "a serving thread does not come back: the service manager is told nothing"
+            );
+        }
+    }
+
+    /// A reload that nobody waits for: by SIGHUP, or because a developer changed the file. Gives the files to look at.
+    async fn reload_by_itself(&mut self) -> Vec<PathBuf> {
+        match self.reload(false).await {
+            Ok(_) => self.configuration.files.clone(),
+            Err(refused) => {
+                if self.shows_text {
+                    eprint!("{}", refused.report.render(false));
+                } else {
+                    refused.report.error_lines().for_each(|line| error!("{line}"));
+                }
+                self.source.files(&refused.report)
+            }
+        }
+    }
+
+    async fn reload_for(&mut self, color: bool, php: bool) -> Answer {
+        match self.reload(php).await {
+            Ok(words) => Answer::Done(words),
+            Err(Refused { report, is_wrong: true }) => {
+                let name = self.source.name().display();
+                Answer::Wrong(format!("{}{name}: {}", report.render(color), counts(&report)))
+            }
+            Err(refused) => Answer::Error(refused.report.render(color).trim_end().to_owned()),
+        }
+    }
+
+    /// Exchanges the configuration, with fresh workers for every pool if `php`; says what changed.
+    async fn reload(&mut self, php: bool) -> Result<String, Refused> {
+        let begun = Instant::now();
+        self.notifier.reloading();
+        let result = self.exchange(php).await;
+        self.notifier.ready(&self.status());
+        match result {
+            Ok(words) => {
+                self.metrics.note_reload(ReloadResult::Success);
+                let sites = super::site_facts(&self.configuration.settings);
+                self.reporter.reloaded(self.addresses(), sites);
+                let took = begun.elapsed().as_secs_f64();
+                let words = format!("reloaded in {took:.2} s: {words}{}", self.draining());
+                info!("{words}");
+                Ok(words)
+            }
+            Err(refused) => {
+                self.metrics.note_reload(ReloadResult::Failure);
+                warn!(
+                    errors = refused.report.errors(),
+                    "not reloaded: the configuration stays as it was"
+                );
+                Err(refused)
+            }
+        }
+    }
+
+    async fn exchange(&mut self, php: bool) -> Result<String, Refused> {
+        let configuration = self.read().await?;
+        let stale = self.stale_pools(&configuration, php);
+        let (configuration, assembled) = self.assemble(configuration, &stale).await;
+        let assembled = assembled.map_err(|failure| Refused::by_machine(&failure))?;
+        let (new, leaving) = compare(&self.pools, &assembled.pools);
+        warm(&new).await.map_err(|failure| Refused::by_machine(&failure))?;
+        let handle = self.server.handle();
+        let switched: Result<(), BindError> = blocking(move || handle.reload(assembled.server, assembled.log)).await;
+        switched.map_err(|error| Refused::by_machine(&AssembleError::Bind(error)))?;
+        let changes = Changes::between(&self.configuration.effective, &configuration.effective, &stale);
+        self.keep(assembled.keeper);
+        self.pools = assembled.pools;
+        self.configuration = configuration;
+        let grace = self.configuration.settings.grace;
+        for pool in leaving {
+            self.leaving.spawn(retire(pool, grace, Arc::clone(&self.metrics)));
+        }
+        Ok(changes.in_words())
+    }
+
+    /// Takes care of these certificates from now on, and of those before no more.
+    fn keep(&mut self, keeper: Option<Arc<Keeper>>) {
+        let is_new = |keeper: &&Arc<Keeper>| !self.keeper.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, keeper));
+        if let Some(new) = keeper.as_ref().filter(is_new)
+            && let Err(error) = new.keep()
+        {
+            let error = super::with_sources(&error);
+            error!(error, "certificates are served but not renewed");
+        }
+        self.keeper = keeper;
+    }
+
+    async fn read(&self) -> Result<Configuration, Refused> {
+        let source = Arc::clone(&self.source);
+        let (read, report) = blocking(move || {
+            let mut report = Report::default();
+            (source.read(&mut report), report)
+        })
+        .await;
+        match read {
+            Ok(configuration) => {
+                report.warning_lines().for_each(|line| warn!("{line}"));
+                Ok(configuration)
+            }
+            Err(_) => Err(Refused { report, is_wrong: true }),
+        }
+    }
+
+    /// Pools that start anew although their settings are the same.
+    fn stale_pools(&self, next: &Configuration, all: bool) -> Vec<(String, &'static str)> {
+        let before = &self.configuration.settings.pools;
+        let stale = next.settings.pools.iter().filter_map(|pool| {
+            let name = &pool.settings.name;
+            let known = before.iter().find(|before| before.settings.name == *name)?;
+            match (all, known.php == pool.php) {
+                (true, _) => Some((name.clone(), "asked for")),
+                (false, false) => Some((name.clone(), "PHP or its php.ini changed")),
+                (false, true) => None,
+            }
+        });
+        stale.collect()
+    }
+
+    async fn assemble(
+        &self,
+        configuration: Configuration,
+        stale: &[(String, &'static str)],
+    ) -> (Configuration, Result<Assembled, AssembleError>) {
+        let parts = Arc::clone(&self.parts);
+        let present = Present {
+            pools: self.pools.clone(),
+            stale: stale.iter().map(|(name, _)| name.clone()).collect(),
+            keeper: self.keeper.clone(),
+        };
+        blocking(move || {
+            let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+            let assembled = parts.assemble(&configuration.settings, &present);
+            (configuration, assembled)
+        })
+        .await
+    }
+
+    /// What goes on with the configuration it began with.
+    fn draining(&self) -> String {
+        let totals = self.metrics.totals();
+        let sum = |of: fn(&haulier_server::metrics::SiteTotals) -> u64| -> usize {
+            let all: u64 = totals.sites.iter().map(|(_, site)| of(site)).sum();
+            usize::try_from(all).unwrap_or(usize::MAX)
+        };
+        let downloads = sum(|site| site.sending);
+        let requests = sum(|site| site.in_flight).saturating_sub(downloads);
+        let words: Vec<String> = [(requests, "request"), (downloads, "download")]
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| plural(count, what))
+            .collect();
+        if words.is_empty() {
+            return String::new();
+        }
+        format!("; {} draining", words.join(" and "))
+    }
+}
+
+impl Refused {
+    fn by_machine(failure: &AssembleError) -> Self {
+        Self {
+            report: describe(failure),
+            is_wrong: false,
+        }
+    }
+}
+
+/// The pools that are new, and those that are not there any more.
+fn compare(before: &[Arc<Pool>], after: &[Arc<Pool>]) -> (Vec<Arc<Pool>>, Vec<Arc<Pool>>) {
+    let without = |these: &[Arc<Pool>], those: &[Arc<Pool>]| -> Vec<Arc<Pool>> {
+        let is_missing = |pool: &&Arc<Pool>| !those.iter().any(|other| Arc::ptr_eq(other, pool));
+        these.iter().filter(is_missing).cloned().collect()
+    };
+    (without(after, before), without(before, after))
+}
+
+/// Ends a pool once no request needs it any more, after `grace` at the latest.
+async fn retire(pool: Arc<Pool>, grace: Duration, metrics: Arc<Metrics>) {
+    let end = Instant::now() + grace;
+    // Requests hold their site, and with it the pool; the server itself has let go of both.
+    while Arc::strong_count(&pool) > 1 && Instant::now() < end {
+        sleep(LOOK).await;
+    }
+    pool.stop(Duration::ZERO).await;
+    metrics.pool_ended(&pool);
+}
+
+/// Runs what may block where it holds nobody up.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+/// Sees to it that sites whose root is a symbolic link follow it.
+async fn follow_roots(handle: Arc<ServerHandle>) {
+    let mut ticks = ticks(ROOTS);
+    loop {
+        ticks.tick().await;
+        let handle = Arc::clone(&handle);
+        for site in blocking(move || handle.follow_roots()).await {
+            info!(site, "the document root is another directory now");
+        }
+    }
+}
+
+fn ticks(pace: Duration) -> Interval {
+    let mut ticks = interval(pace.max(Duration::from_millis(10)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// The next tick; never where there are none.
+async fn tick(ticks: &mut Option<Interval>) {
+    match ticks {
+        Some(ticks) => _ = ticks.tick().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The files of a configuration, looked at from time to time.
+struct FilesWatch {
+    /// `None` where nobody wants to know.
+    ticks: Option<Interval>,
+    files: Vec<PathBuf>,
+    /// As they were when they were read.
+    known: FileStates,
+    /// As they were at the last look.
+    seen: FileStates,
+}
+
+type FileStates = Vec<Option<(std::time::SystemTime, u64)>>;
+
+impl FilesWatch {
+    fn new(is_on: bool, files: &[PathBuf]) -> Self {
+        let known = source::state_of(files);
+        Self {
+            ticks: is_on.then(|| ticks(FILES)),
+            files: files.to_vec(),
+            seen: known.clone(),
+            known,
+        }
+    }
+
+    /// Waits until one of the files has changed, and is as it was at the look before.
+    async fn changed(&mut self) {
+        loop {
+            tick(&mut self.ticks).await;
+            let now = source::state_of(&self.files);
+            let before = std::mem::replace(&mut self.seen, now);
+            if self.seen != self.known && self.seen == before {
+                return;
+            }
+        }
+    }
+
+    /// They were read just now.
+    fn follow(&mut self, files: Vec<PathBuf>) {
+        if files != self.files {
+            self.files = files;
+            self.seen = source::state_of(&self.files);
+        }
+        // What was written while it was read is a change again.
+        self.known.clone_from(&self.seen);
+    }
+}
+
+/// Ends the server: after what runs, unless that takes longer than `grace` or somebody has no patience.
+async fn stop(
+    running: RunningServer,
+    end: End,
+    grace: Duration,
+    signals: &mut Signals,
+    commands: &mut mpsc::Receiver<Asked>,
+) -> Outcome {
+    if end == End::AtOnce {
+        warn!(connections = running.active(), "stopped at once");
+        running.abort();
+        return Outcome::Done;
+    }
+    running.drain();
+    info!(connections = running.active(), grace_s = grace.as_secs(), "stopping");
+    let deadline = Instant::now() + grace;
+    while !running.is_finished() && Instant::now() < deadline {
+        let impatient = tokio::select! {
+            wish = signals.next() => match wish {
+                Wish::Terminate => Some(Outcome::Done),
+                Wish::Interrupt => Some(Outcome::Interrupted),
+                Wish::Reload => None,
+            },
+            Some(asked) = commands.recv() => answer_while_stopping(asked).await,
+            () = sleep(LOOK) => None,
+        };
+        if let Some(outcome) = impatient {
+            warn!(connections = running.active(), "stopped at once");
+            running.abort();
+            return outcome;
+        }
+    }
+    let left = running.active();
+    if !running.is_finished() {
+        warn!(connections = left, "connections cut: the grace is over");
+    }
+    running.abort();
+    info!("stopped");
+    Outcome::Done
+}
+
+async fn answer_while_stopping(asked: Asked) -> Option<Outcome> {
+    let now = asked.question == Question::Stop { now: true };
+    let answer = match asked.question {
+        Question::Stop { .. } => Answer::Done("it is stopping already".to_owned()),
+        _ => Answer::Error("this haulier is stopping".to_owned()),
+    };
+    let _ = asked.reply.send(answer.into()); // whoever asked may have gone
+    if now {
+        sleep(LOOK).await; // for the answer to get out
+    }
+    now.then_some(Outcome::Done)
+}
+
+/// Those of the configuration, and those that had still something to finish.
+async fn stop_pools(pools: &[Arc<Pool>], mut leaving: JoinSet<()>) {
+    // Dropping the last handle of a pool ends it without waiting.
+    leaving.shutdown().await;
+    for pool in pools {
+        pool.stop(PHP_END).await;
+    }
+}
