@@ -36,7 +36,8 @@ def cores():
 
 def generate(workload, server, connections, serial):
     """Runs the workload's generator once."""
-    url, cpus, place = f"http://127.0.0.1:{server.port}{workload.path}", cores()[1], server.place.path
+    origin = f"https://127.0.0.1:{server.tls_port}" if workload.tls else f"http://127.0.0.1:{server.port}"
+    url, cpus, place = origin + workload.path, cores()[1], server.place.path
     if workload.tool == "ab":
         return load.ab(url, workload.requests, connections, cpus, f"127.0.0.{2 + serial % 60}", place)
     if workload.tool == "wrk":
@@ -45,7 +46,8 @@ def generate(workload, server, connections, serial):
         return load.h2load(url, workload.requests, connections, workload.streams, cpus)
     if workload.tool == "burst":
         return load.burst(server.port, workload.path, workload.requests, connections, cpus, place)
-    return load.sequence(server.port, workload.path, workload.requests, cpus)
+    port = server.tls_port if workload.tls else server.port
+    return load.sequence(port, workload.path, workload.requests, cpus, workload.tls)
 
 
 def one_round(workload, server, connections, serial):
@@ -158,6 +160,9 @@ def those_that_answer(workload, running, place):
     for name in taking_part(workload, running):
         wrong = None
         for _ in range(WARM_UP if workload.tool != "sequence" else 1):
+            if workload.tls:
+                wrong = wrong or files.wrong_over_tls(place.docroot, running[name].tls_port, workload.path)
+                continue
             wrong = wrong or files.wrong_answer(
                 place.docroot, running[name].port, workload.path, http2=workload.tool == "h2load"
             )

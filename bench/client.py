@@ -1,13 +1,16 @@
 """Two small clients, run as processes of their own so that their CPU can be pinned and told apart.
 
 client.py sequence PORT PATH N    N downloads one after the other, a connection each; prints a JSON line
+client.py sequence-tls PORT PATH N   the same over TLS 1.3
 client.py idle PORT PATH N        N keep-alive connections with one answer each; prints how many, holds them until
                                   standard input ends, prints how many were still open
 """
 
 import contextlib
+import functools
 import json
 import socket
+import ssl
 import statistics
 import sys
 import time
@@ -20,9 +23,19 @@ def request(port, path, connection):
     return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: {connection}\r\n\r\n".encode()
 
 
-def download(port, path, view):
+def connect(port, tls):
+    connection = socket.create_connection(("127.0.0.1", port), 15)
+    if not tls:
+        return connection
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context.wrap_socket(connection, suppress_ragged_eofs=False)
+
+
+def download(port, path, view, tls):
     """The length of the body, or None if the answer was no 200 of the announced length."""
-    with socket.create_connection(("127.0.0.1", port), 15) as connection:
+    with connect(port, tls) as connection:
         connection.sendall(request(port, path, "close"))
         got, first = 0, b""
         while taken := connection.recv_into(view):
@@ -35,13 +48,13 @@ def download(port, path, view):
     return body if head[9:12] == b"200" and lengths in ([], [body]) else None
 
 
-def sequence(port, path, count):
+def sequence(port, path, count, tls=False):
     view = memoryview(bytearray(1 << 20))
     times, failed, total = [], 0, 0
     for _ in range(count):
         began, body = time.perf_counter(), None
         with contextlib.suppress(OSError):
-            body = download(port, path, view)
+            body = download(port, path, view, tls)
         times.append(time.perf_counter() - began)
         failed += body is None
         total += body or 0
@@ -96,4 +109,5 @@ def idle(port, path, count):
 
 
 if __name__ == "__main__":
-    {"sequence": sequence, "idle": idle}[sys.argv[1]](int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    kinds = {"sequence": sequence, "sequence-tls": functools.partial(sequence, tls=True), "idle": idle}
+    kinds[sys.argv[1]](int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

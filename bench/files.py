@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import os
 import shutil
+import ssl
 import struct
 import subprocess
 import zlib
@@ -80,6 +81,30 @@ def get_by_http2(port, path):
     if version != "2":
         raise OSError(f"no HTTP/2 (curl ended with {done.returncode})")
     return int(status), done.stdout
+
+
+# What every server and every client of the TLS workloads agrees on.
+TLS = ("TLSv1.3", "TLS_AES_128_GCM_SHA256")
+
+
+def wrong_over_tls(root, port, path):
+    """What is wrong with the answer to GET `path` over TLS, or with what was agreed on for it, or None."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=15, context=context)
+        connection.request("GET", path)
+        agreed = (connection.sock.version(), connection.sock.cipher()[0])
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+    except (OSError, http.client.HTTPException) as error:
+        return f"{type(error).__name__}: {error}"
+    if agreed != TLS:
+        return f"{' with '.join(agreed)} instead of {' with '.join(TLS)}"
+    if response.status != 200 or body != expected(root, path)[0]:
+        return f"status {response.status} with {len(body)} bytes"
+    return None
 
 
 def wrong_answer(root, port, path, http2=False):

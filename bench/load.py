@@ -69,12 +69,14 @@ def last_words(output):
 
 
 def ab(url, requests, connections, cpus, source, place):
-    """A connection per request."""
+    """A connection per request; over TLS each shakes hands from the beginning."""
     table = os.path.join(place, "ab.csv")
     if os.path.exists(table):
         os.remove(table)
     output, wall, cpu = run(
-        ["ab", "-q", "-r", "-s", "20", "-e", table, "-B", source, "-c", str(connections), "-n", str(requests), url],
+        ["ab", "-q", "-r", "-s", "20", "-e", table, "-B", source, "-c", str(connections), "-n", str(requests)]
+        + (["-f", "TLS1.3"] if url.startswith("https:") else [])
+        + [url],
         cpus,
         30,
     )
@@ -158,10 +160,11 @@ def burst(port, path, requests, connections, cpus, place):
     return dict(from_json(output, requests), wall=wall, client_cpu=cpu)
 
 
-def sequence(port, path, requests, cpus):
+def sequence(port, path, requests, cpus, tls=False):
     """One download after the other, each on its own connection, with reads of 1 MB."""
+    kind = "sequence-tls" if tls else "sequence"
     output, wall, cpu = run(
-        [sys.executable, os.path.join(HERE, "client.py"), "sequence", str(port), path, str(requests)], cpus, 60
+        [sys.executable, os.path.join(HERE, "client.py"), kind, str(port), path, str(requests)], cpus, 90
     )
     return dict(dict(wall=wall), **from_json(output, requests), client_cpu=cpu)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 STATIC = ["nginx", "lighttpd", "apache", "h2o", "caddy"]
 HTTP2 = ["nginx-h2", "h2o"]
+TLS = ["nginx"]
 PHP = ["nginx", "nginx-nk", "lighttpd", "apache-php", "caddy"]
 
 
@@ -28,6 +29,7 @@ class Workload:
     streams: int = 1
     seconds: int = 0
     goals: list = field(default_factory=list)
+    tls: bool = False
 
 
 WORKLOADS = {
@@ -122,6 +124,38 @@ WORKLOADS = {
             requests=100_000,
             streams=32,
             goals=[Goal("cpu against the best peer", 1.00), Goal("failed", 0)],
+        ),
+        Workload(
+            "tls-handshake",
+            "the file of 10 bytes by TLS 1.3, a connection and a whole handshake per request (ab, 20 at once)",
+            "/index.html",
+            "ab",
+            TLS,
+            [20],
+            requests=3_000,
+            goals=[Goal("cpu against nginx", 0.55), Goal("failed", 0)],
+            tls=True,
+        ),
+        Workload(
+            "tls-10k",
+            "the picture of 10 KB by TLS 1.3 over kept connections (wrk, 100)",
+            "/10k.png",
+            "wrk",
+            TLS,
+            [100],
+            seconds=3,
+            goals=[Goal("cpu against nginx", 0.80), Goal("failed", 0)],
+            tls=True,
+        ),
+        Workload(
+            "tls-100m",
+            "the file of 100 MiB by TLS 1.3, 10 downloads one after the other",
+            "/100m.bin",
+            "sequence",
+            TLS,
+            requests=10,
+            goals=[Goal("cpu against nginx", 0.70), Goal("failed", 0)],
+            tls=True,
         ),
         Workload(
             "hello.php",

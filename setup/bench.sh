@@ -19,6 +19,6 @@ want "images made by others" imagemagick libnginx-mod-http-image-filter "$php-gd
 want "load generators" apache2-utils wrk nghttp2-client
 want "download programs beside haulier get" curl wget "$php-cli" "$php-curl"
 want_if_known "download programs beside haulier get" wget2 aria2 axel
-want "runs the comparison" python3
+want "runs the comparison" python3 openssl
 command -v cc >/dev/null || want "compiles the comparison's own load generator" gcc libc6-dev
 install_wanted

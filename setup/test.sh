@@ -18,6 +18,7 @@ want "reference tools that read and write images" libjpeg-turbo-progs imagemagic
 want "the browser the web tests drive" chromium fonts-dejavu-core
 want "servers that haulier get downloads from" nginx apache2 lighttpd openssl
 want "caches of the image service" memcached redis-server
+want "the store of certificates of browsers" libnss3-tools
 want "runs the tests of the benchmark's own code" python3
 if installed cargo; then
     want "check the form of the code" rustfmt rust-clippy
@@ -35,3 +36,5 @@ if ! command -v go >/dev/null && [ ! -x "$tools/bin/moto_server" ] && python3 -m
     mkdir -p "$tools/bin"
     ln -sf "$tools/moto/bin/moto_server" "$tools/bin/moto_server"
 fi
+want_go "a certificate authority that asks as Let's Encrypt does" pebble github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1
+want_go "its name server" pebble-challtestsrv github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1

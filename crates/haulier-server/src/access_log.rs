@@ -489,6 +489,7 @@ mod tests {
             remote: std::net::SocketAddr::from(([127, 0, 0, 1], 1)),
             local: std::net::SocketAddr::from(([127, 0, 0, 1], 2)),
             tls: false,
+            misses_tls: false,
             proxy: None,
         };
         let trace = Trace::of(crate::response::Handler::Error);

@@ -16,6 +16,7 @@ mod pipeline; // the page that tells the story
 mod protocol; // bytes ⇄ requests and responses
 pub mod route; // host → site
 mod runtime; // one thread and one current_thread runtime per core
+pub mod tls; // certificates, handshakes, records
 
 mod request;
 mod response;

@@ -12,7 +12,7 @@ use haulier_proto::head::Method;
 use haulier_proto::path;
 
 use crate::filter::basic_auth::{self, PasswordCheck};
-use crate::filter::{self, Early};
+use crate::filter::{self, Early, https};
 use crate::forwarded;
 use crate::handler::image::{self, Begun};
 use crate::handler::php::{self, Call, Outcome};
@@ -62,6 +62,14 @@ enum Decision {
 pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
     let serving = thread.serving();
     forwarded::apply(&serving.settings.trusted_proxies, &mut request);
+    if let Some(tls) = serving.settings.tls.as_ref().filter(|_| request.peer.misses_tls) {
+        let response = https::missed(thread, tls, &request);
+        return Answer::Ready(Answered {
+            request,
+            site: None,
+            response,
+        });
+    }
     let Some(site) = serving.router.find(request.head.host()).map(Arc::clone) else {
         let response = error_page::respond(421, Some("no_site"), None, request.id, None);
         return Answer::Ready(Answered {
@@ -200,7 +208,7 @@ fn refused(site: &Arc<Site>, request: &Request, status: u16, reason: Option<&'st
 }
 
 fn finish(request: Request, site: Arc<Site>, mut response: Response) -> Answered {
-    filter::on_response(&site, &request.head, &mut response);
+    filter::on_response(&site, &request, &mut response);
     Answered {
         request,
         site: Some(site),

@@ -19,6 +19,8 @@ pub(crate) struct Peer {
     pub local: SocketAddr,
     /// Whether the client's connection is encrypted, here or at a proxy we trust.
     pub tls: bool,
+    /// It speaks HTTP without TLS to a port that wants TLS.
+    pub misses_tls: bool,
     /// The proxy we trust that carried the request for the client.
     pub proxy: Option<IpAddr>,
 }

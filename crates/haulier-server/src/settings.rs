@@ -12,6 +12,7 @@ pub use crate::filter::compress::settings::{CompressLevel, CompressSettings};
 pub use crate::filter::compress::store::VariantStore;
 use crate::listen::{Address, Network};
 use crate::route::glob::Glob;
+use crate::tls::Acceptor;
 
 pub use crate::handler::image::ImageService;
 pub use crate::handler::image::settings::{Compat, ImageSettings};
@@ -24,6 +25,12 @@ pub use crate::filter::rate::{Rate, RateLimiter};
 pub struct ServerSettings {
     /// Addresses to listen on; port 0 takes a free one.
     pub listen: Vec<Address>,
+    /// Addresses whose connections begin with a TLS handshake; none without `tls`.
+    pub listen_tls: Vec<Address>,
+    /// How TLS is spoken.
+    pub tls: Option<TlsSettings>,
+    /// The port of the first of `listen_tls`, once it is bound: where clients without TLS are sent.
+    pub https_port: Option<u16>,
     /// Permissions of Unix sockets, such as 0o660.
     pub socket_mode: u32,
     /// Proxies whose word about a client counts.
@@ -48,6 +55,26 @@ pub struct ServerSettings {
     pub spool_dir: PathBuf,
     /// The sites, in the order of the configuration.
     pub sites: Vec<SiteSettings>,
+}
+
+/// How TLS is spoken.
+#[derive(Debug, Clone)]
+pub struct TlsSettings {
+    /// Versions, ciphers and certificates.
+    pub acceptor: Arc<Acceptor>,
+    /// A client that speaks HTTP to a port of TLS is sent to the same port by `https://`; else it gets 400.
+    pub redirects_plain: bool,
+}
+
+/// What a site with TLS gives to clients without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WithoutTls {
+    /// The same as to all others.
+    Everything,
+    /// A redirect to `https://`, once there is a certificate for the name they used.
+    Redirect,
+    /// Never anything but the redirect, and not the site's Strict-Transport-Security (RFC 6797 §7.2).
+    RedirectOnly,
 }
 
 /// Every limit and deadline of a connection and a request (`reliability.md` gives the reasons in docs/limits.md).
@@ -126,6 +153,8 @@ pub struct SiteSettings {
     pub index: Vec<String>,
     /// How PHP is run; `None` serves files only.
     pub php: Option<PhpSettings>,
+    /// What clients without TLS get, where the site has TLS; `None` where it has not.
+    pub without_tls: Option<WithoutTls>,
     /// Paths nobody gets, judged after decoding; answered 404. Beside them, dotfiles and backups never leave.
     pub deny: Vec<Glob>,
     /// Field lines set on every response.

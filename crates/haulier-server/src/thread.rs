@@ -17,6 +17,7 @@ use crate::protocol::Deadlines;
 use crate::request::RequestId;
 use crate::route::Router;
 use crate::settings::ServerSettings;
+use crate::tls::Scratch;
 
 /// One per thread; connections hold it by `Rc`.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Thread {
     pub(crate) images: Memo,
     pub(crate) clock: Clock,
     pub(crate) buffers: Buffers,
+    /// Memory of its TLS connections.
+    pub(crate) scratch: Rc<Scratch>,
     pub(crate) deadlines: Deadlines,
     pub(crate) gate: Arc<Gate>,
     pub(crate) metrics: Arc<Metrics>,
@@ -65,6 +68,7 @@ impl Thread {
             images: Memo::default(),
             clock: Clock::new(),
             buffers: Buffers::default(),
+            scratch: Rc::default(),
             deadlines: Deadlines::default(),
             gate,
             metrics,

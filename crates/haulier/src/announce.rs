@@ -64,11 +64,11 @@ impl Announcement {
     }
 
     /// Prints it on standard output; a reader that has gone away is no failure.
-    pub(crate) fn print(&self, addresses: &[Address], admin: &Admin, console: &Console) {
+    pub(crate) fn print(&self, addresses: &[Address], secure: &[Address], admin: &Admin, console: &Console) {
         if self.open
-            && let Some(address) = addresses.iter().find_map(Address::internet)
+            && let Some(first) = addresses.iter().find(|address| address.internet().is_some())
         {
-            open_browser(&url(address));
+            open_browser(&shown(first, secure));
         }
         if console.quiet {
             return;
@@ -79,24 +79,24 @@ impl Announcement {
             Format::Auto | Format::Combined => io::stdout().is_terminal(),
         };
         let answer = if text {
-            self.text(addresses, admin, console.colors_stdout())
+            self.text(addresses, secure, admin, console.colors_stdout())
         } else {
-            self.json(addresses, admin)
+            self.json(addresses, secure, admin)
         };
         let mut output = io::stdout().lock();
         let _ = output.write_all(answer.as_bytes()).and_then(|()| output.flush());
     }
 
-    fn text(&self, addresses: &[Address], admin: &Admin, color: bool) -> String {
+    fn text(&self, addresses: &[Address], secure: &[Address], admin: &Admin, color: bool) -> String {
         let mut text = format!("haulier {} · {}\n\n", env!("CARGO_PKG_VERSION"), self.what);
-        let urls: Vec<String> = addresses.iter().map(shown).collect();
+        let urls: Vec<String> = addresses.iter().map(|address| shown(address, secure)).collect();
         text.push_str(&format!("  {}", urls.join("  ")));
         if self.public {
             let (on, off) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
             text.push_str(&format!("   {on}open to the whole network{off}"));
         }
         if let Some(address) = admin.internet() {
-            text.push_str(&format!("   dashboard  {}", url(address)));
+            text.push_str(&format!("   dashboard  {}", url("http", address)));
         }
         text.push_str("\n\n");
         let remark = self
@@ -112,13 +112,14 @@ impl Announcement {
         text
     }
 
-    fn json(&self, addresses: &[Address], admin: &Admin) -> String {
-        let addresses: Vec<String> = addresses.iter().map(Address::to_string).collect();
+    fn json(&self, addresses: &[Address], secure: &[Address], admin: &Admin) -> String {
+        let all = |addresses: &[Address]| -> Vec<String> { addresses.iter().map(Address::to_string).collect() };
         let first = [
             ("ts", json!(seconds(SystemTime::now()))),
             ("level", json!("info")),
             ("msg", json!("listening")),
-            ("listen", json!(addresses)),
+            ("listen", json!(all(addresses))),
+            ("https", json!(all(secure))),
             ("admin", json!(admin.address())),
             ("control", json!(admin.control_path())),
         ];
@@ -210,27 +211,29 @@ fn fields(settings: &Settings) -> Vec<(&'static str, Value)> {
 }
 
 /// What one types, or the socket's path.
-fn shown(address: &Address) -> String {
-    address.internet().map_or_else(|| address.to_string(), url)
+fn shown(address: &Address, secure: &[Address]) -> String {
+    let scheme = if secure.contains(address) { "https" } else { "http" };
+    let of_port = |internet| url(scheme, internet);
+    address.internet().map_or_else(|| address.to_string(), of_port)
 }
 
 /// The address a browser on this machine, or for the wildcard on the network, would use.
-fn url(address: SocketAddr) -> String {
+fn url(scheme: &str, address: SocketAddr) -> String {
     let host = if address.ip().is_unspecified() {
         own_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     } else {
         address.ip()
     };
-    match address.port() {
-        80 if host.is_ipv4() => format!("http://{host}/"),
-        80 => format!("http://[{host}]/"),
-        port => format!("http://{}/", SocketAddr::new(host, port)),
+    match (scheme, address.port()) {
+        ("http", 80) | ("https", 443) if host.is_ipv4() => format!("{scheme}://{host}/"),
+        ("http", 80) | ("https", 443) => format!("{scheme}://[{host}]/"),
+        (_, port) => format!("{scheme}://{}/", SocketAddr::new(host, port)),
     }
 }
 
 /// The address this machine would use towards the network. No packet is sent: connecting a datagram socket only
 /// asks the routing table.
-fn own_address() -> Option<IpAddr> {
+pub(crate) fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|address| address.ip())
@@ -253,11 +256,14 @@ fn open_browser(url: &str) {
 mod tests {
     #[test]
     fn urls_are_what_one_types() {
-        let url = |text: &str| super::url(text.parse().expect("a literal address"));
+        let url = |text: &str| super::url("http", text.parse().expect("a literal address"));
         assert_eq!(url("127.0.0.1:8080"), "http://127.0.0.1:8080/");
         assert_eq!(url("127.0.0.1:80"), "http://127.0.0.1/");
         assert_eq!(url("[::1]:8080"), "http://[::1]:8080/");
         assert_eq!(url("[::1]:80"), "http://[::1]/");
+        let secure = |text: &str| super::url("https", text.parse().expect("a literal address"));
+        assert_eq!(secure("127.0.0.1:443"), "https://127.0.0.1/");
+        assert_eq!(secure("[::1]:80"), "https://[::1]:80/");
         assert!(
             !url("0.0.0.0:8080").contains("0.0.0.0:"),
             "nobody can open the wildcard"

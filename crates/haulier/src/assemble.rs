@@ -10,8 +10,11 @@ use std::time::Duration;
 use haulier_php::{Pool, PoolError, PoolKind, PoolSettings, StartError, Supervised, User};
 use haulier_server::BindError;
 use haulier_server::access_log::AccessLog;
-use haulier_server::settings::{PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings, VariantStore};
+use haulier_server::settings::{
+    PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings, TlsSettings, VariantStore,
+};
 
+use crate::certificates::{Keeper, KeeperError, Wanted};
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
 use crate::images::{Images, ImagesError};
@@ -48,6 +51,15 @@ struct Variants {
     store: Arc<VariantStore>,
 }
 
+/// What runs already, and may stay.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Present {
+    pub(crate) pools: Vec<Arc<Pool>>,
+    /// Names of pools that start anew whatever their settings say.
+    pub(crate) stale: Vec<String>,
+    pub(crate) keeper: Option<Arc<Keeper>>,
+}
+
 /// What settings become: pools that run, and what the server needs to know.
 #[derive(Debug)]
 pub(crate) struct Assembled {
@@ -55,6 +67,8 @@ pub(crate) struct Assembled {
     pub(crate) log: AccessLog,
     /// In the order of the settings; those that run already stay.
     pub(crate) pools: Vec<Arc<Pool>>,
+    /// Of a server with TLS. What is kept already stays if nothing is written differently.
+    pub(crate) keeper: Option<Arc<Keeper>>,
 }
 
 /// Why no server came of it.
@@ -72,6 +86,8 @@ pub(crate) enum AssembleError {
     Images(#[from] ImagesError),
     #[error(transparent)]
     Log(#[from] LogFileError),
+    #[error(transparent)]
+    Certificates(#[from] KeeperError),
     #[error(transparent)]
     Bind(#[from] BindError),
 }
@@ -92,24 +108,20 @@ impl Parts {
         })
     }
 
-    /// Opens the logs and starts the pools. Of those `running` a pool stays that is just what the settings say, unless
-    /// it is among `stale`.
+    /// Opens the logs, starts the pools and reads the certificates. Of what is there already stays what is just what
+    /// the settings say.
     ///
     /// # Errors
     /// The first part that does not start; what was started before it ends with it.
-    pub(crate) fn assemble(
-        &mut self,
-        settings: &Settings,
-        running: &[Arc<Pool>],
-        stale: &[String],
-    ) -> Result<Assembled, AssembleError> {
+    pub(crate) fn assemble(&mut self, settings: &Settings, present: &Present) -> Result<Assembled, AssembleError> {
         let log = self.logs.of_server(&settings.log)?;
         if self.prelude.is_none() {
             self.prelude = write_prelude(&settings.pools);
         }
-        let reusable: Vec<&Arc<Pool>> = running
+        let reusable: Vec<&Arc<Pool>> = present
+            .pools
             .iter()
-            .filter(|pool| !stale.contains(&pool.settings().name))
+            .filter(|pool| !present.stale.contains(&pool.settings().name))
             .collect();
         let pools = settings
             .pools
@@ -138,8 +150,16 @@ impl Parts {
             })
             .collect::<Result<_, AssembleError>>()?;
         self.images.forget_unused();
+        let keeper = keeper(settings, present.keeper.as_ref())?;
+        let tls = settings.tls.as_ref().zip(keeper.as_ref());
         let server = ServerSettings {
             listen: settings.listen.clone(),
+            listen_tls: tls.map(|(tls, _)| tls.listen.clone()).unwrap_or_default(),
+            tls: tls.map(|(tls, keeper)| TlsSettings {
+                acceptor: Arc::clone(keeper.acceptor()),
+                redirects_plain: tls.redirects_plain,
+            }),
+            https_port: None,
             socket_mode: settings.socket_mode,
             trusted_proxies: settings.trusted_proxies.clone(),
             proxy_protocol: settings.proxy_protocol,
@@ -153,7 +173,12 @@ impl Parts {
             spool_dir: settings.spool_dir.clone(),
             sites,
         };
-        Ok(Assembled { server, log, pools })
+        Ok(Assembled {
+            server,
+            log,
+            pools,
+            keeper,
+        })
     }
 
     /// The directory of compressed copies, one for each account that runs haulier. Without it files are compressed on
@@ -189,14 +214,29 @@ impl Parts {
     ///
     /// # Errors
     /// The process must not go on: it would serve as root.
-    pub(crate) fn leave_root(&self, user: Option<&User>) -> Result<(), AssembleError> {
+    pub(crate) fn leave_root(&self, user: Option<&User>, keeper: Option<&Keeper>) -> Result<(), AssembleError> {
         let Some(user) = user else { return Ok(()) };
-        let left = self.sockets.give_to(user).and_then(|()| privileges::drop_to(user));
+        let given = keeper.map_or(Ok(()), |keeper| keeper.give_to(user));
+        let left = given
+            .and_then(|()| self.sockets.give_to(user))
+            .and_then(|()| privileges::drop_to(user));
         left.map_err(|source| AssembleError::User {
             name: user.name.clone(),
             source,
         })
     }
+}
+
+/// The certificates: those that are kept already, looked at anew, unless something else is wanted.
+fn keeper(settings: &Settings, present: Option<&Arc<Keeper>>) -> Result<Option<Arc<Keeper>>, AssembleError> {
+    let Some(tls) = &settings.tls else { return Ok(None) };
+    let wanted = Wanted::new(tls, settings.http2, !settings.listen.is_empty());
+    if let Some(present) = present.filter(|present| *present.wanted() == wanted) {
+        present.look();
+        return Ok(Some(Arc::clone(present)));
+    }
+    let keeper = Keeper::new(wanted, present.map(Arc::as_ref))?;
+    Ok(Some(Arc::new(keeper)))
 }
 
 /// Whether a pool that runs is what these settings ask for. Who has left root behind is the account it named before.
@@ -343,6 +383,7 @@ fn site_settings(
         root: site.app.root.clone(),
         index: site.app.preset.index.iter().map(|&name| name.to_owned()).collect(),
         php,
+        without_tls: site.without_tls,
         deny: site.deny.clone(),
         headers: site.headers.clone(),
         redirects: site.redirects.clone(),

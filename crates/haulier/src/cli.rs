@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// The configuration in force, with the line each value came from
     Config(ConfigArgs),
+    /// Let the browsers of this machine believe the certificates of `serve --https`
+    Trust(TrustArgs),
     /// Commands and flags, for a shell to complete
     Completions(CompletionsArgs),
     /// The manual pages, for a package
@@ -97,6 +99,9 @@ pub(crate) struct ServeArgs {
     /// Listen on every address of this machine
     #[arg(long)]
     pub(crate) public: bool,
+    /// Encrypt, with a certificate of this machine's own authority (see `haulier trust`)
+    #[arg(long)]
+    pub(crate) https: bool,
     /// PHP processes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) workers: Option<u64>,
@@ -179,6 +184,17 @@ pub(crate) struct ConfigArgs {
     /// What a configuration may hold, as JSON Schema
     #[arg(long, conflicts_with_all = ["json", "config"])]
     pub(crate) schema: bool,
+}
+
+/// Arguments of `trust`.
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// Take the authority out again
+    #[arg(long, visible_alias = "uninstall")]
+    pub(crate) undo: bool,
+    /// Where haulier keeps the authority: `state` of `[tls]` [default: /var/lib/haulier as root, else ~/.local/state/haulier]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
 }
 
 /// Arguments of `completions`.

@@ -5,6 +5,7 @@ mod admin;
 mod announce;
 mod app;
 mod assemble;
+mod certificates;
 mod cli;
 mod command;
 mod config;

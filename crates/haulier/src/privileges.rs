@@ -3,8 +3,16 @@
 
 use std::ffi::CString;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use haulier_php::User;
+
+static LEFT_ROOT: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was root and is not any more: files it has read may be closed to it.
+pub(crate) fn has_left_root() -> bool {
+    LEFT_ROOT.load(Ordering::Relaxed)
+}
 
 /// Makes this process, with all its threads, one of `user`: its group, its further groups in place of root's, its id.
 ///
@@ -22,6 +30,7 @@ pub(crate) fn drop_to(user: &User) -> io::Result<()> {
     if user.uid != 0 && (unsafe { libc::setuid(0) } == 0 || unsafe { libc::setgid(0) } == 0 && user.gid != 0) {
         return Err(io::Error::other("root's rights could be had back"));
     }
+    LEFT_ROOT.store(user.uid != 0, Ordering::Relaxed);
     Ok(())
 }
 

@@ -4,6 +4,7 @@ mod access;
 pub(crate) mod basic_auth;
 mod canonical;
 pub(crate) mod compress;
+pub(crate) mod https;
 pub(crate) mod maintenance;
 mod method;
 pub(crate) mod rate;
@@ -14,6 +15,7 @@ use haulier_proto::head::RequestHead;
 
 use self::compress::drained::{Manner, Plan};
 use crate::handler::redirect;
+use crate::request::Request;
 use crate::response::Response;
 use crate::route::{Site, Visit};
 use basic_auth::PasswordCheck;
@@ -33,8 +35,12 @@ pub(crate) enum Early {
 pub(crate) fn on_request(visit: &Visit<'_>) -> Option<Early> {
     // First: a method nobody here serves is no reason to look at the path.
     method::on_request(&visit.request.head)
+        // An authority asks from several places at once, and whoever is refused gets no certificate.
+        .or_else(|| https::answer_challenge(visit))
         // The limit stands before everything that costs, and counts what the rest refuses.
         .or_else(|| rate::on_request(visit))
+        // Nothing else of a site that has TLS is for those who came without.
+        .or_else(|| https::on_request(visit))
         // The wrong name leads to the right one before anybody is asked for a password there.
         .or_else(|| canonical::on_request(visit))
         // While a site is being worked on none of its rules is to be relied on.
@@ -66,15 +72,16 @@ pub(crate) fn on_body(
     manner: Manner,
 ) -> Option<Plan> {
     // What the configuration sets (`no-transform`) counts for compression too.
-    site_headers::on_response(site, response);
+    site_headers::on_response(site, true, response);
     compress::drained::plan(site, head, response, length, manner)
 }
 
 /// Adjusts a response, whoever made it.
-pub(crate) fn on_response(site: &Site, head: &RequestHead, response: &mut Response) {
+pub(crate) fn on_response(site: &Site, request: &Request, response: &mut Response) {
+    let Request { head, peer, .. } = request;
     server_timing::on_response(site, response);
     // What the configuration sets holds over what PHP says.
-    site_headers::on_response(site, response);
+    site_headers::on_response(site, peer.tls, response);
     // Last: it depends on every other field, and nothing may change a body that is coded.
     compress::on_response(site, head, response);
 }

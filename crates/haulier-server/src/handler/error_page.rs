@@ -14,6 +14,8 @@ use crate::request::RequestId;
 use crate::response::{Handler, Response};
 use crate::route::Site;
 
+/// The reason for a request without TLS on a port that wants TLS.
+pub(crate) const PLAIN_HTTP: &str = "plain_http";
 /// Seconds after which a client may try again when every worker is busy: a queue that is full empties in seconds.
 const RETRY_AFTER: &str = "5";
 
@@ -60,6 +62,7 @@ fn short_page(status: u16, reason: Option<&str>, id: RequestId) -> String {
     let mut page = begin(status);
     let sentence = match reason {
         Some(maintenance::REASON) => Some("We are working on this site. Please come back in a while."),
+        Some(PLAIN_HTTP) => Some("This port speaks HTTPS: the address begins with https://, not http://."),
         _ => for_visitors(status),
     };
     if let Some(sentence) = sentence {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::sync::Notify;
 
-use super::Address;
+use super::{Address, tls};
 use crate::forwarded;
 use crate::protocol::Http1;
 use crate::protocol::socket::{self, Socket};
@@ -30,6 +30,22 @@ enum Batch {
     Exhausted,
 }
 
+/// A socket of one thread that listens.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) socket: OwnedFd,
+    pub(crate) address: Address,
+    /// Connections begin with a TLS handshake.
+    pub(crate) is_secure: bool,
+}
+
+/// Where a connection came in.
+#[derive(Debug, Clone, Copy)]
+struct Entrance {
+    local: SocketAddr,
+    is_secure: bool,
+}
+
 /// Ends an accept loop.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
@@ -46,8 +62,16 @@ impl Ending {
 }
 
 /// Accepts connections until it is asked to end. What the kernel had queued by then is still served.
-pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address, ending: Rc<Ending>) {
-    let local = address.as_internet();
+pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<Ending>) {
+    let Endpoint {
+        socket,
+        address,
+        is_secure,
+    } = endpoint;
+    let entrance = Entrance {
+        local: address.as_internet(),
+        is_secure,
+    };
     let listener = match socket::watch(Rc::new(socket)) {
         Ok(listener) => listener,
         Err(error) => {
@@ -67,7 +91,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address
             },
             () = ending.told.notified() => break,
         };
-        match accept_batch(&thread, listener.get_ref(), local) {
+        match accept_batch(&thread, listener.get_ref(), entrance) {
             Batch::Empty => ready.clear_ready(),
             Batch::More => tokio::task::yield_now().await,
             Batch::Exhausted => {
@@ -77,10 +101,11 @@ pub(crate) async fn accept(thread: Rc<Thread>, socket: OwnedFd, address: Address
         }
     }
     // Closing the socket resets what is left in its queue.
-    while matches!(accept_batch(&thread, listener.get_ref(), local), Batch::More) {}
+    while matches!(accept_batch(&thread, listener.get_ref(), entrance), Batch::More) {}
 }
 
-fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Batch {
+fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, entrance: Entrance) -> Batch {
+    let local = entrance.local;
     for _ in 0..BATCH {
         if thread.gate.is_full() {
             return Batch::Exhausted;
@@ -88,7 +113,7 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Bat
         match rustix::net::acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((accepted, address)) => {
                 let remote = address.and_then(|address| SocketAddr::try_from(address).ok());
-                serve(thread, accepted, remote.unwrap_or(local), local);
+                serve(thread, accepted, remote.unwrap_or(local), entrance);
             }
             Err(Errno::AGAIN) => return Batch::Empty,
             // The peer gave up in the queue, or a signal came.
@@ -102,16 +127,20 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, local: SocketAddr) -> Bat
     Batch::More
 }
 
-fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: SocketAddr) {
+fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, entrance: Entrance) {
+    let listening = entrance.local;
     let socket = Socket::new(accepted);
     let remote = canonical(remote);
     let serving = thread.serving();
     let is_proxy = forwarded::is_trusted(&serving.settings.trusted_proxies, remote.ip());
     let Some(permit) = thread.gate.enter((!is_proxy).then(|| remote.ip())) else {
-        let _ = socket.send(
-            b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            false,
-        );
+        // Over TLS the words would cost a handshake.
+        if !entrance.is_secure {
+            let _ = socket.send(
+                b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                false,
+            );
+        }
         return;
     };
     // Only a wildcard listener has to ask which of our addresses was reached.
@@ -124,12 +153,18 @@ fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, listening: 
         remote,
         local: canonical(local),
         tls: false,
+        misses_tls: false,
         proxy: None,
     };
     let begins_with_header = is_proxy && serving.settings.proxy_protocol;
     // A panic here is one connection's, not the listener's.
     if catch_unwind(AssertUnwindSafe(|| {
-        Http1::start(thread, socket, peer, permit, begins_with_header);
+        match (&serving.settings.tls, entrance.is_secure) {
+            (_, false) => Http1::start(thread, socket, peer, permit, begins_with_header),
+            (Some(tls), true) => tls::start(thread, &tls.acceptor, socket, peer, permit, begins_with_header),
+            // It was in the queue when a reload ended TLS: nothing here could speak with it.
+            (None, true) => {}
+        }
     }))
     .is_err()
     {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use super::Address;
+use super::{Address, Endpoint};
 use crate::settings::ServerSettings;
 
 /// An address we listen on, with at least a socket for each thread.
@@ -21,6 +21,8 @@ pub(crate) struct Listener {
     pub(crate) asked: Address,
     /// As it is.
     pub(crate) address: Address,
+    /// Connections begin with a TLS handshake.
+    pub(crate) is_secure: bool,
     pub(crate) sockets: Vec<OwnedFd>,
     /// Where a Unix socket lies.
     pub(crate) file: Option<SocketFile>,
@@ -31,6 +33,8 @@ pub(crate) struct Listener {
 pub struct Inherited {
     /// Where they listen.
     pub address: Address,
+    /// Whether connections begin with TLS; `None` if that depends on who asks for the address.
+    pub is_secure: Option<bool>,
     /// One, or as many as that haulier had threads.
     pub sockets: Vec<OwnedFd>,
 }
@@ -40,7 +44,7 @@ impl Inherited {
     ///
     /// # Errors
     /// They are no sockets of an address we know, or do not listen.
-    pub fn new(sockets: Vec<OwnedFd>) -> io::Result<Self> {
+    pub fn new(sockets: Vec<OwnedFd>, is_secure: Option<bool>) -> io::Result<Self> {
         let mut found = None;
         for socket in &sockets {
             let socket = SockRef::from(socket);
@@ -53,7 +57,11 @@ impl Inherited {
             found = Some(address_of(&socket)?);
         }
         let address = found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no socket"))?;
-        Ok(Self { address, sockets })
+        Ok(Self {
+            address,
+            is_secure,
+            sockets,
+        })
     }
 }
 
@@ -94,11 +102,12 @@ impl Listener {
     /// let a second server of the same user share the port in silence, so a plain bind is tried first.
     pub(crate) fn bind(
         asked: &Address,
+        is_secure: bool,
         reuse_port: bool,
         settings: &ServerSettings,
         inherited: &mut Vec<Inherited>,
     ) -> Result<Self, BindError> {
-        let adopted = find_inherited(asked, inherited).map(|place| inherited.remove(place));
+        let adopted = find_inherited(asked, is_secure, inherited).map(|place| inherited.remove(place));
         let bound = match (adopted, asked) {
             (Some(inherited), _) => Self::adopt(inherited, settings.threads, settings.defer_accept),
             (None, Address::Internet(internet)) => {
@@ -112,13 +121,16 @@ impl Listener {
         })?;
         Ok(Self {
             asked: asked.clone(),
+            is_secure,
             ..bound
         })
     }
 
     /// Makes sockets ours that listen already. Connections wait in their queues all the while.
     fn adopt(inherited: Inherited, threads: usize, defer_accept: bool) -> io::Result<Self> {
-        let Inherited { address, mut sockets } = inherited;
+        let Inherited {
+            address, mut sockets, ..
+        } = inherited;
         for socket in &sockets {
             let socket = SockRef::from(socket);
             socket.set_nonblocking(true)?;
@@ -141,24 +153,31 @@ impl Listener {
         Ok(Self {
             asked: address.clone(),
             address,
+            is_secure: false,
             sockets,
             file,
         })
     }
 
-    /// Whether it is what somebody asks for who writes this address.
-    pub(crate) fn is_for(&self, asked: &Address) -> bool {
-        self.asked == *asked || self.address == *asked
+    /// Whether it is what somebody asks for who writes this address, with TLS or without.
+    pub(crate) fn is_for(&self, asked: &Address, is_secure: bool) -> bool {
+        self.is_secure == is_secure && (self.asked == *asked || self.address == *asked)
     }
 
     /// The sockets of one of `threads` threads: one, or several where another process had more threads.
     ///
     /// # Errors
     /// No descriptors left.
-    pub(crate) fn of_thread(&self, number: usize, threads: usize) -> io::Result<Vec<(OwnedFd, Address)>> {
+    pub(crate) fn of_thread(&self, number: usize, threads: usize) -> io::Result<Vec<Endpoint>> {
         let sockets = self.sockets.iter().skip(number).step_by(threads.max(1));
         sockets
-            .map(|socket| Ok((socket.try_clone()?, self.address.clone())))
+            .map(|socket| {
+                Ok(Endpoint {
+                    socket: socket.try_clone()?,
+                    address: self.address.clone(),
+                    is_secure: self.is_secure,
+                })
+            })
             .collect()
     }
 
@@ -181,6 +200,7 @@ impl Listener {
         Ok(Self {
             asked: address.into(),
             address: bound.into(),
+            is_secure: false,
             sockets,
             file: None,
         })
@@ -203,6 +223,7 @@ impl Listener {
         Ok(Self {
             asked: Address::Unix(path.to_owned()),
             address: Address::Unix(path.to_owned()),
+            is_secure: false,
             sockets,
             file: Some(file),
         })
@@ -210,12 +231,13 @@ impl Listener {
 }
 
 /// The inherited sockets for an address: its own, or where any port will do those of that host.
-fn find_inherited(asked: &Address, inherited: &[Inherited]) -> Option<usize> {
+fn find_inherited(asked: &Address, is_secure: bool, inherited: &[Inherited]) -> Option<usize> {
+    let fits = |one: &Inherited| one.is_secure.is_none_or(|inherited| inherited == is_secure);
     let any_port = |one: &Inherited| match (asked.internet(), one.address.internet()) {
-        (Some(asked), Some(found)) => asked.port() == 0 && asked.ip() == found.ip(),
+        (Some(asked), Some(found)) => fits(one) && asked.port() == 0 && asked.ip() == found.ip(),
         _ => false,
     };
-    let exact = inherited.iter().position(|one| one.address == *asked);
+    let exact = inherited.iter().position(|one| fits(one) && one.address == *asked);
     exact.or_else(|| inherited.iter().position(any_port))
 }
 
@@ -341,7 +363,7 @@ mod tests {
     }
 
     fn adopted(sockets: Vec<OwnedFd>, threads: usize) -> Listener {
-        let inherited = Inherited::new(sockets).expect("they listen");
+        let inherited = Inherited::new(sockets, None).expect("they listen");
         Listener::adopt(inherited, threads, true).expect("sockets that listen")
     }
 
@@ -361,25 +383,40 @@ mod tests {
 
     #[test]
     fn an_inherited_socket_is_taken_by_its_own_address_before_one_of_any_port() {
-        let listening = || {
+        let listening = |is_secure| {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-            Inherited::new(vec![listener.into()]).expect("it listens")
+            Inherited::new(vec![listener.into()], is_secure).expect("it listens")
         };
-        let inherited = vec![listening(), listening()];
-        let found = |asked: &str| find_inherited(&asked.parse::<SocketAddr>().expect("an address").into(), &inherited);
+        let inherited = vec![listening(None), listening(None)];
+        let find = |asked: &str, is_secure, inherited: &[Inherited]| {
+            find_inherited(
+                &asked.parse::<SocketAddr>().expect("an address").into(),
+                is_secure,
+                inherited,
+            )
+        };
+        let found = |asked: &str| find(asked, false, &inherited);
         assert_eq!(found(&inherited[1].address.to_string()), Some(1));
         assert_eq!(found("127.0.0.1:0"), Some(0));
         assert_eq!(found("127.0.0.2:0"), None);
-        assert_eq!(find_inherited(&Address::Unix("/run/x".into()), &inherited), None);
+        assert_eq!(find_inherited(&Address::Unix("/run/x".into()), false, &inherited), None);
+        let known = vec![listening(Some(true)), listening(Some(false))];
+        assert_eq!(
+            find("127.0.0.1:0", false, &known),
+            Some(1),
+            "one of TLS is not for plain connections"
+        );
+        assert_eq!(find("127.0.0.1:0", true, &known), Some(0));
+        assert_eq!(find(&known[0].address.to_string(), false, &known), None);
     }
 
     #[test]
     fn what_does_not_listen_is_nothing_to_inherit() {
         let bound = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        Inherited::new(vec![bound.into()]).expect_err("datagrams are no connections");
+        Inherited::new(vec![bound.into()], None).expect_err("datagrams are no connections");
         let file = tempfile::tempfile().expect("a file");
-        Inherited::new(vec![file.into()]).expect_err("a file is no socket");
-        Inherited::new(Vec::new()).expect_err("nothing is no socket");
+        Inherited::new(vec![file.into()], None).expect_err("a file is no socket");
+        Inherited::new(Vec::new(), None).expect_err("nothing is no socket");
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod transfers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use haulier_php::{Pool, PoolStatus};
 
@@ -25,6 +25,7 @@ use crate::handler::image::ImageService;
 use crate::listen::Gate;
 use crate::request::Request;
 use crate::route::Site;
+use crate::tls::Certificates;
 
 use self::pools::Pools;
 pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
@@ -58,6 +59,8 @@ struct Served {
     /// The name of each series by its number. A site that was removed keeps its own, in case it comes back.
     series: Vec<String>,
     threads: Vec<Arc<Counters>>,
+    /// `None` without TLS.
+    certificates: Option<Arc<Certificates>>,
 }
 
 /// How an attempt to reload ended.
@@ -89,6 +92,7 @@ impl Metrics {
                 pools: Pools::default(),
                 series: Vec::new(),
                 threads: (0..threads).map(|_| Arc::new(Counters::new(0))).collect(),
+                certificates: None,
             }),
             gate,
             streaming: Mutex::default(),
@@ -115,8 +119,9 @@ impl Metrics {
         u32::try_from(number).expect("a configuration of four billion sites fits no memory")
     }
 
-    /// From now on these are the sites. Gives the counters of each thread, to which nobody else may write.
-    pub(crate) fn serve(&self, sites: Vec<Arc<Site>>) -> Vec<Arc<Counters>> {
+    /// From now on these are the sites, and the certificates of those with TLS. Gives the counters of each thread, to
+    /// which nobody else may write.
+    pub(crate) fn serve(&self, sites: Vec<Arc<Site>>, certificates: Option<Arc<Certificates>>) -> Vec<Arc<Counters>> {
         let mut served = self.served();
         let room = served.series.len();
         for counters in &mut served.threads {
@@ -124,6 +129,7 @@ impl Metrics {
         }
         served.pools.exchange(pools::of_sites(&sites));
         served.sites = sites;
+        served.certificates = certificates;
         served.threads.clone()
     }
 
@@ -183,6 +189,20 @@ impl Metrics {
     pub fn totals(&self) -> Totals {
         let served = self.served();
         totals::add_up(&served.sites, &served.threads)
+    }
+
+    /// Every site with TLS, and when the first of its certificates ends; `None` while it has none.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<(String, Option<SystemTime>)> {
+        let served = self.served();
+        let Some(certificates) = &served.certificates else {
+            return Vec::new();
+        };
+        let sites = served.sites.iter().map(|site| &site.settings);
+        let secure = sites.filter(|site| site.without_tls.is_some());
+        secure
+            .map(|site| (site.name.clone(), certificates.not_after(&site.name)))
+            .collect()
     }
 
     /// The metrics in the OpenMetrics text format.

@@ -1,7 +1,7 @@
 //! The registry as OpenMetrics text. A reading of all counters is taken first, then written by the library.
 
 use std::fmt::Error;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use haulier_php::{PoolStatus, ServerStatus};
 use prometheus_client::collector::Collector;
@@ -37,6 +37,8 @@ struct Reading {
     http1_connections: u64,
     http2_connections: u64,
     reloads: [(&'static str, u64); ReloadResult::ALL.len()],
+    /// Sites with TLS; seconds.
+    certificates: Vec<(String, f64)>,
     process: Process,
     version: &'static str,
 }
@@ -67,6 +69,11 @@ impl Reading {
             http1_connections: (metrics.connections() as u64).saturating_sub(http2_connections),
             http2_connections,
             reloads: ReloadResult::ALL.map(|result| (result.as_str(), metrics.reloads(result))),
+            certificates: metrics
+                .certificates()
+                .into_iter()
+                .map(|(site, not_after)| (site, not_after.map_or(0.0, seconds_until)))
+                .collect(),
             process: Process::look(),
             version: metrics.version,
         }
@@ -151,7 +158,13 @@ impl Reading {
         }
         let mut metric = gauge(encoder, "haulier_connections", "Open connections.")?;
         set(&mut metric, &[("proto", "h1")], self.http1_connections)?;
-        set(&mut metric, &[("proto", "h2")], self.http2_connections)
+        set(&mut metric, &[("proto", "h2")], self.http2_connections)?;
+        let help = "Time until the first certificate of a site ends; negative once it has, 0 while there is none.";
+        let mut metric = gauge(encoder, "haulier_certificate_expiry_seconds", help)?;
+        for (site, seconds) in &self.certificates {
+            metric.encode_family(&[("site", site)])?.encode_gauge(seconds)?;
+        }
+        Ok(())
     }
 
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -345,6 +358,15 @@ impl Reading {
     }
 }
 
+/// Whole seconds, negative for what is over.
+fn seconds_until(moment: SystemTime) -> f64 {
+    let now = SystemTime::now();
+    match moment.duration_since(now) {
+        Ok(left) => left.as_secs() as f64,
+        Err(over) => -(over.duration().as_secs() as f64),
+    }
+}
+
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
 /// The text adds `_total` to the name.
@@ -409,7 +431,7 @@ mod tests {
         let site = Site::open(root.site().settings, 0).expect("a document root");
         let metrics = Metrics::new(Gate::new(10, 0), 2);
         assert_eq!(metrics.series_of("shop"), 0);
-        metrics.serve(vec![Arc::new(site)]);
+        metrics.serve(vec![Arc::new(site)], None);
         metrics.encode()
     }
 

@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 35] = [
+pub(super) const REASONS: [&str; 36] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -27,6 +27,7 @@ pub(super) const REASONS: [&str; 35] = [
     "php_crashed",
     "php_error",
     "php_timeout",
+    "plain_http",
     "pool_full",
     "pool_stopped",
     "proxy_header",

@@ -2,7 +2,7 @@
 
 mod deadline;
 mod http1;
-mod http2;
+pub(crate) mod http2;
 mod listing;
 mod over;
 pub(crate) mod socket;

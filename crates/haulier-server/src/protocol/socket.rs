@@ -1,6 +1,7 @@
 //! The system calls of a connection: non-blocking, and counted in bytes.
 #![allow(unsafe_code)] // registering a descriptor with the event loop: see `watch`
 
+use std::cell::{RefCell, RefMut};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,13 +13,31 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
 
 use crate::body::FileSlice;
+use crate::tls::Session;
 
-/// A connected TCP socket. It is registered with the event loop only once it has to wait.
+/// A connected socket, with or without TLS. It is registered with the event loop only once it has to wait.
+///
+/// Everybody above speaks in plain bytes. Over TLS a call may report one byte less than it took (see [`Session`]);
+/// whoever goes on until everything is taken need not know.
 #[derive(Debug)]
 pub(crate) struct Socket {
     // Declared first: deregistered before the descriptor is closed.
     registered: std::cell::OnceCell<AsyncFd<Rc<OwnedFd>>>,
     fd: Rc<OwnedFd>,
+    /// `None` for plain connections, which pay one comparison for it.
+    layer: Option<Box<RefCell<Layer>>>,
+}
+
+/// What lies between the socket's bytes and ours.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large variant is the usual one, and both lie in a box"
+)]
+enum Layer {
+    Tls(Session),
+    /// Plain bytes that were read before it was known that they are plain. They are taken before anybody waits.
+    Unread(Vec<u8>),
 }
 
 /// Something that would block has not happened.
@@ -29,7 +48,23 @@ impl Socket {
         Self {
             registered: std::cell::OnceCell::new(),
             fd: Rc::new(fd),
+            layer: None,
         }
+    }
+
+    /// What was read of it already is read first.
+    pub(crate) fn unread(&mut self, bytes: Vec<u8>) {
+        self.layer = Some(Box::new(RefCell::new(Layer::Unread(bytes))));
+    }
+
+    /// From now on everything goes through `session`, whose handshake is over.
+    pub(crate) fn secure(&mut self, session: Session) {
+        self.layer = Some(Box::new(RefCell::new(Layer::Tls(session))));
+    }
+
+    /// The descriptor itself, for those who speak below all layers.
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.fd
     }
 
     /// The socket in the event loop of this thread.
@@ -40,25 +75,54 @@ impl Socket {
         Ok(self.registered.get().expect("set above"))
     }
 
-    /// Reads what is there into the free capacity of `buffer`. 0 is the end of the stream.
+    /// Reads what is there into the free capacity of `buffer`, over TLS perhaps beyond it. 0 is the end of the stream;
+    /// what leaves capacity free has emptied the socket.
     pub(crate) fn receive(&self, buffer: &mut Vec<u8>) -> io::Result<WouldBlock> {
-        would_block(|| {
-            rustix::net::recv(&self.fd, spare_capacity(&mut *buffer), RecvFlags::DONTWAIT).map(|(count, _)| count)
+        match &self.layer {
+            None => receive_plain(&self.fd, buffer),
+            Some(layer) => match &mut *layer.borrow_mut() {
+                Layer::Tls(session) => session.receive(&self.fd, buffer),
+                Layer::Unread(bytes) if bytes.is_empty() => receive_plain(&self.fd, buffer),
+                Layer::Unread(bytes) => {
+                    let bytes = std::mem::take(bytes);
+                    buffer.extend_from_slice(&bytes);
+                    Ok(Some(bytes.len()))
+                }
+            },
+        }
+    }
+
+    /// The TLS session, if there is one.
+    fn session(&self) -> Option<RefMut<'_, Session>> {
+        let layer = self.layer.as_ref()?.borrow_mut();
+        RefMut::filter_map(layer, |layer| match layer {
+            Layer::Tls(session) => Some(session),
+            Layer::Unread(_) => None,
         })
+        .ok()
     }
 
     /// Sends some of these bytes. `more`: further bytes follow at once, so a short segment may wait for them.
     pub(crate) fn send(&self, bytes: &[u8], more: bool) -> io::Result<WouldBlock> {
-        would_block(|| rustix::net::send(&self.fd, bytes, send_flags(more)))
+        match self.session() {
+            None => send_plain(&self.fd, bytes, more),
+            Some(mut session) => session.send(&self.fd, bytes, more),
+        }
     }
 
     /// Sends some of these bytes, which lie in several places.
     pub(crate) fn send_vectored(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<WouldBlock> {
+        if let Some(mut session) = self.session() {
+            return session.send_vectored(&self.fd, parts, more);
+        }
         would_block(|| rustix::net::sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), send_flags(more)))
     }
 
     /// Sends at most `most` bytes of a file from the kernel's cache and moves the slice on.
     pub(crate) fn send_file(&self, slice: &mut FileSlice, most: usize) -> io::Result<WouldBlock> {
+        if let Some(mut session) = self.session() {
+            return session.send_file(&self.fd, slice, most);
+        }
         let count = slice.len().min(most as u64) as usize;
         let sent =
             would_block(|| rustix::fs::sendfile(&self.fd, slice.file.as_fd(), Some(&mut slice.range.start), count))?;
@@ -78,11 +142,17 @@ impl Socket {
 
     /// No byte will be sent any more.
     pub(crate) fn shutdown_write(&self) {
+        if let Some(mut session) = self.session() {
+            session.close(&self.fd);
+        }
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
     }
 
     /// Whoever waits for the socket wakes; what is unsent is thrown away.
     pub(crate) fn abort(&self) {
+        if let Some(mut session) = self.session() {
+            session.abort();
+        }
         let _ = rustix::net::sockopt::set_socket_linger(&self.fd, Some(std::time::Duration::ZERO));
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
     }
@@ -104,10 +174,28 @@ impl Socket {
     }
 }
 
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(mut session) = self.session() {
+            session.close(&self.fd);
+        }
+    }
+}
+
 /// Registers a socket with the event loop of this thread.
 pub(crate) fn watch(fd: Rc<OwnedFd>) -> io::Result<AsyncFd<Rc<OwnedFd>>> {
     // SAFETY: the AsyncFd owns a share of the OwnedFd, so the descriptor stays open and the same while registered.
     unsafe { AsyncFd::register(fd) }.map_err(|error| error.into_parts().1)
+}
+
+/// Reads what is there as it is.
+pub(crate) fn receive_plain(fd: &OwnedFd, buffer: &mut Vec<u8>) -> io::Result<WouldBlock> {
+    would_block(|| rustix::net::recv(fd, spare_capacity(&mut *buffer), RecvFlags::DONTWAIT).map(|(count, _)| count))
+}
+
+/// Sends some of these bytes as they are.
+pub(crate) fn send_plain(fd: &OwnedFd, bytes: &[u8], more: bool) -> io::Result<WouldBlock> {
+    would_block(|| rustix::net::send(fd, bytes, send_flags(more)))
 }
 
 fn send_flags(more: bool) -> SendFlags {
@@ -115,7 +203,7 @@ fn send_flags(more: bool) -> SendFlags {
     if more { flags | SendFlags::MORE } else { flags }
 }
 
-fn would_block(call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<WouldBlock> {
+pub(crate) fn would_block(call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<WouldBlock> {
     match rustix::io::retry_on_intr(call) {
         Ok(count) => Ok(Some(count)),
         Err(Errno::AGAIN) => Ok(None),

@@ -1,6 +1,7 @@
 //! Which site answers, what is known of it, and what holds for a path of it.
 
 pub mod glob;
+pub(crate) mod host_map;
 pub(crate) mod rewrite;
 mod router;
 mod routes;

@@ -1,17 +1,14 @@
 //! Host name → site (RFC 9110 §7.4: a server decides what it is authoritative for).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Site;
+use super::host_map::HostMap;
 
 /// Finds the site for a host: an exact name, then the longest wildcard, then the site for every host.
 #[derive(Debug, Default)]
 pub struct Router {
-    exact: HashMap<Vec<u8>, Arc<Site>, foldhash::fast::RandomState>,
-    /// `.example.com` for `*.example.com`.
-    suffixes: HashMap<Vec<u8>, Arc<Site>, foldhash::fast::RandomState>,
-    any: Option<Arc<Site>>,
+    sites: HostMap<Arc<Site>>,
 }
 
 impl Router {
@@ -21,12 +18,7 @@ impl Router {
         let mut router = Self::default();
         for site in sites {
             for host in &site.settings.hosts {
-                let site = Arc::clone(site);
-                match host.strip_prefix('*') {
-                    Some("") => router.any.get_or_insert(site),
-                    Some(suffix) => router.suffixes.entry(suffix.as_bytes().to_vec()).or_insert(site),
-                    None => router.exact.entry(host.as_bytes().to_vec()).or_insert(site),
-                };
+                router.sites.insert(host, Arc::clone(site));
             }
         }
         router
@@ -34,39 +26,14 @@ impl Router {
 
     /// Every site that answers to a host; one may come several times.
     pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
-        self.exact.values().chain(self.suffixes.values()).chain(&self.any)
+        self.sites.values()
     }
 
     /// The site for this host (without port). `None`: nobody here answers to it, or there is no host and no site
     /// for every host.
     #[must_use]
     pub fn find(&self, host: Option<&[u8]>) -> Option<&Arc<Site>> {
-        if self.exact.is_empty() && self.suffixes.is_empty() {
-            return self.any.as_ref();
-        }
-        host.and_then(|host| self.find_named(host)).or(self.any.as_ref())
-    }
-
-    fn find_named(&self, host: &[u8]) -> Option<&Arc<Site>> {
-        // RFC 1034 §3.1: the root's dot may be written.
-        let name = host.strip_suffix(b".").unwrap_or(host);
-        if let Some(site) = self.exact.get(name) {
-            return Some(site);
-        }
-        self.find_lowercase(&name.to_ascii_lowercase())
-    }
-
-    /// As nearly nobody writes it: in capitals, or a name a wildcard stands for.
-    fn find_lowercase(&self, name: &[u8]) -> Option<&Arc<Site>> {
-        if let Some(site) = self.exact.get(name) {
-            return Some(site);
-        }
-        let dots = name
-            .iter()
-            .enumerate()
-            .filter(|&(_, &byte)| byte == b'.')
-            .map(|(at, _)| at);
-        dots.filter(|&at| at > 0).find_map(|at| self.suffixes.get(&name[at..]))
+        self.sites.find(host)
     }
 }
 

@@ -1,6 +1,5 @@
 //! One serving thread: its event loop, its clock, and the orders it is given from outside.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use tokio::task::{JoinSet as LocalTasks, LocalSet};
 
 use crate::filter::compress::dictionary::shell;
 use crate::handler::static_files::FileCache;
-use crate::listen::{self, Address, Ending, Gate};
+use crate::listen::{self, Address, Ending, Endpoint, Gate};
 use crate::metrics::Metrics;
 use crate::thread::{Clock, Serving, Thread, now};
 
@@ -76,7 +75,7 @@ fn milliseconds(duration: Duration) -> u64 {
 pub(super) struct Order {
     pub(super) serving: Serving,
     /// Addresses to listen on as well.
-    pub(super) listen: Vec<(OwnedFd, Address)>,
+    pub(super) listen: Vec<Endpoint>,
     /// Addresses not to listen on any more.
     pub(super) leave: Vec<Address>,
     /// Dropped once it is done.
@@ -89,7 +88,7 @@ pub(super) struct Start {
     pub(super) gate: Arc<Gate>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) control: Arc<Control>,
-    pub(super) sockets: Vec<(OwnedFd, Address)>,
+    pub(super) sockets: Vec<Endpoint>,
     pub(super) orders: UnboundedReceiver<Order>,
     pub(super) number: usize,
 }
@@ -172,12 +171,12 @@ struct Doors {
 }
 
 impl Doors {
-    fn open(&mut self, thread: &Rc<Thread>, sockets: Vec<(OwnedFd, Address)>) {
-        for (socket, address) in sockets {
+    fn open(&mut self, thread: &Rc<Thread>, sockets: Vec<Endpoint>) {
+        for endpoint in sockets {
             let ending = Rc::<Ending>::default();
-            self.open.push((address.clone(), Rc::clone(&ending)));
+            self.open.push((endpoint.address.clone(), Rc::clone(&ending)));
             self.accepting
-                .spawn_local(listen::accept(Rc::clone(thread), socket, address, ending));
+                .spawn_local(listen::accept(Rc::clone(thread), endpoint, ending));
         }
     }
 

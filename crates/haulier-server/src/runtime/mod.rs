@@ -42,11 +42,10 @@ impl Server {
         let gate = Gate::new(settings.limits.connections, settings.limits.connections_per_ip);
         let metrics = Metrics::new(Arc::clone(&gate), settings.threads);
         let sites = open_sites(std::mem::take(&mut settings.sites), &metrics)?;
-        let listeners = settings
-            .listen
-            .iter()
-            .map(|address| Listener::bind(address, settings.reuse_port, &settings, inherited))
-            .collect::<Result<_, _>>()?;
+        let listeners = asked(&settings)
+            .map(|(address, is_secure)| Listener::bind(address, is_secure, settings.reuse_port, &settings, inherited))
+            .collect::<Result<Vec<_>, _>>()?;
+        settings.https_port = https_port(&listeners);
         Ok(Self {
             settings: Arc::new(settings),
             sites,
@@ -57,10 +56,17 @@ impl Server {
         })
     }
 
-    /// The bound addresses, with their real ports.
+    /// The bound addresses, with their real ports; those that want TLS last.
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         self.listeners.iter().map(|listener| listener.address.clone()).collect()
+    }
+
+    /// Those of them whose connections begin with TLS.
+    #[must_use]
+    pub fn secure_addresses(&self) -> Vec<Address> {
+        let secure = self.listeners.iter().filter(|listener| listener.is_secure);
+        secure.map(|listener| listener.address.clone()).collect()
     }
 
     /// What the server will have counted; it may outlive the server.
@@ -76,6 +82,18 @@ impl Server {
     pub fn run(self) -> std::io::Result<RunningServer> {
         RunningServer::start(self)
     }
+}
+
+/// All addresses to listen on, and whether their connections begin with TLS.
+fn asked(settings: &ServerSettings) -> impl Iterator<Item = (&Address, bool)> {
+    let plain = settings.listen.iter().map(|address| (address, false));
+    plain.chain(settings.listen_tls.iter().map(|address| (address, true)))
+}
+
+/// Where clients without TLS are sent.
+fn https_port<'l>(listeners: impl IntoIterator<Item = &'l Listener>) -> Option<u16> {
+    let mut secure = listeners.into_iter().filter(|listener| listener.is_secure);
+    secure.find_map(|listener| Some(listener.address.internet()?.port()))
 }
 
 /// Opens every site, each with the series of its name.

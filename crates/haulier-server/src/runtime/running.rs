@@ -12,13 +12,14 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::event_loop::{Control, Order, Start};
-use super::{Server, open_sites};
+use super::{Server, asked, https_port, open_sites};
 use crate::access_log::AccessLog;
-use crate::listen::{Address, BindError, Gate, Listener};
+use crate::listen::{Address, BindError, Endpoint, Gate, Inherited, Listener};
 use crate::metrics::{Counters, Metrics};
 use crate::route::{Router, Site};
 use crate::settings::ServerSettings;
 use crate::thread::{Serving, now};
+use crate::tls::Certificates;
 
 /// How long a stop waits for logs that do not take their lines.
 const LOG_PATIENCE: Duration = Duration::from_secs(1);
@@ -56,7 +57,9 @@ struct State {
 impl RunningServer {
     pub(super) fn start(server: Server) -> io::Result<Self> {
         let threads = server.settings.threads;
-        let counters = server.metrics.serve(server.sites.clone());
+        let counters = server
+            .metrics
+            .serve(server.sites.clone(), certificates(&server.settings));
         let router = Arc::new(Router::new(&server.sites));
         let control = Arc::new(Control::new(threads));
         let mut state = State {
@@ -142,7 +145,7 @@ impl ServerHandle {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bound addresses, with their real ports.
+    /// The bound addresses, with their real ports; those that want TLS last.
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         self.lock()
@@ -171,7 +174,8 @@ impl ServerHandle {
         settings.threads = state.settings.threads;
         let sites = open_sites(std::mem::take(&mut settings.sites), &self.metrics)?;
         let new = bind_new(&state.listeners, &settings)?;
-        let (stay, leave) = part(std::mem::take(&mut state.listeners), &settings.listen);
+        let (stay, leave) = part(std::mem::take(&mut state.listeners), &settings);
+        settings.https_port = https_port(stay.iter().chain(&new));
         let leave_addresses: Vec<Address> = leave.iter().map(|listener| listener.address.clone()).collect();
         self.gate
             .set_limits(settings.limits.connections, settings.limits.connections_per_ip);
@@ -181,6 +185,7 @@ impl ServerHandle {
         state.note_logs();
         self.switch(&state, &new, &leave_addresses);
         state.listeners = stay.into_iter().chain(new).collect();
+        state.listeners.sort_by_key(|listener| listener.is_secure);
         Ok(())
     }
 
@@ -219,7 +224,7 @@ impl ServerHandle {
 
     /// Has every thread serve what `state` says.
     fn switch(&self, state: &State, new: &[Listener], leave: &[Address]) {
-        let counters = self.metrics.serve(state.sites.clone());
+        let counters = self.metrics.serve(state.sites.clone(), certificates(&state.settings));
         let router = Arc::new(Router::new(&state.sites));
         let (done, all_done) = mpsc::channel();
         let threads = self.orders.len();
@@ -249,11 +254,15 @@ impl ServerHandle {
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn sockets(&self) -> io::Result<Vec<(Address, Vec<OwnedFd>)>> {
+    pub fn sockets(&self) -> io::Result<Vec<Inherited>> {
         let state = self.lock();
         let copy = |listener: &Listener| {
             let sockets = listener.sockets.iter().map(OwnedFd::try_clone);
-            Ok((listener.address.clone(), sockets.collect::<io::Result<_>>()?))
+            Ok(Inherited {
+                address: listener.address.clone(),
+                is_secure: Some(listener.is_secure),
+                sockets: sockets.collect::<io::Result<_>>()?,
+            })
         };
         state.listeners.iter().map(copy).collect()
     }
@@ -298,7 +307,13 @@ impl State {
     }
 }
 
-fn sockets_of_thread(listeners: &[Listener], number: usize, threads: usize) -> io::Result<Vec<(OwnedFd, Address)>> {
+/// Of a server with TLS.
+fn certificates(settings: &ServerSettings) -> Option<Arc<Certificates>> {
+    let tls = settings.tls.as_ref()?;
+    Some(Arc::clone(tls.acceptor.certificates()))
+}
+
+fn sockets_of_thread(listeners: &[Listener], number: usize, threads: usize) -> io::Result<Vec<Endpoint>> {
     let mut sockets = Vec::new();
     for listener in listeners {
         sockets.extend(listener.of_thread(number, threads)?);
@@ -310,27 +325,36 @@ fn sockets_of_thread(listeners: &[Listener], number: usize, threads: usize) -> i
 fn bind_new(listeners: &[Listener], settings: &ServerSettings) -> Result<Vec<Listener>, BindError> {
     let mut known: Vec<&Listener> = listeners.iter().collect();
     let mut new = Vec::new();
-    for asked in &settings.listen {
-        match known.iter().position(|listener| listener.is_for(asked)) {
+    for (address, is_secure) in asked(settings) {
+        match known.iter().position(|listener| listener.is_for(address, is_secure)) {
             Some(place) => drop(known.swap_remove(place)),
-            None => new.push(asked),
+            None => new.push((address, is_secure)),
         }
     }
     let port = |address: &Address| address.internet().map(|address| address.port());
     new.into_iter()
-        .map(|asked| {
+        .map(|(asked, is_secure)| {
             // What leaves may stand in the way of what comes: `127.0.0.1:80` of `:80`.
             let in_the_way = known.iter().any(|listener| port(&listener.address) == port(asked));
-            Listener::bind(asked, settings.reuse_port || in_the_way, settings, &mut Vec::new())
+            Listener::bind(
+                asked,
+                is_secure,
+                settings.reuse_port || in_the_way,
+                settings,
+                &mut Vec::new(),
+            )
         })
         .collect()
 }
 
 /// The listeners that stay, and those whose address nobody asks for any more.
-fn part(mut listeners: Vec<Listener>, asked: &[Address]) -> (Vec<Listener>, Vec<Listener>) {
+fn part(mut listeners: Vec<Listener>, settings: &ServerSettings) -> (Vec<Listener>, Vec<Listener>) {
     let mut stay = Vec::new();
-    for address in asked {
-        if let Some(place) = listeners.iter().position(|listener| listener.is_for(address)) {
+    for (address, is_secure) in asked(settings) {
+        if let Some(place) = listeners
+            .iter()
+            .position(|listener| listener.is_for(address, is_secure))
+        {
             stay.push(listeners.remove(place));
         }
     }

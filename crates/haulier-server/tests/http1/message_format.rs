@@ -75,8 +75,7 @@ fn white_space_before_the_first_field_is_refused() {
 #[test]
 fn another_protocol_is_refused() {
     let site = Site::start();
-    // TLS, SOCKS, SSH, FastCGI, noise.
-    site.assert_refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400);
+    // SOCKS, SSH, FastCGI, noise.
     site.assert_refused(b"\x05\x01\x00", 400);
     site.assert_refused("SSH-2.0-OpenSSH_9.2\r\n", 400);
     site.assert_refused(b"\x01\x01\x00\x01\x00\x08\x00\x00", 400);
@@ -88,4 +87,13 @@ fn another_protocol_is_refused() {
 fn the_preface_of_http_2_is_refused_where_that_is_not_spoken() {
     let site = Site::start_with(|settings| settings.http2 = false);
     site.assert_refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505);
+}
+
+/// RFC 8446 §6: who greets with TLS is answered in TLS, by an alert.
+#[test]
+fn tls_is_told_that_it_is_not_spoken_here() {
+    let site = Site::start();
+    let mut client = site.connect();
+    client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
+    assert_eq!(client.rest(), b"\x15\x03\x01\x00\x02\x02\x28");
 }

@@ -234,6 +234,9 @@ fn write(root: &Path, name: &str, content: &[u8]) {
 fn settings(root: &Path) -> ServerSettings {
     ServerSettings {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
+        listen_tls: Vec::new(),
+        tls: None,
+        https_port: None,
         socket_mode: 0o666,
         trusted_proxies: Vec::new(),
         proxy_protocol: false,
@@ -283,6 +286,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         root: root.to_owned(),
         index: vec!["index.html".into()],
         php: None,
+        without_tls: None,
         deny: Vec::new(),
         headers: Vec::new(),
         redirects: Vec::new(),

@@ -85,6 +85,8 @@ pub(crate) struct HandedOver {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
     Http,
+    /// Connections begin with TLS.
+    Https,
     Admin,
     Control,
 }

@@ -11,7 +11,7 @@ use haulier_server::metrics::{
 };
 
 use super::history::{History, Range, Reading, Sample};
-use super::state::{Downloads, PoolState, RunningState, SiteState, State, StreamingState};
+use super::state::{CertificateState, Downloads, PoolState, RunningState, SiteState, State, StreamingState};
 use super::view::{CodingView, PoolView, SiteFacts, TransferView, View};
 
 /// How often a reading is taken.
@@ -163,6 +163,7 @@ impl Reporter {
                 active: all_sites(&now.totals).map(|site| site.sending).sum(),
                 bytes_per_second: bytes(&now.totals).saturating_sub(bytes(&rate.totals)) as f64 / seconds,
             },
+            certificates: self.metrics.certificates().into_iter().map(certificate_state).collect(),
             worker_seconds_saved: all_sites(&now.totals).map(|site| site.saved.as_secs_f64()).sum(),
             streaming: self
                 .metrics
@@ -317,6 +318,18 @@ fn transfer_view(transfer: &Transfer, now: Instant, known: Option<(Instant, u64)
         length: transfer.length,
         bytes_per_second: sent.saturating_sub(before) as f64 / seconds,
         running: now.saturating_duration_since(transfer.since),
+    }
+}
+
+fn certificate_state((site, not_after): (String, Option<SystemTime>)) -> CertificateState {
+    let now = SystemTime::now();
+    let left = |end: SystemTime| match end.duration_since(now) {
+        Ok(left) => left.as_secs_f64(),
+        Err(over) => -over.duration().as_secs_f64(),
+    };
+    CertificateState {
+        site,
+        left_s: not_after.map(left),
     }
 }
 

@@ -23,6 +23,9 @@ pub(crate) struct State {
     pub(crate) sites: Vec<SiteState>,
     pub(crate) pools: Vec<PoolState>,
     pub(crate) downloads: Downloads,
+    /// Sites with TLS.
+    #[serde(default)]
+    pub(crate) certificates: Vec<CertificateState>,
     /// Worker time saved by all sites since the start.
     pub(crate) worker_seconds_saved: f64,
     /// Scripts that still stream large bodies through PHP, the worst first.
@@ -46,6 +49,14 @@ pub(crate) struct SiteState {
     pub(crate) handoffs_total: BTreeMap<String, u64>,
     /// Reasons that occurred, since the start.
     pub(crate) errors_total: BTreeMap<String, u64>,
+}
+
+/// The certificates of one site.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CertificateState {
+    pub(crate) site: String,
+    /// Until the first of them ends, negative afterwards; `None` while there is none.
+    pub(crate) left_s: Option<f64>,
 }
 
 /// One pool.

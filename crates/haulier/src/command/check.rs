@@ -17,6 +17,7 @@ use super::configuration::{self, plural};
 use super::live;
 use crate::cli::{CheckArgs, Console};
 use crate::config::settings::{self, AdminAddress, Mode, Pool, Settings, Site};
+use crate::config::tls::{CertificateSource, Tls};
 use crate::config::value::show_size;
 use crate::config::{Diagnostic, Report};
 use crate::lifecycle::cannot_listen;
@@ -110,12 +111,22 @@ fn facts(settings: &Settings, machine: &Machine) -> String {
     for pool in &settings.pools {
         text.push_str(&format!("pool {}: {}\n", pool.settings.name, describe_pool(pool)));
     }
-    let addresses: Vec<String> = settings.listen.iter().map(Address::to_string).collect();
+    let addresses = |addresses: &[Address]| {
+        let addresses: Vec<String> = addresses.iter().map(Address::to_string).collect();
+        addresses.join(", ")
+    };
+    let secure = settings
+        .tls
+        .as_ref()
+        .map_or_else(String::new, |tls| format!(", with TLS on {}", addresses(&tls.listen)));
     text.push_str(&format!(
-        "listens on {} with {}\n",
-        addresses.join(", "),
+        "listens on {}{secure} with {}\n",
+        addresses(&settings.listen),
         plural(settings.threads, "thread")
     ));
+    for plan in settings.tls.iter().flat_map(|tls| &tls.certificates) {
+        text.push_str(&format!("certificate for {}: {}\n", plan.hosts.join(", "), plan.source));
+    }
     text.push_str(&format!(
         "{} at once: {} descriptors are allowed, the others are kept for open files, PHP and logs\n\n",
         plural(settings.limits.connections, "connection"),
@@ -200,7 +211,8 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
 }
 
 fn check_machine(settings: &Settings, report: &mut Report) {
-    for address in &settings.listen {
+    let secure = settings.tls.iter().flat_map(|tls| &tls.listen);
+    for address in settings.listen.iter().chain(secure) {
         check_listen(address, settings.reuse_port, report);
     }
     check_admin(&settings.admin, report);
@@ -208,6 +220,9 @@ fn check_machine(settings: &Settings, report: &mut Report) {
         check_readable(site, settings, report);
     }
     check_writable("spool_dir", &settings.spool_dir, settings, report);
+    if let Some(tls) = &settings.tls {
+        check_keys(tls, settings, report);
+    }
     let of_sites = settings.sites.iter().map(|site| &site.log.file);
     let logs: BTreeSet<&Path> = of_sites
         .chain([&settings.log.file])
@@ -232,6 +247,24 @@ fn check_writable(code: &'static str, path: &Path, settings: &Settings, report: 
         let mode = found.st_mode & 0o7777;
         let title = format!("{} is not writable by `{who}` (mode {mode:04o})", path.display());
         report.push(Diagnostic::warning(code, title));
+    }
+}
+
+/// A key that only root may read is read when haulier starts, and not again once it has become another account.
+fn check_keys(tls: &Tls, settings: &Settings, report: &mut Report) {
+    let Some(user) = &settings.user else { return };
+    for plan in &tls.certificates {
+        let CertificateSource::Files { key, .. } = &plan.source else {
+            continue;
+        };
+        let Ok(found) = stat(key) else { continue };
+        let bits = Bits::from_raw_mode(found.st_mode);
+        if !may(user, found.st_uid, found.st_gid, bits, READ) {
+            let title = format!("{} is not readable by `{}`", key.display(), user.name);
+            report.push(
+                Diagnostic::warning("tls::key", title).help("a renewed certificate is served only after a restart"),
+            );
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod serve;
 mod status;
 mod status_text;
 mod stop;
+mod trust;
 
 use std::env;
 use std::ffi::OsString;
@@ -69,6 +70,7 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Reload(arguments)) => reload::run(&arguments, &cli.console),
         Some(Command::Stop(arguments)) => stop::run(&arguments, &cli.console),
         Some(Command::Config(arguments)) => config::run(&arguments, &cli.console),
+        Some(Command::Trust(arguments)) => trust::run(&arguments, &cli.console),
         Some(Command::Completions(arguments)) => completions::run(&arguments),
         Some(Command::Man(arguments)) => man::run(&arguments),
         Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),

@@ -1,15 +1,19 @@
 //! `haulier serve`: try a site here, without configuration.
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
+use haulier_server::settings::WithoutTls;
+
 use super::{Outcome, configuration};
-use crate::announce::Announcement;
+use crate::announce::{self, Announcement};
 use crate::assemble::Purpose;
 use crate::cli::{Console, ServeArgs};
 use crate::config::file::{File, PoolTable, SiteTable};
 use crate::config::settings::{self, Mode, Settings};
+use crate::config::tls::Tls;
 use crate::config::{Diagnostic, Placed, Report};
 use crate::lifecycle::{self, Beginning, Source};
 use crate::machine::Machine;
@@ -81,6 +85,9 @@ fn read(
     let mut settings = settings::resolve(&file, Mode::Serve, &Machine::look(), report);
     settings.listen = vec![address.into()];
     answer_every_host(&mut settings);
+    if arguments.https && report.errors() == 0 {
+        encrypt(&mut settings);
+    }
     Ok(settings)
 }
 
@@ -207,6 +214,25 @@ fn choose_address(arguments: &ServeArgs) -> SocketAddr {
     addresses
         .find(|address| TcpListener::bind(address).is_ok())
         .unwrap_or(SocketAddr::new(host, first))
+}
+
+/// The port speaks TLS, with a certificate for this machine and all names of the sites; it is shown whatever name a
+/// client asks for. Who comes without TLS is sent to `https://`.
+fn encrypt(settings: &mut Settings) {
+    let named = settings.sites.iter().flat_map(|site| &site.hosts).cloned();
+    let own = ["*", "localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
+    let outside = announce::own_address().map(|address| address.to_string());
+    let mut hosts: Vec<String> = own.into_iter().chain(outside).chain(named).collect();
+    let mut known = HashSet::new();
+    hosts.retain(|host| known.insert(host.clone()));
+    for site in &mut settings.sites {
+        site.without_tls = Some(WithoutTls::Redirect);
+    }
+    settings.tls = Some(Tls::local(
+        std::mem::take(&mut settings.listen),
+        settings.sites[0].name.clone(),
+        hosts,
+    ));
 }
 
 /// A single site answers whatever the browser calls this machine; of several the first one takes the unknown names.

@@ -1,8 +1,10 @@
 //! The state of a server as people read it.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use crate::admin::state::{PoolState, RunningState, SiteState, State, StreamingState};
+use crate::admin::state::{CertificateState, PoolState, RunningState, SiteState, State, StreamingState};
+use crate::config::tls::days;
 use crate::quantity::{milliseconds, rate, size, span};
 
 /// The whole page.
@@ -17,7 +19,33 @@ pub(super) fn render(state: &State) -> String {
         size(state.downloads.bytes_per_second),
         span(state.worker_seconds_saved),
     );
+    text.push_str(&certificates(&state.certificates));
     text.push_str(&streaming(&state.streaming));
+    text
+}
+
+/// `certificates  2 sites, the first ends in 61 days (shop)`
+fn certificates(sites: &[CertificateState]) -> String {
+    let mut text = String::new();
+    let ends = sites.iter().filter_map(|site| Some((site.left_s?, &site.site)));
+    if let Some((left, site)) = ends.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        let count = sites.len();
+        let plural = if count == 1 { "" } else { "s" };
+        let when = if left < 0.0 {
+            format!("ended {} ago: clients refuse it", days(Duration::from_secs_f64(-left)))
+        } else {
+            format!("ends in {}", days(Duration::from_secs_f64(left)))
+        };
+        let _ = writeln!(text, "certificates  {count} site{plural}, the first {when} ({site})");
+    }
+    let without: Vec<&str> = sites
+        .iter()
+        .filter(|site| site.left_s.is_none())
+        .map(|site| site.site.as_str())
+        .collect();
+    if !without.is_empty() {
+        let _ = writeln!(text, "certificates  none yet for {}: see the log", without.join(", "));
+    }
     text
 }
 
@@ -215,6 +243,7 @@ mod tests {
                 active: 14,
                 bytes_per_second: 212e6,
             },
+            certificates: Vec::new(),
             worker_seconds_saved: 6720.0,
             streaming: Vec::new(),
         }
@@ -263,6 +292,31 @@ downloads  14 active, 212 MB/s    PHP saved: 1 h 52 min of worker time
         assert!(
             text.ends_with("shop /export.php       3   9 MB  [site.shop.offload] types = [\"text/csv\"]\n"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn certificates_are_told_by_the_first_that_ends_and_by_those_that_are_missing() {
+        let mut state = state();
+        let site = |name: &str, left_s| CertificateState {
+            site: name.into(),
+            left_s,
+        };
+        let last = |state: &State| render(state).lines().last().map(str::to_owned);
+        state.certificates = vec![site("shop", Some(61.5 * 86_400.0)), site("blog", Some(80.0 * 86_400.0))];
+        assert_eq!(
+            last(&state).as_deref(),
+            Some("certificates  2 sites, the first ends in 61 days (shop)")
+        );
+        state.certificates = vec![site("shop", Some(-7200.0))];
+        assert_eq!(
+            last(&state).as_deref(),
+            Some("certificates  1 site, the first ended 2 hours ago: clients refuse it (shop)")
+        );
+        state.certificates = vec![site("shop", None)];
+        assert_eq!(
+            last(&state).as_deref(),
+            Some("certificates  none yet for shop: see the log")
         );
     }
 

@@ -18,8 +18,13 @@ use super::source::Source;
 use super::words::{self, Table, Word};
 
 /// Settings that hold a path, or a list of them, relative to the file that says them.
-const PATHS: [(&str, &str); 11] = [
+const PATHS: [(&str, &str); 16] = [
     ("log", "file"),
+    ("tls", "cert"),
+    ("tls", "key"),
+    ("tls", "state"),
+    ("site.NAME.tls", "cert"),
+    ("site.NAME.tls", "key"),
     ("site.NAME", "root"),
     ("site.NAME.images", "fallback"),
     ("site.NAME.images", "store"),
@@ -254,7 +259,7 @@ impl Collector<'_> {
         self.sections.push(Section {
             path: path.to_vec(),
             is_element: false,
-            is_remark: source.is_none() && path.len() > 2 && lines.iter().all(Line::is_default),
+            is_remark: source.is_none() && (path.len() > 2 || path == ["tls"]) && lines.iter().all(Line::is_default),
             lines,
         });
         for (name, words, value) in below {

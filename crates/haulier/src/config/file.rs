@@ -30,6 +30,7 @@ pub(crate) struct File {
     pub(crate) log: LogTable,
     pub(crate) limits: LimitsTable,
     pub(crate) compress: CompressTable,
+    pub(crate) tls: TlsTable,
     pub(crate) pools: Vec<PoolTable>,
     pub(crate) sites: Vec<SiteTable>,
     pub(crate) stores: Vec<StoreTable>,
@@ -40,6 +41,7 @@ pub(crate) struct File {
 pub(crate) struct ServerTable {
     place: Option<Place>,
     pub(crate) http: Option<Vec<Placed<String>>>,
+    pub(crate) https: Option<Vec<Placed<String>>>,
     pub(crate) http2: Option<Placed<bool>>,
     pub(crate) reuse_port: Option<Placed<bool>>,
     pub(crate) defer_accept: Option<Placed<bool>>,
@@ -110,6 +112,46 @@ pub(crate) struct CompressTable {
     pub(crate) no_secrets: Option<Placed<bool>>,
     /// Only `[compress]` has it.
     pub(crate) store: Option<Placed<u64>>,
+}
+
+/// `[tls]`
+#[derive(Debug, Default)]
+pub(crate) struct TlsTable {
+    place: Option<Place>,
+    /// What sites without words of their own have.
+    pub(crate) of_sites: SiteTlsTable,
+    pub(crate) min: Option<Placed<String>>,
+    pub(crate) email: Option<Placed<String>>,
+    pub(crate) directory: Option<Placed<String>>,
+    pub(crate) challenge: Option<Placed<String>>,
+    pub(crate) state: Option<Placed<String>>,
+}
+
+impl TlsTable {
+    /// Whether the table is there, be it empty.
+    pub(crate) fn is_written(&self) -> bool {
+        self.place.is_some()
+    }
+}
+
+/// `[site.NAME.tls]`, and its part of `[tls]`
+#[derive(Debug, Default)]
+pub(crate) struct SiteTlsTable {
+    place: Option<Place>,
+    /// Relative paths of this table start here.
+    pub(crate) directory: PathBuf,
+    pub(crate) mode: Option<Placed<String>>,
+    pub(crate) cert: Option<Placed<String>>,
+    pub(crate) key: Option<Placed<String>>,
+    pub(crate) redirect: Option<Placed<bool>>,
+    pub(crate) hsts: Option<Placed<Duration>>,
+}
+
+impl SiteTlsTable {
+    /// Whether the table is there, be it empty.
+    pub(crate) fn is_written(&self) -> bool {
+        self.place.is_some()
+    }
 }
 
 /// `[pool.NAME]`
@@ -217,6 +259,7 @@ pub(crate) struct SiteTable {
     pub(crate) log: SiteLogTable,
     pub(crate) compress: CompressTable,
     pub(crate) images: Option<ImagesTable>,
+    pub(crate) tls: SiteTlsTable,
     pub(crate) requests_per_ip: Option<Placed<Rate>>,
     pub(crate) canonical: Option<Placed<String>>,
     pub(crate) rewrites: Option<Pairs>,
@@ -379,6 +422,7 @@ impl SiteTable {
             routes: Vec::new(),
             compress: CompressTable::default(),
             images: None,
+            tls: SiteTlsTable::default(),
         }
     }
 
@@ -538,6 +582,14 @@ fn read_tables(reader: &mut Reader<'_>, top: &DeTable<'_>, directory: &Path, fil
             }
         },
     );
+    read_once(
+        reader,
+        &top,
+        "tls",
+        &mut file.tls,
+        |table| &table.place,
+        |reader, table, place| read_tls(reader, table, place, directory),
+    );
     for (name, table) in named_tables(reader, &top, "pool") {
         let known = file.pools.iter().map(|pool| &pool.name);
         if is_new(reader, "pool", &name, known) {
@@ -664,6 +716,7 @@ fn read_server(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Se
     ServerTable {
         place: Some(place),
         http: reader.text_or_texts(&section, "http"),
+        https: reader.text_or_texts(&section, "https"),
         http2: reader.flag(&section, "http2"),
         reuse_port: reader.flag(&section, "reuse_port"),
         defer_accept: reader.flag(&section, "defer_accept"),
@@ -716,6 +769,31 @@ fn read_limits(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Li
         h2_connection_window: reader.size(&section, "h2_connection_window", LEAST_CONNECTION_WINDOW),
         h2_resets: reader.count(&section, "h2_resets", 1, "browsers give up streams now and then"),
         h2_control_frames: reader.count(&section, "h2_control_frames", 16, "clients begin with some"),
+    }
+}
+
+fn read_tls(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place, directory: &Path) -> TlsTable {
+    let section = reader.section(&words::TLS, "tls", table);
+    TlsTable {
+        of_sites: read_site_tls(reader, &section, place.clone(), directory),
+        place: Some(place),
+        min: reader.text(&section, "min"),
+        email: reader.text(&section, "email"),
+        directory: reader.text(&section, "directory"),
+        challenge: reader.text(&section, "challenge"),
+        state: reader.text(&section, "state"),
+    }
+}
+
+fn read_site_tls(reader: &mut Reader<'_>, section: &Section<'_>, place: Place, directory: &Path) -> SiteTlsTable {
+    SiteTlsTable {
+        place: Some(place),
+        directory: directory.to_owned(),
+        mode: reader.text(section, "mode"),
+        cert: reader.text(section, "cert"),
+        key: reader.text(section, "key"),
+        redirect: reader.flag(section, "redirect"),
+        hsts: reader.deadline(section, "hsts"),
     }
 }
 
@@ -899,10 +977,19 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         let place = section.key_span("images").map(|span| reader.place(span));
         read_images(reader, &header, table, place)
     });
+    let tls = match reader.table(&section, "tls") {
+        Some(tls) => {
+            let place = reader.place(section.key_span("tls").unwrap_or(0..0));
+            let tls = reader.section(&words::SITE_TLS, &format!("{header}.tls"), tls);
+            read_site_tls(reader, &tls, place, directory)
+        }
+        None => SiteTlsTable::default(),
+    };
     let routes = reader.tables(&section, "route");
     SiteTable {
         images,
         compress,
+        tls,
         directory: directory.to_owned(),
         root: reader.text(&section, "root"),
         root_written: section.key_span("root").is_some() || section.misspells("root"),

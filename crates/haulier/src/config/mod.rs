@@ -1,7 +1,7 @@
 //! The configuration, from text to settings.
 //!
 //! `source` reads files, `file` is what the user wrote (every value with its place), `settings` is what it means
-//! (with `server`, `site`, `downloads`, `images`, `compress`, `pool` and `rules` for its parts).
+//! (with `server`, `site`, `downloads`, `images`, `compress`, `pool`, `tls` and `rules` for its parts).
 //! `words` lists every setting once: the error texts, the reference page, `schema` and the reader all use that list.
 //! `effective` shows what holds.
 
@@ -23,6 +23,7 @@ mod server;
 pub(crate) mod settings;
 mod site;
 pub(crate) mod source;
+pub(crate) mod tls;
 pub(crate) mod value;
 pub(crate) mod words;
 

@@ -17,13 +17,27 @@ const SOCKET_MODE: u32 = 0o666;
 
 /// The addresses of `http`, each once.
 pub(super) fn resolve_listen(file: &File, report: &mut Report) -> Vec<Address> {
-    let default = [Placed::unplaced(":80".to_owned())];
-    let written = file.server.http.as_deref().unwrap_or(&default);
+    resolve_addresses("http", file.server.http.as_deref(), ":80", report)
+}
+
+/// Those of `https`.
+pub(super) fn resolve_listen_tls(file: &File, report: &mut Report) -> Vec<Address> {
+    resolve_addresses("https", file.server.https.as_deref(), ":443", report)
+}
+
+fn resolve_addresses(
+    key: &str,
+    written: Option<&[Placed<String>]>,
+    default: &str,
+    report: &mut Report,
+) -> Vec<Address> {
+    let default = [Placed::unplaced(default.to_owned())];
+    let written = written.unwrap_or(&default);
     let mut addresses: Vec<Address> = Vec::new();
     for one in written {
         match listen_address::parse_any(&one.value) {
             Some(address) if !takes_a_free_port(&address) && addresses.contains(&address) => report.push(
-                Diagnostic::error("config::listen", format!("{} stands twice in `http`", one.value))
+                Diagnostic::error("config::listen", format!("{} stands twice in `{key}`", one.value))
                     .at(one.place.as_ref(), "again here"),
             ),
             Some(address) => addresses.push(address),

@@ -12,7 +12,7 @@ use haulier_php::{PoolKind, PoolSettings, User};
 use haulier_server::route::glob::Glob;
 use haulier_server::settings::{
     Canonical, CompressSettings, DictionarySettings, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect,
-    Rewrite, RouteSettings, SendfileSettings,
+    Rewrite, RouteSettings, SendfileSettings, WithoutTls,
 };
 use haulier_server::{Address, Network};
 
@@ -20,6 +20,7 @@ use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, LimitsTable, LogTable, SiteTable};
 use super::images::Images;
 use super::source::Placed;
+use super::tls::{self, Tls};
 use super::{compress, images, listen_address, pool, reader, server, site};
 use crate::app::App;
 use crate::machine::Machine;
@@ -38,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) config: Option<PathBuf>,
     /// Addresses to listen on.
     pub(crate) listen: Vec<Address>,
+    /// Encryption; `None` without.
+    pub(crate) tls: Option<Tls>,
     /// Permissions of Unix sockets.
     pub(crate) socket_mode: u32,
     /// Proxies whose word about a client counts.
@@ -206,6 +209,8 @@ pub(crate) struct Site {
     /// It has no files: what its root says is nothing.
     pub(crate) is_rootless: bool,
     pub(crate) dictionary: DictionarySettings,
+    /// What clients without TLS get; `None` where the site has no TLS.
+    pub(crate) without_tls: Option<WithoutTls>,
 }
 
 /// A route as meant.
@@ -294,9 +299,11 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         site.images = of_images.and_then(|images| images::resolve(images, table, file, machine, report));
         site.log = resolve_site_log(table, report);
     }
+    let tls = tls::resolve(file, mode, &mut sites, report);
     Settings {
         config: None,
         listen: server::resolve_listen(file, report),
+        tls,
         socket_mode: server::resolve_socket_mode(file.server.socket_mode.as_ref(), report),
         trusted_proxies: server::resolve_proxies(file, report),
         proxy_protocol: value_or(file.server.proxy_protocol.as_ref(), false),

@@ -110,6 +110,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         images: None,
         is_rootless: table.root.is_none(),
         dictionary: dictionary::resolve(&table.dictionary, report),
+        without_tls: None,
         app,
     };
     site.routes = route::resolve_all(table, &site, report);

@@ -96,6 +96,7 @@ pub(super) static TOP: Table = Table {
         word("log", "", "What is logged, and how it looks."),
         word("limits", "", "Limits and deadlines of connections and requests."),
         word("compress", "", "How bodies are compressed."),
+        word("tls", "", "Encryption: versions, certificates and who signs them."),
         word("pool", "", "`[pool.NAME]`: PHP processes."),
         word("site", "", "`[site.NAME]`: a document root with its rules."),
         word("store", "", "`[store.NAME]`: how the bucket of that name is reached."),
@@ -111,9 +112,14 @@ pub(super) static SERVER: Table = Table {
             "Address to listen on, or a list: `:80` is every address, port 0 takes a free one, `unix:/path` is a socket.",
         ),
         word(
+            "https",
+            "`:443` once a site has TLS",
+            "Address to listen on with TLS, or a list; written alone, it gives TLS to every site.",
+        ),
+        word(
             "http2",
             "true",
-            "Speak HTTP/2 with clients that begin with it (prior knowledge).",
+            "Speak HTTP/2 with clients that begin with it, and over TLS with those that can.",
         ),
         word(
             "reuse_port",
@@ -292,6 +298,50 @@ pub(super) static COMPRESS: Table = Table {
             "store",
             "\"256MiB\"",
             "Room for compressed copies of files below `spool_dir`; 0 keeps none.",
+        ),
+    ],
+};
+
+pub(super) static TLS: Table = Table {
+    name: "tls",
+    words: &[
+        word(
+            "mode",
+            "\"auto\"",
+            "Where certificates come from: `acme`, `local` (an authority of our own), `off`, or `auto`: `acme` for public names.",
+        ),
+        word(
+            "cert",
+            "none",
+            "File of a certificate with its chain, for sites without one of their own.",
+        ),
+        word(
+            "key",
+            "in the file of `cert`",
+            "File of its private key; both are read anew when they change.",
+        ),
+        word("redirect", "true", "Clients without TLS are sent to `https://`."),
+        word(
+            "hsts",
+            "none",
+            "How long browsers shall insist on TLS, such as `\"1y\"`.",
+        ),
+        word("min", "\"1.2\"", "The oldest version that is spoken: `1.2` or `1.3`."),
+        word("email", "none", "Whom the certificate authority writes to."),
+        word(
+            "directory",
+            "\"https://acme-v02.api.letsencrypt.org/directory\"",
+            "The certificate authority, by the address of its ACME directory.",
+        ),
+        word(
+            "challenge",
+            "\"auto\"",
+            "How the authority asks: `http-01` (port 80), `tls-alpn-01` (port 443), or whichever is open.",
+        ),
+        word(
+            "state",
+            "/var/lib/haulier, or ~/.local/state/haulier",
+            "Directory of the keys and certificates haulier keeps; servers that share names share it.",
         ),
     ],
 };
@@ -561,6 +611,7 @@ pub(super) static SITE: Table = Table {
             "none",
             "`[site.NAME.images]`: uploads of images, and variants of them and of the site's own.",
         ),
+        word("tls", "{}", "`[site.NAME.tls]`: the certificate of this site."),
     ],
 };
 
@@ -845,6 +896,25 @@ pub(super) static SITE_COMPRESS: Table = Table {
     ],
 };
 
+pub(super) static SITE_TLS: Table = Table {
+    name: "site.NAME.tls",
+    words: &[
+        word("mode", "as in `[tls]`", "`auto`, `acme`, `local` or `off`."),
+        word(
+            "cert",
+            "as in `[tls]`",
+            "File of the site's certificate with its chain.",
+        ),
+        word("key", "in the file of `cert`", "File of its private key."),
+        word(
+            "redirect",
+            "as in `[tls]`",
+            "Clients without TLS are sent to `https://`.",
+        ),
+        word("hsts", "as in `[tls]`", "How long browsers shall insist on TLS."),
+    ],
+};
+
 /// All tables, in the order of the reference.
 pub(super) static TABLES: &[&Table] = &[
     &TOP,
@@ -852,6 +922,7 @@ pub(super) static TABLES: &[&Table] = &[
     &LOG,
     &LIMITS,
     &COMPRESS,
+    &TLS,
     &POOL,
     &POOL_WORKERS,
     &POOL_RECYCLE,
@@ -870,6 +941,7 @@ pub(super) static TABLES: &[&Table] = &[
     &SITE_IMAGES_UPLOAD,
     &STORE,
     &SITE_DICTIONARY,
+    &SITE_TLS,
 ];
 
 /// The table of this name, as the reference calls it: `site.NAME.limits`.

@@ -29,7 +29,7 @@ use self::systemd::Notifier;
 use self::take_over::{Predecessor, Sockets};
 use crate::admin::{self, Admin, AdminListener, Identity, Reporter, SiteFacts, SocketFile};
 use crate::announce::Announcement;
-use crate::assemble::{AssembleError, Parts, Purpose};
+use crate::assemble::{AssembleError, Parts, Present, Purpose};
 use crate::cli::Console;
 use crate::command::Outcome;
 use crate::config::settings::{AdminAddress, Format, LogSettings, Site};
@@ -121,7 +121,7 @@ fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcom
     // Before PHP starts, too: most of what can go wrong here is a second haulier.
     let listener = bind_admin(&settings.admin, beginning.purpose, &mut sockets)?;
     let mut parts = Parts::new(beginning.purpose, logs)?;
-    let assembled = parts.assemble(settings, &[], &[])?;
+    let assembled = parts.assemble(settings, &Present::default())?;
     let server = Server::bind(assembled.server, assembled.log, &mut sockets.http).map_err(AssembleError::Bind)?;
     sockets.warn_of_the_rest();
     let addresses = server.addresses();
@@ -137,18 +137,24 @@ fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcom
     let reporter = Reporter::new(identity, server.metrics());
     let (asking, mut commands) = mpsc::channel(WAITING_COMMANDS);
     admin.serve(&reporter, &asking)?;
-    parts.leave_root(settings.user.as_ref())?;
+    parts.leave_root(settings.user.as_ref(), assembled.keeper.as_deref())?;
     if beginning.take_over {
         runtime.block_on(warm(&assembled.pools))?;
     }
     let metrics = server.metrics();
+    let secure = server.secure_addresses();
     let server = server.run()?;
+    // From here on authorities that ask are answered.
+    if let Some(keeper) = &assembled.keeper {
+        keeper.keep().map_err(AssembleError::Certificates)?;
+    }
     relieve(predecessor);
-    beginning.announcement.print(&addresses, &admin, console);
+    beginning.announcement.print(&addresses, &secure, &admin, console);
     let running = Running {
         server,
         metrics,
         pools: assembled.pools,
+        keeper: assembled.keeper,
         configuration: beginning.configuration,
         source: Arc::new(beginning.source),
         parts: Arc::new(Mutex::new(parts)),

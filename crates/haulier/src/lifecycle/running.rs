@@ -19,7 +19,8 @@ use super::source::{self, Configuration, Source};
 use super::systemd::Notifier;
 use super::{Signals, Wish, take_over, warm};
 use crate::admin::{Admin, Answer, Asked, Question, Reply, Reporter};
-use crate::assemble::{AssembleError, Parts, Purpose};
+use crate::assemble::{AssembleError, Assembled, Parts, Present, Purpose};
+use crate::certificates::Keeper;
 use crate::command::{Outcome, counts, plural};
 use crate::config::Report;
 
@@ -38,6 +39,8 @@ pub(super) struct Running {
     pub(super) server: RunningServer,
     pub(super) metrics: Arc<Metrics>,
     pub(super) pools: Vec<Arc<Pool>>,
+    /// Of a server with TLS.
+    pub(super) keeper: Option<Arc<Keeper>>,
     pub(super) configuration: Configuration,
     pub(super) source: Arc<Source>,
     pub(super) parts: Arc<Mutex<Parts>>,
@@ -227,6 +230,7 @@ impl Running {
         let switched: Result<(), BindError> = blocking(move || handle.reload(assembled.server, assembled.log)).await;
         switched.map_err(|error| Refused::by_machine(&AssembleError::Bind(error)))?;
         let changes = Changes::between(&self.configuration.effective, &configuration.effective, &stale);
+        self.keep(assembled.keeper);
         self.pools = assembled.pools;
         self.configuration = configuration;
         let grace = self.configuration.settings.grace;
@@ -234,6 +238,18 @@ impl Running {
             self.leaving.spawn(retire(pool, grace, Arc::clone(&self.metrics)));
         }
         Ok(changes.in_words())
+    }
+
+    /// Takes care of these certificates from now on, and of those before no more.
+    fn keep(&mut self, keeper: Option<Arc<Keeper>>) {
+        let is_new = |keeper: &&Arc<Keeper>| !self.keeper.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, keeper));
+        if let Some(new) = keeper.as_ref().filter(is_new)
+            && let Err(error) = new.keep()
+        {
+            let error = super::with_sources(&error);
+            error!(error, "certificates are served but not renewed");
+        }
+        self.keeper = keeper;
     }
 
     async fn read(&self) -> Result<Configuration, Refused> {
@@ -271,12 +287,16 @@ impl Running {
         &self,
         configuration: Configuration,
         stale: &[(String, &'static str)],
-    ) -> (Configuration, Result<crate::assemble::Assembled, AssembleError>) {
-        let (parts, running) = (Arc::clone(&self.parts), self.pools.clone());
-        let stale: Vec<String> = stale.iter().map(|(name, _)| name.clone()).collect();
+    ) -> (Configuration, Result<Assembled, AssembleError>) {
+        let parts = Arc::clone(&self.parts);
+        let present = Present {
+            pools: self.pools.clone(),
+            stale: stale.iter().map(|(name, _)| name.clone()).collect(),
+            keeper: self.keeper.clone(),
+        };
         blocking(move || {
             let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
-            let assembled = parts.assemble(&configuration.settings, &running, &stale);
+            let assembled = parts.assemble(&configuration.settings, &present);
             (configuration, assembled)
         })
         .await

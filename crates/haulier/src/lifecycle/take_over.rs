@@ -21,14 +21,15 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Those of a service manager. A unit may call them `admin` and `control`; all others are for sites.
+    /// Those of a service manager. A unit may call them `admin`, `control` and `https`; all others are for sites, with
+    /// TLS or without as their address says.
     pub(super) fn of_manager(passed: Vec<Passed>) -> Self {
         let mut sockets = Self::default();
         for Passed { name, socket } in passed {
             match name.as_str() {
                 "admin" => sockets.admin = Some(socket),
                 "control" => sockets.control = Some(socket),
-                _ => match Inherited::new(vec![socket]) {
+                _ => match Inherited::new(vec![socket], (name == "https").then_some(true)) {
                     Ok(inherited) => sockets.http.push(inherited),
                     Err(error) => {
                         tracing::warn!(name, %error, "a descriptor that was passed to us is of no use");
@@ -45,7 +46,7 @@ impl Sockets {
         for one in list {
             let mut sockets: Vec<OwnedFd> = all.by_ref().take(one.count).collect();
             match one.role {
-                Role::Http => match Inherited::new(sockets) {
+                Role::Http | Role::Https => match Inherited::new(sockets, Some(one.role == Role::Https)) {
                     Ok(inherited) => mine.http.push(inherited),
                     Err(error) => tracing::warn!(%error, "a socket of the other haulier is of no use"),
                 },
@@ -62,7 +63,7 @@ impl Sockets {
             let address = inherited.address.to_string();
             tracing::warn!(
                 address,
-                "a socket that was passed to us is closed: `http` in `[server]` does not name its address"
+                "a socket that was passed to us is closed: neither `http` nor `https` in `[server]` names its address"
             );
         }
     }
@@ -101,9 +102,11 @@ fn find(settings: &Settings) -> Result<Client, Box<Diagnostic>> {
     if let Some(path) = &settings.control {
         return Client::connect(path).map_err(|error| Box::new(failed(&error)));
     }
+    let secure = settings.tls.iter().flat_map(|tls| &tls.listen);
     let port = settings
         .listen
         .iter()
+        .chain(secure)
         .find_map(|address| Some(address.internet()?.port()));
     let usual = port.and_then(admin::place_for).map(|path| Client::connect(&path));
     match usual {
@@ -131,9 +134,13 @@ pub(super) fn hand_over(server: &ServerHandle, admin: &Admin) -> Reply {
 
 fn copies(server: &ServerHandle, admin: &Admin) -> std::io::Result<(Vec<HandedOver>, Vec<OwnedFd>)> {
     let (mut list, mut all) = (Vec::new(), Vec::new());
-    for (_, sockets) in server.sockets()? {
+    for Inherited { is_secure, sockets, .. } in server.sockets()? {
         list.push(HandedOver {
-            role: Role::Http,
+            role: if is_secure == Some(true) {
+                Role::Https
+            } else {
+                Role::Http
+            },
             count: sockets.len(),
         });
         all.extend(sockets);

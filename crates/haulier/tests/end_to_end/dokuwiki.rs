@@ -7,7 +7,7 @@ use super::support::browser::{Browser, input_value};
 use super::support::client::Request;
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
-use super::support::{copy_directory, require};
+use super::support::{copy_directory, require, wait_until};
 
 /// MD5, the oldest kind of hash DokuWiki reads, of "horse battery".
 const USER: &str = "anna:1180894762e4cc92dad5a90ed6f8ca9a:Anna Example:anna@wiki.example:admin,user\n";

@@ -36,4 +36,6 @@ mod static_paths;
 mod status;
 mod symfony;
 mod take_over;
+mod tls;
+mod tls_certificates;
 mod zend_functions;

@@ -8,11 +8,15 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use rustls::HandshakeKind;
+use rustls::version::{TLS12, TLS13};
+use serde_json::Value;
 
 use super::support::client::{Connection, Request};
 use super::support::haulier::{Haulier, children_of};
 use super::support::load::Crowd;
 use super::support::site::Site;
+use super::support::tls::Authority;
 use super::support::{require, wait_until};
 
 /// `HAULIER_RELOADS=20 HAULIER_REQUESTS=50000` is the whole proof; without a word it is a tenth of it.
@@ -70,6 +74,101 @@ fn requests_across_reloads_are_all_answered() {
     );
     // The pools of the past are gone, with all their processes.
     wait_until("one php-cgi", || master(&server).len() == 1);
+}
+
+fn of_shop(target: &str) -> Request {
+    Request::get(target).with("Host", "shop.test")
+}
+
+#[test]
+fn certificates_are_exchanged_without_a_failed_request_over_tls() {
+    let rounds = number("HAULIER_RELOADS", 5);
+    let authority = Authority::new();
+    let site = Site::new()
+        .file("a.txt", "page")
+        .php("fast.php", "echo 'fast';")
+        .server("https = \"127.0.0.1:0\"")
+        .setting("hosts = [\"shop.test\"]")
+        .config(&format!(
+            "[log]\naccess = \"errors\"\n[site.test.tls]\n{}",
+            authority.lines("shop-0", &["shop.test"])
+        ));
+    let (server, config) = site.start_with_config();
+    let address = server.https();
+    let shown = || {
+        // No session of before: the certificate is shown anew.
+        let client = authority.client(&[&TLS13]);
+        let mut connection = Connection::open(address).secured("shop.test", &client);
+        connection.ask(&of_shop("/a.txt")).expect(200);
+        let chain = connection
+            .wire()
+            .connection()
+            .peer_certificates()
+            .expect("a certificate");
+        chain[0].to_vec()
+    };
+    let returning = authority.client(&[&TLS13, &TLS12]);
+    let visit = || {
+        let mut connection = Connection::open(address).secured("shop.test", &returning);
+        connection.ask(&of_shop("/a.txt")).expect(200);
+        connection.wire().connection().handshake_kind()
+    };
+    assert_eq!(visit(), Some(HandshakeKind::Full));
+    let client = authority.client(&[&TLS13, &TLS12]);
+    let open = move || Ok(Connection::try_open(address)?.secured("shop.test", &client));
+    let crowd = Crowd::over(open, 6, &["/a.txt", "/fast.php", "/a.txt?x"].map(of_shop));
+    crowd.wait_for(60);
+    let mut before = shown();
+    for round in 0..rounds {
+        authority.sign(&format!("shop-{}", round + 1), &["shop.test"], 60);
+        config.replace(&format!("shop-{round}."), &format!("shop-{}.", round + 1));
+        let said = server.reload();
+        let now = shown();
+        assert_ne!(now, before, "{said}");
+        before = now;
+        assert_eq!(visit(), Some(HandshakeKind::Resumed), "sessions outlive a reload");
+        crowd.wait_for(60);
+    }
+    // Under the same name it needs no other configuration: a reload does not wait for the next look.
+    authority.sign(&format!("shop-{rounds}"), &["shop.test"], 90);
+    server.reload();
+    assert_ne!(shown(), before);
+    let (answers, failures) = crowd.end();
+    assert!(failures.is_empty(), "{} of {answers}: {failures:#?}", failures.len());
+}
+
+#[test]
+fn tls_comes_and_goes_with_a_reload() {
+    let authority = Authority::new();
+    let table = format!("[site.test.tls]\n{}", authority.lines("shop", &["shop.test"]));
+    let site = Site::new().file("a.txt", "page").setting("hosts = [\"shop.test\"]");
+    let (server, config) = site.start_with_config();
+    config.replace("[server]\n", "[server]\nhttps = \"127.0.0.1:0\"\n");
+    config.append(&table);
+    server.reload();
+    let state = server.tell(&["status", "--json"]);
+    let state: Value = serde_json::from_slice(&state.stdout).expect("JSON");
+    assert_eq!(state["certificates"][0]["site"], "test");
+    let address = state["listen"][1].as_str().and_then(|address| address.parse().ok());
+    let address: std::net::SocketAddr = address.unwrap_or_else(|| panic!("no second address in {state}"));
+    let mut held = Connection::open(address).secured("shop.test", &authority.client(&[&TLS13]));
+    held.ask(&of_shop("/a.txt")).expect(200);
+    let sent_away = server.ask(&of_shop("/a.txt")).expect(308);
+    let there = format!("https://shop.test:{}/a.txt", address.port());
+    assert_eq!(sent_away.field("Location"), Some(there.as_str()));
+    // What is wrong with a certificate is the configuration's fault: nothing changes.
+    config.replace("shop.pem", "gone.pem");
+    let refused = server.tell(&["reload"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    held.ask(&of_shop("/a.txt")).expect(200);
+    config.replace("gone.pem", "shop.pem");
+
+    config.replace("https = \"127.0.0.1:0\"\n", "");
+    config.replace(&table, "");
+    server.reload();
+    server.ask(&of_shop("/a.txt")).expect(200);
+    wait_until("nobody to listen there", || TcpStream::connect(address).is_err());
+    held.ask(&of_shop("/a.txt")).expect(200);
 }
 
 #[test]

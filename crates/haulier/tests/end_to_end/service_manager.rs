@@ -119,7 +119,7 @@ fn a_socket_that_nobody_asked_for_is_named() {
     let (config, _fpm) = site.prepare();
     let server = Haulier::start_as_it_is(activated(listener, "web", &config), vec![Box::new(site)]);
     assert_ne!(server.address(), address);
-    server.wait_for_line("does not name its address");
+    server.wait_for_line("names its address");
     server.get("/a.txt").expect(200);
 }
 

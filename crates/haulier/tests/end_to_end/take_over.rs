@@ -4,12 +4,14 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use rustls::version::{TLS12, TLS13};
 use serde_json::Value;
 
-use super::support::client::Request;
+use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
 use super::support::load::Crowd;
 use super::support::site::{Config, Site};
+use super::support::tls::Authority;
 use super::support::wait_until;
 
 fn run(config: &Config, more: &[&str]) -> Command {
@@ -58,6 +60,34 @@ fn a_new_process_takes_the_place_of_the_old_one_under_load() {
 }
 
 #[test]
+fn connections_over_tls_are_taken_over_as_well() {
+    let authority = Authority::new();
+    let site = Site::new().file("a.txt", "page").server("https = \"127.0.0.1:0\"");
+    let control = site.writable("run").join("control.sock");
+    let (mut old, config) = site
+        .server(&format!("control = {control:?}"))
+        .setting("hosts = [\"shop.test\"]")
+        .config(&format!(
+            "[log]\naccess = \"errors\"\n[site.test.tls]\n{}",
+            authority.lines("shop", &["shop.test"])
+        ))
+        .start_with_config();
+    let (plain, secure) = (old.address(), old.https());
+    let client = authority.client(&[&TLS13, &TLS12]);
+    let open = move || Ok(Connection::try_open(secure)?.secured("shop.test", &client));
+    let crowd = Crowd::over(open, 4, &[Request::get("/a.txt").with("Host", "shop.test")]);
+    crowd.wait_for(60);
+    let new = Haulier::start(run(&config, &["--take-over"]), Vec::new());
+    assert_eq!((new.address(), new.https()), (plain, secure), "each socket has its own");
+    old.wait_within(Duration::from_secs(40)).expect("it gives way");
+    crowd.wait_for(60);
+    let (answers, failures) = crowd.end();
+    assert!(failures.is_empty(), "{} of {answers}: {failures:#?}", failures.len());
+    drop(new);
+    drop(old);
+}
+
+#[test]
 fn another_number_of_threads_and_other_addresses_take_over_as_well() {
     let site = Site::new().file("a.txt", "page").server("threads = 3");
     let control = site.writable("run").join("control.sock");
@@ -70,7 +100,7 @@ fn another_number_of_threads_and_other_addresses_take_over_as_well() {
     let new = Haulier::start(run(&config, &["--take-over"]), Vec::new());
     assert_eq!(new.address(), old.address());
     old.wait_within(Duration::from_secs(20)).expect("it gives way");
-    new.wait_for_line("does not name its address");
+    new.wait_for_line("names its address");
     for _ in 0..20 {
         new.get("/a.txt").expect(200);
     }

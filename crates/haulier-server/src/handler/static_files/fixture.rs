@@ -92,6 +92,7 @@ fn settings(root: PathBuf) -> SiteSettings {
         root,
         index: vec!["index.html".into(), "index.php".into()],
         php: None,
+        without_tls: None,
         deny: Vec::new(),
         headers: Vec::new(),
         redirects: Vec::new(),

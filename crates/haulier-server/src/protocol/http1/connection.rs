@@ -26,6 +26,7 @@ use super::sender::{Plan, Sender, Step};
 use super::waiting::{Read, Waiting};
 use crate::body::BrokenBody;
 use crate::handler::error_page;
+use crate::listen::detect::{self, NO_TLS_HERE, Spoken};
 use crate::listen::{Permit, canonical};
 use crate::pipeline::{self, Answer, Answered};
 use crate::request::{Exchange, Peer, Request};
@@ -124,6 +125,7 @@ impl Connection {
             permit,
         });
         let next = match connection.receive() {
+            Ok(Read::Bytes) if connection.is_greeted_by_tls() => return connection.refuse_tls(),
             Ok(Read::Bytes) => connection.turn(),
             Ok(Read::Nothing) => Next::Read,
             Ok(Read::End) | Err(_) => return,
@@ -175,6 +177,18 @@ impl Connection {
         }
     }
 
+    /// Whether the client took this for a port that wants TLS.
+    fn is_greeted_by_tls(&self) -> bool {
+        let first = self.input.borrow().first().copied();
+        first.is_some_and(|first| detect::of(first) == Spoken::Tls) && !self.awaits_proxy_header.get()
+    }
+
+    /// Says so in the client's own words.
+    fn refuse_tls(&self) {
+        tracing::debug!(remote = %self.peer.get().remote, "a client speaks TLS to a port without it");
+        let _ = self.socket.send(&NO_TLS_HERE, false); // what matters is that the connection ends
+    }
+
     /// Everything that can be done without waiting.
     fn turn(self: &Rc<Self>) -> Next {
         if self.awaits_proxy_header.get() {
@@ -215,6 +229,7 @@ impl Connection {
                 local: canonical(local),
                 tls: header.tls,
                 proxy,
+                ..self.peer.get()
             });
         }
         Ok(true)

@@ -28,6 +28,7 @@ fn fresh() -> View {
             active: 0,
             bytes_per_second: 0.0,
         },
+        certificates: Vec::new(),
         worker_seconds_saved: 0.0,
         streaming: Vec::new(),
     };

@@ -5,9 +5,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
+use rustls::ClientConfig;
+
+use super::tls::Wire;
 
 /// How long a read or a write may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -179,7 +183,7 @@ impl Response {
 /// One connection to the server, with what was read and not yet used.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Wire,
     buffer: Vec<u8>,
 }
 
@@ -194,9 +198,23 @@ impl Connection {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         Ok(Self {
-            stream,
+            stream: Wire::Plain(stream),
             buffer: Vec::new(),
         })
+    }
+
+    /// The same, encrypted from here on, with a server of this name.
+    pub(crate) fn secured(mut self, name: &str, config: &Arc<ClientConfig>) -> Self {
+        let Wire::Plain(stream) = self.stream else {
+            panic!("it is encrypted already")
+        };
+        self.stream = Wire::secure(stream, name, config);
+        self
+    }
+
+    /// The transport, for tests that look beneath HTTP.
+    pub(crate) fn wire(&mut self) -> &mut Wire {
+        &mut self.stream
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -210,13 +228,14 @@ impl Connection {
     /// Tells the server that nothing more will come, and goes on reading.
     pub(crate) fn finish_sending(&mut self) {
         self.stream
+            .socket()
             .shutdown(Shutdown::Write)
             .expect("the connection is still open");
     }
 
     /// Leaves with a reset, as a program does that was killed.
     pub(crate) fn reset(self) {
-        set_socket_linger(&self.stream, Some(Duration::ZERO)).expect("the socket is ours");
+        set_socket_linger(self.stream.socket(), Some(Duration::ZERO)).expect("the socket is ours");
     }
 
     /// Sends a request and reads its response.
@@ -319,9 +338,13 @@ impl Connection {
 
     /// Waits this long for bytes and tells whether any came.
     pub(crate) fn hears_something_within(&mut self, wait: Duration) -> bool {
-        self.stream.set_read_timeout(Some(wait)).expect("a time-out can be set");
+        self.stream
+            .socket()
+            .set_read_timeout(Some(wait))
+            .expect("a time-out can be set");
         let heard = !self.buffer.is_empty() || matches!(self.fill(), Ok(1..));
         self.stream
+            .socket()
             .set_read_timeout(Some(PATIENCE))
             .expect("a time-out can be set");
         heard

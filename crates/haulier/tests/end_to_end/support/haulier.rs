@@ -150,6 +150,13 @@ impl Haulier {
         address.unwrap_or_else(|| panic!("no admin address in {line}"))
     }
 
+    /// The address of TLS.
+    pub(crate) fn https(&self) -> SocketAddr {
+        let line = self.start_line();
+        let address = line["https"][0].as_str().and_then(|address| address.parse().ok());
+        address.unwrap_or_else(|| panic!("no address of TLS in {line}"))
+    }
+
     /// Where it is asked and told.
     pub(crate) fn control(&self) -> PathBuf {
         let line = self.start_line();
@@ -210,8 +217,11 @@ impl Haulier {
 
     /// Descriptors that a finished test must not leave behind: client connections and nameless files.
     fn left_open(&self) -> Vec<String> {
-        let port = self.address.port();
-        let connected = connected_inodes(port);
+        let secure = self.start_line()["https"][0]
+            .as_str()
+            .and_then(|text| text.parse::<SocketAddr>().ok());
+        let ports = [Some(self.address), secure].into_iter().flatten();
+        let connected: Vec<String> = ports.flat_map(|address| connected_inodes(address.port())).collect();
         let links = descriptors(self.pid());
         let is_left = |link: &String| is_spool(link) || connected.iter().any(|inode| link.contains(inode));
         links.into_iter().filter(is_left).collect()

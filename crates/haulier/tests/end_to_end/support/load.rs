@@ -1,5 +1,6 @@
 //! Visitors that never rest, and what is done to PHP meanwhile.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -77,12 +78,23 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn start(address: SocketAddr, visitors: usize, requests: &[Request]) -> Self {
+        Self::over(move || Connection::try_open(address), visitors, requests)
+    }
+
+    /// The same over connections of another kind.
+    pub(crate) fn over(
+        open: impl Fn() -> io::Result<Connection> + Send + Sync + 'static,
+        visitors: usize,
+        requests: &[Request],
+    ) -> Self {
+        let open: Open = Arc::new(open);
         let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let visit = |number| {
             let (stop, answers, requests) = (Arc::clone(&stop), Arc::clone(&answers), requests.to_vec());
+            let open = Arc::clone(&open);
             thread::spawn(move || {
                 let mut visitor = Visitor {
-                    address,
+                    open,
                     keeps: number % 2 == 0,
                     connection: None,
                 };
@@ -130,18 +142,20 @@ impl Crowd {
     }
 }
 
+type Open = Arc<dyn Fn() -> io::Result<Connection> + Send + Sync>;
+
 struct Visitor {
-    address: SocketAddr,
+    open: Open,
     keeps: bool,
     connection: Option<Connection>,
 }
 
 impl Visitor {
     fn ask(&mut self, request: &Request) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("{request:?}: {error}");
+        let failed = |error: io::Error| format!("{request:?}: {error}");
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::try_open(self.address).map_err(failed)?,
+            None => (self.open)().map_err(failed)?,
         };
         let response = connection.try_ask(request).map_err(failed)?;
         if self.keeps && response.field("Connection") != Some("close") {

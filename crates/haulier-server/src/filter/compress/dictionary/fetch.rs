@@ -61,6 +61,7 @@ fn request(thread: &Thread, site: &Site, target: &str) -> Option<Request> {
             local: here,
             // Browsers use dictionaries over HTTPS only; links in the page should be those they will see.
             tls: !site.settings.development,
+            misses_tls: false,
             proxy: None,
         },
         id: thread.next_id(),

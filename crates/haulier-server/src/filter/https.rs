@@ -1,0 +1,62 @@
+//! Clients that came without TLS: sent to `https://`, told what is wrong, or, if they are an authority that asks
+//! whether a name is ours, answered.
+
+use haulier_proto::head::split_port;
+
+use crate::handler::{error_page, redirect};
+use crate::request::Request;
+use crate::response::{Handler, Response};
+use crate::route::Visit;
+use crate::settings::{TlsSettings, WithoutTls};
+use crate::thread::Thread;
+
+/// Where authorities ask (RFC 8555 §8.3). Whoever else asks there is not sent away either: another program may keep
+/// its answers in the document root.
+const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
+
+/// The answer for an authority, if one is asked for that we have.
+pub(super) fn answer_challenge(visit: &Visit<'_>) -> Option<Response> {
+    let serving = visit.thread.serving();
+    let tls = serving.settings.tls.as_ref()?;
+    let token = visit.path.strip_prefix(CHALLENGES)?;
+    let answer = tls.acceptor.certificates().http_answer(token)?;
+    let response = Response::new(200, Handler::Static).with("Content-Type", "application/octet-stream");
+    Some(response.body(answer))
+}
+
+/// 308 to the same address with `https://`: method and body stay (RFC 9110 §15.4.9).
+pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
+    let without = visit.site.settings.without_tls?;
+    if visit.request.peer.tls || without == WithoutTls::Everything || visit.path.starts_with(CHALLENGES) {
+        return None;
+    }
+    let serving = visit.thread.serving();
+    let settings = &serving.settings;
+    let (tls, port) = (settings.tls.as_ref()?, settings.https_port?);
+    let host = host(visit.request)?;
+    // Before the first certificate is there `https://` would be a worse answer than the page.
+    if without == WithoutTls::Redirect && !tls.acceptor.certificates().has(host) {
+        return None;
+    }
+    Some(to_https(visit.request, host, port))
+}
+
+/// For a request without TLS on a port that wants TLS.
+pub(crate) fn missed(thread: &Thread, tls: &TlsSettings, request: &Request) -> Response {
+    match host(request).filter(|_| tls.redirects_plain) {
+        Some(host) => to_https(request, host, request.peer.local.port()),
+        None => error_page::respond(400, Some(error_page::PLAIN_HTTP), None, thread.next_id(), None),
+    }
+}
+
+fn host(request: &Request) -> Option<&[u8]> {
+    Some(split_port(request.head.authority()?).0)
+}
+
+fn to_https(request: &Request, host: &[u8], port: u16) -> Response {
+    let mut origin = [b"https://", host].concat();
+    if port != 443 {
+        origin.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    redirect::to_origin(origin, request.head.path(), request.head.query())
+}

@@ -1,0 +1,47 @@
+//! What a client speaks, by the first byte it sends.
+
+/// What it looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    /// A handshake record (RFC 8446 §5.1).
+    Tls,
+    /// A method, or the empty line before it (RFC 9112 §2.2).
+    Http,
+    /// Neither: SSL 2, another protocol, noise.
+    Else,
+}
+
+/// The content type of handshake records.
+const HANDSHAKE: u8 = 22;
+
+/// What tells a client of TLS that there is none here: an alert `handshake_failure` (RFC 8446 §6).
+pub(crate) const NO_TLS_HERE: [u8; 7] = [21, 3, 1, 0, 2, 2, 40];
+
+/// What a connection that begins with this byte speaks.
+pub(crate) fn of(first: u8) -> Spoken {
+    match first {
+        HANDSHAKE => Spoken::Tls,
+        b'A'..=b'Z' | b'a'..=b'z' | b'\r' | b'\n' => Spoken::Http,
+        _ => Spoken::Else,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_byte_tells() {
+        let greetings: [(&[u8], Spoken); 6] = [
+            (b"\x16\x03\x01\x02\x00\x01", Spoken::Tls),
+            (b"GET / HTTP/1.1\r\n", Spoken::Http),
+            (b"\r\nGET / HTTP/1.1\r\n", Spoken::Http),
+            (b"\x80\x2e\x01\x03\x01", Spoken::Else),
+            (b"\x00", Spoken::Else),
+            (b"\xff\xfe", Spoken::Else),
+        ];
+        for (greeting, expected) in greetings {
+            assert_eq!(of(greeting[0]), expected, "{greeting:?}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Connections to a port that wants TLS: from their first byte to the protocol that was agreed on.
+//!
+//! The client's greeting is usually there when the connection is accepted, so the first half of the handshake needs no
+//! waiting. The whole of it has the time of a request head.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::time::Instant;
+
+use haulier_proto::proxy;
+use rustix::net::Shutdown;
+
+use super::detect::{self, Spoken};
+use super::{Permit, canonical};
+use crate::protocol::socket::{Socket, receive_plain};
+use crate::protocol::{Http1, Phase, Watched, http2};
+use crate::request::Peer;
+use crate::thread::Thread;
+use crate::tls::{ACME_TLS, Acceptor, HTTP_1_1, HTTP_2, Session};
+
+/// A connection whose handshake is not over.
+#[derive(Debug)]
+struct Handshake {
+    thread: Rc<Thread>,
+    socket: Socket,
+    peer: Cell<Peer>,
+    permit: Permit,
+    /// A PROXY header comes before everything else.
+    awaits_proxy_header: Cell<bool>,
+    session: RefCell<Session>,
+    /// Read before it was known what the client speaks.
+    first: RefCell<Vec<u8>>,
+    is_detected: Cell<bool>,
+    started: Instant,
+}
+
+/// What a handshake does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Read,
+    Write,
+    /// It is over: the protocol begins.
+    Speak,
+    /// The client speaks HTTP without TLS.
+    SpeakPlain,
+    Close,
+}
+
+/// Takes over an accepted socket of a port that wants TLS.
+pub(super) fn start(
+    thread: &Rc<Thread>,
+    acceptor: &Acceptor,
+    socket: Socket,
+    peer: Peer,
+    permit: Permit,
+    begins_with_proxy_header: bool,
+) {
+    let session = match Session::new(acceptor, &thread.scratch) {
+        Ok(session) => session,
+        Err(error) => return tracing::error!(%error, "cannot begin a TLS connection"),
+    };
+    let handshake = Rc::new(Handshake {
+        thread: Rc::clone(thread),
+        socket,
+        peer: Cell::new(peer),
+        permit,
+        awaits_proxy_header: Cell::new(begins_with_proxy_header),
+        session: RefCell::new(session),
+        first: RefCell::default(),
+        is_detected: Cell::new(false),
+        started: thread.clock.coarse(),
+    });
+    match handshake.turn() {
+        next @ (Next::Read | Next::Write) => {
+            let weak = Rc::downgrade(&handshake);
+            thread.deadlines.watch(weak);
+            tokio::task::spawn_local(handshake.drive(next));
+        }
+        last => handshake.finish(last),
+    }
+}
+
+impl Handshake {
+    /// Runs the handshake to its end.
+    async fn drive(self: Rc<Self>, mut next: Next) {
+        loop {
+            let ready = match (next, self.socket.registered()) {
+                (Next::Read, Ok(registered)) => registered.readable().await,
+                (Next::Write, Ok(registered)) => registered.writable().await,
+                (Next::Read | Next::Write, Err(error)) => Err(error),
+                (last, _) => return self.finish(last),
+            };
+            let Ok(mut ready) = ready else { return };
+            next = self.turn();
+            // It read or wrote until the kernel said that there is no more.
+            if matches!(next, Next::Read | Next::Write) {
+                ready.clear_ready();
+            }
+        }
+    }
+
+    /// Everything that can be done without waiting.
+    fn turn(&self) -> Next {
+        let mut first = self.first.borrow_mut();
+        while !self.is_detected.get() {
+            match self.detect(&mut first) {
+                Ok(Some(Spoken::Tls)) => self.is_detected.set(true),
+                Ok(Some(Spoken::Http)) => return Next::SpeakPlain,
+                Ok(None) => return Next::Read,
+                Ok(Some(Spoken::Else)) | Err(_) => return Next::Close,
+            }
+        }
+        let mut session = self.session.borrow_mut();
+        match session.shake_hands(self.socket.descriptor(), &mut first) {
+            Ok(true) => Next::Speak,
+            Ok(false) if session.wants_to_send() => Next::Write,
+            Ok(false) => Next::Read,
+            Err(error) => {
+                tracing::debug!(remote = %self.peer.get().remote, %error, "no TLS handshake");
+                Next::Close
+            }
+        }
+    }
+
+    /// Reads until the first byte behind a PROXY header is there; `None` if it is not yet.
+    fn detect(&self, first: &mut Vec<u8>) -> io::Result<Option<Spoken>> {
+        if first.capacity() == 0 {
+            *first = self.thread.buffers.take();
+        }
+        first.reserve(1024);
+        match receive_plain(self.socket.descriptor(), first)? {
+            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(_) => {}
+            None => return Ok(None),
+        }
+        if self.awaits_proxy_header.get() && !self.take_proxy_header(first)? {
+            return Ok(None);
+        }
+        Ok(first.first().map(|&byte| detect::of(byte)))
+    }
+
+    /// Whether the header is complete; it says who the client is.
+    fn take_proxy_header(&self, first: &mut Vec<u8>) -> io::Result<bool> {
+        let peer = self.peer.get();
+        let header = proxy::parse(first).map_err(|error| {
+            tracing::warn!(proxy = %peer.remote, %error, "a connection of a trusted proxy is refused");
+            io::Error::other(error)
+        })?;
+        let Some(header) = header else { return Ok(false) };
+        first.drain(..header.length);
+        self.awaits_proxy_header.set(false);
+        if let Some((remote, local)) = header.addresses {
+            self.peer.set(Peer {
+                remote: canonical(remote),
+                local: canonical(local),
+                proxy: Some(peer.remote.ip()),
+                ..peer
+            });
+        }
+        Ok(true)
+    }
+
+    /// Begins the protocol, or ends the connection.
+    fn finish(self: Rc<Self>, last: Next) {
+        // The deadlines hold it weakly, so this is the only one.
+        let Some(handshake) = Rc::into_inner(self) else { return };
+        let Self {
+            thread,
+            mut socket,
+            peer,
+            permit,
+            session,
+            first,
+            ..
+        } = handshake;
+        let peer = peer.get();
+        match last {
+            Next::Speak => {
+                let mut session = session.into_inner();
+                thread.buffers.give(first.into_inner());
+                let protocol = Protocol::of(session.protocol());
+                let peer = Peer { tls: true, ..peer };
+                match protocol {
+                    Protocol::Http2 => {
+                        let input = session.take_early();
+                        socket.secure(session);
+                        http2::start(&thread, socket, peer, permit, input);
+                    }
+                    Protocol::Http1 => {
+                        socket.secure(session);
+                        Http1::start(&thread, socket, peer, permit, false);
+                    }
+                    // RFC 8737 §3: the certificate was the answer.
+                    Protocol::Proof => socket.secure(session),
+                }
+            }
+            Next::SpeakPlain => {
+                socket.unread(first.into_inner());
+                let peer = Peer {
+                    misses_tls: true,
+                    ..peer
+                };
+                Http1::start(&thread, socket, peer, permit, false);
+            }
+            Next::Read | Next::Write | Next::Close => {}
+        }
+    }
+}
+
+/// What is spoken once the handshake is over.
+enum Protocol {
+    Http2,
+    Http1,
+    Proof,
+}
+
+impl Protocol {
+    /// What was agreed on; who names nothing speaks HTTP/1.1.
+    fn of(agreed: Option<&[u8]>) -> Self {
+        match agreed {
+            Some(ACME_TLS) => Self::Proof,
+            Some(HTTP_2) => Self::Http2,
+            Some(HTTP_1_1) | None => Self::Http1,
+            Some(_) => unreachable!("the library agrees on nothing we did not offer"),
+        }
+    }
+}
+
+impl Watched for Handshake {
+    fn waiting(&self) -> (Phase, Instant) {
+        (Phase::Head, self.started)
+    }
+
+    /// The wait ends as if the client had left.
+    fn expire(&self, _: Phase) {
+        let _ = rustix::net::shutdown(self.socket.descriptor(), Shutdown::Both);
+    }
+}

@@ -1,0 +1,88 @@
+//! The HTTP client of the ACME library, by our own client core: one connection a request.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use haulier_client::connect::{ConnectSettings, Connector};
+use haulier_client::error::ClientError;
+use haulier_client::exchange::{Connection, Patience, Request};
+use haulier_client::url::Url;
+use haulier_proto::head::Method;
+use http_body_util::{BodyExt, Full};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+
+/// Longest answer taken, bytes. A chain of certificates has some thousands.
+const LONGEST: usize = 1024 * 1024;
+
+/// Sends what the library asks for.
+pub(super) struct Client {
+    connector: Arc<Connector>,
+}
+
+impl Client {
+    /// # Errors
+    /// If the system's certificate store cannot be used.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            connector: Arc::new(Connector::new(ConnectSettings::default())?),
+        })
+    }
+}
+
+impl HttpClient for Client {
+    fn request(
+        &self,
+        request: http::Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let connector = Arc::clone(&self.connector);
+        Box::pin(async move {
+            let answered = exchange(&connector, request).await;
+            answered.map_err(|error| Error::Other(Box::new(error)))
+        })
+    }
+}
+
+async fn exchange(
+    connector: &Connector,
+    request: http::Request<BodyWrapper<Bytes>>,
+) -> Result<BytesResponse, ClientError> {
+    let (parts, body) = request.into_parts();
+    let url = Url::parse(&parts.uri.to_string()).map_err(ClientError::BadRedirect)?;
+    let method = match parts.method {
+        http::Method::POST => Method::Post,
+        http::Method::HEAD => Method::Head,
+        _ => Method::Get,
+    };
+    let lines = parts.headers.iter().filter_map(|(name, value)| {
+        let value = value.to_str().ok()?;
+        Some((name.as_str().to_owned(), value.to_owned()))
+    });
+    let body = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(never) => match never {},
+    };
+    let request = Request {
+        // A GET has no body, not even an empty one.
+        body: (method == Method::Post).then(|| body.as_ref().into()),
+        method,
+        url,
+        fields: lines.collect(),
+    };
+    let origin = request.url.origin();
+    let stream = connector.connect(origin).await?;
+    let connection = Connection::new(stream, origin.clone(), false);
+    let mut exchange = connection.exchange(&request, Patience::default()).await?;
+    let mut content = Vec::new();
+    while content.len() < LONGEST && exchange.read(&mut content, LONGEST).await? > 0 {}
+    let head = exchange.head();
+    let mut response = http::Response::builder().status(head.status());
+    for (name, value) in head.fields().iter() {
+        response = response.header(name, value);
+    }
+    let response = response.body(Full::new(Bytes::from(content)));
+    let response = response.map_err(|error| ClientError::Broken(io::Error::other(error)))?;
+    Ok(BytesResponse::from(response))
+}

@@ -1,0 +1,510 @@
+//! What `[tls]`, `[site.NAME.tls]` and `https` mean: which certificate each site gets, and where it comes from.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use haulier_server::Address;
+use haulier_server::settings::WithoutTls;
+use haulier_server::tls::{Certificate, CertificateError, LeastVersion};
+
+use super::diagnostic::{Diagnostic, Report};
+use super::file::{File, SiteTable, SiteTlsTable};
+use super::server;
+use super::settings::{Mode, Site, choice, value_or};
+use super::source::Placed;
+use crate::privileges;
+
+/// Let's Encrypt.
+pub(super) const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
+/// Certificates that end so soon are spoken of: whoever renews them should have done so.
+const SOON: Duration = Duration::from_secs(7 * 86_400);
+/// Names that belong to nobody on the internet, or to this machine (RFC 2606, RFC 6761, RFC 8375, and usage).
+const PRIVATE_SUFFIXES: [&str; 9] = [
+    "localhost",
+    "test",
+    "invalid",
+    "local",
+    "internal",
+    "lan",
+    "home",
+    "home.arpa",
+    "onion",
+];
+
+/// TLS of a whole server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// Addresses with TLS.
+    pub(crate) listen: Vec<Address>,
+    pub(crate) least: LeastVersion,
+    /// Keys and certificates that haulier itself keeps.
+    pub(crate) state: PathBuf,
+    pub(crate) authority: Authority,
+    /// The certificates, in the order of the sites.
+    pub(crate) certificates: Vec<CertificatePlan>,
+    /// A client that speaks HTTP to a port of TLS is sent to the same port by `https://`.
+    pub(crate) redirects_plain: bool,
+}
+
+impl Tls {
+    /// One port with one certificate of our own authority.
+    pub(crate) fn local(listen: Vec<Address>, site: String, hosts: Vec<String>) -> Self {
+        Self {
+            listen,
+            least: LeastVersion::default(),
+            state: state_directory(),
+            authority: Authority {
+                directory: DIRECTORY.to_owned(),
+                email: None,
+                challenge: None,
+            },
+            certificates: vec![CertificatePlan {
+                site,
+                hosts,
+                source: CertificateSource::Local,
+            }],
+            redirects_plain: true,
+        }
+    }
+}
+
+/// Who signs for public names (RFC 8555).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Authority {
+    pub(crate) directory: String,
+    /// Whom it writes to before a certificate ends.
+    pub(crate) email: Option<String>,
+    /// How it asks; `None`: by whichever way is open.
+    pub(crate) challenge: Option<Challenge>,
+}
+
+/// How an authority asks whether a name is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Challenge {
+    /// Over port 80 (RFC 8555 §8.3).
+    Http,
+    /// Over port 443 (RFC 8737).
+    Tls,
+}
+
+/// A certificate that a site needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CertificatePlan {
+    pub(crate) site: String,
+    /// Hosts of the site.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) source: CertificateSource,
+}
+
+/// Where a certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CertificateSource {
+    Files {
+        chain: PathBuf,
+        key: PathBuf,
+    },
+    /// The certificate authority of `[tls]`, which knows the first host.
+    Authority,
+    /// Our own authority, which this machine may trust.
+    Local,
+}
+
+impl fmt::Display for CertificateSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files { chain, .. } => write!(f, "from {}", chain.display()),
+            Self::Authority => f.write_str("ordered, and renewed when a third of its life is left"),
+            Self::Local => f.write_str("made by this machine's own authority (`haulier trust`)"),
+        }
+    }
+}
+
+/// `mode`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    Auto,
+    Authority,
+    Local,
+    Off,
+}
+
+const MODES: [(&str, From); 4] = [
+    ("auto", From::Auto),
+    ("acme", From::Authority),
+    ("local", From::Local),
+    ("off", From::Off),
+];
+
+/// The TLS of all sites; `None` if nothing is written about it. Each site is told what clients without TLS get.
+pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut Report) -> Option<Tls> {
+    let tables = || file.sites.iter().map(|table| &table.tls);
+    let is_written = file.server.https.is_some() || file.tls.is_written() || tables().any(SiteTlsTable::is_written);
+    // `serve` has one port of its own; `--https` says what it speaks.
+    if mode == Mode::Serve || !is_written {
+        return None;
+    }
+    let mut certificates = Vec::new();
+    for (site, table) in sites.iter_mut().zip(&file.sites) {
+        let plans = plans(file, table, site, report);
+        if !plans.is_empty() {
+            site.without_tls = Some(without_tls(file, table, site, report));
+            certificates.extend(plans);
+        }
+    }
+    let table = &file.tls;
+    let least = [("1.2", LeastVersion::Tls12), ("1.3", LeastVersion::Tls13)];
+    let challenges = [
+        ("auto", None),
+        ("http-01", Some(Challenge::Http)),
+        ("tls-alpn-01", Some(Challenge::Tls)),
+    ];
+    let listen = server::resolve_listen_tls(file, report);
+    Some(Tls {
+        listen,
+        least: choice("min", table.min.as_ref(), &least, report).unwrap_or_default(),
+        state: resolve_state(table.state.as_ref(), report),
+        authority: Authority {
+            directory: resolve_directory(table.directory.as_ref(), report),
+            email: table.email.as_ref().map(|email| email.value.clone()),
+            challenge: choice("challenge", table.challenge.as_ref(), &challenges, report).flatten(),
+        },
+        certificates,
+        redirects_plain: false,
+    })
+    .filter(|tls| !tls.certificates.is_empty() || report.errors() > 0)
+}
+
+/// The certificates of one site.
+fn plans(file: &File, table: &SiteTable, site: &Site, report: &mut Report) -> Vec<CertificatePlan> {
+    let of_site = choice("mode", table.tls.mode.as_ref(), &MODES, report);
+    let of_server = choice("mode", file.tls.of_sites.mode.as_ref(), &MODES, report);
+    let from = of_site.or(of_server).unwrap_or(From::Auto);
+    if from == From::Off {
+        return Vec::new();
+    }
+    let plan = |hosts: Vec<String>, source| CertificatePlan {
+        site: site.name.clone(),
+        hosts,
+        source,
+    };
+    // A site that says where its certificate comes from does not mean the files of all others.
+    let own = of_site.is_none().then_some(&file.tls.of_sites);
+    for table in [Some(&table.tls), own].into_iter().flatten() {
+        match files(table, site, report) {
+            Files::None => {}
+            Files::Wrong => return Vec::new(),
+            Files::Are { chain, key } => {
+                return vec![plan(site.hosts.clone(), CertificateSource::Files { chain, key })];
+            }
+        }
+    }
+    let named: Vec<&String> = site.hosts.iter().filter(|host| *host != "*").collect();
+    if named.is_empty() {
+        report.push(nameless(table, site));
+        return Vec::new();
+    }
+    let is_local = |host: &str| match from {
+        From::Local => true,
+        From::Authority => false,
+        From::Auto | From::Off => !is_public(host),
+    };
+    let (local, public): (Vec<&String>, Vec<&String>) = named.into_iter().partition(|host| is_local(host));
+    for host in public.iter().filter(|host| host.starts_with("*.")) {
+        report.push(wildcard(table, host));
+    }
+    let mut plans: Vec<CertificatePlan> = public
+        .into_iter()
+        .filter(|host| !host.starts_with("*."))
+        .map(|host| plan(vec![host.clone()], CertificateSource::Authority))
+        .collect();
+    if !local.is_empty() {
+        plans.push(plan(local.into_iter().cloned().collect(), CertificateSource::Local));
+    }
+    plans
+}
+
+/// Whether an authority of the internet could vouch for it.
+fn is_public(host: &str) -> bool {
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let is_private = |suffix: &str| name == suffix || name.strip_suffix(suffix).is_some_and(|name| name.ends_with('.'));
+    !is_address && name.contains('.') && !PRIVATE_SUFFIXES.into_iter().any(is_private)
+}
+
+fn place_of_hosts(table: &SiteTable) -> Option<&super::source::Place> {
+    let first = table.hosts.as_ref().and_then(|hosts| hosts.first());
+    first.map_or(table.name.place.as_ref(), |host| host.place.as_ref())
+}
+
+fn nameless(table: &SiteTable, site: &Site) -> Diagnostic {
+    let title = format!(
+        "site `{}` answers to every host: nobody signs a certificate for that",
+        site.name
+    );
+    Diagnostic::error("tls::name", title)
+        .at(place_of_hosts(table), "needs names, or a certificate of its own")
+        .help("write `hosts = [\"example.com\"]`, or `cert` and `key` in `[site.NAME.tls]`, or `mode = \"off\"` there")
+}
+
+fn wildcard(table: &SiteTable, host: &str) -> Diagnostic {
+    let hosts = table.hosts.as_deref().unwrap_or_default();
+    let written = hosts.iter().find(|written| written.value.eq_ignore_ascii_case(host));
+    Diagnostic::error("tls::name", format!("no certificate for `{host}` comes by itself"))
+        .at(
+            written.and_then(|written| written.place.as_ref()),
+            "authorities give wildcards by DNS only, which haulier does not do",
+        )
+        .help("name the hosts, or bring a certificate: `cert` and `key` in `[site.NAME.tls]`")
+}
+
+/// The files of a table, if it names any.
+enum Files {
+    None,
+    /// Said to the user.
+    Wrong,
+    Are {
+        chain: PathBuf,
+        key: PathBuf,
+    },
+}
+
+fn files(table: &SiteTlsTable, site: &Site, report: &mut Report) -> Files {
+    let (cert, key) = match (&table.cert, &table.key) {
+        (None, None) => return Files::None,
+        (None, Some(key)) => {
+            report.push(
+                Diagnostic::error("tls::cert", "`key` without `cert`")
+                    .at(key.place.as_ref(), "the key of which certificate?")
+                    .help("add `cert`: the file of the certificate with its chain"),
+            );
+            return Files::Wrong;
+        }
+        // Both may stand in one file.
+        (Some(cert), key) => (cert, key.as_ref().unwrap_or(cert)),
+    };
+    let path = |written: &Placed<String>| {
+        let joined = table.directory.join(&written.value);
+        std::path::absolute(&joined).unwrap_or(joined)
+    };
+    let (chain, key_file) = (path(cert), path(key));
+    match Certificate::read(&chain, &key_file) {
+        Ok(certificate) => {
+            check(&certificate, cert, site, report);
+            Files::Are { chain, key: key_file }
+        }
+        Err(error) if is_closed_by_now(&error) => {
+            report.push(closed(&error, cert));
+            Files::Are { chain, key: key_file }
+        }
+        Err(error) => {
+            report.push(unusable(&error, cert, key));
+            Files::Wrong
+        }
+    }
+}
+
+/// Whether root could read it, who is not here any more.
+fn is_closed_by_now(error: &CertificateError) -> bool {
+    let is_denied = |error: &CertificateError| match error {
+        CertificateError::Unreadable { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    privileges::has_left_root() && is_denied(error)
+}
+
+fn closed(error: &CertificateError, cert: &Placed<String>) -> Diagnostic {
+    let why = crate::lifecycle::with_sources(error);
+    Diagnostic::warning("tls::cert", format!("certificate {}: {why}", cert.value))
+        .at(cert.place.as_ref(), "what was read before root was left is served on")
+        .help("a renewed one is seen only if the account that serves may read both files")
+}
+
+fn unusable(error: &CertificateError, cert: &Placed<String>, key: &Placed<String>) -> Diagnostic {
+    let title = format!("certificate {}: {}", cert.value, crate::lifecycle::with_sources(error));
+    match error {
+        CertificateError::KeyMismatch => Diagnostic::error("tls::key", title)
+            .at(key.place.as_ref(), "the key of another certificate")
+            .beside(cert.place.as_ref(), "this certificate")
+            .help("a renewed certificate may have a new key: take both from the same place"),
+        CertificateError::NoKey | CertificateError::UnusableKey(_) => {
+            Diagnostic::error("tls::key", title).at(key.place.as_ref(), "named here")
+        }
+        CertificateError::Unreadable { path, .. } if !cert.value.is_empty() && path.ends_with(&key.value) => {
+            Diagnostic::error("tls::key", title).at(key.place.as_ref(), "named here")
+        }
+        _ => Diagnostic::error("tls::cert", title)
+            .at(cert.place.as_ref(), "named here")
+            .help("expected a file in PEM form: the certificate first, then those that signed it"),
+    }
+}
+
+/// What clients would say about it. A server with an old certificate still starts: it may be all there is.
+fn check(certificate: &Certificate, cert: &Placed<String>, site: &Site, report: &mut Report) {
+    let mut warn = |title: String, label: &str| {
+        report.push(Diagnostic::warning("tls::cert", title).at(cert.place.as_ref(), label));
+    };
+    let now = SystemTime::now();
+    match certificate.not_after().duration_since(now) {
+        Err(over) => warn(
+            format!("certificate {} ended {} ago", cert.value, days(over.duration())),
+            "clients refuse it",
+        ),
+        Ok(left) if left < SOON => warn(
+            format!("certificate {} ends in {}", cert.value, days(left)),
+            "it is time to renew it",
+        ),
+        Ok(_) => {}
+    }
+    if let Ok(wait) = certificate.not_before().duration_since(now) {
+        let title = format!("certificate {} begins in {}", cert.value, days(wait));
+        warn(title, "clients refuse it until then");
+    }
+    for host in site
+        .hosts
+        .iter()
+        .filter(|host| *host != "*" && !certificate.covers(host))
+    {
+        let title = format!("certificate {} is not for `{host}`", cert.value);
+        warn(title, &format!("site `{}` answers to that name", site.name));
+    }
+}
+
+/// `3 days`, `5 hours`
+pub(crate) fn days(span: Duration) -> String {
+    let hours = span.as_secs() / 3600;
+    let (count, unit) = if hours < 48 {
+        (hours, "hour")
+    } else {
+        (hours / 24, "day")
+    };
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural}")
+}
+
+/// What clients without TLS get from a site that has it.
+fn without_tls(file: &File, table: &SiteTable, site: &mut Site, report: &mut Report) -> WithoutTls {
+    let general = &file.tls.of_sites;
+    let redirect = table.tls.redirect.as_ref().or(general.redirect.as_ref());
+    let Some(hsts) = table.tls.hsts.as_ref().or(general.hsts.as_ref()) else {
+        return if value_or(redirect, true) {
+            WithoutTls::Redirect
+        } else {
+            WithoutTls::Everything
+        };
+    };
+    if let Some(redirect) = redirect.filter(|redirect| !redirect.value) {
+        report.push(
+            Diagnostic::error("tls::hsts", "`hsts` without `redirect`")
+                .at(redirect.place.as_ref(), "plain HTTP is to be served")
+                .beside(hsts.place.as_ref(), "and browsers are told never to use it")
+                .help("one of the two lines is too much"),
+        );
+    }
+    let header = "Strict-Transport-Security";
+    let is_set = site.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(header));
+    if !is_set {
+        let value = format!("max-age={}", hsts.value.as_secs());
+        site.headers.push((header.to_owned(), value));
+    }
+    WithoutTls::RedirectOnly
+}
+
+fn resolve_directory(written: Option<&Placed<String>>, report: &mut Report) -> String {
+    let Some(written) = written else {
+        return DIRECTORY.to_owned();
+    };
+    let parsed = haulier_client::url::Url::parse(&written.value);
+    if !parsed.is_ok_and(|url| url.origin().scheme == haulier_client::url::Scheme::Https) {
+        report.push(
+            Diagnostic::error(
+                "config::value",
+                format!("not the address of an authority: \"{}\"", written.value),
+            )
+            .at(
+                written.place.as_ref(),
+                "expected the directory of an ACME server, such as \"https://acme.example/directory\"",
+            ),
+        );
+    }
+    written.value.clone()
+}
+
+/// What systemd gave us as a place for state, else the usual places of services and of people. It stays the same when
+/// root is left behind.
+pub(crate) fn state_directory() -> PathBuf {
+    static FIRST: OnceLock<PathBuf> = OnceLock::new();
+    FIRST.get_or_init(usual_state_directory).clone()
+}
+
+fn usual_state_directory() -> PathBuf {
+    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(given) = given("STATE_DIRECTORY") {
+        // Several are separated by colons.
+        let first = given.to_string_lossy().split(':').next().map(PathBuf::from);
+        return first.unwrap_or_default();
+    }
+    if crate::account::is_root() {
+        return PathBuf::from("/var/lib/haulier");
+    }
+    let base = given("XDG_STATE_HOME").map(PathBuf::from);
+    let home = || given("HOME").map(|home| Path::new(&home).join(".local/state"));
+    base.or_else(home).unwrap_or_else(std::env::temp_dir).join("haulier")
+}
+
+fn resolve_state(written: Option<&Placed<String>>, report: &mut Report) -> PathBuf {
+    let Some(written) = written else {
+        return state_directory();
+    };
+    let path = PathBuf::from(&written.value);
+    if !path.is_absolute() {
+        report.push(Diagnostic::error("config::value", "`state` must be absolute").at(
+            written.place.as_ref(),
+            "write the whole path, such as \"/var/lib/haulier\"",
+        ));
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_internet_are_public() {
+        for host in [
+            "example.com",
+            "a.b.example.org",
+            "*.example.com",
+            "test.example.com",
+            "localhost.example.com",
+        ] {
+            assert!(is_public(host), "{host}");
+        }
+        for host in [
+            "localhost",
+            "shop",
+            "shop.test",
+            "a.localhost",
+            "127.0.0.1",
+            "[::1]",
+            "nas.local",
+            "x.home.arpa",
+            "*.test",
+        ] {
+            assert!(!is_public(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn spans_are_said_in_hours_or_days() {
+        let said = |hours: u64| days(Duration::from_secs(hours * 3600));
+        assert_eq!(
+            [said(1), said(47), said(48), said(90 * 24)],
+            ["1 hour", "47 hours", "2 days", "90 days"]
+        );
+    }
+}
