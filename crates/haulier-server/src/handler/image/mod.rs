@@ -179,9 +179,9 @@ fn begin_order(visit: &Visit<'_>, service: &Arc<ImageService>, order: Order) -> 
 }
 
 fn begin_upload(visit: &Visit<'_>, service: &Arc<ImageService>) -> Begun {
-    match upload::check(visit, service) {
-        Ok(()) => later(Work::Upload),
-        Err(response) => Begun::Response(response),
+    match upload::refusal(visit, service) {
+        Some(response) => Begun::Response(response),
+        None => later(Work::Upload),
     }
 }
 

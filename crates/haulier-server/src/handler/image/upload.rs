@@ -19,34 +19,27 @@ use crate::response::Response;
 use crate::route::{Site, Visit};
 use crate::thread::Thread;
 
-/// Judges an upload by its head, in zimg's order.
-pub(super) fn check(visit: &Visit<'_>, service: &ImageService) -> Result<(), Response> {
+/// The refusal of an upload by its head, in zimg's order; `None` if it may come.
+pub(super) fn refusal(visit: &Visit<'_>, service: &ImageService) -> Option<Response> {
     let settings = &service.settings;
     let head = &visit.request.head;
     if settings.compat.is_zimg() {
-        return check_as_zimg(visit, service).map_err(|code| compat::error(200, code));
+        let code = check_as_zimg(visit, service).err()?;
+        return Some(compat::error(200, code));
     }
     if !visit.comes_from(&settings.upload) {
-        return Err(told_as_json(
-            visit.site,
-            &Failure::new(403, "uploads are not open to this address"),
-        ));
+        let failure = Failure::new(403, "uploads are not open to this address");
+        return Some(told_as_json(visit.site, &failure));
     }
     if visit
         .request
         .body_length
         .is_some_and(|length| length > settings.limits.file)
     {
-        return Err(too_large(visit.site));
+        return Some(too_large(visit.site));
     }
-    if content_type(head).is_none() || visit.request.body_length == Some(0) {
-        return Err(compat::error_in_words(
-            400,
-            Code::Body,
-            "an upload has a body and a Content-Type",
-        ));
-    }
-    Ok(())
+    let is_empty = content_type(head).is_none() || visit.request.body_length == Some(0);
+    is_empty.then(|| compat::error_in_words(400, Code::Body, "an upload has a body and a Content-Type"))
 }
 
 fn check_as_zimg(visit: &Visit<'_>, service: &ImageService) -> Result<(), Code> {
