@@ -3,6 +3,9 @@
 PREFIX ?= /usr/local
 PORT ?= 8080
 ROUNDS ?= 3
+# Folders of experiments/, in the order of the report.
+EXPERIMENTS ?= zds zimg symfony zstd download
+QUICK ?=
 FUZZ_SECONDS ?= 300
 # The compiler whose warnings are errors. A newer one knows lints that this one does not: it shows them and fails nothing.
 LINTED_WITH := 1.95
@@ -42,9 +45,10 @@ build: setup-build     ## the release binary, target/release/haulier
 bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W="hello 10k" ROUNDS=3)
 	bench/bench.py --haulier $(TARGET_DIR)/release/haulier --rounds $(ROUNDS) $(W)
 
-experiments: setup-bench build ## the experiments beside the peers, write docs/experiments/
-	experiments/zds/run.py --haulier $(TARGET_DIR)/release/haulier
-	experiments/zstd/run.py --haulier $(TARGET_DIR)/release/haulier
+experiments: setup-bench build ## the experiments beside the peers, one report and docs/experiments.md (QUICK=--quick)
+	$(TARGET_DIR)/release/haulier bench run $(wildcard $(EXPERIMENTS:%=experiments/%/plan.toml)) $(QUICK) \
+		--title Experiments -o $(TARGET_DIR)/experiments.html -o $(TARGET_DIR)/experiments.json \
+		$(if $(QUICK),,-o docs/experiments.md)
 	cargo build --release --locked -p haulier-image --example thumbnails
 	experiments/zimg/engine.py --thumbnails $(TARGET_DIR)/release/examples/thumbnails
 	experiments/zimg/service.py --haulier $(TARGET_DIR)/release/haulier

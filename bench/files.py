@@ -1,4 +1,7 @@
-"""The document root that every server serves, and the check that an answer is the right one."""
+"""The document root that every server serves, and the check that an answer is the right one.
+
+As a program: files.py DIRECTORY fills it.
+"""
 
 import hashlib
 import http.client
@@ -93,3 +96,7 @@ def wrong_answer(root, port, path, http2=False):
     if part is not None and part not in body:
         return f"{len(body)} bytes without {part.decode()}"
     return None
+
+
+if __name__ == "__main__":
+    make(sys.argv[1])

@@ -76,7 +76,8 @@ class Place:
     def render(self, template, to, **values):
         """Writes conf/TEMPLATE with every @NAME@ filled in; lines marked @ROOT@ stay only when we run as root."""
         values = dict(
-            values,
+            dict(FRONT="", FASTCGI="", APP="plain", ROOT_DIR=self.docroot),
+            **values,
             PLACE=self.path,
             DOCROOT=self.docroot,
             USER=USER,
@@ -199,7 +200,6 @@ class Server:
                 self.render({"apache": "apache-event.conf"}.get(self.name, "apache-php.conf")),
             ]
         if self.name == "lighttpd":
-            self.place.make(os.path.basename(self.run) + "/upload", 0o777)
             return [program, "-D", "-f", self.render("lighttpd.conf")]
         if self.name == "h2o":
             return [program, "-c", self.render("h2o.conf")]

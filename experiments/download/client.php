@@ -1,5 +1,6 @@
 <?php
-// The download clients of the report of 2005, for PHP 8. Prints the bytes it got and the seconds it took as JSON.
+// The download clients of the report of 2005, for PHP 8. Prints as JSON the bytes it got, the seconds it took, and how
+// many of them passed after the last byte.
 //
 //   client.php KIND HOST PORT PATH [close] [timeout] [buffer]
 //
@@ -13,14 +14,23 @@
 $options = array_flip(array_slice($argv, 5));
 $close = isset($options['close']) ? "Connection: close\r\n" : '';
 $request = "GET $path HTTP/1.1\r\nHost: $host\r\n$close\r\n";
-$begun = hrtime(true);
+$begun = $last = hrtime(true);
 $got = $kind === 'fsockopen'
     ? by_stream($host, (int) $port, $request, $options)
     : by_socket($kind, $host, (int) $port, $request, $options);
-$seconds = (hrtime(true) - $begun) / 1e9;
+$ended = hrtime(true);
 $head = strpos($got, "\r\n\r\n");
 $bytes = $head === false ? 0 : strlen($got) - $head - 4;
-echo json_encode(['bytes' => $bytes, 'seconds' => $seconds]), "\n";
+echo json_encode(['bytes' => $bytes, 'seconds' => ($ended - $begun) / 1e9, 'after' => ($ended - $last) / 1e9]), "\n";
+
+/** Notes when something came. */
+function seen(string $piece): string
+{
+    if ($piece !== '') {
+        $GLOBALS['last'] = hrtime(true);
+    }
+    return $piece;
+}
 
 function by_stream(string $host, int $port, string $request, array $options): string
 {
@@ -32,11 +42,11 @@ function by_stream(string $host, int $port, string $request, array $options): st
     $got = '';
     if (isset($options['buffer'])) {
         while ($piece = fread($stream, 4096)) {
-            $got .= $piece;
+            $got .= seen($piece);
         }
     } else {
         while (!feof($stream)) {
-            $got .= fread($stream, 4096);
+            $got .= seen((string) fread($stream, 4096));
         }
     }
     fclose($stream);
@@ -55,7 +65,7 @@ function by_socket(string $kind, string $host, int $port, string $request, array
     $got = '';
     if ($kind === 'socket') {
         while ($piece = @socket_read($socket, $size)) {
-            $got .= $piece;
+            $got .= seen($piece);
         }
         socket_close($socket);
         return $got;
@@ -69,7 +79,7 @@ function by_socket(string $kind, string $host, int $port, string $request, array
         }
         $piece = @socket_read($socket, $size);
         if ($piece) {
-            $got .= $piece;
+            $got .= seen($piece);
         } elseif ($kind === 'checked') {
             break;
         }

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Experiment 4: one page of four megabytes, compressed by everybody who can (the zstd output-compression report, 2024).
+"""The script of the plan: one page of four megabytes, compressed by everybody who can.
 
 PHP sends the page plain and the server compresses it: haulier at every level and as it decides by itself, nginx,
-lighttpd and Caddy as they can; PHP's own gzencode() and ob_gzhandler; and a copy that was compressed once. Needs what `make bench`
-needs; uses its servers, settings and lock. Writes docs/experiments/zstd.md and zstd.svg beside it.
+lighttpd and Caddy as they can; PHP's own gzencode() and ob_gzhandler; and a copy that was compressed once. Every
+contestant is a server of its own, so the script starts them, with the servers and settings of the benchmark. Reads and
+writes JSON.
 """
 
 import argparse
 import contextlib
 import http.client
+import json
 import os
-import platform
 import resource
 import shutil
 import signal
@@ -25,12 +26,11 @@ sys.path[:0] = [f"{ROOT}/bench", HERE]
 
 import bench  # noqa: E402
 import book  # noqa: E402
-import chart  # noqa: E402
 import load  # noqa: E402
 import measure  # noqa: E402
 import servers  # noqa: E402
 
-PAGE = f"{ROOT}/docs/experiments/zstd.md"
+QUICK = ["uncompressed", "haulier zstd 3", "nginx gzip 6", "PHP gzencode"]
 LEVELS = {"zstd": range(1, 20), "br": range(0, 12), "gzip": range(1, 13)}
 BROTLI = "/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so"
 LIGHTTPD = """
@@ -160,13 +160,33 @@ def median(rows, key):
 
 
 def table(results):
-    lines = ["| | bytes | ms a page | CPU ms, server | CPU ms, PHP | CPU ms |", "|---|---|---|---|---|---|"]
-    for name, rows in results.items():
-        server, php = median(rows, "server"), median(rows, "php")
-        lines.append(
-            f"| {name} | {median(rows, 'size'):,.0f} | {median(rows, 'ms'):,.1f} | {server:,.1f} | {php:,.1f} | {server + php:,.1f} |"
-        )
-    return "\n".join(lines)
+    rows = []
+    for name, measured in results.items():
+        server, php = 1000 * median(measured, "server"), 1000 * median(measured, "php")
+        cells = [median(measured, "size"), 1000 * median(measured, "ms"), server, php, server + php]
+        rows.append({"name": name, "cells": cells})
+    columns = [
+        {"name": "bytes", "unit": "bytes"},
+        {"name": "time of a page", "unit": "time"},
+        {"name": "CPU, server", "unit": "time"},
+        {"name": "CPU, PHP", "unit": "time"},
+        {"name": "CPU", "unit": "time"},
+    ]
+    return {"columns": columns, "rows": rows}
+
+
+def chart(results, groups):
+    """Size against time, the levels of a coding joined."""
+    series = []
+    for group, names in groups.items():
+        points = [[1000 * max(cpu(results, name), 0.01), size(results, name)] for name in names if name in results]
+        series.append({"name": group, "points": points})
+    return {
+        "title": "Size against CPU time of a page",
+        "x": {"name": "CPU time of a page, server and PHP", "unit": "time", "log": True},
+        "y": {"name": "bytes on the wire", "unit": "bytes", "log": True},
+        "series": series,
+    }
 
 
 def cpu(results, name):
@@ -208,7 +228,7 @@ def size(results, name):
 
 def verdicts(results, coders):
     """Each promise with what was measured."""
-    return "\n".join(filter(None, [*against_peers(results), *against_coders(results, coders), stored_copy(results)]))
+    return list(filter(None, [*against_peers(results), *against_coders(results, coders), stored_copy(results)]))
 
 
 def against_peers(results):
@@ -224,7 +244,7 @@ def against_peers(results):
         ratio = cpu(results, ours) / max(cpu(results, best), 1e-9)
         bytes_ratio = size(results, ours) / size(results, best)
         holds = "holds" if ratio <= most else "does not hold"
-        text = f"- {ours}: {ratio:.2f} × the CPU of {best} (≤ {most}), {bytes_ratio:.3f} × its bytes: **{holds}**"
+        text = f"{ours}: {ratio:.2f} × the CPU of {best} (≤ {most}), {bytes_ratio:.3f} × its bytes: {holds}"
         yield text
 
 
@@ -243,7 +263,7 @@ def against_coders(results, coders):
         if ours in results and "uncompressed" in results:
             ratio = cpu(results, ours) / (spent + cpu(results, "uncompressed"))
             holds = "holds" if ratio <= 1.15 else "does not hold"
-            yield f"- {ours}: {ratio:.2f} × the coder's own tool ({spent:.1f} ms) and the plain page (≤ 1.15): **{holds}**"
+            yield f"{ours}: {ratio:.2f} × the coder's own tool ({spent:.1f} ms) and the plain page (≤ 1.15): {holds}"
 
 
 def stored_copy(results):
@@ -251,45 +271,16 @@ def stored_copy(results):
     if ours in results and file in results:
         ratio = cpu(results, ours) / max(cpu(results, file), 1e-9)
         holds = "holds" if ratio <= 1.1 else "does not hold"
-        return f"- {ours}: {ratio:.2f} × the CPU of a plain file of that length (≤ 1.1): **{holds}**"
+        return f"{ours}: {ratio:.2f} × the CPU of a plain file of that length (≤ 1.1): {holds}"
     return None
-
-
-def page(chosen, results, versions, coders):
-    known = "\n".join(f"- {servers.PEERS.get(name, name)}: {version}" for name, version in versions.items())
-    return f"""# A page of four megabytes, compressed
-
-Written by `experiments/zstd/run.py` on {time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}; what is done and why stands in
-[its README](../../experiments/zstd/README.md). {os.cpu_count()} cores, {platform.system()} {platform.release()}; servers on one
-core, `ab -k -c 1` for about a second on the other, median of {chosen.rounds} rounds. On loopback compression always looks
-like a loss in time: no wire is there that fewer bytes would spare.
-
-![Size against time](zstd.svg)
-
-{table(results)}
-
-## What was promised
-
-{verdicts(results, coders)}
-
-## Versions
-
-{known}
-"""
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--haulier", default=os.environ.get("HAULIER"), metavar="PATH", help="the binary (or HAULIER=PATH)")
-    parser.add_argument("--only", action="append", metavar="TEXT", help="contestants whose name holds this")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=500, help="at most, of each in each round")
     parser.add_argument("--text", metavar="FILE", help="a text of your own in the page")
-    parser.add_argument("--page", default=PAGE, metavar="FILE")
-    chosen = parser.parse_args()
-    if not (chosen.haulier and os.access(chosen.haulier, os.X_OK)):
-        parser.error("which haulier? Give --haulier PATH")
-    return chosen
+    return parser.parse_args()
 
 
 def place_with_book(stack, chosen):
@@ -303,35 +294,30 @@ def place_with_book(stack, chosen):
 
 
 def main():
-    chosen = arguments()
-    haulier = os.path.abspath(chosen.haulier)
+    chosen, asked = arguments(), json.load(sys.stdin)
+    if asked["quick"]:
+        chosen.rounds, chosen.requests = 1, 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
-    results, versions = {}, {}
-    with bench.the_only_run(), contextlib.ExitStack() as stack:
+    results, groups, left_out = {}, {}, {}
+    with contextlib.redirect_stdout(sys.stderr), bench.the_only_run(), contextlib.ExitStack() as stack:
         place = place_with_book(stack, chosen)
-        taking_part = [one for one in contestants() if not chosen.only or any(part in one.name for part in chosen.only)]
         for number in range(chosen.rounds):
-            for one in taking_part:
-                if not servers.available(one.server, haulier):
+            for one in contestants():
+                if asked["quick"] and one.name not in QUICK:
                     continue
-                row = one_round(one, place, haulier, chosen, number)
+                if not servers.available(one.server, asked["haulier"]):
+                    left_out[one.name] = f"{one.server} is not on this machine"
+                    continue
+                row = one_round(one, place, asked["haulier"], chosen, number)
                 if row is None:
-                    print(f"{one.name}: the answer is not in {one.coding}, left out", flush=True)
+                    left_out[one.name] = f"the answer is not in {one.coding}"
                     continue
                 results.setdefault(one.name, []).append(row)
-                versions[one.server] = servers.version(one.server, haulier)
+                groups.setdefault(one.group, {})[one.name] = None
                 print(f"{one.name}: {row['size']:,} bytes, {row['server'] + row['php']:.1f} ms of CPU", flush=True)
-        coders = bare(place)
-    os.makedirs(os.path.dirname(chosen.page), exist_ok=True)
-    groups = {}
-    for one in taking_part:
-        if one.name in results:
-            point = (cpu(results, one.name), median(results[one.name], "size"), one.name)
-            groups.setdefault(one.group, []).append(point)
-    with open(chosen.page, "w") as file:
-        file.write(page(chosen, results, dict(versions, PHP=place.php), coders))
-    with open(os.path.splitext(chosen.page)[0] + ".svg", "w") as file:
-        file.write(chart.scatter(groups, "CPU milliseconds a page", "bytes"))
+        coders = {} if asked["quick"] else bare(place)
+    sentences = verdicts(results, coders) + [f"left out: {name} ({why})" for name, why in left_out.items()]
+    json.dump({"sentences": sentences, "tables": [table(results)], "charts": [chart(results, groups)]}, sys.stdout)
 
 
 if __name__ == "__main__":

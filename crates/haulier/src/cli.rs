@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod get;
 pub(crate) mod image;
+pub(crate) mod report;
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;

@@ -15,11 +15,13 @@ mod log;
 mod machine;
 mod markup;
 mod php_discovery;
+mod plan;
 mod port_holder;
 mod prelude;
 mod privileges;
 mod quantity;
-#[allow(dead_code, reason = "the bench report draws with the rest of it")]
+mod report;
+#[allow(dead_code, unused_imports, reason = "the dashboard draws with it too")]
 mod svg;
 
 use std::process::ExitCode;

@@ -22,6 +22,9 @@ pub struct Look {
     pub cpu_us: u64,
     /// What the scheduler counted of the threads that are there now, µs; exact, but it forgets whatever ends.
     pub running_us: u64,
+    /// The same two of processes named php* alone, by which a server and its PHP are told apart.
+    pub php_cpu_us: u64,
+    pub php_running_us: u64,
     /// Resident memory, bytes; what several share is counted for each.
     pub rss_bytes: u64,
     pub processes: u32,
@@ -32,7 +35,17 @@ impl Look {
     #[must_use]
     pub fn cpu_since(&self, before: &Self) -> f64 {
         let coarse = self.cpu_us.saturating_sub(before.cpu_us);
-        let exact = self.running_us.saturating_sub(before.running_us);
+        self.finer(coarse, self.running_us.saturating_sub(before.running_us))
+    }
+
+    /// The part of it that PHP used.
+    #[must_use]
+    pub fn php_cpu_since(&self, before: &Self) -> f64 {
+        let coarse = self.php_cpu_us.saturating_sub(before.php_cpu_us);
+        self.finer(coarse, self.php_running_us.saturating_sub(before.php_running_us))
+    }
+
+    fn finer(&self, coarse: u64, exact: u64) -> f64 {
         let is_near = exact.abs_diff(coarse) <= 2 * TICK_US * u64::from(self.processes.max(1));
         if is_near && exact > 0 {
             exact as f64
@@ -69,7 +82,12 @@ impl Processes {
         for pid in &members {
             let Some(stat) = Stat::read(*pid) else { continue };
             look.cpu_us += stat.ticks * TICK_US;
-            look.running_us += running_us(*pid);
+            let running = running_us(*pid);
+            look.running_us += running;
+            if stat.is_php {
+                look.php_cpu_us += stat.ticks * TICK_US;
+                look.php_running_us += running;
+            }
             look.rss_bytes += stat.pages * rustix::param::page_size() as u64;
             look.processes += 1;
         }
@@ -125,6 +143,8 @@ impl Processes {
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
+    /// Its name begins with `php`.
+    is_php: bool,
     /// User and system, of the process and of its ended children.
     ticks: u64,
     pages: u64,
@@ -137,11 +157,13 @@ impl Stat {
 
     /// Fields by their number in proc(5). The name, field 2, may hold anything, a bracket too.
     fn parse(text: &str) -> Option<Self> {
-        let (_, after_name) = text.rsplit_once(')')?;
+        let (before, after_name) = text.rsplit_once(')')?;
+        let (_, name) = before.split_once('(')?;
         let fields: Vec<&str> = after_name.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self {
             parent: u32::try_from(field(4)?).ok()?,
+            is_php: name.starts_with("php"),
             ticks: field(14)? + field(15)? + field(16)? + field(17)?,
             pages: field(24)?,
         })
@@ -187,11 +209,14 @@ mod tests {
         let text = "7 (a) b) S 42 1 1 0 -1 0 0 0 0 0 1 2 3 4 20 0 3 0 100 4096 9";
         let stat = Stat {
             parent: 42,
+            is_php: false,
             ticks: 10,
             pages: 9,
         };
         assert_eq!(Stat::parse(text), Some(stat));
         assert_eq!(Stat::parse("nonsense"), None);
+        let php = Stat::parse(&text.replace("a) b", "php-fpm8.2")).expect("the same fields");
+        assert!(php.is_php);
     }
 
     #[test]

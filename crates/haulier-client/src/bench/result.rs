@@ -360,6 +360,8 @@ pub struct GeneratorUse {
 pub struct ServerUse {
     /// User and system time of the process tree for one request.
     pub cpu_us_per_request: Option<f64>,
+    /// Of that in processes named php*; a server that has PHP inside cannot be told apart.
+    pub php_cpu_us_per_request: Option<f64>,
     /// Cores the tree used, 1 for one whole core.
     pub cores: Option<f64>,
     /// The most memory the tree held, shared pages counted for every process.
@@ -517,6 +519,8 @@ pub enum WarningKind {
     Busy,
     /// Something could not be sampled.
     NotSampled,
+    /// Stored runs are compared that did not run side by side.
+    NotInterleaved,
 }
 
 #[cfg(test)]

@@ -119,14 +119,16 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Ready, ready};
+
     use super::*;
 
-    async fn broken() -> Result<(), CacheError> {
-        Err(CacheError::Damaged)
+    fn broken() -> Ready<Result<(), CacheError>> {
+        ready(Err(CacheError::Damaged))
     }
 
-    async fn well() -> Result<(), CacheError> {
-        Ok(())
+    fn well() -> Ready<Result<(), CacheError>> {
+        ready(Ok(()))
     }
 
     #[tokio::test(start_paused = true)]

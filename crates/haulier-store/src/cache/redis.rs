@@ -94,7 +94,7 @@ fn command(name: &str, key: CacheKey) -> Cmd {
     command
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+#[allow(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
 fn of_library(error: RedisError) -> CacheError {
     CacheError::Server(error.to_string())
 }

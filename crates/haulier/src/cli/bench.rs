@@ -9,6 +9,7 @@ use haulier_client::bench::target::Target;
 use haulier_client::url::Url;
 
 use crate::cli::get::{parse_field, parse_rate, parse_time, parse_url};
+use crate::cli::report::BenchCommand;
 
 /// What is not seen in the flags.
 const NOTES: &str = "\
@@ -22,7 +23,10 @@ Exit codes: 0 measured · 1 it could not be measured, or every request failed ·
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
 #[command(after_help = NOTES, args_override_self = true, disable_version_flag = true)]
+#[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<BenchCommand>,
     /// What to measure: [NAME=]URL, several to compare; or `replay` and an access log
     #[arg(value_name = "TARGET", required_unless_present_any = ["worker", "version_only"])]
     pub(crate) words: Vec<String>,
@@ -214,6 +218,9 @@ pub(crate) struct BenchArgs {
     /// Everything that was measured, as JSON [default: bench-DATE-TIME.json where targets are compared]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// The report: HTML, Markdown (.md) or JSON (.json) [default: bench-DATE-TIME.html where targets are compared]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Vec<PathBuf>,
     /// Raw histograms, as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,

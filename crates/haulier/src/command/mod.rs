@@ -9,7 +9,9 @@ mod get;
 mod image;
 mod live;
 mod man;
+mod plan;
 mod reload;
+mod report;
 mod run;
 mod serve;
 mod status;
@@ -24,6 +26,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
+use crate::cli::report::BenchCommand;
 use crate::cli::{Cli, Command};
 
 pub(crate) use configuration::{counts, plural};
@@ -70,7 +73,11 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Man(arguments)) => man::run(&arguments),
         Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),
         Some(Command::Image(arguments)) => image::run(&arguments),
-        Some(Command::Bench(arguments)) => bench::run(&arguments, &cli.console),
+        Some(Command::Bench(arguments)) => match arguments.command {
+            Some(BenchCommand::Report(arguments)) => report::run(&arguments, &cli.console),
+            Some(BenchCommand::Run(arguments)) => plan::run(&arguments, &cli.console),
+            None => bench::run(&arguments, &cli.console),
+        },
         None => print_commands(),
     }
 }

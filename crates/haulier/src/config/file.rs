@@ -429,7 +429,7 @@ fn read_source(path: &Path, text: &str, file: &mut File, report: &mut Report, va
         Ok(table) => table,
         Err(diagnostic) => return report.push(diagnostic),
     };
-    let mut reader = Reader::new(source, report, variables);
+    let mut reader = Reader::new(&words::CONFIGURATION, source, report, variables);
     let includes = read_tables(&mut reader, table.get_ref(), &directory, file);
     for include in includes {
         if main {
@@ -580,7 +580,11 @@ fn read_once<T>(
 }
 
 /// The tables below `[pool]` or `[site]`, in the order of the file.
-fn named_tables<'t>(reader: &mut Reader<'_>, top: &Section<'t>, kind: &str) -> Vec<(Placed<String>, &'t DeTable<'t>)> {
+pub(crate) fn named_tables<'t>(
+    reader: &mut Reader<'_>,
+    top: &Section<'t>,
+    kind: &str,
+) -> Vec<(Placed<String>, &'t DeTable<'t>)> {
     let Some(table) = reader.table(top, kind) else {
         return Vec::new();
     };
@@ -616,6 +620,7 @@ fn named_tables<'t>(reader: &mut Reader<'_>, top: &Section<'t>, kind: &str) -> V
 fn example_name(kind: &str) -> &'static str {
     match kind {
         "pool" => "php",
+        "server" => "nginx",
         "store" => "acme-images",
         _ => "shop",
     }
@@ -626,11 +631,12 @@ fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, place: &Place) {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || kind == "store" && byte == b'.';
     let most = if kind == "store" { 63 } else { 32 };
     if name.is_empty() || name.len() > most || !name.bytes().all(fits) {
-        reader.report().push(
-            Diagnostic::error("config::name", format!("not a name for a {kind}: `{name}`"))
-                .at(Some(place), format!("up to {most} letters, digits, `-` and `_`"))
-                .help("host names go into `hosts = [\"…\"]`"),
-        );
+        let error = Diagnostic::error("config::name", format!("not a name for a {kind}: `{name}`"))
+            .at(Some(place), format!("up to {most} letters, digits, `-` and `_`"));
+        reader.report().push(match kind {
+            "site" => error.help("host names go into `hosts = [\"…\"]`"),
+            _ => error,
+        });
     }
 }
 

@@ -15,7 +15,7 @@ mod foreign;
 pub(crate) mod images;
 pub(crate) mod listen_address;
 mod pool;
-mod reader;
+pub(crate) mod reader;
 mod route;
 mod rules;
 pub(crate) mod schema;
@@ -24,7 +24,7 @@ pub(crate) mod settings;
 mod site;
 pub(crate) mod source;
 pub(crate) mod value;
-mod words;
+pub(crate) mod words;
 
 pub(crate) use diagnostic::{Diagnostic, Report};
 pub(crate) use settings::Settings;

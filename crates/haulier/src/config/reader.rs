@@ -13,17 +13,17 @@ use super::diagnostic::{Diagnostic, Report};
 use super::foreign;
 use super::source::{Place, Placed};
 use super::value::{self, ExpandError};
-use super::words::{self, Table};
+use super::words::{Language, Table};
 
 /// No count of connections, requests or processes makes sense beyond; products of two of them fit into 64 bits.
 const MOST: u64 = 1_000_000_000;
 
 /// Looks up an environment variable.
-pub(super) type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+pub(crate) type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// One table of the file, with the words that may stand in it.
 #[derive(Debug)]
-pub(super) struct Section<'t> {
+pub(crate) struct Section<'t> {
     words: &'static Table,
     /// As the user would write it: `site.shop`.
     name: String,
@@ -31,7 +31,8 @@ pub(super) struct Section<'t> {
 }
 
 /// Reads one source.
-pub(super) struct Reader<'r> {
+pub(crate) struct Reader<'r> {
+    language: &'static Language,
     source: usize,
     report: &'r mut Report,
     variables: Variables<'r>,
@@ -40,19 +41,25 @@ pub(super) struct Reader<'r> {
 type Entry<'t> = &'t Spanned<DeValue<'t>>;
 
 impl<'r> Reader<'r> {
-    pub(super) fn new(source: usize, report: &'r mut Report, variables: Variables<'r>) -> Self {
+    pub(crate) fn new(
+        language: &'static Language,
+        source: usize,
+        report: &'r mut Report,
+        variables: Variables<'r>,
+    ) -> Self {
         Self {
+            language,
             source,
             report,
             variables,
         }
     }
 
-    pub(super) fn report(&mut self) -> &mut Report {
+    pub(crate) fn report(&mut self) -> &mut Report {
         self.report
     }
 
-    pub(super) fn place(&self, span: Range<usize>) -> Place {
+    pub(crate) fn place(&self, span: Range<usize>) -> Place {
         Place {
             source: self.source,
             span,
@@ -60,7 +67,7 @@ impl<'r> Reader<'r> {
     }
 
     /// The table itself as a section; unknown names in it are noted at once.
-    pub(super) fn section<'t>(&mut self, words: &'static Table, name: &str, table: &'t DeTable<'t>) -> Section<'t> {
+    pub(crate) fn section<'t>(&mut self, words: &'static Table, name: &str, table: &'t DeTable<'t>) -> Section<'t> {
         for (key, value) in table {
             if !words.knows(key.get_ref()) {
                 let diagnostic = self.unknown(words, name, key.get_ref(), key.span(), value.get_ref());
@@ -75,7 +82,7 @@ impl<'r> Reader<'r> {
     }
 
     /// The sub-table `key` of a table, if it is there and is one.
-    pub(super) fn table<'t>(&mut self, section: &Section<'t>, key: &str) -> Option<&'t DeTable<'t>> {
+    pub(crate) fn table<'t>(&mut self, section: &Section<'t>, key: &str) -> Option<&'t DeTable<'t>> {
         let entry = section.entry(key)?;
         let table = entry.get_ref().as_table();
         if table.is_none() {
@@ -95,12 +102,12 @@ impl<'r> Reader<'r> {
     }
 
     /// Whether `key` is written as a table, for settings that take a short form too.
-    pub(super) fn is_table(&self, section: &Section<'_>, key: &str) -> bool {
+    pub(crate) fn is_table(&self, section: &Section<'_>, key: &str) -> bool {
         section.entry(key).is_some_and(|entry| entry.get_ref().is_table())
     }
 
     /// Text with its variables put in.
-    pub(super) fn text(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<String>> {
+    pub(crate) fn text(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<String>> {
         let entry = section.entry(key)?;
         self.text_of(key, entry)
     }
@@ -133,7 +140,7 @@ impl<'r> Reader<'r> {
     }
 
     /// `true` or `false`.
-    pub(super) fn flag(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<bool>> {
+    pub(crate) fn flag(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<bool>> {
         let entry = section.entry(key)?;
         let flag = entry.get_ref().as_bool();
         if flag.is_none() {
@@ -146,7 +153,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A whole number from `least` on; `why` says what a smaller one would mean. No setting means more than `MOST`.
-    pub(super) fn count(&mut self, section: &Section<'_>, key: &str, least: u64, why: &str) -> Option<Placed<u64>> {
+    pub(crate) fn count(&mut self, section: &Section<'_>, key: &str, least: u64, why: &str) -> Option<Placed<u64>> {
         let entry = section.entry(key)?;
         let Some(integer) = entry.get_ref().as_integer() else {
             self.wrong_type(key, entry, "a whole number", "without quotes and without a unit");
@@ -176,7 +183,7 @@ impl<'r> Reader<'r> {
     }
 
     /// What is added to the niceness of a process: -20 to 19.
-    pub(super) fn niceness(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<i32>> {
+    pub(crate) fn niceness(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<i32>> {
         let entry = section.entry(key)?;
         let Some(integer) = entry.get_ref().as_integer() else {
             self.wrong_type(key, entry, "a whole number", "without quotes");
@@ -196,7 +203,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A time with its unit; it may be zero.
-    pub(super) fn duration(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
+    pub(crate) fn duration(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
         let text = self.with_unit(section, key, "30s")?;
         let duration = value::duration(&text.value);
         if duration.is_none() {
@@ -213,7 +220,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A deadline: a time that is not zero, which nobody could meet.
-    pub(super) fn deadline(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
+    pub(crate) fn deadline(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
         let deadline = self.duration(section, key)?;
         if !deadline.value.is_zero() {
             return Some(deadline);
@@ -225,7 +232,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A size with its unit, in bytes; at least `least`.
-    pub(super) fn size(&mut self, section: &Section<'_>, key: &str, least: u64) -> Option<Placed<u64>> {
+    pub(crate) fn size(&mut self, section: &Section<'_>, key: &str, least: u64) -> Option<Placed<u64>> {
         let text = self.with_unit(section, key, "8MiB")?;
         let Some(size) = value::size(&text.value) else {
             self.report.push(
@@ -263,7 +270,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A list of texts.
-    pub(super) fn texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
+    pub(crate) fn texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
         let entry = section.entry(key)?;
         let Some(list) = entry.get_ref().as_array() else {
             let example = entry
@@ -277,7 +284,7 @@ impl<'r> Reader<'r> {
     }
 
     /// One text, or a list of them.
-    pub(super) fn text_or_texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
+    pub(crate) fn text_or_texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
         match section.entry(key)?.get_ref() {
             DeValue::String(_) => self.text(section, key).map(|one| vec![one]),
             _ => self.texts(section, key),
@@ -285,7 +292,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A rate: requests in a time.
-    pub(super) fn rate(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Rate>> {
+    pub(crate) fn rate(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Rate>> {
         let text = self.with_unit(section, key, "20/s")?;
         let rate = value::rate(&text.value);
         if rate.is_none() {
@@ -302,11 +309,14 @@ impl<'r> Reader<'r> {
     }
 
     /// The tables of an array `[[…]]`.
-    pub(super) fn tables<'t>(&mut self, section: &Section<'t>, key: &str) -> Vec<(Place, &'t DeTable<'t>)> {
+    pub(crate) fn tables<'t>(&mut self, section: &Section<'t>, key: &str) -> Vec<(Place, &'t DeTable<'t>)> {
         let Some(entry) = section.entry(key) else {
             return Vec::new();
         };
-        let header = format!("write `[[{}.{key}]]` on a line of its own", section.name);
+        let header = match section.name.as_str() {
+            "" => format!("write `[[{key}]]` on a line of its own"),
+            name => format!("write `[[{name}.{key}]]` on a line of its own"),
+        };
         let Some(list) = entry.get_ref().as_array() else {
             self.wrong_type(key, entry, "a list of tables", &header);
             return Vec::new();
@@ -323,7 +333,7 @@ impl<'r> Reader<'r> {
 
     /// A table of names the user chooses, each with a text; numbers, `true` and `false` count as PHP's texts for them.
     /// In the order of the file.
-    pub(super) fn map(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<(Placed<String>, Placed<String>)>> {
+    pub(crate) fn map(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<(Placed<String>, Placed<String>)>> {
         let table = self.table(section, key)?;
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
@@ -404,23 +414,23 @@ impl<'r> Reader<'r> {
         let error = Diagnostic::error("config::unknown", what).at(Some(&place), self.hint(words, key, is_table));
         let known = nearest_first(key, words.names()).join(", ");
         match words.name {
-            "" => error.help(format!("tables of a configuration: {known}")),
+            "" => error.help(format!("tables of a {}: {known}", self.language.name)),
             _ => error.help(format!("settings known in `[{name}]`: {known}")),
         }
     }
 
     /// The most useful thing to say under an unknown name.
     fn hint(&self, words: &'static Table, key: &str, is_table: bool) -> String {
-        let foreign = if is_table {
-            foreign::table(key)
-        } else {
-            foreign::setting(key)
+        let foreign = match self.language.knows_foreign_words {
+            true if is_table => foreign::table(key),
+            true => foreign::setting(key),
+            false => None,
         };
         // What is written as a table was not meant as the setting of another one.
         let homes = if is_table {
             Vec::new()
         } else {
-            words::homes_of(key, words)
+            self.language.homes_of(key, words)
         };
         if !homes.is_empty() {
             let homes: Vec<String> = homes.iter().map(|home| format!("`[{home}]`")).collect();
@@ -432,17 +442,17 @@ impl<'r> Reader<'r> {
         if let Some(near) = nearest(key, words.names()) {
             return format!("did you mean `{near}`?");
         }
-        match nearest_anywhere(key).filter(|_| !is_table) {
+        match self.nearest_anywhere(key).filter(|_| !is_table) {
             Some((table, near)) => format!("did you mean `{near}` in `[{}]`?", table.name),
             None => "no such name here".to_owned(),
         }
     }
-}
 
-/// The table and setting that a typing mistake would turn into `written`.
-fn nearest_anywhere(written: &str) -> Option<(&'static Table, &'static str)> {
-    let near = nearest(written, words::all().map(|(_, name)| name))?;
-    words::all().find(|(_, name)| *name == near)
+    /// The table and setting that a typing mistake would turn into `written`.
+    fn nearest_anywhere(&self, written: &str) -> Option<(&'static Table, &'static str)> {
+        let near = nearest(written, self.language.all().map(|(_, name)| name))?;
+        self.language.all().find(|(_, name)| *name == near)
+    }
 }
 
 impl<'t> Section<'t> {
@@ -459,12 +469,12 @@ impl<'t> Section<'t> {
     }
 
     /// Where the name of a setting stands.
-    pub(super) fn key_span(&self, key: &str) -> Option<Range<usize>> {
+    pub(crate) fn key_span(&self, key: &str) -> Option<Range<usize>> {
         self.table.keys().find(|name| name.get_ref() == key).map(Spanned::span)
     }
 
     /// Whether an unknown name in the table was meant as `word`.
-    pub(super) fn misspells(&self, word: &str) -> bool {
+    pub(crate) fn misspells(&self, word: &str) -> bool {
         let mut unknown = self
             .table
             .keys()
@@ -485,7 +495,7 @@ impl<'t> Section<'t> {
 }
 
 /// The one of `known` that a typing mistake would turn into `written`.
-pub(super) fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let written = written.to_ascii_lowercase();
     known
         .map(|name| (strsim::damerau_levenshtein(&written, name), name))
@@ -505,7 +515,7 @@ fn nearest_first<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Vec
 }
 
 /// The tables of one source, or the first thing that makes it no TOML.
-pub(super) fn parse(text: &str, source: usize) -> Result<Spanned<DeTable<'_>>, Diagnostic> {
+pub(crate) fn parse(text: &str, source: usize) -> Result<Spanned<DeTable<'_>>, Diagnostic> {
     let (table, mut errors) = DeTable::parse_recoverable(text);
     // For an unclosed quote the recovered errors begin with a comma "missing" on the next line: the earliest place is
     // the true fault.

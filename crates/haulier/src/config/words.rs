@@ -5,19 +5,58 @@
 
 /// A setting.
 #[derive(Debug)]
-pub(super) struct Word {
-    pub(super) name: &'static str,
+pub(crate) struct Word {
+    pub(crate) name: &'static str,
     /// The default as it would be written, or in words.
-    pub(super) default: &'static str,
+    pub(crate) default: &'static str,
     /// One sentence for the reference page.
-    pub(super) about: &'static str,
+    pub(crate) about: &'static str,
 }
 
 /// A table with its settings. `NAME` stands for a name the user chooses.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) name: &'static str,
-    pub(super) words: &'static [Word],
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) words: &'static [Word],
+}
+
+/// A kind of file: its tables, and how messages speak of it.
+#[derive(Debug)]
+pub(crate) struct Language {
+    /// As in "tables of a configuration".
+    pub(crate) name: &'static str,
+    pub(crate) tables: &'static [&'static Table],
+    /// Whether people bring words of other servers along (see `foreign`).
+    pub(crate) knows_foreign_words: bool,
+}
+
+/// The configuration of a server.
+pub(crate) static CONFIGURATION: Language = Language {
+    name: "configuration",
+    tables: TABLES,
+    knows_foreign_words: true,
+};
+
+impl Language {
+    /// The other tables that have a setting of this name.
+    pub(super) fn homes_of(&self, name: &str, not: &Table) -> Vec<&'static str> {
+        let others = self
+            .tables
+            .iter()
+            .filter(|table| !table.name.is_empty() && table.name != not.name);
+        others
+            .filter(|table| table.knows(name))
+            .map(|table| table.name)
+            .collect()
+    }
+
+    /// Every setting with its table.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'static Table, &'static str)> {
+        self.tables
+            .iter()
+            .filter(|table| !table.name.is_empty())
+            .flat_map(|table| table.names().map(|name| (*table, name)))
+    }
 }
 
 impl Word {
@@ -29,17 +68,18 @@ impl Word {
 
 impl Table {
     /// The names of its settings, in the order of the reference.
-    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.words.iter().map(|word| word.name)
     }
 
     /// Whether `name` is one of its settings.
-    pub(super) fn knows(&self, name: &str) -> bool {
+    pub(crate) fn knows(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
     }
 }
 
-const fn word(name: &'static str, default: &'static str, about: &'static str) -> Word {
+/// An entry of a table.
+pub(crate) const fn word(name: &'static str, default: &'static str, about: &'static str) -> Word {
     Word { name, default, about }
 }
 
@@ -837,25 +877,6 @@ pub(super) fn table(name: &str) -> Option<&'static Table> {
     TABLES.iter().copied().find(|table| table.name == name)
 }
 
-/// The other tables that have a setting of this name.
-pub(super) fn homes_of(name: &str, not: &Table) -> Vec<&'static str> {
-    let others = TABLES
-        .iter()
-        .filter(|table| !table.name.is_empty() && table.name != not.name);
-    others
-        .filter(|table| table.knows(name))
-        .map(|table| table.name)
-        .collect()
-}
-
-/// Every setting with its table.
-pub(super) fn all() -> impl Iterator<Item = (&'static Table, &'static str)> {
-    TABLES
-        .iter()
-        .filter(|table| !table.name.is_empty())
-        .flat_map(|table| table.names().map(|name| (*table, name)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -903,8 +924,8 @@ mod tests {
 
     #[test]
     fn a_setting_in_the_wrong_table_has_its_homes_elsewhere() {
-        assert_eq!(homes_of("grace", &SITE), ["server"]);
-        assert_eq!(homes_of("connections", &SITE), ["limits", "pool.NAME"]);
-        assert!(homes_of("grace", &SERVER).is_empty());
+        assert_eq!(CONFIGURATION.homes_of("grace", &SITE), ["server"]);
+        assert_eq!(CONFIGURATION.homes_of("connections", &SITE), ["limits", "pool.NAME"]);
+        assert!(CONFIGURATION.homes_of("grace", &SERVER).is_empty());
     }
 }

@@ -81,6 +81,22 @@ impl Axis {
         Self::new(Scale::Log, power(first), power(last)).with_ticks(values, label)
     }
 
+    /// Logarithmic, exactly from `low` to `high`, with labels at 1, 2 and 5 in every decade, or at the decades where
+    /// there are many. A range that is none becomes a decade.
+    pub(crate) fn log_between(low: f64, high: f64, label: impl Fn(f64) -> String) -> Self {
+        let positive = |value: f64| (value.is_finite() && value > 0.0).then(|| moderate(value));
+        let low = positive(low).unwrap_or(1.0);
+        let high = positive(high)
+            .filter(|high| *high > low * 1.000_001)
+            .unwrap_or(low * 10.0);
+        let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+        let within: &[f64] = if high / low > 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let every = ((last - first) / 6 + 1) as usize;
+        let decades = (first..=last).step_by(every);
+        let values = decades.flat_map(|exponent| within.iter().map(move |digit| digit * 10_f64.powi(exponent)));
+        Self::new(Scale::Log, low, high).with_ticks(values, label)
+    }
+
     /// Percentiles from `low` to `high`, both below 100: 50, 90, 99 and 99.9 stand equally far apart.
     pub(crate) fn percentiles(low: f64, high: f64, labelled: &[f64]) -> Self {
         let high = if high.is_finite() {
@@ -239,6 +255,20 @@ mod tests {
     }
 
     #[test]
+    fn a_log_axis_may_begin_and_end_anywhere() {
+        let axis = Axis::log_between(8.0, 180.0, plain);
+        assert_eq!(labels(&axis), ["10", "20", "50", "100"]);
+        assert_eq!(
+            (axis.place(8.0), axis.place(180.0), axis.place(0.0)),
+            (Some(0.0), Some(1.0), None)
+        );
+        assert_eq!(
+            labels(&Axis::log_between(0.5, 5000.0, plain)),
+            ["1", "10", "100", "1000"]
+        );
+    }
+
+    #[test]
     fn each_nine_of_a_percentile_is_one_step() {
         let axis = Axis::percentiles(0.0, 99.9, &[90.0, 99.0, 99.9, 99.99]);
         let places: Vec<f64> = axis.ticks().iter().map(|tick| tick.place).collect();
@@ -270,6 +300,7 @@ mod tests {
                     Axis::linear(low, high, 4, plain),
                     Axis::fitted([low, high], 1.0, 4, plain),
                     Axis::log([low, high], 1.0, plain),
+                    Axis::log_between(low, high, plain),
                     Axis::percentiles(low, high, &odd),
                 ];
                 for axis in axes {

@@ -7,6 +7,8 @@ mod comparing;
 mod failures;
 mod files;
 mod loops;
+mod plans;
 mod program;
+mod reports;
 mod scripted;
 mod targets;

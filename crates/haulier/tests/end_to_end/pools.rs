@@ -211,7 +211,7 @@ fn without_the_right_to_look_into_php_a_time_out_still_ends_the_right_worker() {
         server.get("/stuck.php").expect(504);
     }
     let pid = server.get("/pid.php").expect(200).text();
-    let line = server.access_line_for("/narrow/stuck.php");
+    let line = server.access_line_for("/stuck.php");
     assert_eq!(line["reason"], "php_timeout");
     wait_until("both workers to run", || {
         let workers = children_of(server.pid());

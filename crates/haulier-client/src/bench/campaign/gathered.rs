@@ -53,6 +53,7 @@ impl Seen {
         let workers = || self.looks.iter().filter_map(|(_, _, workers)| *workers);
         Some(ServerUse {
             cpu_us_per_request: each(cpu).filter(|_| has_processes),
+            php_cpu_us_per_request: each(last.php_cpu_since(first)).filter(|_| last.php_cpu_us > 0),
             cores: has_processes.then(|| cpu / 1e6 / (ended - began).max(1e-3)),
             rss_bytes: self
                 .looks
@@ -193,6 +194,7 @@ fn merge_server(before: Option<ServerUse>, after: Option<ServerUse>, had: u64, m
     };
     Some(ServerUse {
         cpu_us_per_request: average(before.cpu_us_per_request, after.cpu_us_per_request),
+        php_cpu_us_per_request: average(before.php_cpu_us_per_request, after.php_cpu_us_per_request),
         cores: average(before.cores, after.cores),
         rss_bytes: before.rss_bytes.max(after.rss_bytes),
         pss_bytes: before.pss_bytes.max(after.pss_bytes),

@@ -180,8 +180,8 @@ fn begin_order(visit: &Visit<'_>, service: &Arc<ImageService>, order: Order) -> 
 
 fn begin_upload(visit: &Visit<'_>, service: &Arc<ImageService>) -> Begun {
     match upload::refusal(visit, service) {
-        Some(response) => Begun::Response(response),
         None => later(Work::Upload),
+        Some(response) => Begun::Response(response),
     }
 }
 

@@ -19,17 +19,18 @@ use crate::response::Response;
 use crate::route::{Site, Visit};
 use crate::thread::Thread;
 
-/// The refusal of an upload by its head, in zimg's order; `None` if it may come.
+/// Judges an upload by its head, in zimg's order; the answer to one that may not be.
 pub(super) fn refusal(visit: &Visit<'_>, service: &ImageService) -> Option<Response> {
     let settings = &service.settings;
     let head = &visit.request.head;
     if settings.compat.is_zimg() {
-        let code = check_as_zimg(visit, service).err()?;
-        return Some(compat::error(200, code));
+        return check_as_zimg(visit, service).err().map(|code| compat::error(200, code));
     }
     if !visit.comes_from(&settings.upload) {
-        let failure = Failure::new(403, "uploads are not open to this address");
-        return Some(told_as_json(visit.site, &failure));
+        return Some(told_as_json(
+            visit.site,
+            &Failure::new(403, "uploads are not open to this address"),
+        ));
     }
     if visit
         .request
@@ -38,8 +39,14 @@ pub(super) fn refusal(visit: &Visit<'_>, service: &ImageService) -> Option<Respo
     {
         return Some(too_large(visit.site));
     }
-    let is_empty = content_type(head).is_none() || visit.request.body_length == Some(0);
-    is_empty.then(|| compat::error_in_words(400, Code::Body, "an upload has a body and a Content-Type"))
+    if content_type(head).is_none() || visit.request.body_length == Some(0) {
+        return Some(compat::error_in_words(
+            400,
+            Code::Body,
+            "an upload has a body and a Content-Type",
+        ));
+    }
+    None
 }
 
 fn check_as_zimg(visit: &Visit<'_>, service: &ImageService) -> Result<(), Code> {

@@ -10,6 +10,7 @@ use haulier_client::bench::sample::{RequestTimes, Tally};
 
 use super::default_json;
 use crate::cli::bench::BenchArgs;
+use crate::report::{self, Book};
 
 /// Writes what was asked for; gives what each file is and its name.
 ///
@@ -26,6 +27,17 @@ pub(super) fn write(measured: &Measured, arguments: &BenchArgs) -> Result<Vec<(&
     if let Some(path) = json {
         let text = serde_json::to_string_pretty(run).map_err(|error| error.to_string())?;
         save("data", &path, &format!("{text}\n"), &mut written)?;
+    }
+    let mut reports = arguments.output.clone();
+    if is_comparing && reports.is_empty() && arguments.json.is_none() {
+        reports.push(default_json(&run.started).with_extension("html"));
+    }
+    if !reports.is_empty() {
+        let book = Book::of_run(run.clone());
+        for path in reports {
+            report::write(&book, &path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+            written.push(("report", path));
+        }
     }
     if let Some(path) = &arguments.hdr {
         save("histograms", path, &hdr_log(measured), &mut written)?;

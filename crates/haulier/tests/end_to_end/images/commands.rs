@@ -151,7 +151,7 @@ fn the_images_of_a_zimg_are_taken_over_and_damaged_ones_are_named() {
         "{again}"
     );
     let damaged = jpeg(40, 30, 9);
-    zimg_tree(&tree, &[damaged.clone()]);
+    zimg_tree(&tree, std::slice::from_ref(&damaged));
     let id = md5(&damaged);
     let found = Command::new("find")
         .arg(&tree)

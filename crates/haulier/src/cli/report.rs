@@ -1,0 +1,51 @@
+//! Arguments of `haulier bench report` and `haulier bench run`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// What `bench` does beside measuring targets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Show a stored run, or lay several beside each other
+    Report(ReportArgs),
+    /// Run plans: start servers, measure them, end them, report
+    Run(PlanArgs),
+}
+
+/// Arguments of `bench report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Stored runs: JSON of `haulier bench`, or reports made of it; several are compared
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write it here: HTML, Markdown (.md) or JSON (.json), any number of them [default: text on standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Vec<PathBuf>,
+    /// What the whole is called
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+}
+
+/// Arguments of `bench run`.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// Plans, as TOML; each becomes a page of the report
+    #[arg(value_name = "PLAN.toml", required = true)]
+    pub(crate) plans: Vec<PathBuf>,
+    /// Write it here: HTML, Markdown (.md) or JSON (.json), any number of them; text goes to standard output anyway
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Vec<PathBuf>,
+    /// What the whole is called
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// Only parts whose title holds this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Vec<String>,
+    /// Does it run? Everything once and short; the figures mean nothing
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only say whether the plans are right
+    #[arg(long, conflicts_with_all = ["output", "only", "quick"])]
+    pub(crate) check: bool,
+}

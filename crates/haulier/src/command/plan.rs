@@ -1,0 +1,193 @@
+//! `haulier bench run`: plans.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
+
+use haulier_client::bench::surroundings;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Outcome;
+use super::configuration::{self, print_one};
+use super::report::write_all;
+use crate::cli::Console;
+use crate::cli::report::PlanArgs;
+use crate::config::{Diagnostic, Report};
+use crate::plan::{self, Event, Plan, RunError, Wishes};
+use crate::report::Book;
+use crate::report::book::{self, Page};
+use crate::report::terminal;
+
+pub(super) fn run(arguments: &PlanArgs, console: &Console) -> Outcome {
+    let plans = match load(arguments, console) {
+        Ok(plans) => plans,
+        Err(outcome) => return outcome,
+    };
+    if arguments.check {
+        let mut output = io::stdout().lock();
+        for plan in &plans {
+            let parts = configuration::plural(plan.parts.len(), "part");
+            let servers = configuration::plural(plan.servers.len(), "server");
+            let _ = writeln!(output, "{}: ok — {parts}, {servers}", plan.path.display());
+        }
+        return Outcome::Done;
+    }
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            print_one(
+                Diagnostic::error("plan::start", format!("cannot start: {error}")),
+                console,
+            );
+            return Outcome::Failed;
+        }
+    };
+    runtime.block_on(until_interrupted(&plans, arguments, console))
+}
+
+/// All plans, if all of them are right.
+fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
+    let mut plans = Vec::new();
+    let mut wrong = false;
+    for path in &arguments.plans {
+        let mut report = Report::default();
+        match Plan::load(path, &mut report) {
+            Ok(plan) => plans.push(plan),
+            Err(error) => report.push(Diagnostic::error(
+                "plan::unreadable",
+                format!("{error}: {}", error.source),
+            )),
+        }
+        if report.errors() > 0 {
+            configuration::print(&report, console);
+            let counts = configuration::counts(&report);
+            let _ = writeln!(io::stderr(), "{}: {counts}", path.display());
+            wrong = true;
+        }
+    }
+    if wrong { Err(Outcome::AskedWrong) } else { Ok(plans) }
+}
+
+/// What is dropped at a signal takes everything that was started along.
+async fn until_interrupted(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome {
+    let mut signals = match [SignalKind::interrupt(), SignalKind::terminate()].map(signal) {
+        [Ok(interrupt), Ok(terminate)] => (interrupt, terminate),
+        [Err(error), _] | [_, Err(error)] => {
+            print_one(
+                Diagnostic::error("plan::start", format!("cannot wait for signals: {error}")),
+                console,
+            );
+            return Outcome::Failed;
+        }
+    };
+    tokio::select! {
+        outcome = all(plans, arguments, console) => outcome,
+        _ = signals.0.recv() => Outcome::Interrupted,
+        _ = signals.1.recv() => Outcome::Interrupted,
+    }
+}
+
+async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome {
+    let (started, begun) = (surroundings::now(), Instant::now());
+    let wishes = Wishes {
+        only: arguments.only.clone(),
+        quick: arguments.quick,
+    };
+    let mut pages = Vec::new();
+    for plan in plans {
+        let mut watcher = Watcher::new(plan, console);
+        match plan::run(plan, &wishes, &mut |event| watcher.hear(&event)).await {
+            Ok(page) => pages.push(page),
+            // Another plan may have the part that is wanted.
+            Err(RunError::NoPart(_)) if plans.len() > 1 => {}
+            Err(error) => {
+                print_one(failure(plan, &error), console);
+                return Outcome::Failed;
+            }
+        }
+    }
+    let measured = pages
+        .iter()
+        .any(|page: &Page| page.parts.iter().any(|part| !matches!(part, book::Part::Failed { .. })));
+    let book = Book {
+        book: book::SCHEMA,
+        title: arguments.title.clone().unwrap_or_else(|| title(&pages)),
+        tool: format!("haulier {}", env!("CARGO_PKG_VERSION")),
+        command: std::env::args().collect(),
+        started,
+        duration_s: begun.elapsed().as_secs_f64(),
+        machine: surroundings::machine(),
+        pages,
+    };
+    match write_all(&book, &arguments.output, console) {
+        Outcome::Done if !measured => Outcome::Failed,
+        outcome => outcome,
+    }
+}
+
+fn title(pages: &[Page]) -> String {
+    let titles: Vec<&str> = pages.iter().map(|page| page.title.as_str()).collect();
+    titles.join(" · ")
+}
+
+fn failure(plan: &Plan, error: &RunError) -> Diagnostic {
+    let cause = std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
+    Diagnostic::error("plan::failed", format!("{}: {error}{cause}", plan.path.display()))
+}
+
+/// Says what happens: results on standard output, the rest on standard error.
+struct Watcher<'p> {
+    plan: &'p Plan,
+    quiet: bool,
+    /// Whether a line on standard error can be written anew.
+    is_terminal: bool,
+    begun: Instant,
+}
+
+impl<'p> Watcher<'p> {
+    fn new(plan: &'p Plan, console: &Console) -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        if !console.quiet {
+            let _ = writeln!(io::stdout(), "{}\n", plan.title);
+        }
+        Self {
+            plan,
+            quiet: console.quiet,
+            is_terminal,
+            begun: Instant::now(),
+        }
+    }
+
+    fn hear(&mut self, event: &Event<'_>) {
+        if self.quiet {
+            return;
+        }
+        match event {
+            Event::Begun { title } => {
+                self.begun = Instant::now();
+                self.status(&format!("{}: {title} …", self.plan.title));
+            }
+            Event::LeftOut { name, why } => {
+                self.status("");
+                let _ = writeln!(io::stderr(), "left out: {name} ({why})");
+            }
+            Event::Done(part) => {
+                self.status("");
+                let mut text = String::new();
+                terminal::write_part(&mut text, part);
+                let seconds = self.begun.elapsed().as_secs();
+                let _ = write!(io::stdout(), "{text}");
+                let _ = writeln!(io::stderr(), "({seconds} s)");
+            }
+        }
+    }
+
+    /// The line that says what is being done.
+    fn status(&self, text: &str) {
+        let _ = match (self.is_terminal, text.is_empty()) {
+            (true, _) => write!(io::stderr(), "\r\x1b[K{text}"),
+            (false, true) => Ok(()),
+            (false, false) => writeln!(io::stderr(), "{text}"),
+        };
+        let _ = io::stderr().flush();
+    }
+}

@@ -1,0 +1,68 @@
+//! `haulier bench report`: stored runs for people.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::Outcome;
+use super::configuration::print_one;
+use crate::cli::Console;
+use crate::cli::report::ReportArgs;
+use crate::config::Diagnostic;
+use crate::report::compare;
+use crate::report::data::{self, DataError};
+use crate::report::{self, Book, terminal};
+
+pub(super) fn run(arguments: &ReportArgs, console: &Console) -> Outcome {
+    let mut books = Vec::new();
+    for path in &arguments.files {
+        match data::read(path) {
+            Ok(book) => books.push((path.clone(), book)),
+            Err(error) => {
+                print_one(unreadable(&error), console);
+                return Outcome::Failed;
+            }
+        }
+    }
+    let Some(mut book) = compare::merge(books) else {
+        return Outcome::AskedWrong;
+    };
+    if let Some(title) = &arguments.title {
+        book.title.clone_from(title);
+    }
+    if arguments.output.is_empty() {
+        // A reader that has gone away is no failure.
+        let _ = io::stdout().write_all(terminal::text(&book).as_bytes());
+        return Outcome::Done;
+    }
+    write_all(&book, &arguments.output, console)
+}
+
+fn unreadable(error: &DataError) -> Diagnostic {
+    let cause = std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
+    let diagnostic = Diagnostic::error("report::data", format!("{error}{cause}"));
+    match error {
+        DataError::Unreadable { .. } | DataError::Newer { .. } => diagnostic,
+        DataError::Foreign { .. } | DataError::NoData { .. } => {
+            diagnostic.help("give what `haulier bench --json FILE` wrote, or a report made of it")
+        }
+    }
+}
+
+/// Writes a book to all these files, and says so.
+pub(super) fn write_all(book: &Book, files: &[PathBuf], console: &Console) -> Outcome {
+    for path in files {
+        if let Err(error) = report::write(book, path) {
+            let title = format!("cannot write {}: {error}", path.display());
+            print_one(Diagnostic::error("report::write", title), console);
+            return Outcome::Failed;
+        }
+        if !console.quiet {
+            say(path);
+        }
+    }
+    Outcome::Done
+}
+
+fn say(path: &Path) {
+    let _ = writeln!(io::stderr(), "written: {}", path.display());
+}

@@ -1,0 +1,77 @@
+//! A command as one line of text: words apart by white space, quotes around words that hold some.
+//!
+//! No shell: nothing expands. Values are put in after the words were parted, so a path with a blank stays one word.
+
+/// A program and its arguments; values are not put in yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommandLine(pub(crate) Vec<String>);
+
+/// Why a text is no command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoCommandLine {
+    #[error("a quote without its end")]
+    OpenQuote,
+    #[error("no program is named")]
+    Empty,
+}
+
+impl CommandLine {
+    /// Parts a line that names a program.
+    ///
+    /// # Errors
+    /// When a quote stays open, or there is not one word.
+    pub(crate) fn parse(line: &str) -> Result<Self, NoCommandLine> {
+        let words = words(line)?;
+        match words.is_empty() {
+            true => Err(NoCommandLine::Empty),
+            false => Ok(Self(words)),
+        }
+    }
+}
+
+/// The words of a line. `'…'` and `"…"` hold white space together; a backslash is a character like any other.
+///
+/// # Errors
+/// When a quote stays open.
+pub(crate) fn words(line: &str) -> Result<Vec<String>, NoCommandLine> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for character in line.chars() {
+        match quote {
+            Some(end) if character == end => quote = None,
+            Some(_) => word.get_or_insert_default().push(character),
+            None if character == '\'' || character == '"' => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            None if character.is_whitespace() => words.extend(word.take()),
+            None => word.get_or_insert_default().push(character),
+        }
+    }
+    if quote.is_some() {
+        return Err(NoCommandLine::OpenQuote);
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_parted_by_white_space_outside_quotes() {
+        assert_eq!(
+            words("nginx  -c '@RUN@/a b.conf' -g \"daemon off;\"").unwrap(),
+            ["nginx", "-c", "@RUN@/a b.conf", "-g", "daemon off;"]
+        );
+        assert_eq!(words("ab -H 'A: \"b\"' ''").unwrap(), ["ab", "-H", "A: \"b\"", ""]);
+        assert_eq!(words("a\n b\t").unwrap(), ["a", "b"]);
+        assert!(words(" ").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused() {
+        assert_eq!(CommandLine::parse("nginx -c 'x"), Err(NoCommandLine::OpenQuote));
+        assert_eq!(CommandLine::parse("  "), Err(NoCommandLine::Empty));
+    }
+}

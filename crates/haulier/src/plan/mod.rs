@@ -1,0 +1,17 @@
+//! Plans of `haulier bench run`: which servers to start, what to ask them, and what to tell about it.
+//!
+//! `file` is what a plan says, `settings` what it means; everything is checked before anything starts. `place` and
+//! `server` make servers of it, `run` lets them take their turns and writes a `report::Book`.
+
+pub(crate) mod command_line;
+mod file;
+mod place;
+mod processes;
+mod run;
+mod server;
+pub(crate) mod settings;
+mod template;
+mod words;
+
+pub(crate) use run::{Event, RunError, Wishes, run};
+pub(crate) use settings::Plan;

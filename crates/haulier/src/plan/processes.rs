@@ -1,0 +1,267 @@
+//! Processes that a plan started: they run on cores of their own, and end when the plan says so, whatever happens to it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::place::Place;
+use super::settings::Named;
+
+/// How often a tree is looked at while it ends.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What workers get after their master has ended.
+const MOMENT: Duration = Duration::from_secs(2);
+
+/// A process of its own group, with all it starts.
+#[derive(Debug)]
+pub(super) struct Started {
+    child: Child,
+    pub(super) pid: u32,
+}
+
+/// A process that was there, so that another one of the same number is not taken for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Birth(u64);
+
+/// What a command line becomes.
+pub(super) struct Start<'a> {
+    pub(super) words: &'a [String],
+    pub(super) env: &'a Named,
+    pub(super) directory: &'a Path,
+    pub(super) cores: &'a [usize],
+}
+
+impl Start<'_> {
+    /// The command, not started yet: nothing to read, in a group of its own, killed if we forget it.
+    pub(super) fn command(&self, place: &Place) -> Command {
+        let program = place
+            .find(&self.words[0])
+            .unwrap_or_else(|| self.words[0].clone().into());
+        let mut command = std::process::Command::new(program);
+        command
+            .args(&self.words[1..])
+            .current_dir(self.directory)
+            .env("PATH", &place.search);
+        command.stdin(Stdio::null()).process_group(0);
+        command.envs(place.env.iter().chain(self.env).map(|(name, value)| (name, value)));
+        let mut command = Command::from(command);
+        command.kill_on_drop(true);
+        command
+    }
+
+    /// Starts it; what it says goes to the end of `log`.
+    pub(super) fn start(&self, place: &Place, log: &Path) -> io::Result<Started> {
+        let log = File::options().create(true).append(true).open(log)?;
+        let mut command = self.command(place);
+        command.stdout(log.try_clone()?).stderr(log);
+        on_cores(self.cores, || Started::spawn(&mut command))
+    }
+}
+
+impl Started {
+    pub(super) fn spawn(command: &mut Command) -> io::Result<Self> {
+        let child = command.spawn()?;
+        let pid = child.id().ok_or_else(|| io::Error::other("it ended at once"))?;
+        Ok(Self { child, pid })
+    }
+
+    pub(super) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Whether it has ended already.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Asks it to end; after `patience` all that is left of its tree is killed.
+    pub(super) async fn end(&mut self, patience: Duration) {
+        let tree = tree(self.pid);
+        if !self.has_ended() {
+            signal(self.pid, Signal::TERM);
+            let _ = timeout(patience, self.child.wait()).await;
+        }
+        let is_left = |(pid, birth): &(&u32, &Birth)| Birth::of(**pid) == Some(**birth);
+        // Workers need a moment to notice that their master has gone.
+        let deadline = Instant::now() + patience.min(MOMENT);
+        while Instant::now() < deadline && tree.iter().any(|one| is_left(&one)) {
+            sleep(LOOK).await;
+        }
+        for (pid, _) in tree.iter().filter(is_left) {
+            signal(*pid, Signal::KILL);
+        }
+        let _ = self.child.wait().await;
+    }
+}
+
+impl Drop for Started {
+    /// Whoever forgets it is being interrupted: it gets a moment to tidy up, then it is killed.
+    fn drop(&mut self) {
+        let Some(group) = pid_of(self.pid).filter(|_| !self.has_ended()) else {
+            return;
+        };
+        let _ = kill_process_group(group, Signal::TERM);
+        let deadline = std::time::Instant::now() + MOMENT;
+        while !self.has_ended() && std::time::Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// Runs `start` while this thread, and so what it starts, may use these cores only.
+pub(super) fn on_cores<T>(cores: &[usize], start: impl FnOnce() -> T) -> T {
+    let Ok(before) = sched_getaffinity(None) else {
+        return start();
+    };
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    // Where cores cannot be chosen everything runs everywhere; the figures say what they cost all the same.
+    let _ = sched_setaffinity(None, &set);
+    let started = start();
+    let _ = sched_setaffinity(None, &before);
+    started
+}
+
+fn pid_of(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = pid_of(pid) {
+        // Gone meanwhile is what we want.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+impl Birth {
+    /// When a process was started, in ticks since boot (proc(5), field 22).
+    fn of(pid: u32) -> Option<Self> {
+        let (_, birth) = stat(pid)?;
+        Some(birth)
+    }
+}
+
+/// The parent and the birth of a process; a zombie is none.
+fn stat(pid: u32) -> Option<(u32, Birth)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after_name) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    if fields.first() == Some(&"Z") {
+        return None;
+    }
+    Some((u32::try_from(number(4)?).ok()?, Birth(number(22)?)))
+}
+
+/// A process and all below it.
+fn tree(root: u32) -> BTreeMap<u32, Birth> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        all.extend(pid.and_then(|pid| Some((pid, stat(pid)?))));
+    }
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![root];
+    while let Some(pid) = waiting.pop() {
+        let Some((_, birth)) = all.get(&pid) else { continue };
+        if found.insert(pid, *birth).is_none() {
+            let children = all.iter().filter(|(_, (parent, _))| *parent == pid);
+            waiting.extend(children.map(|(child, _)| *child));
+        }
+    }
+    found
+}
+
+/// The last words of a log, in one line.
+pub(super) fn last_words(log: impl AsRef<OsStr>) -> String {
+    let bytes = fs::read(Path::new(log.as_ref())).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    let from = line.char_indices().rev().nth(299).map_or(0, |(at, _)| at);
+    match line[from..].is_empty() {
+        true => "it said nothing".to_owned(),
+        false => line[from..].to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Started {
+        let mut command = Command::from({
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
+            command
+        });
+        Started::spawn(&mut command).expect("a shell")
+    }
+
+    /// Waits until the process has as many below it.
+    async fn grown(pid: u32, count: usize) -> BTreeMap<u32, Birth> {
+        for _ in 0..1000 {
+            let tree = tree(pid);
+            if tree.len() >= count {
+                return tree;
+            }
+            sleep(LOOK).await;
+        }
+        panic!("it never had {count} processes");
+    }
+
+    fn left(tree: &BTreeMap<u32, Birth>) -> usize {
+        tree.iter()
+            .filter(|(pid, birth)| Birth::of(**pid) == Some(**birth))
+            .count()
+    }
+
+    #[tokio::test]
+    async fn a_tree_ends_with_its_root_even_if_it_does_not_want_to() {
+        let mut started = shell("trap '' TERM; (trap '' TERM; sleep 60) & sleep 60 & wait");
+        let tree = grown(started.pid, 3).await;
+        started.end(Duration::from_millis(300)).await;
+        for _ in 0..500 {
+            if left(&tree) == 0 {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+        panic!("{} processes are left", left(&tree));
+    }
+
+    #[tokio::test]
+    async fn what_is_forgotten_is_killed() {
+        let started = shell("sleep 60 & wait");
+        let tree = grown(started.pid, 2).await;
+        drop(started);
+        for _ in 0..500 {
+            if left(&tree) == 0 {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+        panic!("{} processes are left", left(&tree));
+    }
+
+    #[test]
+    fn the_end_of_a_log_fits_in_a_line() {
+        let log = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(log.path(), format!("{}\n  the\nend é", "x ".repeat(500))).expect("written");
+        let words = last_words(log.path());
+        assert!(words.ends_with("the end é") && words.chars().count() == 300, "{words}");
+        assert_eq!(last_words("/nowhere"), "it said nothing");
+    }
+}

@@ -1,0 +1,707 @@
+//! What a plan means: everything looked up, checked and parsed before anything is started.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+
+use super::command_line::{self, CommandLine, NoCommandLine};
+use super::file::{self, File, PartTable, ScriptTable, ServerTable, TableTable};
+use super::template;
+use crate::cli::Cli;
+use crate::config::file::{Pairs, UnreadableFile};
+use crate::config::reader::nearest;
+use crate::config::source::{Place, Placed, Source};
+use crate::config::{Diagnostic, Report};
+
+/// How long a server may take to come, and to go.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a script may take.
+const SCRIPT_PATIENCE: Duration = Duration::from_secs(30 * 60);
+/// Where a server is asked, unless it says otherwise.
+const URL: &str = "http://127.0.0.1:@PORT@";
+/// What every text may use.
+const EVERYWHERE: [&str; 9] = [
+    "PLAN",
+    "PLACE",
+    "HAULIER",
+    "USER",
+    "CORES",
+    "FDS",
+    "CONNECTIONS",
+    "PHP_CGI",
+    "PHP_VERSION",
+];
+/// What the texts of a server may use beside; names that begin with `PORT_` are further free ports.
+const IN_A_SERVER: [&str; 2] = ["RUN", "PORT"];
+/// `PORT_ADMIN` and the like.
+pub(super) const FURTHER_PORT: &str = "PORT_";
+
+/// A plan that can be run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) path: PathBuf,
+    pub(crate) title: String,
+    /// Paragraphs.
+    pub(crate) about: String,
+    pub(crate) prepare: Vec<CommandLine>,
+    pub(crate) values: Named,
+    pub(crate) env: Named,
+    pub(crate) servers: Vec<ServerPlan>,
+    pub(crate) parts: Vec<Part>,
+    /// Empty is all of them.
+    pub(crate) server_cores: Vec<usize>,
+    pub(crate) client_cores: Vec<usize>,
+}
+
+/// Names with texts that still hold `@NAME@`.
+pub(crate) type Named = Vec<(String, String)>;
+
+/// A server to start.
+#[derive(Debug)]
+pub(crate) struct ServerPlan {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    pub(crate) needs: Vec<String>,
+    pub(crate) run: Vec<CommandLine>,
+    /// Name of the file in `@RUN@`, and its template.
+    pub(crate) files: Named,
+    pub(crate) values: Named,
+    pub(crate) env: Named,
+    pub(crate) url: String,
+    pub(crate) ready: Option<String>,
+    pub(crate) patience: Duration,
+    pub(crate) version: Option<CommandLine>,
+}
+
+/// What is measured.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Table(TablePlan),
+    Script(ScriptPlan),
+}
+
+/// One run of `haulier bench`.
+#[derive(Debug)]
+pub(crate) struct TablePlan {
+    pub(crate) title: String,
+    pub(crate) about: String,
+    pub(crate) flags: Vec<String>,
+    pub(crate) targets: Vec<TargetPlan>,
+    pub(crate) expect: Option<String>,
+}
+
+/// A path of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TargetPlan {
+    pub(crate) name: String,
+    /// Index into the servers of the plan.
+    pub(crate) server: usize,
+    pub(crate) path: String,
+}
+
+/// A program of the plan's own.
+#[derive(Debug)]
+pub(crate) struct ScriptPlan {
+    pub(crate) title: String,
+    pub(crate) about: String,
+    pub(crate) run: CommandLine,
+    /// Indices into the servers of the plan.
+    pub(crate) servers: Vec<usize>,
+    pub(crate) patience: Duration,
+}
+
+impl Plan {
+    /// Reads and checks a plan and its templates; it is complete if `report` has no error.
+    ///
+    /// # Errors
+    /// When the file cannot be read at all.
+    pub(crate) fn load(path: &Path, report: &mut Report) -> Result<Self, UnreadableFile> {
+        let file = file::load(path, report)?;
+        Ok(Resolver::new(path, &file, report).plan())
+    }
+}
+
+struct Resolver<'a> {
+    path: &'a Path,
+    file: &'a File,
+    report: &'a mut Report,
+    /// What texts outside of servers may use.
+    known: Vec<String>,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(path: &'a Path, file: &'a File, report: &'a mut Report) -> Self {
+        let known = EVERYWHERE.iter().map(|&name| name.to_owned()).collect();
+        Self {
+            path,
+            file,
+            report,
+            known,
+        }
+    }
+
+    fn plan(mut self) -> Plan {
+        let file = self.file;
+        let values = self.values(&file.values);
+        self.known.extend(values.iter().map(|(name, _)| name.clone()));
+        let env = self.named(&file.plan.env, &[]);
+        let tables: Vec<ServerTable> = file.servers.iter().map(|table| self.inherited(table)).collect();
+        let servers = tables.iter().map(|table| self.server(table)).collect();
+        let parts: Vec<Part> = file.parts.iter().filter_map(|part| self.part(part)).collect();
+        if parts.is_empty() && self.report.errors() == 0 {
+            let error = Diagnostic::error("plan::required", "the plan measures nothing");
+            self.report.push(error.help("add a `[[table]]` or a `[[script]]`"));
+        }
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Plan {
+            path: self.path.to_owned(),
+            title: text_or(file.plan.title.as_ref(), stem),
+            about: text_or(file.plan.about.as_ref(), String::new()),
+            prepare: self.command_lines(file.plan.prepare.as_deref().unwrap_or_default(), &[]),
+            values,
+            env,
+            servers,
+            parts,
+            server_cores: self.cores(file.plan.server_cores.as_ref()),
+            client_cores: self.cores(file.plan.client_cores.as_ref()),
+        }
+    }
+
+    /// The user's names; each may use those before it.
+    fn values(&mut self, pairs: &Pairs) -> Named {
+        let mut own: Vec<String> = Vec::new();
+        for (name, value) in pairs {
+            let text = format!("@{}@", name.value);
+            let is_name = template::names_in(&text)
+                .next()
+                .is_some_and(|(found, _)| found == name.value);
+            if !is_name {
+                let error = Diagnostic::error("config::name", format!("not a name for a value: `{}`", name.value));
+                let error = error.at(name.place.as_ref(), "capitals, digits and `_`, beginning with a letter");
+                self.report.push(error.help("it is used as `@NAME@`"));
+            }
+            let before: Vec<&str> = own.iter().map(String::as_str).collect();
+            self.check_names(value, &before);
+            own.push(name.value.clone());
+        }
+        plain(pairs)
+    }
+
+    fn named(&mut self, pairs: &Pairs, beside: &[&str]) -> Named {
+        for (_, value) in pairs {
+            self.check_names(value, beside);
+        }
+        plain(pairs)
+    }
+
+    /// Notes names that no value belongs to.
+    fn check_names(&mut self, text: &Placed<String>, beside: &[&str]) {
+        let unknown: Vec<String> = template::names_in(&text.value)
+            .map(|(name, _)| name)
+            .filter(|name| !self.knows(name, beside))
+            .map(str::to_owned)
+            .collect();
+        for name in unknown {
+            let error = Diagnostic::error("config::variable", format!("`@{name}@` has no value"));
+            let label = self.meant(&name, beside);
+            self.report
+                .push(error.at(text.place.as_ref(), label).help("give it one in `[values]`"));
+        }
+    }
+
+    fn knows(&self, name: &str, beside: &[&str]) -> bool {
+        let further_port = name.starts_with(FURTHER_PORT) && beside.contains(&"PORT");
+        further_port || beside.contains(&name) || self.known.iter().any(|known| known == name)
+    }
+
+    fn meant(&self, name: &str, beside: &[&str]) -> String {
+        if IN_A_SERVER.contains(&name) && !beside.contains(&name) {
+            return "only a server has that".to_owned();
+        }
+        let known = self.known.iter().map(String::as_str).chain(beside.iter().copied());
+        match nearest_value(name, known) {
+            Some(near) => format!("did you mean `@{near}@`?"),
+            None => "needed here".to_owned(),
+        }
+    }
+
+    /// A server with what those before it in the line of `like` say, except for how it is called.
+    fn inherited(&mut self, table: &ServerTable) -> ServerTable {
+        let (mut merged, mut line) = (table.clone(), vec![table.name.value.clone()]);
+        let mut next = table.like.clone();
+        while let Some(like) = next.take() {
+            let Some(base) = self.file.servers.iter().find(|server| server.name.value == like.value) else {
+                self.no_such_server(&like);
+                break;
+            };
+            if line.contains(&like.value) {
+                let error = Diagnostic::error("config::value", format!("server {} is like itself", table.name.value));
+                self.report
+                    .push(error.at(like.place.as_ref(), "this closes the circle"));
+                break;
+            }
+            line.push(like.value.clone());
+            next.clone_from(&base.like);
+            merged = merge(merged, base);
+        }
+        merged
+    }
+
+    fn no_such_server(&mut self, name: &Placed<String>) {
+        let error = Diagnostic::error("plan::reference", format!("there is no server `{}`", name.value));
+        let names: Vec<&str> = self
+            .file
+            .servers
+            .iter()
+            .map(|server| server.name.value.as_str())
+            .collect();
+        let label = match nearest(&name.value, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "no such server".to_owned(),
+        };
+        let help = match names.is_empty() {
+            true => "add a table `[server.NAME]`".to_owned(),
+            false => format!("servers of this plan: {}", names.join(", ")),
+        };
+        self.report.push(error.at(name.place.as_ref(), label).help(help));
+    }
+
+    fn server(&mut self, table: &ServerTable) -> ServerPlan {
+        let own: Vec<&str> = table.values.iter().map(|(name, _)| name.value.as_str()).collect();
+        let beside: Vec<&str> = IN_A_SERVER.into_iter().chain(own.iter().copied()).collect();
+        let run = self.command_lines(table.run.as_deref().unwrap_or_default(), &beside);
+        if run.is_empty() && table.run.as_ref().is_none_or(Vec::is_empty) {
+            let error = Diagnostic::error("plan::required", format!("server {} has no `run`", table.name.value));
+            self.report
+                .push(error.at(table.name.place.as_ref(), "nothing would be started for it"));
+        }
+        let checked = [&table.url, &table.ready].into_iter().flatten();
+        for text in checked.chain(table.needs.iter().flatten()) {
+            self.check_names(text, &beside);
+        }
+        if let Some(about) = &table.about {
+            self.check_target_name(about);
+        }
+        ServerPlan {
+            name: table.name.value.clone(),
+            about: text_or(table.about.as_ref(), table.name.value.clone()),
+            needs: table.needs.iter().flatten().map(|need| need.value.clone()).collect(),
+            run,
+            files: self.files(table, &beside),
+            values: self.named(&table.values, &beside),
+            env: self.named(&table.env, &beside),
+            url: text_or(table.url.as_ref(), URL.to_owned()),
+            ready: table.ready.as_ref().map(|path| path.value.clone()),
+            patience: table.patience.as_ref().map_or(PATIENCE, |patience| patience.value),
+            version: table.version.as_ref().and_then(|line| self.command_line(line, &beside)),
+        }
+    }
+
+    fn files(&mut self, table: &ServerTable, beside: &[&str]) -> Named {
+        let mut files = Named::new();
+        for (name, template) in &table.files {
+            if name.value.contains('/') || name.value.starts_with('.') || name.value.is_empty() {
+                let error = Diagnostic::error("config::value", format!("not a name of a file: `{}`", name.value));
+                self.report
+                    .push(error.at(name.place.as_ref(), "it is put into `@RUN@`"));
+            }
+            if let Some(text) = self.template(template, beside) {
+                // The last one of a name counts: it is the server's own, the others are those it is like.
+                files.retain(|(known, _)| *known != name.value);
+                files.push((name.value.clone(), text));
+            }
+        }
+        for (name, template) in &table.append {
+            let Some(more) = self.template(template, beside) else {
+                continue;
+            };
+            match files.iter_mut().find(|(known, _)| *known == name.value) {
+                Some((_, text)) => text.push_str(&more),
+                None => {
+                    let title = format!("server {} has no file `{}`", table.name.value, name.value);
+                    let error = Diagnostic::error("plan::reference", title);
+                    self.report.push(error.at(name.place.as_ref(), "`files` must name it"));
+                }
+            }
+        }
+        files
+    }
+
+    /// The text of a template beside the plan; unknown names are shown where they stand in it.
+    fn template(&mut self, path: &Placed<String>, beside: &[&str]) -> Option<String> {
+        let full = self.path.parent().unwrap_or(Path::new("")).join(&path.value);
+        let text = match std::fs::read_to_string(&full) {
+            Ok(text) => text,
+            Err(error) => {
+                let title = format!("cannot read {}: {error}", full.display());
+                let error = Diagnostic::error("plan::unreadable", title).at(path.place.as_ref(), "named here");
+                self.report.push(error.help("paths are relative to the plan"));
+                return None;
+            }
+        };
+        let unknown: Vec<_> = template::names_in(&text)
+            .filter(|(name, _)| !self.knows(name, beside))
+            .map(|(name, span)| (name.to_owned(), span))
+            .collect();
+        if !unknown.is_empty() {
+            let source = self.report.sources.len();
+            self.report.sources.push(Source { path: full, text });
+            for (name, span) in unknown {
+                let error = Diagnostic::error("config::variable", format!("`@{name}@` has no value"));
+                let label = self.meant(&name, beside);
+                let error = error.at(Some(&Place { source, span }), label);
+                let error = error.beside(path.place.as_ref(), "the template is used here");
+                self.report
+                    .push(error.help("give it one in `[values]`, or in `values` of the server"));
+            }
+            return None;
+        }
+        Some(text)
+    }
+
+    fn command_lines(&mut self, lines: &[Placed<String>], beside: &[&str]) -> Vec<CommandLine> {
+        lines
+            .iter()
+            .filter_map(|line| self.command_line(line, beside))
+            .collect()
+    }
+
+    fn command_line(&mut self, line: &Placed<String>, beside: &[&str]) -> Option<CommandLine> {
+        self.check_names(line, beside);
+        match CommandLine::parse(&line.value) {
+            Ok(command) => Some(command),
+            Err(why) => {
+                self.not_a_command(line, why);
+                None
+            }
+        }
+    }
+
+    fn not_a_command(&mut self, line: &Placed<String>, why: NoCommandLine) {
+        let error = Diagnostic::error("config::value", format!("not a command line: {why}"));
+        self.report.push(error.at(
+            line.place.as_ref(),
+            "words apart by blanks, in quotes if they hold some",
+        ));
+    }
+
+    fn part(&mut self, part: &PartTable) -> Option<Part> {
+        match part {
+            PartTable::Table(table) => Some(Part::Table(self.table(table))),
+            PartTable::Script(script) => self.script(script).map(Part::Script),
+        }
+    }
+
+    fn table(&mut self, table: &TableTable) -> TablePlan {
+        let line = text_or(table.flags.as_ref(), String::new());
+        let flags = match command_line::words(&line) {
+            Ok(flags) => flags,
+            Err(why) => {
+                if let Some(flags) = &table.flags {
+                    self.not_a_command(flags, why);
+                }
+                Vec::new()
+            }
+        };
+        self.check_flags(table.flags.as_ref(), &flags);
+        TablePlan {
+            title: text_or(table.title.as_ref(), line),
+            about: text_or(table.about.as_ref(), String::new()),
+            flags,
+            targets: self.targets(table),
+            expect: table.expect.as_ref().map(|text| text.value.clone()),
+        }
+    }
+
+    /// What `haulier bench` would say of them.
+    fn check_flags(&mut self, written: Option<&Placed<String>>, flags: &[String]) {
+        let before = ["haulier", "bench"].map(str::to_owned);
+        let words = before
+            .into_iter()
+            .chain(flags.iter().cloned())
+            .chain(["http://127.0.0.1/".to_owned()]);
+        if let Err(error) = Cli::try_parse_from(words) {
+            let text = error.to_string();
+            let said = text.lines().next().unwrap_or_default();
+            let title = said.strip_prefix("error: ").unwrap_or(said).to_owned();
+            let error = Diagnostic::error("plan::flags", title)
+                .at(written.and_then(|flags| flags.place.as_ref()), "these flags");
+            self.report.push(error.help("`haulier bench --help` lists them"));
+        }
+    }
+
+    fn targets(&mut self, table: &TableTable) -> Vec<TargetPlan> {
+        let targets = match (&table.path, &table.targets) {
+            (Some(path), None) => self.targets_of_path(path, table.servers.as_deref()),
+            (None, Some(pairs)) => pairs.iter().filter_map(|(name, at)| self.target(name, at)).collect(),
+            (Some(path), Some(_)) => {
+                let error = Diagnostic::error("config::value", "`path` and `targets` exclude each other");
+                self.report.push(error.at(path.place.as_ref(), "leave out one of them"));
+                return Vec::new();
+            }
+            (None, None) => {
+                let error = Diagnostic::error("plan::required", "this table has neither `path` nor `targets`");
+                self.report
+                    .push(error.at(Some(&table.place), "what is to be asked for?"));
+                return Vec::new();
+            }
+        };
+        if let (Some(servers), Some(_)) = (
+            table.servers.as_ref().and_then(|servers| servers.first()),
+            &table.targets,
+        ) {
+            let error = Diagnostic::error("config::value", "`servers` belongs to `path`");
+            self.report
+                .push(error.at(servers.place.as_ref(), "`targets` names its servers itself"));
+        }
+        if targets.is_empty() && self.report.errors() == 0 {
+            let error = Diagnostic::error("plan::required", "nobody takes part in this table");
+            self.report.push(error.at(Some(&table.place), "no server, no target"));
+        }
+        targets
+    }
+
+    fn targets_of_path(&mut self, path: &Placed<String>, servers: Option<&[Placed<String>]>) -> Vec<TargetPlan> {
+        self.check_path(path, &path.value);
+        let indices = match servers {
+            Some(names) => names.iter().filter_map(|name| self.find_server(name)).collect(),
+            None => (0..self.file.servers.len()).collect::<Vec<_>>(),
+        };
+        let target = |server: usize| {
+            let table = &self.file.servers[server];
+            TargetPlan {
+                name: text_or(table.about.as_ref(), table.name.value.clone()),
+                server,
+                path: path.value.clone(),
+            }
+        };
+        indices.into_iter().map(target).collect()
+    }
+
+    /// `SERVER/PATH`
+    fn target(&mut self, name: &Placed<String>, at: &Placed<String>) -> Option<TargetPlan> {
+        let (server, path) = match at.value.find('/') {
+            Some(slash) => at.value.split_at(slash),
+            None => (at.value.as_str(), ""),
+        };
+        self.check_path(at, path);
+        self.check_target_name(name);
+        Some(TargetPlan {
+            name: name.value.clone(),
+            server: self.find_server(&at.with(server.to_owned()))?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// `haulier bench` takes targets as `NAME=URL`.
+    fn check_target_name(&mut self, name: &Placed<String>) {
+        if name.value.is_empty() || name.value.contains(['=', ':', '/', '?']) {
+            let error = Diagnostic::error("config::name", format!("not a name for a target: `{}`", name.value));
+            self.report
+                .push(error.at(name.place.as_ref(), "without `=`, `:`, `/` and `?`"));
+        }
+    }
+
+    fn check_path(&mut self, at: &Placed<String>, path: &str) {
+        if !path.starts_with('/') || path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            let error = Diagnostic::error("config::value", format!("not a path: \"{}\"", at.value));
+            self.report
+                .push(error.at(at.place.as_ref(), "a path begins with `/` and has no blanks"));
+        }
+    }
+
+    fn find_server(&mut self, name: &Placed<String>) -> Option<usize> {
+        let found = self
+            .file
+            .servers
+            .iter()
+            .position(|server| server.name.value == name.value);
+        if found.is_none() {
+            self.no_such_server(name);
+        }
+        found
+    }
+
+    fn script(&mut self, script: &ScriptTable) -> Option<ScriptPlan> {
+        let Some(line) = &script.run else {
+            let error = Diagnostic::error("plan::required", "this script has no `run`");
+            self.report
+                .push(error.at(Some(&script.place), "what is to be started?"));
+            return None;
+        };
+        let names = script.servers.iter().flatten();
+        let servers = names.filter_map(|name| self.find_server(name)).collect();
+        Some(ScriptPlan {
+            title: text_or(script.title.as_ref(), line.value.clone()),
+            about: text_or(script.about.as_ref(), String::new()),
+            run: self.command_line(line, &[])?,
+            servers,
+            patience: script
+                .patience
+                .as_ref()
+                .map_or(SCRIPT_PATIENCE, |patience| patience.value),
+        })
+    }
+
+    /// `0-3,6`
+    fn cores(&mut self, written: Option<&Placed<String>>) -> Vec<usize> {
+        let Some(written) = written else { return Vec::new() };
+        parse_cores(&written.value).unwrap_or_else(|| {
+            let error = Diagnostic::error("config::value", format!("not a list of cores: \"{}\"", written.value));
+            self.report
+                .push(error.at(written.place.as_ref(), "such as \"0\" or \"0-3,6\""));
+            Vec::new()
+        })
+    }
+}
+
+/// What `table` does not say, `base` says; pairs of `table` come last, so that they win.
+fn merge(table: ServerTable, base: &ServerTable) -> ServerTable {
+    let base = base.clone();
+    let both = |first: Pairs, then: Pairs| first.into_iter().chain(then).collect();
+    ServerTable {
+        name: table.name,
+        about: table.about,
+        like: table.like,
+        needs: table.needs.or(base.needs),
+        run: table.run.or(base.run),
+        files: both(base.files, table.files),
+        append: both(base.append, table.append),
+        values: both(base.values, table.values),
+        env: both(base.env, table.env),
+        url: table.url.or(base.url),
+        ready: table.ready.or(base.ready),
+        patience: table.patience.or(base.patience),
+        version: table.version.or(base.version),
+    }
+}
+
+fn parse_cores(text: &str) -> Option<Vec<usize>> {
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last >= 1024 {
+            return None;
+        }
+        cores.extend(first..=last);
+    }
+    Some(cores)
+}
+
+/// Like [`nearest`], for names in capitals.
+fn nearest_value<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let known: Vec<&str> = known.collect();
+    let lower: Vec<String> = known.iter().map(|name| name.to_ascii_lowercase()).collect();
+    let near = nearest(name, lower.iter().map(String::as_str))?;
+    known.into_iter().find(|name| name.eq_ignore_ascii_case(near))
+}
+
+fn text_or(written: Option<&Placed<String>>, default: String) -> String {
+    written.map_or(default, |text| text.value.clone())
+}
+
+fn plain(pairs: &Pairs) -> Named {
+    let pair = |(name, value): &(Placed<String>, Placed<String>)| (name.value.clone(), value.value.clone());
+    pairs.iter().map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(files: &[(&str, &str)]) -> (Plan, Report) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).expect("the folder is ours");
+        }
+        let mut report = Report::default();
+        let plan = Plan::load(&folder.path().join("plan.toml"), &mut report).expect("it can be read");
+        (plan, report)
+    }
+
+    #[track_caller]
+    fn well(files: &[(&str, &str)]) -> Plan {
+        let (plan, report) = load(files);
+        assert_eq!(report.errors(), 0, "{}", report.render(false));
+        plan
+    }
+
+    const TWO: &str = r#"
+[values]
+ROOT_DIR = "@PLACE@/docroot"
+[server.base]
+run = "nginx -c '@RUN@/nginx.conf'"
+files = { "nginx.conf" = "nginx.conf" }
+values = { MORE = "gzip off;" }
+patience = "5s"
+[server.zipped]
+like = "base"
+about = "nginx, gzip"
+values = { MORE = "gzip on;" }
+append = { "nginx.conf" = "more.conf" }
+[[table]]
+title = "all"
+path = "/index.html"
+flags = "-c 3 -H 'A: b'"
+[[script]]
+run = "python3 '@PLAN@/x.py'"
+servers = "zipped"
+[[table]]
+targets = { "the second" = "zipped/a?b=c" }
+"#;
+
+    #[test]
+    fn a_server_that_is_like_another_says_only_what_differs() {
+        let plan = well(&[
+            ("plan.toml", TWO),
+            ("nginx.conf", "root @ROOT_DIR@; @MORE@ listen @PORT@ @PORT_TLS@;"),
+            ("more.conf", "# @RUN@"),
+        ]);
+        let [base, zipped] = plan.servers.as_slice() else {
+            panic!("two servers")
+        };
+        assert_eq!(base.about, "base");
+        assert_eq!(zipped.about, "nginx, gzip");
+        assert_eq!(zipped.patience, Duration::from_secs(5));
+        assert_eq!(zipped.run[0].0, ["nginx", "-c", "@RUN@/nginx.conf"]);
+        assert!(zipped.files[0].1.ends_with("listen @PORT@ @PORT_TLS@;# @RUN@"));
+        assert_eq!(zipped.values.last().expect("its own comes last").1, "gzip on;");
+    }
+
+    #[test]
+    fn parts_stay_in_the_order_of_the_file() {
+        let plan = well(&[("plan.toml", TWO), ("nginx.conf", ""), ("more.conf", "")]);
+        let [Part::Table(first), Part::Script(script), Part::Table(last)] = plan.parts.as_slice() else {
+            panic!("{:?}", plan.parts)
+        };
+        assert_eq!(plan.title, "plan");
+        assert_eq!(first.flags, ["-c", "3", "-H", "A: b"]);
+        assert_eq!(first.targets.len(), 2);
+        assert_eq!(first.targets[1].name, "nginx, gzip");
+        assert_eq!(script.servers, [1]);
+        let target = &last.targets[0];
+        assert_eq!(
+            (target.name.as_str(), target.server, target.path.as_str()),
+            ("the second", 1, "/a?b=c")
+        );
+    }
+
+    #[test]
+    fn lists_of_cores_have_ranges() {
+        assert_eq!(parse_cores("0-2,5"), Some(vec![0, 1, 2, 5]));
+        for wrong in ["", "a", "2-1", "0-", "99999"] {
+            assert_eq!(parse_cores(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_circle_of_servers_ends() {
+        let (_, report) = load(&[(
+            "plan.toml",
+            "[server.a]\nlike = \"b\"\n[server.b]\nlike = \"a\"\n[[table]]\npath = \"/\"\n",
+        )]);
+        assert!(report.render(false).contains("is like itself"));
+    }
+}

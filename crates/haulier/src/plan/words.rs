@@ -1,0 +1,188 @@
+//! Every setting of a plan, once, as `config::words` has those of a configuration.
+
+use crate::config::words::{Language, Table, word};
+
+/// Plans of `haulier bench run`.
+pub(super) static LANGUAGE: Language = Language {
+    name: "plan",
+    tables: TABLES,
+    knows_foreign_words: false,
+};
+
+pub(super) static TOP: Table = Table {
+    name: "",
+    words: &[
+        word("plan", "", "What this is about, and what comes before the servers."),
+        word("values", "", "Names of your own for `@NAME@`."),
+        word(
+            "server",
+            "",
+            "`[server.NAME]`: a server that is started, measured and ended.",
+        ),
+        word(
+            "table",
+            "",
+            "`[[table]]`: one run of `haulier bench` over several servers.",
+        ),
+        word(
+            "script",
+            "",
+            "`[[script]]`: a program of your own that measures and prints tables.",
+        ),
+    ],
+};
+
+pub(super) static PLAN: Table = Table {
+    name: "plan",
+    words: &[
+        word("title", "the file's name", "The heading of the page."),
+        word(
+            "about",
+            "\"\"",
+            "What is asked here and why; empty lines part paragraphs.",
+        ),
+        word(
+            "prepare",
+            "[]",
+            "Command lines that run before anything else, such as one that makes a document root.",
+        ),
+        word("env", "{}", "Environment of everything that is started."),
+        word(
+            "server_cores",
+            "all",
+            "The cores that servers may use, such as \"0\" or \"0-3,6\".",
+        ),
+        word("client_cores", "all", "The cores that load comes from."),
+    ],
+};
+
+/// The names in it are the user's.
+pub(super) static VALUES: Table = Table {
+    name: "values",
+    words: &[],
+};
+
+pub(super) static SERVER: Table = Table {
+    name: "server.NAME",
+    words: &[
+        word(
+            "like",
+            "none",
+            "Another server whose settings hold where this one says nothing.",
+        ),
+        word("about", "the name", "What it is called in tables."),
+        word(
+            "needs",
+            "[]",
+            "Programs and files it cannot do without; where one is missing the report says so.",
+        ),
+        word(
+            "run",
+            "required",
+            "Command lines, started in this order; they must stay in the foreground.",
+        ),
+        word("files", "{}", "Files in `@RUN@` and the templates they are made of."),
+        word("append", "{}", "Templates that are added to a file of the same name."),
+        word("values", "{}", "Names of its own for `@NAME@`."),
+        word("env", "{}", "Environment beside that of the plan."),
+        word(
+            "url",
+            "\"http://127.0.0.1:@PORT@\"",
+            "Where it is asked; paths are put behind it.",
+        ),
+        word(
+            "ready",
+            "the port takes connections",
+            "A path that must answer with a status under 500.",
+        ),
+        word(
+            "patience",
+            "\"15s\"",
+            "How long it may take until it is ready, or has ended.",
+        ),
+        word(
+            "version",
+            "none",
+            "A command line whose first line of output is the version.",
+        ),
+    ],
+};
+
+pub(super) static TABLE: Table = Table {
+    name: "[table]",
+    words: &[
+        word("title", "the flags", "The heading above the table."),
+        word("about", "\"\"", "What to see here."),
+        word("flags", "\"\"", "Flags of `haulier bench`."),
+        word("path", "none", "What every server is asked for."),
+        word("servers", "all", "Who takes part in `path`."),
+        word("targets", "none", "Name → `SERVER/PATH`, in place of `path`."),
+        word("expect", "none", "Text that every answer must contain."),
+    ],
+};
+
+pub(super) static SCRIPT: Table = Table {
+    name: "[script]",
+    words: &[
+        word("title", "the command", "The heading above its tables."),
+        word("about", "\"\"", "What to see here."),
+        word(
+            "run",
+            "required",
+            "A command line: it reads JSON on standard input and writes JSON to standard output.",
+        ),
+        word(
+            "servers",
+            "[]",
+            "Servers that run meanwhile; it is told where they are.",
+        ),
+        word("patience", "\"30m\"", "The longest it may take."),
+    ],
+};
+
+/// All tables, in the order of the reference page.
+pub(super) static TABLES: &[&Table] = &[&TOP, &PLAN, &VALUES, &SERVER, &TABLE, &SCRIPT];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::words::Word;
+
+    fn reference() -> String {
+        let mut page = String::new();
+        for table in TABLES
+            .iter()
+            .filter(|table| !table.words.is_empty() && !table.name.is_empty())
+        {
+            let header = "| Setting | Default | Meaning |\n|---|---|---|";
+            page.push_str(&format!("### `[{}]`\n\n{header}\n", table.name));
+            for word in table.words {
+                page.push_str(&format!("| `{}` | {} | {} |\n", word.name, code(word), word.about));
+            }
+            page.push('\n');
+        }
+        page
+    }
+
+    /// Defaults that can be written as such are set as code.
+    fn code(word: &Word) -> String {
+        match word.default.starts_with(['"', '[', '{']) {
+            true => format!("`{}`", word.default),
+            false => word.default.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_reference_page_lists_exactly_these_settings() {
+        let page = include_str!("../../../../docs/plans.md");
+        let (_, rest) = page
+            .split_once("<!-- reference -->\n\n")
+            .expect("the page marks where its reference begins");
+        let (written, _) = rest.split_once("<!-- end -->").expect("and where it ends");
+        assert_eq!(
+            written,
+            reference(),
+            "docs/plans.md and words.rs differ; the page should hold the text above"
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! `haulier bench report`, from what real runs stored.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::program::{Ended, Place};
+use crate::scripted::{Does, Server, after, page};
+
+const COMPARED: [&str; 8] = ["-n", "30", "-c", "3", "--rounds", "3", "--warmup", "10ms"];
+
+/// Stores a comparison of two servers as `name.json`.
+fn store(place: &Place, name: &str) -> Value {
+    let quick = Server::start(|_| Does::Answer(page("the same page")));
+    let slow = Server::start(|_| after(Duration::from_millis(4), "the same page"));
+    let targets = [format!("quick={}", quick.url("/")), format!("slow={}", slow.url("/"))];
+    let json = place.path(&format!("{name}.json")).display().to_string();
+    let ended = place.bench(&[&COMPARED[..], &[&targets[0], &targets[1], "--json", &json]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    serde_json::from_str(&fs::read_to_string(json).expect("stored")).expect("a document")
+}
+
+#[track_caller]
+fn report(place: &Place, arguments: &[&str]) -> Ended {
+    let ended = place.bench(&[&["report"], arguments].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended
+}
+
+#[test]
+fn a_stored_run_becomes_a_page_and_the_page_is_a_stored_run() {
+    let place = Place::new();
+    let run = store(&place, "run");
+    report(&place, &["run.json", "-o", "report.html", "-o", "report.md"]);
+    let page = fs::read_to_string(place.path("report.html")).expect("written");
+    assert!(
+        page.starts_with("<!DOCTYPE html>") && page.len() < 150_000,
+        "{} bytes",
+        page.len()
+    );
+    assert!(page.contains("quick") && page.contains("Time by percentile"));
+    let markdown = fs::read_to_string(place.path("report.md")).expect("written");
+    assert!(markdown.contains("| requests/s"), "{markdown}");
+
+    report(&place, &["report.html", "-o", "again.json"]);
+    let again: Value =
+        serde_json::from_str(&fs::read_to_string(place.path("again.json")).expect("written")).expect("JSON");
+    assert_eq!(again, run);
+}
+
+#[test]
+fn without_a_file_to_write_it_speaks_to_the_terminal() {
+    let place = Place::new();
+    store(&place, "run");
+    let text = report(&place, &["run.json"]).stdout;
+    for part in [
+        "slow is",
+        "requests/s",
+        "█",
+        "round by round",
+        "How often each time occurred",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn two_runs_are_laid_beside_each_other_and_the_page_says_what_that_is_worth() {
+    let place = Place::new();
+    store(&place, "monday");
+    store(&place, "tuesday");
+    report(
+        &place,
+        &["monday.json", "tuesday.json", "-o", "both.json", "-o", "both.html"],
+    );
+    let both: Value =
+        serde_json::from_str(&fs::read_to_string(place.path("both.json")).expect("written")).expect("JSON");
+    let names: Vec<&str> = both["targets"]
+        .as_array()
+        .expect("targets")
+        .iter()
+        .filter_map(|target| target["name"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["quick, monday", "slow, monday", "quick, tuesday", "slow, tuesday"]
+    );
+    assert_eq!(both["warnings"][0]["kind"], "not_interleaved");
+    let between = both["comparisons"].as_array().expect("comparisons").iter();
+    let between = between.filter(|found| found["base"] == 0 && found["other"] == 2);
+    assert!(between.count() >= 4, "{}", both["comparisons"]);
+    let page = fs::read_to_string(place.path("both.html")).expect("written");
+    assert!(
+        page.contains("one after the other"),
+        "the page says that they were not interleaved"
+    );
+}
+
+#[test]
+fn a_comparison_writes_its_report_where_nobody_says_otherwise() {
+    let place = Place::new();
+    let server = Server::start(|_| Does::Answer(page("x")));
+    let targets = [format!("A={}", server.url("/a")), format!("B={}", server.url("/b"))];
+    let ended = place.bench(&[&COMPARED[..], &[&targets[0], &targets[1]]].concat());
+    assert!(ended.stderr.contains("report: bench-20"), "{}", ended.stderr);
+    let ended = place.bench(&[&COMPARED[..], &[&targets[0], &targets[1], "-o", "mine.html"]].concat());
+    assert!(ended.stderr.contains("report: mine.html"), "{}", ended.stderr);
+    assert!(place.path("mine.html").exists());
+}
+
+#[test]
+fn what_is_no_run_is_refused_with_its_name() {
+    let place = Place::new();
+    place.write("other.json", "{\"a\": 1}");
+    place.write("other.html", "<p>hello</p>");
+    place.write("newer.json", "{\"schema\": 99}");
+    for (file, why) in [
+        ("other.json", "other.json holds no run of haulier bench"),
+        ("other.html", "other.html is HTML without the data of a report"),
+        ("newer.json", "newer.json was written by a newer haulier"),
+        ("nowhere.json", "cannot read nowhere.json"),
+    ] {
+        let ended = place.bench(&["report", file]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+    }
+    assert_eq!(place.bench(&["report"]).code, Some(2));
+}

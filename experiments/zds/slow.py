@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""The part of the plan with slow readers: a light page alone, then beside them. Reads and writes JSON."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CONTESTANTS = [
+    # name, server of the plan, script
+    ("haulier zend_send_file", "haulier", "zend.php"),
+    ("haulier X-Sendfile", "haulier", "sendfile.php"),
+    ("haulier fpassthru + rule", "haulier-rule", "fpassthru.php"),
+    ("haulier fpassthru", "haulier", "fpassthru.php"),
+    ("nginx X-Accel-Redirect", "nginx", "accel.php"),
+    ("nginx fpassthru", "nginx", "fpassthru.php"),
+    ("lighttpd X-Sendfile", "lighttpd", "sendfile.php"),
+    ("lighttpd fpassthru", "lighttpd", "fpassthru.php"),
+    ("Apache mod_php fpassthru", "apache", "fpassthru.php"),
+]
+# The promises of haulier's three ways to hand a download off.
+HANDED = [name for name, server, script in CONTESTANTS if server == "haulier-rule" or script in ("zend.php", "sendfile.php")]
+COLUMNS = [
+    {"name": "light page alone, req/s"},
+    {"name": "beside the readers", "best": "most"},
+    {"name": "kept", "unit": "share", "best": "most"},
+    {"name": "p99 alone", "unit": "time"},
+    {"name": "p99 beside", "unit": "time", "best": "least"},
+    {"name": "downloads complete"},
+    {"name": "first byte, median", "unit": "time", "best": "least"},
+    {"name": "first byte, last", "unit": "time"},
+    {"name": "script busy", "unit": "time", "best": "least"},
+    {"name": "memory (PSS)", "unit": "bytes", "best": "least"},
+]
+
+
+def micro(milliseconds):
+    return None if milliseconds is None else 1000 * milliseconds
+
+
+class Script:
+    """What the plan told us."""
+
+    def __init__(self, asked):
+        self.haulier, self.place = asked["haulier"], asked["place"]
+        self.servers = {server["name"]: server for server in asked["servers"]}
+        quick = asked["quick"]
+        self.readers, self.rate, self.limit, self.seconds = (20, 200_000, 8, 1) if quick else (200, 20_000, 35, 6)
+        self.times = f"{self.place}/docroot/times/log"
+
+    def light(self, server):
+        """(requests a second, p99 in µs, bytes of memory) of the page of one line."""
+        target = f"{self.place}/light.json"
+        watched = [word for pid in server["pids"] for word in ("--pid", str(pid))]
+        shape = ["-c", "4", "--duration", f"{self.seconds}s", "--warmup", "500ms"]
+        command = [self.haulier, "bench", *shape, *watched, "--json", target, f"{server['url']}/hello.php"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(target) as file:
+            total = json.load(file)["points"][0]["total"]
+        p99 = dict(map(tuple, total["latency"]["percentiles"]))[99.0]
+        return total["requests_per_second"], p99, total["server"]["pss_bytes"]
+
+    def one(self, name, server, script):
+        """The row of one contestant."""
+        server = self.servers[server]
+        alone, p99_alone, _ = self.light(server)
+        open(self.times, "w").close()
+        os.chmod(self.times, 0o666)
+        readers = subprocess.Popen(
+            [
+                *(sys.executable, f"{HERE}/readers.py", str(server["port"]), f"/zds/{script}"),
+                *map(str, (self.readers, self.rate, self.limit)),
+                f"{self.place}/docroot/500k.png",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        readers.stdout.readline()
+        time.sleep(1)  # every script that will get a process has one
+        beside, p99, memory = self.light(server)
+        output, _ = readers.communicate()
+        said = json.loads(output.strip().splitlines()[-1])
+        with open(self.times) as file:
+            busy = [int(line) for line in file]
+        complete = f"{said['complete']} of {said['asked']}" + (f", {said['wrong']} wrong" if said["wrong"] else "")
+        row = {
+            "name": name,
+            "cells": [
+                *(alone, beside, beside / max(alone, 1), p99_alone, p99, complete),
+                *(micro(said["first_ms"]), micro(said["last_first_ms"])),
+                *(statistics.fmean(busy) if busy else None, memory),
+            ],
+        }
+        return row, said["complete"] == said["asked"]
+
+
+def promise(row, all_read):
+    """What was promised for a hand-off, with what was measured."""
+    kept, busy = row["cells"][2], row["cells"][8] or float("inf")
+    tail = row["cells"][4] / max(row["cells"][3], 1)
+    holds = kept >= 0.95 and tail <= 1.5 and all_read and busy < 5000
+    return (
+        f"{row['name']}: the light page keeps {100 * kept:.0f} % (at least 95), its p99 is {tail:.2f} × (at most 1.5), "
+        f"{'every' if all_read else 'not every'} reader got every byte, a script is busy {busy / 1000:.2f} ms (under 5): "
+        f"{'holds' if holds else 'does not hold'}"
+    )
+
+
+def main():
+    script = Script(json.load(sys.stdin))
+    rows, sentences = [], []
+    for name, server, path in CONTESTANTS:
+        if server not in script.servers:
+            continue
+        print(name, file=sys.stderr, flush=True)
+        row, all_read = script.one(name, server, path)
+        rows.append(row)
+        if name in HANDED:
+            sentences.append(promise(row, all_read))
+    note = "script busy: how long the PHP script ran, and with it held its process; readers have at most "
+    table = {"columns": COLUMNS, "rows": rows, "note": f"{note}{script.limit} s."}
+    json.dump({"sentences": sentences, "tables": [table]}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
