@@ -126,6 +126,16 @@ class ImageFilter(servers.Server):
         return path
 
 
+class WithGd(servers.Server):
+    """nginx and php-fpm, whose php.ini knows no extension by itself."""
+
+    def __init__(self, place, haulier):
+        super().__init__("nginx", place, haulier)
+
+    def fpm(self):
+        return [*super().fpm(), "-d", "extension=gd"]
+
+
 @contextlib.contextmanager
 def nothing():
     yield ""
@@ -237,11 +247,13 @@ def turns(place, haulier, photo):
             raise Missing("libnginx-mod-http-image-filter is not installed")
         return ImageFilter(place, haulier)
 
-    def php(needed):
-        if needed == "gd" and subprocess.run(["php", "-r", "exit((int) !extension_loaded('gd'));"]).returncode:
+    def gd():
+        if subprocess.run(["php", "-r", "exit((int) !extension_loaded('gd'));"]).returncode:
             raise Missing("php-gd is not installed")
-        if needed == "convert":
-            need("convert")
+        return WithGd(place, haulier)
+
+    def magick():
+        need("convert")
         return servers.Server("nginx", place, haulier)
 
     cold = f"{HERE}/cold.lua"
@@ -258,8 +270,8 @@ def turns(place, haulier, photo):
     yield "cold: haulier", ours([], variants, cold)
     yield "cold: haulier, object store", ours([], variants, cold, with_store=bucket)
     yield "cold: nginx image_filter", peer(image_filter, "/resized/WIDTH/photo.jpg", cold)
-    yield "cold: nginx and PHP, GD", peer(lambda: php("gd"), "/gd.php?w=WIDTH", cold)
-    yield "cold: nginx and PHP, ImageMagick", peer(lambda: php("convert"), "/magick.php?w=WIDTH", cold)
+    yield "cold: nginx and PHP, GD", peer(gd, "/gd.php?w=WIDTH", cold)
+    yield "cold: nginx and PHP, ImageMagick", peer(magick, "/magick.php?w=WIDTH", cold)
     assert os.path.exists(small)
 
 

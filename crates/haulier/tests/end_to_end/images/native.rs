@@ -246,7 +246,7 @@ fn a_missing_image_has_a_stand_in() {
 
 #[test]
 fn a_full_queue_is_503_with_a_time_to_come_again() {
-    let haulier = Images::new().with("workers = 1\nqueue = 1").start();
+    let haulier = Images::new().with("workers = 1\nqueue = 1\ntimeout = \"60s\"").start();
     let id = upload(&haulier, &png(2000, 1500));
     let statuses: Vec<(u16, Option<String>)> = std::thread::scope(|scope| {
         let address = haulier.address();
@@ -271,10 +271,10 @@ fn a_full_queue_is_503_with_a_time_to_come_again() {
             .all(|(_, after)| seconds(after).is_some_and(|seconds| seconds >= 1)),
         "{statuses:?}"
     );
-    let errors = haulier
-        .metrics()
-        .value("haulier_errors_total{site=\"img\",reason=\"image_queue_full\"}");
-    assert_eq!(errors as usize, refused.len());
+    let series = "haulier_errors_total{site=\"img\",reason=\"image_queue_full\"}";
+    wait_until("all of them to be counted", || {
+        haulier.metrics().count(series) == refused.len() as u64
+    });
 }
 
 #[test]
