@@ -49,9 +49,8 @@ experiments: setup-bench build ## the experiments beside the peers, one report a
 	$(TARGET_DIR)/release/haulier bench run $(wildcard $(EXPERIMENTS:%=experiments/%/plan.toml)) $(QUICK) \
 		--title Experiments -o $(TARGET_DIR)/experiments.html -o $(TARGET_DIR)/experiments.json \
 		$(if $(QUICK),,-o docs/experiments.md)
-	cargo build --release --locked -p haulier-image --example thumbnails
-	experiments/zimg/engine.py --thumbnails $(TARGET_DIR)/release/examples/thumbnails
-	experiments/zimg/service.py --haulier $(TARGET_DIR)/release/haulier
+	$(if $(QUICK),,cargo build --release --locked -p haulier-image --example thumbnails)
+	$(if $(QUICK),,experiments/zimg/engine.py --thumbnails $(TARGET_DIR)/release/examples/thumbnails)
 
 fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (300)
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-proto --test mutation

@@ -10,6 +10,7 @@ import shutil
 import ssl
 import struct
 import subprocess
+import sys
 import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))

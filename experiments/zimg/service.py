@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Experiment 2, the service: an image as a file, a variant that is made, and one that is there (the zimg report, 2013).
+"""The script of the plan: an image as a file, a variant that is made, and one that is there.
 
 haulier with each of its caches and stores against nginx's image_filter, PHP's GD and ImageMagick behind nginx and php-fpm.
 Needs what `make bench` needs, and libnginx-mod-http-image-filter, php-gd, imagemagick, memcached, redis-server; what is
-missing is left out by name. Writes docs/experiments/zimg-service.md.
+missing is left out by name. Reads and writes JSON.
 """
 
 import argparse
 import contextlib
 import hashlib
 import http.client
+import json
 import os
-import platform
 import shutil
 import signal
 import socket
@@ -30,7 +30,6 @@ import load  # noqa: E402
 import measure  # noqa: E402
 import servers  # noqa: E402
 
-PAGE = f"{ROOT}/docs/experiments/zimg-service.md"
 IMAGE_FILTER = "/usr/lib/nginx/modules/ngx_http_image_filter_module.so"
 VERSITYGW = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
 SWEEP = (100, 300, 1000, 2000, 5000, 10000, 15000, 19000)
@@ -312,62 +311,57 @@ def median(rows, key):
     return statistics.median(row[key] for row in rows)
 
 
-def page(chosen, results, rows, missing, versions):
-    table = ["| | requests/s | CPU µs a request | p99 ms | failed |", "|---|---|---|---|---|"]
+def outcome(results, rows, missing):
+    """Sentences, tables and the curve of the sweep, as the plan takes them."""
+    body = []
     for name, turn in results.items():
         p99 = median([dict(p99=row["p99"] or 0) for row in turn], "p99")
-        failed = sum(row["failed"] for row in turn)
-        table.append(f"| {name} | {median(turn, 'rps'):,.0f} | {median(turn, 'cpu'):,.0f} | {p99:,.1f} | {failed:.0f} |")
-    verdict = []
+        cells = [median(turn, "rps"), median(turn, "cpu"), 1000 * p99, sum(row["failed"] for row in turn)]
+        body.append({"name": name, "cells": cells})
+    columns = [
+        {"name": "requests/s"},
+        {"name": "CPU of a request", "unit": "time"},
+        {"name": "p99", "unit": "time"},
+        {"name": "failed"},
+    ]
+    tables = [{"columns": columns, "rows": body, "note": "“Cold” is another width for every request, with no cache at all."}]
+    charts, said = [], [f"left out: {name} ({why})" for name, why in missing.items()]
+    if rows:
+        swept = [{"name": f"{row['connections']:,}", "cells": [row["rps"], row["failed"]]} for row in rows]
+        tables.append({"title": "zimg’s echo, by connections", "columns": [columns[0], columns[3]], "rows": swept})
+        points = [[row["connections"], row["rps"]] for row in rows]
+        charts.append(
+            {
+                "title": "zimg’s echo: requests a second against connections",
+                "x": {"name": "connections", "log": True},
+                "y": {"name": "requests a second"},
+                "series": [{"name": "haulier", "points": points}],
+            }
+        )
+    return {"sentences": promises(results, rows) + said, "tables": tables, "charts": charts}
+
+
+def promises(results, rows):
+    """Each promise with what was measured."""
+    said = []
     if "warm: haulier, memory" in results and "static, 10 KB: haulier" in results:
         ratio = median(results["warm: haulier, memory"], "rps") / max(median(results["static, 10 KB: haulier"], "rps"), 1e-9)
         holds = "holds" if ratio >= 0.9 else "does not hold"
-        verdict.append(f"- a warm variant at {ratio:.2f} × the rate of a static file of 10 KB (≥ 0.9): **{holds}**")
-    failed = sum(row["failed"] for row in rows)
+        said.append(f"a warm variant at {ratio:.2f} × the rate of a static file of 10 KB (at least 0.9): {holds}")
     if rows:
-        verdict.append(f"- failures in the sweep up to {rows[-1]['connections']:,}: {failed:.0f} (0): **{'holds' if not failed else 'does not hold'}**")
-    swept = "\n".join(f"| {row['connections']:,} | {row['rps']:,.0f} | {row['failed']:.0f} |" for row in rows)
-    left_out = "\n".join(f"- left out: {name}: {why}" for name, why in missing.items())
-    known = "\n".join(f"- {name}: {version}" for name, version in versions.items())
-    return f"""# Images: files, caches, and what is made
-
-Written by `experiments/zimg/service.py` on {time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}; what is done and why stands in
-[its README](../../experiments/zimg/README.md). {os.cpu_count()} cores, {platform.system()} {platform.release()}; servers with
-their workers on one core, `wrk -c 8` on the other, {chosen.seconds} s a turn, median of {chosen.rounds} rounds.
-
-{chr(10).join(table)}
-
-"Cold" is another width for every request, with no cache at all.
-
-## Concurrency
-
-| connections | requests/s | failed |
-|---|---|---|
-{swept}
-
-## What was promised
-
-{chr(10).join(verdict)}
-
-## Versions
-
-{known}
-{left_out}
-"""
+        failed = sum(row["failed"] for row in rows)
+        holds = "does not hold" if failed else "holds"
+        said.append(f"failures in the sweep up to {rows[-1]['connections']:,}: {failed:.0f} (none): {holds}")
+    return said
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--haulier", default=os.environ.get("HAULIER"), metavar="PATH", help="the binary (or HAULIER=PATH)")
     parser.add_argument("--only", action="append", metavar="TEXT", help="contestants whose name holds this; `sweep` for the sweep")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--most", type=int, default=19_000, help="connections the sweep ends with")
-    parser.add_argument("--page", default=PAGE, metavar="FILE")
-    chosen = parser.parse_args()
-    if not (chosen.haulier and os.access(chosen.haulier, os.X_OK)):
-        parser.error("which haulier? Give --haulier PATH")
-    return chosen
+    return parser.parse_args()
 
 
 def wanted(chosen, name):
@@ -375,11 +369,13 @@ def wanted(chosen, name):
 
 
 def main():
-    chosen = arguments()
-    haulier = os.path.abspath(chosen.haulier)
+    chosen, asked = arguments(), json.load(sys.stdin)
+    haulier = asked["haulier"]
+    if asked["quick"]:
+        chosen.rounds, chosen.seconds, chosen.most = 1, 1, 1000
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
     results, rows, missing = {}, [], {}
-    with bench.the_only_run(), contextlib.ExitStack() as stack:
+    with contextlib.redirect_stdout(sys.stderr), bench.the_only_run(), contextlib.ExitStack() as stack:
         place = servers.Place()
         stack.callback(place.remove)
         photo = make_photos(place)
@@ -398,11 +394,7 @@ def main():
                 print(f"{name}: {row['rps']:,.0f} a second, {row['cpu']:,.0f} µs of CPU, {row['failed']:.0f} failed", flush=True)
         if wanted(chosen, "sweep"):
             rows = sweep(place, haulier, chosen.most)
-        versions = {name: servers.version(name, haulier) for name in ("haulier", "nginx") if servers.available(name, haulier)}
-    os.makedirs(os.path.dirname(chosen.page), exist_ok=True)
-    with open(chosen.page, "w") as file:
-        file.write(page(chosen, results, rows, missing, versions))
-    print(f"written: {chosen.page}")
+    json.dump(outcome(results, rows, missing), sys.stdout)
 
 
 if __name__ == "__main__":
