@@ -5,9 +5,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::version::TLS13;
 
+use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
 use super::support::site::Site;
+use super::support::tls::Authority;
 use super::support::{is_root, wait_until};
 
 const NOBODY: u32 = 65_534;
@@ -113,6 +116,46 @@ fn without_root_the_configuration_can_still_be_exchanged() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("only root can serve as `www-data`"), "{said}");
     server.get("/a.txt").expect(200);
+}
+
+#[test]
+fn a_key_that_only_root_may_read_is_served_on_after_a_reload() {
+    assert!(is_root(), "this test changes accounts and needs root");
+    let authority = Authority::new();
+    let lines = authority.lines("shop", &["shop.test"]);
+    let private = |file: &str| {
+        fs::set_permissions(authority.path(file), fs::Permissions::from_mode(0o600)).expect("root may");
+    };
+    private("shop.key");
+    let site = Site::new()
+        .file("a.txt", "page")
+        .server("user = \"nobody\"\nhttps = \"127.0.0.1:0\"")
+        .setting("hosts = [\"shop.test\"]")
+        .config(&format!("[site.test.tls]\n{lines}"));
+    let (server, config) = site.start_with_config();
+    let visit = || {
+        let client = authority.client(&[&TLS13]);
+        let mut connection = Connection::open(server.https()).secured("shop.test", &client);
+        connection
+            .ask(&Request::get("/a.txt").with("Host", "shop.test"))
+            .expect(200)
+    };
+    visit();
+    // Another way to speak needs another acceptor, with the certificate that is there.
+    config.append("[tls]\nmin = \"1.3\"");
+    server.reload();
+    server.wait_for_line("Permission denied");
+    visit();
+    // One that was never read cannot be served.
+    authority.sign("other", &["shop.test"], 30);
+    private("other.key");
+    config.replace("shop.", "other.");
+    config.replace("other.test", "shop.test");
+    let refused = server.tell(&["reload"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("site `test` has no certificate"), "{said}");
+    visit();
 }
 
 #[test]
