@@ -4,8 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::config::tls::days;
 
 /// A running haulier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,6 +60,19 @@ pub(crate) struct CertificateState {
     pub(crate) site: String,
     /// Until the first of them ends, negative afterwards; `None` while there is none.
     pub(crate) left_s: Option<f64>,
+}
+
+impl CertificateState {
+    /// `ends in 61 days`
+    pub(crate) fn in_words(&self) -> String {
+        match self.left_s {
+            None => "none yet: see the log".to_owned(),
+            Some(left) if left < 0.0 => {
+                format!("ended {} ago: clients refuse it", days(Duration::from_secs_f64(-left)))
+            }
+            Some(left) => format!("ends in {}", days(Duration::from_secs_f64(left))),
+        }
+    }
 }
 
 /// One pool.

@@ -1,10 +1,8 @@
 //! The state of a server as people read it.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use crate::admin::state::{CertificateState, PoolState, RunningState, SiteState, State, StreamingState};
-use crate::config::tls::days;
 use crate::quantity::{milliseconds, rate, size, span};
 
 /// The whole page.
@@ -27,15 +25,11 @@ pub(super) fn render(state: &State) -> String {
 /// `certificates  2 sites, the first ends in 61 days (shop)`
 fn certificates(sites: &[CertificateState]) -> String {
     let mut text = String::new();
-    let ends = sites.iter().filter_map(|site| Some((site.left_s?, &site.site)));
-    if let Some((left, site)) = ends.min_by(|a, b| a.0.total_cmp(&b.0)) {
+    let ends = sites.iter().filter_map(|site| Some((site.left_s?, site)));
+    if let Some((_, first)) = ends.min_by(|a, b| a.0.total_cmp(&b.0)) {
         let count = sites.len();
         let plural = if count == 1 { "" } else { "s" };
-        let when = if left < 0.0 {
-            format!("ended {} ago: clients refuse it", days(Duration::from_secs_f64(-left)))
-        } else {
-            format!("ends in {}", days(Duration::from_secs_f64(left)))
-        };
+        let (when, site) = (first.in_words(), &first.site);
         let _ = writeln!(text, "certificates  {count} site{plural}, the first {when} ({site})");
     }
     let without: Vec<&str> = sites

@@ -21,7 +21,7 @@ use crate::privileges;
 /// Let's Encrypt.
 pub(super) const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
 /// Certificates that end so soon are spoken of: whoever renews them should have done so.
-const SOON: Duration = Duration::from_secs(7 * 86_400);
+pub(crate) const SOON: Duration = Duration::from_secs(7 * 86_400);
 /// Names that belong to nobody on the internet, or to this machine (RFC 2606, RFC 6761, RFC 8375, and usage).
 const PRIVATE_SUFFIXES: [&str; 9] = [
     "localhost",

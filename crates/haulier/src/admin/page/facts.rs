@@ -6,7 +6,9 @@ use std::time::Duration;
 use haulier_php::Work;
 
 use super::time_of_day;
+use crate::admin::state::CertificateState;
 use crate::admin::view::{PoolView, View};
+use crate::config::tls::SOON;
 use crate::markup::Escaped;
 use crate::quantity::{count, counted, rate, size, span};
 
@@ -41,6 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) fn judge(view: &View) -> Judgement {
     let mut findings: Vec<Finding> = view.pools.iter().flat_map(of_pool).collect();
     findings.extend(of_failures(view));
+    findings.extend(view.state.certificates.iter().filter_map(of_certificate));
     if view.spool_full > 0 {
         let times = counted(view.spool_full, "response", "responses");
         let text = format!("The spool was full for {times}");
@@ -92,6 +95,18 @@ fn of_pool(pool: &PoolView) -> Vec<Finding> {
     let down = pool.servers.iter().filter(|server| !server.is_up);
     findings.extend(down.map(|server| attention(format!("{name}: {} does not answer", server.name), "")));
     findings
+}
+
+/// Who renews certificates should have done so by now.
+fn of_certificate(certificate: &CertificateState) -> Option<Finding> {
+    let grade = match certificate.left_s {
+        Some(left) if left < 0.0 => trouble,
+        Some(left) if left < SOON.as_secs_f64() => attention,
+        Some(_) => return None,
+        None => attention,
+    };
+    let text = format!("{}: certificate {}", certificate.site, certificate.in_words());
+    Some(grade(text, String::new()))
 }
 
 fn of_failures(view: &View) -> Option<Finding> {

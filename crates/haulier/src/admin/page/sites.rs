@@ -1,7 +1,9 @@
-//! External servers, and the sites with what was recognised there.
+//! External servers, certificates, and the sites with what was recognised there.
 
 use super::table::{Column, table};
+use crate::admin::state::CertificateState;
 use crate::admin::view::View;
+use crate::config::tls::SOON;
 use crate::markup::Escaped;
 use crate::quantity::{count, milliseconds, rate};
 
@@ -10,8 +12,9 @@ const SHOWN: usize = 12;
 
 pub(super) fn section(view: &View) -> String {
     format!(
-        "<section id=\"sites\" data-live><h2>Sites</h2>{}{}</section>",
+        "<section id=\"sites\" data-live><h2>Sites</h2>{}{}{}</section>",
         sites(view),
+        certificates(view),
         servers(view)
     )
 }
@@ -74,6 +77,32 @@ fn sites(view: &View) -> String {
         format!("{table}<p>and {more} more.</p>")
     } else {
         table
+    }
+}
+
+/// Those that need somebody first.
+fn certificates(view: &View) -> String {
+    let mut all: Vec<&CertificateState> = view.state.certificates.iter().collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    let left = |certificate: &CertificateState| certificate.left_s.unwrap_or(f64::NEG_INFINITY);
+    all.sort_by(|a, b| left(a).total_cmp(&left(b)));
+    let rows = all.iter().take(SHOWN).map(|certificate| {
+        let class = match certificate.left_s {
+            Some(left) if left >= SOON.as_secs_f64() => "up",
+            _ => "down",
+        };
+        vec![
+            Escaped(&certificate.site).to_string(),
+            format!("<b class=\"{class}\">{}</b>", certificate.in_words()),
+        ]
+    });
+    let columns = [Column::Text("Site"), Column::Text("Certificate")];
+    let table = table("Of sites with TLS, the first to end first", &columns, rows);
+    match all.len().saturating_sub(SHOWN) {
+        0 => table,
+        more => format!("{table}<p>and {more} more.</p>"),
     }
 }
 

@@ -4,7 +4,7 @@ use haulier_php::{PoolStatus, ServerStatus, Work, WorkerStatus};
 use haulier_server::metrics::{Failure, Noted, SlowRequest, Times, Totals};
 
 use super::super::history::PoolSample;
-use super::super::state::{Downloads, SiteState, State, StreamingState};
+use super::super::state::{CertificateState, Downloads, SiteState, State, StreamingState};
 use super::super::view::{CodingView, PoolView, SiteFacts, TransferView};
 use super::*;
 
@@ -290,6 +290,34 @@ fn what_is_wrong_is_said_in_words_and_the_worst_comes_first() {
     brief.pools = vec![pool("php", 4, 4, 1, EVIL)];
     brief.pools[0].status.longest_wait = Duration::from_millis(20);
     assert!(render(&brief).contains("<h1 class=\"warn\">php: 4 of 4 busy, 1 waiting for 0.0 s</h1>"));
+}
+
+#[test]
+fn certificates_are_shown_and_those_that_need_somebody_are_spoken_of() {
+    let certificate = |site: &str, days: Option<f64>| CertificateState {
+        site: site.into(),
+        left_s: days.map(|days| days * 86_400.0),
+    };
+    let mut view = fresh();
+    assert!(!render(&view).contains("Certificate"));
+    view.state.certificates = vec![certificate("shop", Some(61.5)), certificate("blog", Some(30.5))];
+    let page = render(&view);
+    check_tags(&page);
+    assert!(page.contains("<h1 class=\"good\">All well</h1>"));
+    let places = ["ends in 30 days", "ends in 61 days"].map(|words| page.find(words).expect("it is shown"));
+    assert!(places.is_sorted(), "the first to end comes first");
+    view.state.certificates.push(certificate("wiki", Some(5.5)));
+    view.state.certificates.push(certificate(EVIL, None));
+    let page = render(&view);
+    assert!(
+        page.contains("<h1 class=\"warn\">wiki: certificate ends in 5 days</h1>"),
+        "{}",
+        &page[..4000]
+    );
+    assert!(page.contains("certificate none yet: see the log</li>"));
+    assert!(page.matches("<script>").count() == 1 && !page.contains("<img"));
+    view.state.certificates.push(certificate("api", Some(-2.5)));
+    assert!(render(&view).contains("<h1 class=\"bad\">api: certificate ended 2 days ago: clients refuse it</h1>"));
 }
 
 #[test]
