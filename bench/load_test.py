@@ -85,7 +85,7 @@ class Answers(unittest.TestCase):
         return listener.getsockname()[1]
 
     def download(self, raw):
-        return client.download(self.answer(raw), "/", memoryview(bytearray(1 << 16)))
+        return client.download(self.answer(raw), "/", memoryview(bytearray(1 << 16)), None)
 
     def test_a_whole_answer_is_measured(self):
         self.assertEqual(self.download(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), 5)

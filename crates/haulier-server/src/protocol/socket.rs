@@ -1,7 +1,7 @@
 //! The system calls of a connection: non-blocking, and counted in bytes.
-#![allow(unsafe_code)] // registering a descriptor with the event loop: see `watch`
+#![allow(unsafe_code)] // registering a descriptor with the event loop: see `watch`; one ioctl: see `unacknowledged`
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,6 +26,8 @@ pub(crate) struct Socket {
     fd: Rc<OwnedFd>,
     /// `None` for plain connections, which pay one comparison for it.
     layer: Option<Box<RefCell<Layer>>>,
+    /// Bytes the peer had not acknowledged when that was last asked.
+    queued: Cell<usize>,
 }
 
 /// What lies between the socket's bytes and ours.
@@ -49,6 +51,7 @@ impl Socket {
             registered: std::cell::OnceCell::new(),
             fd: Rc::new(fd),
             layer: None,
+            queued: Cell::new(0),
         }
     }
 
@@ -65,6 +68,18 @@ impl Socket {
     /// The descriptor itself, for those who speak below all layers.
     pub(crate) fn descriptor(&self) -> &OwnedFd {
         &self.fd
+    }
+
+    /// Notes what the peer has not acknowledged yet; [`Socket::has_moved`] compares with it.
+    pub(crate) fn note_queue(&self) {
+        self.queued.set(unacknowledged(&self.fd));
+    }
+
+    /// Whether the peer took anything since the last look. The kernel calls a socket writable when a third of its buffer
+    /// is free: for a slow reader of a large buffer that is minutes away.
+    pub(crate) fn has_moved(&self) -> bool {
+        let now = unacknowledged(&self.fd);
+        now < self.queued.replace(now)
     }
 
     /// The socket in the event loop of this thread.
@@ -180,6 +195,16 @@ impl Drop for Socket {
             session.close(&self.fd);
         }
     }
+}
+
+/// Bytes that were sent and not acknowledged (tcp(7), SIOCOUTQ).
+fn unacknowledged(fd: &OwnedFd) -> usize {
+    // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int, as this getter says.
+    let queued = unsafe {
+        let get = rustix::ioctl::Getter::<{ libc::TIOCOUTQ as rustix::ioctl::Opcode }, libc::c_int>::new();
+        rustix::ioctl::ioctl(fd, get)
+    };
+    queued.map_or(0, |queued| queued.max(0) as usize)
 }
 
 /// Registers a socket with the event loop of this thread.

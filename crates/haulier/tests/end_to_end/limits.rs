@@ -1,5 +1,6 @@
 //! Limits and deadlines of a connection and a request: what is too long, too slow or too much.
 
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -196,6 +197,27 @@ fn a_reader_that_stalls_is_cut_off() {
     assert!(rest < 30_000_000, "the whole file came");
 }
 
+/// The buffers between us hold several megabytes, and the kernel tells a server of room only when a third of its own is
+/// free. Until then the reader is slow, not gone.
+#[test]
+fn a_slow_reader_behind_large_buffers_is_not_cut_off() {
+    let server = Site::new()
+        .file("big.bin", vec![7; 40_000_000])
+        .limit("send_timeout = \"1s\"")
+        .start();
+    let url = format!("http://{}/big.bin", server.address());
+    let mut curl = Command::new("curl")
+        .args(["-sS", "--limit-rate", "500K", "-o", "/dev/null", &url])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("curl runs");
+    thread::sleep(Duration::from_secs(8));
+    assert!(curl.try_wait().expect("it is ours").is_none(), "it was cut off");
+    curl.kill().expect("it runs");
+    let output = curl.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
 #[test]
 fn stalled_clients_leave_others_alone() {
     let site = page().php("up.php", "echo 'ran';").php("hello.php", "echo 'hello';");
@@ -230,7 +252,7 @@ fn stalled_clients_leave_others_alone() {
 /// Starts the server for this site with no more than this many descriptors.
 fn start_with_descriptors(site: Site, count: u32) -> Haulier {
     let (config, _) = site.prepare();
-    let mut command = std::process::Command::new("prlimit");
+    let mut command = Command::new("prlimit");
     command
         .arg(format!("--nofile={count}:{count}"))
         .arg(env!("CARGO_BIN_EXE_haulier"));

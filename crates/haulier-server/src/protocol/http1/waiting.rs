@@ -122,6 +122,7 @@ impl Connection {
                 }
                 Step::Blocked => {
                     self.wait_for(Phase::Send);
+                    self.socket.note_queue();
                     loop {
                         let mut ready = registered.writable().await?;
                         match sender.step(&self.socket)? {
@@ -130,6 +131,7 @@ impl Connection {
                             _ => break,
                         }
                         self.wait_for(Phase::Send);
+                        self.socket.note_queue();
                     }
                 }
             }
@@ -287,6 +289,7 @@ impl Watched for Connection {
 
     fn expire(&self, phase: Phase) {
         match phase {
+            Phase::Send if self.socket.has_moved() => self.wait_for(Phase::Send),
             Phase::Send | Phase::Handler => self.socket.abort(),
             Phase::Idle | Phase::Head | Phase::Body { .. } | Phase::Linger => {
                 self.expired.set(true);

@@ -250,6 +250,7 @@ impl Connection {
             self.sent.set(self.sent.get() + sent);
             if self.is_waiting_for(Phase::Send) {
                 self.wait_for(Phase::Send);
+                self.socket.note_queue();
             }
         }
         self.sent.set(0);
@@ -268,6 +269,7 @@ impl Connection {
             let Poll::Ready(ready) = registered.poll_write_ready(context) else {
                 if !self.is_waiting_for(Phase::Send) {
                     self.wait_for(Phase::Send);
+                    self.socket.note_queue();
                 }
                 return Poll::Pending;
             };

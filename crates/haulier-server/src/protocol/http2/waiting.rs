@@ -107,6 +107,9 @@ impl Watched for Connection {
 
     fn expire(&self, phase: Phase) {
         if self.is_waiting_for(Phase::Send) {
+            if self.socket.has_moved() {
+                return self.wait_for(Phase::Send);
+            }
             // The client takes nothing at all: not even a farewell.
             self.socket.abort();
         }
