@@ -13,7 +13,7 @@ use crate::quantity::{milliseconds, span};
 /// Letters shown of a request or a message. Fifty of them are most of the page.
 const LETTERS: usize = 64;
 /// Failures whose message is shown.
-const MESSAGES: usize = 10;
+const MESSAGES: usize = 8;
 
 pub(super) fn section(view: &View) -> String {
     format!(
