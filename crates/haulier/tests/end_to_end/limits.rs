@@ -203,15 +203,15 @@ fn a_reader_that_stalls_is_cut_off() {
 fn a_slow_reader_behind_large_buffers_is_not_cut_off() {
     let server = Site::new()
         .file("big.bin", vec![7; 40_000_000])
-        .limit("send_timeout = \"1s\"")
+        .limit("send_timeout = \"3s\"")
         .start();
     let url = format!("http://{}/big.bin", server.address());
     let mut curl = Command::new("curl")
-        .args(["-sS", "--limit-rate", "500K", "-o", "/dev/null", &url])
+        .args(["-sS", "--limit-rate", "100K", "-o", "/dev/null", &url])
         .stderr(Stdio::piped())
         .spawn()
         .expect("curl runs");
-    thread::sleep(Duration::from_secs(8));
+    thread::sleep(Duration::from_secs(12));
     assert!(curl.try_wait().expect("it is ours").is_none(), "it was cut off");
     curl.kill().expect("it runs");
     let output = curl.wait_with_output().expect("it ends");
