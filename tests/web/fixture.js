@@ -31,7 +31,7 @@ export async function start(t, root, more = '') {
   const config = join(directory, 'haulier.toml');
   const site = `[site.web]\nroot = ${JSON.stringify(root)}\n${more}\n`;
   const spool = `spool_dir = ${JSON.stringify(directory)}\n`;
-  writeFileSync(config, `[server]\nhttp = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\n${spool}${site}`);
+  writeFileSync(config, `[server]\nhttp = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\ngrace = "1s"\n${spool}${site}`);
   const server = spawn(program, ['run', '-c', config], { stdio: ['ignore', 'pipe', 'pipe'] });
   const ended = new Promise((resolve) => server.once('exit', resolve));
   const stop = async () => {
