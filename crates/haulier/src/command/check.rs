@@ -1,6 +1,6 @@
 //! `haulier check`: is the configuration right, is the machine ready?
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpListener;
@@ -15,6 +15,7 @@ use rustix::fs::{Access, Mode as Bits, stat};
 use super::Outcome;
 use super::configuration::{self, plural};
 use super::live;
+use crate::account;
 use crate::cli::{CheckArgs, Console};
 use crate::config::settings::{self, AdminAddress, Mode, Pool, Settings, Site};
 use crate::config::tls::{CertificateSource, Tls};
@@ -107,6 +108,9 @@ fn facts(settings: &Settings, machine: &Machine) -> String {
             site.name,
             describe_site(site, &settings.pools)
         ));
+        if let Some(sent) = describe_sent(site, settings) {
+            text.push_str(&format!("scripts of {} may have files sent {sent}\n", site.name));
+        }
     }
     for pool in &settings.pools {
         text.push_str(&format!("pool {}: {}\n", pool.settings.name, describe_pool(pool)));
@@ -152,6 +156,28 @@ fn describe_site(site: &Site, pools: &[Pool]) -> String {
     )
 }
 
+/// Where files may lie that scripts name, and who opens them; `None` where none are sent.
+fn describe_sent(site: &Site, settings: &Settings) -> Option<String> {
+    let pool = &settings.pools[site.pool?];
+    let roots = site.sendfile.roots.iter().map(|root| format!("from {}", root.display()));
+    let map = site.sendfile.map.iter();
+    let mapped = map.map(|(prefix, directory)| format!("as {prefix} from {}", directory.display()));
+    let places: Vec<String> = roots.chain(mapped).collect();
+    if places.is_empty() {
+        return None;
+    }
+    let mut text = places.join(", ");
+    // What we open, we open as ourselves: as root that is more than PHP could.
+    let opens_as_root = account::is_root() && settings.user.as_ref().is_none_or(|user| user.uid == 0);
+    if opens_as_root
+        && let PoolKind::Supervised(supervised) = &pool.settings.kind
+        && let Some(user) = supervised.user.as_ref().filter(|user| user.uid != 0)
+    {
+        text.push_str(&format!("; they are opened as root, also those that {} may not read", user.name));
+    }
+    Some(text)
+}
+
 fn describe_pool(pool: &Pool) -> String {
     match (&pool.settings.kind, &pool.php) {
         (PoolKind::Supervised(supervised), Some(php)) => {
@@ -188,6 +214,10 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
                 "front": site.front,
                 "pool": site.pool.map(|pool| settings.pools[pool].settings.name.as_str()),
                 "body": site.body_limit,
+                "sendfile": {
+                    "roots": site.sendfile.roots,
+                    "map": site.sendfile.map.iter().cloned().collect::<BTreeMap<_, _>>(),
+                },
             })
         };
         settings.sites.iter().map(one).collect()
