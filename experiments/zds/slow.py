@@ -71,7 +71,7 @@ class Script:
         os.chmod(self.times, 0o666)
         readers = subprocess.Popen(
             [
-                *(sys.executable, f"{HERE}/readers.py", str(server["port"]), f"/zds/{script}"),
+                *(sys.executable, f"{HERE}/readers.py", str(server["port"]), f"/zds/{script}?timed"),
                 *map(str, (self.readers, self.rate, self.limit)),
                 f"{self.place}/docroot/500k.png",
             ],
