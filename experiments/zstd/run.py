@@ -111,26 +111,28 @@ class Server(servers.Server):
 
 
 def fetch(port, contestant):
-    """(bytes on the wire, whether they are in the coding that was asked for)"""
+    """(bytes on the wire, whether they are in the coding that was asked for, whether that is a stored copy)"""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", contestant.path, headers={"Accept-Encoding": contestant.coding})
         response = connection.getresponse()
         body = response.read()
     right = response.status == 200 and (response.getheader("Content-Encoding") or "identity") == contestant.coding
-    return len(body), right
+    # What is coded on its way has a weak tag, or none.
+    return len(body), right, (response.getheader("ETag") or "W/").startswith('"')
 
 
 def settled(server, contestant):
-    """The size once it no longer changes: a stored copy is made after the second request, and takes its time."""
-    size, right = fetch(server.port, contestant)
+    """Size and coding, of the stored copy where that is meant: it is made after the second request, if it is not kept
+    from the round before, and takes its time."""
+    size, right, stored = fetch(server.port, contestant)
     if "stored" in contestant.name:
-        deadline = time.time() + 180
-        first = size
-        while time.time() < deadline and size == first:
+        deadline = time.time() + 60
+        while not stored and time.time() < deadline:
             time.sleep(0.5)
-            size, right = fetch(server.port, contestant)
+            size, right, stored = fetch(server.port, contestant)
         time.sleep(2.5)  # every thread has looked by then
-        size, right = fetch(server.port, contestant)
+        size, right, stored = fetch(server.port, contestant)
+        right = right and stored
     return size, right
 
 
