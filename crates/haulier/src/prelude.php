@@ -19,8 +19,7 @@ if (!function_exists('haulier_send_file')) {
         if ($path === false || !@is_file($path) || !@is_readable($path) || headers_sent()) {
             return false;
         }
-        haulier_begin_answer($mime_type, $custom_headers);
-        $type_is_given = preg_grep('/^content-type:/i', headers_list()) !== [];
+        $type_is_given = haulier_begin_answer($mime_type, $custom_headers);
         $token = getenv('HAULIER_SEND');
         if (!is_string($token) || $token === '') {
             // No haulier in front, or one that sends no files for scripts.
@@ -36,17 +35,28 @@ if (!function_exists('haulier_send_file')) {
         exit;
     }
 
-    /** Drops what a script said and wrote so far, and begins anew. */
+    /**
+     * Drops what a script said and wrote so far, and begins anew.
+     *
+     * @return bool whether the answer has a Content-Type by now
+     */
     function haulier_begin_answer($mime_type, $custom_headers)
     {
         while (ob_get_level() > 0 && @ob_end_clean()) {
             continue;
         }
-        @ini_set('zlib.output_compression', '0');
+        if (ini_get('zlib.output_compression')) {
+            @ini_set('zlib.output_compression', '0');
+        }
         header_remove();
         http_response_code(200);
-        if (is_string($mime_type) && $mime_type !== '') {
-            header('Content-Type: ' . $mime_type);
+        $type = is_string($mime_type) ? trim($mime_type) : '';
+        $type_is_given = $type !== '' && strpbrk($type, "\r\n\0") === false;
+        if ($type_is_given) {
+            header('Content-Type: ' . $type);
+        }
+        if ($custom_headers === null || $custom_headers === '' || $custom_headers === []) {
+            return $type_is_given;
         }
         $lines = is_array($custom_headers) ? $custom_headers : preg_split('/[\r\n]+/', (string) $custom_headers);
         foreach ($lines as $name => $line) {
@@ -55,6 +65,7 @@ if (!function_exists('haulier_send_file')) {
                 header($line, stripos($line, 'set-cookie:') !== 0);
             }
         }
+        return preg_grep('/^content-type:/i', headers_list()) !== [];
     }
 }
 
