@@ -159,7 +159,11 @@ fn describe_site(site: &Site, pools: &[Pool]) -> String {
 /// Where files may lie that scripts name, and who opens them; `None` where none are sent.
 fn describe_sent(site: &Site, settings: &Settings) -> Option<String> {
     let pool = &settings.pools[site.pool?];
-    let roots = site.sendfile.roots.iter().map(|root| format!("from {}", root.display()));
+    let roots = site
+        .sendfile
+        .roots
+        .iter()
+        .map(|root| format!("from {}", root.display()));
     let map = site.sendfile.map.iter();
     let mapped = map.map(|(prefix, directory)| format!("as {prefix} from {}", directory.display()));
     let places: Vec<String> = roots.chain(mapped).collect();
@@ -173,7 +177,10 @@ fn describe_sent(site: &Site, settings: &Settings) -> Option<String> {
         && let PoolKind::Supervised(supervised) = &pool.settings.kind
         && let Some(user) = supervised.user.as_ref().filter(|user| user.uid != 0)
     {
-        text.push_str(&format!("; they are opened as root, also those that {} may not read", user.name));
+        text.push_str(&format!(
+            "; they are opened as root, also those that {} may not read",
+            user.name
+        ));
     }
     Some(text)
 }

@@ -68,15 +68,30 @@ fn what_scripts_may_have_sent_is_told_with_who_opens_it() {
          roots = [\"files\"]\nmap = {{ \"/protected/\" = \"media\" }}\n[site.b]\nroot = \".\"\napp = \"plain\"\n\
          hosts = [\"b.example\"]\n[site.b.sendfile]\nroots = []\n"
     );
-    let files = [("haulier.toml", text.as_str()), ("index.php", ""), ("files/a", ""), ("media/b", "")];
+    let files = [
+        ("haulier.toml", text.as_str()),
+        ("index.php", ""),
+        ("files/a", ""),
+        ("media/b", ""),
+    ];
     let place = folder(&files);
     let answer = haulier(place.path(), &["check"]);
-    let line = answer.stdout.lines().find(|line| line.starts_with("scripts of a may have files sent"));
+    let line = answer
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("scripts of a may have files sent"));
     let line = line.expect(&answer.stdout);
     let places = line.split(';').next().expect("the first part");
-    assert!(places.contains("/files, as /protected/ from ") && places.ends_with("/media"), "{line}");
+    assert!(
+        places.contains("/files, as /protected/ from ") && places.ends_with("/media"),
+        "{line}"
+    );
     let by_root = rustix::process::geteuid().is_root() && answer.stdout.contains(" as www-data");
-    assert_eq!(line.ends_with("opened as root, also those that www-data may not read"), by_root, "{line}");
+    assert_eq!(
+        line.ends_with("opened as root, also those that www-data may not read"),
+        by_root,
+        "{line}"
+    );
     assert!(!answer.stdout.contains("scripts of b"), "{}", answer.stdout);
     let said = check(&files);
     assert_eq!(said["sites"][0]["sendfile"]["roots"].as_array().map(Vec::len), Some(1));
