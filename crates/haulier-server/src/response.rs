@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use haulier_proto::accept::Coding;
 use haulier_proto::encode;
 use haulier_proto::field::Fields;
 use haulier_proto::h2::hpack;
@@ -262,8 +263,10 @@ pub(crate) struct Trace {
     pub handoff: Option<Via>,
     /// Where the image came from, if it is one.
     pub image: Option<ImageResult>,
-    /// How the body was coded.
+    /// How the body was coded on its way.
     pub compressed: Option<Arc<Compressed>>,
+    /// The coding of a file's variant that was sent in its place.
+    pub variant: Option<Coding>,
 }
 
 impl Trace {
@@ -276,7 +279,17 @@ impl Trace {
             handoff: None,
             image: None,
             compressed: None,
+            variant: None,
         }
+    }
+
+    /// What we coded the body with, now or before; what PHP coded itself is not ours.
+    #[must_use]
+    pub(crate) fn coding(&self) -> Option<Coding> {
+        self.compressed
+            .as_ref()
+            .map(|compressed| compressed.coding)
+            .or(self.variant)
     }
 
     /// How long the client went on reading after the worker was free; `None` if the body did not leave PHP at once, or

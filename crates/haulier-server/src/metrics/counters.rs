@@ -80,7 +80,10 @@ struct HandlerCounters {
     classes: [Count; CLASSES],
     /// Nanoseconds.
     duration: Count,
+    /// Of responses as they were made.
     bytes: Count,
+    /// Of those that we coded, by coding.
+    coded: [Count; Coding::ALL.len()],
 }
 
 /// An exchange that is over.
@@ -128,7 +131,7 @@ impl Counters {
         let site = self.site(finished.site);
         let handler = &site.handlers[finished.trace.handler as usize];
         handler.codes[usize::from(finished.status / 100).clamp(1, 5) - 1].add(1);
-        handler.bytes.add(finished.bytes);
+        handler.count_bytes(finished.trace.coding(), finished.bytes);
         if let Some(took) = finished.took {
             handler.classes[WaitTimes::class_of(took)].add(1);
             handler.duration.add(nanoseconds(took));
@@ -155,8 +158,8 @@ impl Counters {
     }
 
     /// Counts bytes of a response that is still being sent.
-    pub(crate) fn sent(&self, site: Option<u32>, handler: Handler, bytes: u64) {
-        self.site(site).handlers[handler as usize].bytes.add(bytes);
+    pub(crate) fn sent(&self, site: Option<u32>, trace: &Trace, bytes: u64) {
+        self.site(site).handlers[trace.handler as usize].count_bytes(trace.coding(), bytes);
     }
 
     /// Connections of this thread that speak HTTP/2.
@@ -191,14 +194,22 @@ impl CodingCounters {
 }
 
 impl HandlerCounters {
+    fn count_bytes(&self, coding: Option<Coding>, bytes: u64) {
+        coding
+            .map_or(&self.bytes, |coding| &self.coded[coding.index()])
+            .add(bytes);
+    }
+
     fn read(&self) -> HandlerTotals {
+        let coded: [u64; Coding::ALL.len()] = std::array::from_fn(|coding| self.coded[coding].get());
         HandlerTotals {
             codes: std::array::from_fn(|code| self.codes[code].get()),
             times: Times {
                 classes: std::array::from_fn(|class| self.classes[class].get()),
                 sum: Duration::from_nanos(self.duration.get()),
             },
-            bytes: self.bytes.get(),
+            bytes: self.bytes.get() + coded.iter().sum::<u64>(),
+            coded,
         }
     }
 }
@@ -286,7 +297,7 @@ mod tests {
             status: 404,
             ..finished(&trace)
         });
-        counters.sent(Some(0), Handler::Static, 24);
+        counters.sent(Some(0), &trace, 24);
         let site = counters.read(Some(0));
         let handler = &site.handlers[Handler::Static as usize];
         assert_eq!(handler.codes, [0, 1, 0, 1, 0]);
@@ -296,6 +307,24 @@ mod tests {
         );
         assert_eq!(handler.times.sum, Duration::from_millis(6));
         assert_eq!(counters.read(Some(1)), SiteTotals::default());
+    }
+
+    #[test]
+    fn bytes_are_booked_on_the_coding_they_were_sent_in() {
+        let counters = Counters::new(1);
+        let mut trace = Trace::of(Handler::Static);
+        counters.finish(&finished(&trace));
+        trace.variant = Some(Coding::Brotli);
+        counters.sent(Some(0), &trace, 30);
+        counters.finish(&finished(&trace));
+        let site = counters.read(Some(0));
+        let (_, handler) = site
+            .handlers()
+            .find(|(name, _)| *name == "static")
+            .expect("there are files");
+        let sent: Vec<_> = handler.sent_by_encoding().filter(|(_, bytes)| *bytes > 0).collect();
+        assert_eq!(sent, [("identity", 1000), ("br", 1030)]);
+        assert_eq!(handler.bytes, 2030);
     }
 
     #[test]

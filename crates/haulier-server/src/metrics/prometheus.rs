@@ -15,8 +15,6 @@ use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, Times, Totals};
 
 /// The site label of what belongs to no site. No site can have that name.
 const NO_SITE: &str = "(none)";
-/// We code nothing ourselves yet; what PHP coded is identity for us.
-const IDENTITY: &str = "identity";
 const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 pub(super) fn encode(metrics: &Metrics) -> String {
@@ -136,8 +134,10 @@ impl Reading {
         }
         let mut metric = counter(encoder, "haulier_response_bytes", "Bytes sent, heads included.")?;
         for (site, handler, totals) in self.handlers() {
-            let labels = [("site", site), ("handler", handler), ("encoding", IDENTITY)];
-            add(&mut metric, &labels, totals.bytes)?;
+            for (encoding, bytes) in totals.sent_by_encoding() {
+                let labels = [("site", site), ("handler", handler), ("encoding", encoding)];
+                add(&mut metric, &labels, bytes)?;
+            }
         }
         Ok(())
     }

@@ -49,6 +49,8 @@ pub struct HandlerTotals {
     pub times: Times,
     /// Bytes sent, heads included.
     pub bytes: u64,
+    /// Those of them that belong to responses we coded, by coding.
+    pub(super) coded: [u64; Coding::ALL.len()],
 }
 
 /// What was coded in one coding as it was sent.
@@ -67,6 +69,14 @@ impl HandlerTotals {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.codes.iter().sum()
+    }
+
+    /// Bytes sent, heads included, by what we coded the bodies with: `identity` and each coding. Variants of files, made
+    /// once or found beside them, count too; what PHP coded is `identity`.
+    pub fn sent_by_encoding(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let identity = self.bytes - self.coded.iter().sum::<u64>();
+        let coded = Coding::ALL.iter().map(|coding| coding.as_str()).zip(self.coded);
+        std::iter::once(("identity", identity)).chain(coded)
     }
 }
 
@@ -110,6 +120,11 @@ impl SiteTotals {
                 .for_each(|(code, more)| *code += more);
             handler.times = handler.times.and(&more.times);
             handler.bytes += more.bytes;
+            handler
+                .coded
+                .iter_mut()
+                .zip(more.coded)
+                .for_each(|(bytes, more)| *bytes += more);
         }
         self.errors
             .0

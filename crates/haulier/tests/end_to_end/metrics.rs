@@ -137,6 +137,54 @@ fn what_was_asked_is_what_was_counted() {
 }
 
 #[test]
+fn bytes_are_told_by_the_coding_they_went_out_in() {
+    let text = "word by word ".repeat(4000);
+    let long = "header('Content-Type: text/html'); for ($i = 0; $i < 100; $i++) { echo str_repeat('word ', 1000); }";
+    let server = Site::new()
+        .php("short.php", "echo str_repeat('word ', 500);")
+        .php("long.php", long)
+        .file("a.txt", text.as_str())
+        .file("a.txt.gz", [&[0x1f, 0x8b, 8][..], &[7; 997]].concat())
+        .start();
+    let asks = [
+        ("/short.php", "br", "php"),
+        ("/long.php", "zstd", "php"),
+        ("/a.txt", "gzip", "static"),
+        ("/a.txt", "identity", "static"),
+    ];
+    let mut bodies = Vec::new();
+    for (target, coding, _) in asks {
+        let response = server
+            .ask(&Request::get(target).with("Accept-Encoding", coding))
+            .expect(200);
+        assert_eq!(
+            response.field("Content-Encoding").unwrap_or("identity"),
+            coding,
+            "{target}"
+        );
+        bodies.push(response.body.len() as f64);
+    }
+    let metrics = settled(&server);
+    let sent = |handler: &str, coding: &str| {
+        metrics.value(&format!(
+            "haulier_response_bytes_total{{site=\"test\",handler=\"{handler}\",encoding=\"{coding}\"}}"
+        ))
+    };
+    for ((target, coding, handler), body) in asks.into_iter().zip(bodies) {
+        let bytes = sent(handler, coding);
+        // With its head, and what frames a body without a length.
+        assert!(
+            (body..body + 1500.0).contains(&bytes),
+            "{target} in {coding}: {bytes} of {body}"
+        );
+    }
+    assert_eq!(
+        sent("php", "identity") + sent("static", "br") + sent("static", "dcz"),
+        0.0
+    );
+}
+
+#[test]
 fn hosts_and_paths_that_clients_make_up_make_no_series() {
     let server = Site::new()
         .php("index.php", "echo 'hello';")

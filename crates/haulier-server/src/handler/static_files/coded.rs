@@ -265,7 +265,11 @@ pub(crate) fn respond(site: &Site, head: &RequestHead, entry: &Rc<Entry>, now: I
         .flatten()
         .or_else(|| codings.best(site, &accepted, entry, now));
     match variant {
-        Some(variant) if wants_variant(fields, &variant) => answer::respond(head, &variant),
+        Some(variant) if wants_variant(fields, &variant) => {
+            let mut response = answer::respond(head, &variant);
+            response.trace.variant = variant.coding.filter(|_| matches!(response.status, 200 | 206));
+            response
+        }
         _ => answer::respond(head, entry),
     }
 }

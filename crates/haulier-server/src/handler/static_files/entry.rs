@@ -35,6 +35,8 @@ pub(crate) struct Entry {
     /// Seconds since 1970; never later than the moment the file was opened.
     pub(crate) last_modified: u64,
     pub(crate) content_type: &'static str,
+    /// The coding of a variant.
+    pub(super) coding: Option<Coding>,
     /// The same content coded; `None` if it never is.
     pub(super) codings: Option<Codings>,
 }
@@ -70,6 +72,7 @@ impl Entry {
             file: Arc::new(open_file(regular)),
             head: Arc::new(if codings.is_some() { head.negotiable() } else { head }),
             not_modified: Arc::new(PreparedHead::new(not_modified)),
+            coding: None,
             codings,
             etag,
             last_modified,
@@ -90,6 +93,7 @@ impl Entry {
             etag: tag,
             last_modified: self.last_modified,
             content_type: self.content_type,
+            coding: Some(coding),
             codings: None,
         }
     }

@@ -144,7 +144,7 @@ impl Connection {
         self.thread
             .serving()
             .counters
-            .sent(sending.series(), sending.trace.handler, more);
+            .sent(sending.series(), &sending.trace, more);
     }
 
     /// What takes long to send is listed by name.

@@ -178,7 +178,7 @@ impl Connection {
     fn count_sent(&self, sending: &mut Sending) {
         let site = sending.site.as_ref().map(|site| site.series);
         let more = sending.uncounted();
-        self.thread.serving().counters.sent(site, sending.trace.handler, more);
+        self.thread.serving().counters.sent(site, &sending.trace, more);
         // Of the body alone: how long it is was known before the frames around it.
         let (sent, length) = (sending.body_sent, sending.length);
         let (request, site) = (sending.request.as_ref(), sending.site.as_deref());
