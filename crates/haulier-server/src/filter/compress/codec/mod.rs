@@ -7,7 +7,6 @@ mod brotli;
 mod gzip;
 mod zstd;
 
-use bytes::Bytes;
 use haulier_proto::accept::Coding;
 
 pub(crate) use self::brotli::is_standard_window as is_brotli;
@@ -52,35 +51,6 @@ pub(crate) fn whole_with(choice: Choice, dictionary: Option<&Dictionary>, body: 
     match dictionary {
         Some(dictionary) => zstd::whole_with(choice, dictionary, body),
         None => whole(choice, body),
-    }
-}
-
-/// Codes a whole body that lies in pieces of `length` bytes in all. What can take it piece by piece spares joining them.
-///
-/// # Errors
-/// The codec refused: no memory.
-pub(crate) fn pieces(
-    choice: Choice,
-    dictionary: Option<&Dictionary>,
-    pieces: &[Bytes],
-    length: usize,
-) -> Result<Vec<u8>, CodecError> {
-    match pieces {
-        [body] => whole_with(choice, dictionary, body),
-        _ if choice.coding == Coding::Zstd => {
-            let mut encoder = Encoder::new(choice, Some(length as u64))?;
-            let mut out = Vec::with_capacity(length / 3);
-            for piece in pieces {
-                encoder.write(piece, &mut out)?;
-            }
-            encoder.finish(&mut out)?;
-            Ok(out)
-        }
-        _ => {
-            let mut body = Vec::with_capacity(length);
-            pieces.iter().for_each(|piece| body.extend_from_slice(piece));
-            whole_with(choice, dictionary, &body)
-        }
     }
 }
 

@@ -191,20 +191,3 @@ fn a_dictionary_of_zstds_own_format_is_refused() {
         Ok(None)
     );
 }
-
-#[test]
-fn a_body_in_pieces_is_coded_like_a_whole_one() {
-    let body = Bytes::from(text(300_000));
-    for coding in Coding::PLAIN {
-        for size in [1000, 65_536, 300_000] {
-            let cut: Vec<Bytes> = (0..body.len())
-                .step_by(size)
-                .map(|start| body.slice(start..body.len().min(start + size)))
-                .collect();
-            let coded = pieces(choice(coding, 3), None, &cut, body.len()).expect("memory");
-            assert!(decode(coding, &coded) == body, "{coding:?} in pieces of {size}");
-        }
-        let empty = pieces(choice(coding, 3), None, &[], 0).expect("memory");
-        assert!(decode(coding, &empty).is_empty(), "{coding:?} of nothing");
-    }
-}
