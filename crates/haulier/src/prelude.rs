@@ -1,4 +1,8 @@
 //! The PHP file that runs before every script of our own pools: it defines `zend_send_file` and its kin.
+//!
+//! With opcache it costs a request 2 µs: 40 µs of PHP instead of 38 for a script of one header (php-cgi 8.2, quiet
+//! machine, within the spread of the rounds). Preloading the functions would spare no more than that, and would need
+//! opcache in every pool and a start of PHP for every change.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
