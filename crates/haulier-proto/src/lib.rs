@@ -7,6 +7,7 @@ pub mod accept;
 pub mod chunked;
 pub mod conditional;
 pub mod content_range;
+pub mod copy;
 pub mod date;
 pub mod dictionary;
 pub mod encode;

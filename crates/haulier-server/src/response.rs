@@ -30,7 +30,7 @@ impl Response {
     pub(crate) fn new(status: u16, handler: Handler) -> Self {
         Self {
             status,
-            head: Head::Fields(Fields::new()),
+            head: Fields::new().into(),
             body: Body::Empty,
             trace: Trace::of(handler),
         }
@@ -54,16 +54,23 @@ impl Response {
 /// The field lines of a response, loose or already made into bytes.
 #[derive(Debug)]
 pub(crate) enum Head {
-    Fields(Fields),
+    /// Apart: a response is moved about more often than its fields are looked at.
+    Fields(Box<Fields>),
     /// The same for every answer from one file, made once.
     Prepared(Arc<PreparedHead>),
+}
+
+impl From<Fields> for Head {
+    fn from(fields: Fields) -> Self {
+        Self::Fields(Box::new(fields))
+    }
 }
 
 impl Head {
     /// The field lines, to be changed. A prepared head becomes a loose copy.
     pub(crate) fn fields_mut(&mut self) -> &mut Fields {
         if let Self::Prepared(prepared) = self {
-            *self = Self::Fields(prepared.fields().clone());
+            *self = prepared.fields().clone().into();
         }
         match self {
             Self::Fields(fields) => fields,

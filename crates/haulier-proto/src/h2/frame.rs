@@ -1,6 +1,7 @@
 //! Frames: their head, their flags, writing them (RFC 9113 §4, §6).
 
 use super::error::{ConnectionError, ErrorCode};
+use crate::copy;
 
 /// Bytes of a frame head.
 pub const HEAD_LENGTH: usize = 9;
@@ -167,7 +168,7 @@ pub fn write_data(out: &mut Vec<u8>, stream: u32, data: &[u8], end_stream: bool,
             stream,
         };
         head.write(out);
-        out.extend_from_slice(part);
+        copy::append(out, part);
         if last {
             return;
         }

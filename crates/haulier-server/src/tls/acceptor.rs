@@ -1,6 +1,6 @@
 //! What all handshakes share: versions, ciphers, tickets, protocols.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, Ticketer, cipher_suite};
@@ -8,7 +8,7 @@ use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedCipherSuite};
 
-use super::Certificates;
+use super::{Certificates, suite};
 
 /// ALPN of HTTP/2 (RFC 9113 §3.1).
 pub(crate) const HTTP_2: &[u8] = b"h2";
@@ -21,17 +21,21 @@ pub(crate) const ACME_TLS: &[u8] = b"acme-tls/1";
 const PROTOCOLS: &[&[u8]] = &[HTTP_2, HTTP_1_1];
 
 /// The ciphers, the best first. AES with 128 bits is as safe as anybody needs and its key schedule costs the least.
-const CIPHER_SUITES: &[SupportedCipherSuite] = &[
-    cipher_suite::TLS13_AES_128_GCM_SHA256,
-    cipher_suite::TLS13_AES_256_GCM_SHA384,
-    cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-    cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-    cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-];
+static CIPHER_SUITES: LazyLock<Vec<SupportedCipherSuite>> = LazyLock::new(|| {
+    [
+        cipher_suite::TLS13_AES_128_GCM_SHA256,
+        cipher_suite::TLS13_AES_256_GCM_SHA384,
+        cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+        cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ]
+    .map(suite::in_pieces)
+    .to_vec()
+});
 
 /// The oldest version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -65,7 +69,7 @@ impl Acceptor {
     /// [`AcceptorError`]
     pub fn new(certificates: Arc<Certificates>, least: LeastVersion, http2: bool) -> Result<Self, AcceptorError> {
         let provider = CryptoProvider {
-            cipher_suites: CIPHER_SUITES.to_vec(),
+            cipher_suites: CIPHER_SUITES.clone(),
             ..aws_lc_rs::default_provider()
         };
         let versions: &[_] = match least {

@@ -9,6 +9,7 @@ mod certificate;
 mod certificates;
 mod outgoing;
 mod session;
+mod suite;
 
 pub(crate) use acceptor::{ACME_TLS, HTTP_1_1, HTTP_2};
 pub use acceptor::{Acceptor, AcceptorError, LeastVersion};

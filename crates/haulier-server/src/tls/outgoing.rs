@@ -4,6 +4,11 @@ use rustls::unbuffered::{EncodeError, EncryptError, InsufficientSizeError};
 
 use super::Scratch;
 
+/// Where the first record begins in a buffer. The library copies every record into its place out of a buffer of its own,
+/// which begins where a page does, like ours: half a page apart, no place lies just behind its source (see
+/// `haulier_proto::copy`), however far the heads and tags of the records before shift it.
+const FIRST: usize = 2048;
+
 /// A queue whose memory belongs to the thread while it is empty.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
@@ -37,6 +42,7 @@ impl Outgoing {
     ) -> Result<(), E> {
         if self.buffer.is_empty() {
             self.buffer = scratch.take_outgoing();
+            (self.start, self.end) = (FIRST, FIRST);
         }
         let mut room = expected;
         loop {

@@ -29,7 +29,7 @@ const READ: usize = 2 * (16 * 1024 + 256 + 5);
 /// extensions is about 2 KB.
 const MOST_HANDSHAKE: usize = 64 * 1024;
 /// Most bytes of the application in a record (RFC 8446 §5.1).
-const RECORD: usize = 16 * 1024;
+pub(super) const RECORD: usize = 16 * 1024;
 /// What encryption adds to a record, at most: head, explicit nonce, type and tag.
 const OVERHEAD: usize = 5 + 8 + 1 + 16;
 /// A record with an alert.

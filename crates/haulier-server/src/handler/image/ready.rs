@@ -231,7 +231,7 @@ pub(super) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, negot
         value != b"*" && conditional::evaluate(asked, request.method(), &validators(etag)) == Precondition::NotModified;
     (is_bare || is_named).then(|| {
         let fields = without_metadata(&fields(etag, None, frame, negotiated));
-        prepared(304, Head::Fields(fields), Body::Empty)
+        prepared(304, fields.into(), Body::Empty)
     })
 }
 

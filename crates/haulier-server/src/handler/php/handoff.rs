@@ -258,11 +258,11 @@ impl Representation for FileResponse {
     }
 
     fn head(&self) -> Head {
-        Head::Fields(self.fields.clone())
+        self.fields.clone().into()
     }
 
     fn not_modified(&self) -> Head {
-        Head::Fields(static_files::without_metadata(&self.fields))
+        static_files::without_metadata(&self.fields).into()
     }
 
     fn content_type(&self) -> &[u8] {

@@ -20,7 +20,7 @@ use super::open::{self, Opened, Version};
 use super::respond as answer;
 use crate::filter::compress::store::Variant;
 use crate::filter::compress::{codec, dictionary};
-use crate::response::{Handler, Head, Response};
+use crate::response::{Handler, Response};
 use crate::route::Site;
 
 /// How long it stands what variants there are.
@@ -302,6 +302,6 @@ fn unchanged_under_any_tag(fields: &Fields, entry: &Entry) -> Option<Response> {
     let mut response = Response::new(304, Handler::Static);
     let mut fields = entry.not_modified.fields().clone();
     fields.set("ETag", [weak, tag.opaque, b"\""].concat());
-    response.head = Head::Fields(fields);
+    response.head = fields.into();
     Some(response)
 }

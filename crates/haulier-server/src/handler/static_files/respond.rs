@@ -13,7 +13,7 @@ use haulier_proto::range::{self, ByteRange, Ranges};
 
 use super::Entry;
 use crate::body::{Body, Chunk, FileSlice, OpenFile, Parts};
-use crate::response::{Handler, Head, Response};
+use crate::response::{Handler, Head, Response, Trace};
 
 /// RFC 9110 §14.2 allows to ignore greedy requests; nobody's player asks for more.
 const MOST_RANGES: usize = 16;
@@ -149,10 +149,12 @@ fn unsatisfiable(entry: &impl Representation) -> Response {
 }
 
 fn prepared(status: u16, head: Head, body: Body) -> Response {
-    let mut response = Response::new(status, Handler::Static);
-    response.head = head;
-    response.body = body;
-    response
+    Response {
+        status,
+        head,
+        body,
+        trace: Trace::of(Handler::Static),
+    }
 }
 
 fn content_range(range: ByteRange, length: u64) -> String {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use haulier_proto::head::{Method, Version};
-use haulier_proto::{chunked, encode, status};
+use haulier_proto::{chunked, copy, encode, status};
 
 use super::super::socket::Socket;
 use crate::body::{Body, BodyStream, Chunk, FileSlice};
@@ -154,10 +154,10 @@ impl Sender {
     fn lay(&mut self, body: Body) {
         match body {
             Body::Empty | Body::Unsent(_) => {}
-            Body::Bytes(bytes) if bytes.len() <= COPIED => self.lead.extend_from_slice(&bytes),
+            Body::Bytes(bytes) if bytes.len() <= COPIED => copy::append(&mut self.lead, &bytes),
             Body::Bytes(bytes) => self.piece = bytes,
             Body::File(slice) => match slice.in_memory() {
-                Some(content) => self.lead.extend_from_slice(content),
+                Some(content) => copy::append(&mut self.lead, content),
                 None => self.file = Some(slice),
             },
             Body::Stream(stream) => self.source = Some(stream),
