@@ -61,11 +61,11 @@ esac
 inside() { "${engine[@]}" exec "$container" "$@"; }
 get() { inside curl -fsS --retry 20 --retry-connrefused --retry-delay 1 --max-time 30 "$@"; }
 
-[[ $(get http://127.0.0.1/) == *"haulier is running"* ]] || fail "no welcome"
+[[ $(get http://127.0.0.1:8080/) == *"haulier is running"* ]] || fail "no welcome"
 [[ $(inside cat /proc/1/comm) == haulier ]] || fail "haulier is not process 1"
-said=$(get -H 'Host: shop.test' http://127.0.0.1/)
+said=$(get -H 'Host: shop.test' http://127.0.0.1:8080/)
 [[ $said == "the shop, "* && $said != "the shop, 0" ]] || fail "the site says: $said"
-for _ in 1 2 3 4 5; do get -H 'Host: shop.test' http://127.0.0.1/ >/dev/null; done
+for _ in 1 2 3 4 5; do get -H 'Host: shop.test' http://127.0.0.1:8080/ >/dev/null; done
 sleep 2
 left=$(inside sh -c 'cat /proc/[0-9]*/stat' | grep -c ') Z ' || true)
 [ "$left" = 0 ] || fail "$left processes were not collected"
