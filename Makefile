@@ -16,7 +16,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check web build bench experiments fuzz reloads deb install setup-build setup-demo setup-test setup-bench
+.PHONY: help demo test check web build bench experiments fuzz reloads deb tarball container install setup-build setup-demo setup-test setup-bench
 
 help:                  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -61,6 +61,12 @@ reloads: setup-build setup-test ## 50,000 requests across 20 reloads, none of wh
 
 deb: build             ## a Debian package of the release binary, in target/
 	@packaging/deb.sh $(TARGET_DIR)/release/haulier $(TARGET_DIR)
+
+tarball: build         ## the release binary with manual pages, completions and docs as a tar.gz, in target/
+	@packaging/tarball.sh $(TARGET_DIR)/release/haulier $(TARGET_DIR)
+
+container: build       ## the container image, built by podman or docker, and tried
+	@packaging/container.sh $(TARGET_DIR)/release/haulier
 
 install: build         ## copy the binary to PREFIX/bin (/usr/local)
 	install -D -m 755 $(TARGET_DIR)/release/haulier $(DESTDIR)$(PREFIX)/bin/haulier

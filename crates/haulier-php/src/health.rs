@@ -1,4 +1,5 @@
-//! Whether the servers of others are well: php-fpm's own ping, or, for those that are left out, a connection.
+//! Whether the servers of others are well: php-fpm's own ping, or, for those that are left out, a connection. And how
+//! much they do for others, where they tell.
 //!
 //! One thread a pool with several servers or with `health`, one task a server.
 
@@ -14,6 +15,7 @@ use tokio::task::LocalSet;
 
 use crate::connection::Connection;
 use crate::exchange::Exchange;
+use crate::fpm_status::FpmStatus;
 use crate::request::{Body, Request};
 use crate::settings::{External, Health};
 use crate::state::Shared;
@@ -22,6 +24,8 @@ use crate::state::Shared;
 const RETRY: Duration = Duration::from_millis(250);
 /// Longest head of the answer to a ping, bytes.
 const RESPONSE_HEAD: usize = 16 * 1024;
+/// Longest body, bytes.
+const MOST_TOLD: usize = 64 * 1024;
 
 /// The thread; it ends when this is dropped.
 #[derive(Debug)]
@@ -70,8 +74,13 @@ async fn watch(shared: Arc<Shared>, server: usize, health: Option<Health>) {
         match &health {
             Some(health) => {
                 tokio::time::sleep(health.every).await;
-                let pong = tokio::time::timeout(health.every, ping(&shared, server, &health.path)).await;
-                shared.note_health(server, pong.is_ok_and(|well| well), health);
+                let pong = tokio::time::timeout(health.every, ask(&shared, server, &health.path)).await;
+                shared.note_health(server, pong.is_ok_and(|pong| pong.is_some()), health);
+                if let Some(path) = &health.status {
+                    let told = tokio::time::timeout(health.every, ask(&shared, server, path)).await;
+                    let status = told.ok().flatten().and_then(|text| FpmStatus::parse(&text));
+                    shared.note_status(server, status);
+                }
             }
             None => {
                 tokio::time::sleep(RETRY).await;
@@ -93,14 +102,12 @@ async fn connect(shared: &Shared, server: usize) -> io::Result<Connection> {
     .await
 }
 
-/// True if the server answers a request for this path with 200.
-async fn ping(shared: &Shared, server: usize, path: &str) -> bool {
+/// What the server answers to a request for this path, if it does with 200.
+async fn ask(shared: &Shared, server: usize, path: &str) -> Option<Vec<u8>> {
     let begun = Instant::now();
-    let Ok(connection) = connect(shared, server).await else {
-        return false;
-    };
+    let connection = connect(shared, server).await.ok()?;
     shared.note_round_trip(server, begun.elapsed());
-    let Some(params) = ping_params(path) else { return false };
+    let params = ping_params(path)?;
     let mut exchange = Exchange::new(RESPONSE_HEAD);
     let request = Request {
         params: &params,
@@ -111,17 +118,21 @@ async fn ping(shared: &Shared, server: usize, path: &str) -> bool {
     };
     // An empty socket takes so little at once.
     if exchange.start(&connection, &request).is_err() || exchange.has_unsent() {
-        return false;
+        return None;
     }
+    let mut body = Vec::new();
     while !exchange.is_complete() {
-        if poll_fn(|cx| exchange.poll_step(cx, &connection)).await.is_err() {
-            return false;
+        poll_fn(|cx| exchange.poll_step(cx, &connection)).await.ok()?;
+        body.extend(exchange.take_body().into_iter().flatten());
+        if body.len() > MOST_TOLD {
+            return None;
         }
     }
-    exchange.take_heads().last().is_some_and(|head| head.status() == 200)
+    let is_well = exchange.take_heads().last().is_some_and(|head| head.status() == 200);
+    is_well.then_some(body)
 }
 
-/// What php-fpm looks at: SCRIPT_NAME is compared with `ping.path`. `None` for a path too long to send.
+/// What php-fpm looks at: SCRIPT_NAME is compared with `ping.path` and `pm.status_path`. `None` for a path too long to send.
 pub(crate) fn ping_params(path: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut writer = ParamsWriter::new(&mut bytes);

@@ -9,6 +9,7 @@ mod connection;
 mod directory;
 mod error;
 mod exchange;
+mod fpm_status;
 mod health;
 mod ini_admin;
 mod keeper;
@@ -29,6 +30,7 @@ mod watch;
 mod worker;
 
 pub use error::{BadResponse, PoolError, StartError};
+pub use fpm_status::FpmStatus;
 pub use pool::Pool;
 pub use request::{Body, Request};
 pub use response::{Response, TryBody};

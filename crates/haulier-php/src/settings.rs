@@ -202,6 +202,8 @@ impl External {
 pub struct Health {
     /// The `ping.path` of its pool.
     pub path: String,
+    /// Its `pm.status_path`, which tells how much it does for others.
+    pub status: Option<String>,
     /// Time between two requests, and the longest time for an answer.
     pub every: Duration,
     /// Failures in a row that take a server out. A refused connection does so at once.

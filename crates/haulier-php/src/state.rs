@@ -14,6 +14,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, oneshot};
 
 use crate::connection::Connection;
+use crate::fpm_status::FpmStatus;
 use crate::lease::Lease;
 use crate::running::Running;
 use crate::settings::{Health, PoolKind, PoolSettings, Recycle, Server, Supervised};
@@ -111,6 +112,10 @@ pub struct ServerStatus {
     pub busy: usize,
     /// How long the last connection took to open: over a network about one round trip. `None` before the first.
     pub connect_time: Option<Duration>,
+    /// What it told of itself when it was last asked. `None` if it is not to be asked, or did not answer.
+    pub told: Option<FpmStatus>,
+    /// It is to be asked.
+    pub is_asked: bool,
 }
 
 /// A worker at one moment; those that were never needed are in no list.
@@ -186,6 +191,10 @@ struct ServerState {
     connect_time: Option<Duration>,
     /// Health checks of the same outcome in a row.
     streak: u32,
+    /// What it told of itself.
+    told: Option<FpmStatus>,
+    /// Requests it works on for others, or that wait there: as much as we know.
+    elsewhere: usize,
     /// Connections, open or about to be: `idle` and those leased.
     open: usize,
     busy: usize,
@@ -572,6 +581,13 @@ impl Shared {
         self.tell_of_change(server, was_down, is_down);
     }
 
+    /// Notes what a server told of itself.
+    pub(crate) fn note_status(&self, server: usize, told: Option<FpmStatus>) {
+        let place = &mut self.lock().servers[server];
+        place.elsewhere = told.map_or(0, |told| told.elsewhere(place.open));
+        place.told = told;
+    }
+
     fn tell_of_change(self: &Arc<Self>, server: usize, was_down: bool, is_down: bool) {
         let (pool, address) = (self.settings.name.as_str(), &self.addresses[server]);
         match (was_down, is_down) {
@@ -599,6 +615,8 @@ impl Shared {
                 connections: server.open,
                 busy: server.busy,
                 connect_time: server.connect_time,
+                told: server.told,
+                is_asked: self.health.as_ref().is_some_and(|health| health.status.is_some()),
             })
             .collect()
     }
@@ -679,7 +697,7 @@ impl State {
         self.settled = now;
     }
 
-    /// A connection of the least busy server, or leave to open one.
+    /// A connection of the server that does least, for us and for others; or leave to open one.
     fn take(&mut self, most: usize, excluded: &[usize], runtime: Id) -> Option<(usize, Option<Connection>)> {
         self.settle();
         let any_up = self.servers.iter().any(|server| !server.down);
@@ -689,7 +707,7 @@ impl State {
                 && !excluded.contains(number)
                 && (!server.idle.is_empty() || (server.available && server.open < most))
         });
-        let (number, server) = candidates.min_by_key(|(_, server)| server.busy)?;
+        let (number, server) = candidates.min_by_key(|(_, server)| server.busy + server.elsewhere)?;
         server.busy += 1;
         // The last one used on this thread needs no new registration; else the last one used at all.
         let here = server.idle.iter().rposition(|connection| connection.lives_on(runtime));

@@ -4,7 +4,8 @@
 //! here, because nobody else sees those bytes: both are checked, counted and dropped. A line ends with CR LF and with
 //! nothing else, so that no two servers find different ends (CVE-2025-55315).
 
-use crate::field::is_token_byte;
+use crate::encode;
+use crate::field::{Fields, is_token_byte};
 
 /// Longest chunk extension on one line, bytes.
 const MOST_EXTENSION: usize = 4 * 1024;
@@ -23,6 +24,13 @@ pub fn write_chunk_head(out: &mut Vec<u8>, length: u64) {
     for place in (0..digits).rev() {
         out.push(b"0123456789abcdef"[(length >> (place * 4)) as usize & 15]);
     }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the last chunk with these trailers (RFC 9112 §7.1.2).
+pub fn write_end(out: &mut Vec<u8>, trailers: &Fields) {
+    out.extend_from_slice(b"0\r\n");
+    encode::fields(out, trailers);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -414,6 +422,16 @@ mod tests {
             write_chunk_head(&mut out, length);
             assert_eq!(out, format!("{length:x}\r\n").as_bytes());
         }
+    }
+
+    #[test]
+    fn trailers_stand_between_the_last_chunk_and_its_end() {
+        let mut trailers = Fields::new();
+        trailers.append("Server-Timing", "php;dur=1.5");
+        let mut out = b"1\r\nx\r\n".to_vec();
+        write_end(&mut out, &trailers);
+        assert_eq!(out, b"1\r\nx\r\n0\r\nServer-Timing: php;dur=1.5\r\n\r\n");
+        assert_eq!(decode(&out), Ok((b"x".to_vec(), out.len(), true)));
     }
 
     fn encode(chunks: &[Vec<u8>]) -> Vec<u8> {

@@ -24,7 +24,9 @@ pub enum Method {
 }
 
 impl Method {
-    fn of(name: &str) -> Self {
+    /// The method of this name, in capital letters as RFC 9110 §9 has them.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
         match name {
             "GET" => Self::Get,
             "HEAD" => Self::Head,

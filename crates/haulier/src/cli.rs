@@ -4,6 +4,8 @@ pub(crate) mod bench;
 pub(crate) mod get;
 pub(crate) mod image;
 pub(crate) mod report;
+#[cfg(test)]
+mod shown;
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -167,7 +169,7 @@ pub(crate) struct CheckArgs {
     /// Answer for programs
     #[arg(long)]
     pub(crate) json: bool,
-    /// Start or call every pool, too
+    /// Start or call every pool, too, and ask image stores and the certificate authority
     #[arg(long)]
     pub(crate) live: bool,
 }

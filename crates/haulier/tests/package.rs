@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -101,6 +103,8 @@ fn the_package_has_the_program_its_pages_and_completions_and_says_what_it_needs(
         "haulier-check",
         "haulier-get",
         "haulier-status",
+        "haulier-image-put",
+        "haulier-bench-report",
     ] {
         let path = package.tree().join(format!("usr/share/man/man1/{page}.1.gz"));
         let text = run(Command::new("gzip").arg("-cd").arg(&path));
@@ -111,6 +115,43 @@ fn the_package_has_the_program_its_pages_and_completions_and_says_what_it_needs(
             package.tree().join("usr/share/doc/haulier").join(text).is_file(),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn the_archive_has_a_program_that_runs_where_it_is_unpacked() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mut make = Command::new(project().join("packaging/tarball.sh"));
+    let made = run(make.arg(BINARY).arg(place.path()).env("GZIP_LEVEL", "1"));
+    let archive = String::from_utf8(made.stdout).expect("text").trim().to_owned();
+    run(Command::new("tar").arg("-C").arg(place.path()).args(["-xzf", &archive]));
+    let tree = PathBuf::from(archive.trim_end_matches(".tar.gz"));
+    let version = run(Command::new(tree.join("haulier")).arg("--version"));
+    assert!(String::from_utf8_lossy(&version.stdout).contains(env!("CARGO_PKG_VERSION")));
+    for file in [
+        "man/haulier-run.1",
+        "completions/haulier.zsh",
+        "docs/config.md",
+        "haulier.service",
+        "welcome/index.html",
+        "LICENSE-MIT",
+    ] {
+        assert!(tree.join(file).is_file(), "{file}");
+    }
+    let needed = run(Command::new("objdump").arg("-p").arg(tree.join("haulier")));
+    let needed = String::from_utf8_lossy(&needed.stdout).into_owned();
+    let libraries = needed.lines().filter_map(|line| line.trim().strip_prefix("NEEDED"));
+    for library in libraries.map(str::trim) {
+        let own = [
+            "libc.so",
+            "libm.so",
+            "libgcc_s.so",
+            "ld-linux",
+            "libpthread.so",
+            "libdl.so",
+            "librt.so",
+        ];
+        assert!(own.iter().any(|name| library.starts_with(name)), "it needs {library}");
     }
 }
 
@@ -180,19 +221,12 @@ fn the_default_configuration_serves_a_welcome_and_takes_in_what_lies_in_sites() 
 fn systemd_finds_nothing_wrong_with_the_unit_and_what_it_starts_is_there() {
     let package = package();
     let unit = package.read("usr/lib/systemd/system/haulier.service");
-    let line = |name: &str| {
-        let found = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        found.unwrap_or_else(|| panic!("no {name} in {unit}"))
-    };
-    for command in [line("ExecStart"), line("ExecReload")] {
+    for command in [unit_line("ExecStart"), unit_line("ExecReload")] {
         let program = command.split(' ').next().expect("a program").trim_start_matches('/');
         assert!(package.tree().join(program).is_file(), "{program}");
     }
-    let config = line("ExecStart")
-        .rsplit(' ')
-        .next()
-        .expect("a path")
-        .trim_start_matches('/');
+    let config = unit_line("ExecStart");
+    let config = config.rsplit(' ').next().expect("a path").trim_start_matches('/');
     assert!(package.tree().join(config).is_file(), "{config}");
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         println!("SKIPPED: systemd-analyze is not installed");
@@ -207,6 +241,80 @@ fn systemd_finds_nothing_wrong_with_the_unit_and_what_it_starts_is_there() {
     assert!(!said.contains("haulier.service"), "{said}");
 }
 
+/// The value of a line of the unit.
+#[track_caller]
+fn unit_line(name: &str) -> String {
+    let unit = package().read("usr/lib/systemd/system/haulier.service");
+    let found = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    found.unwrap_or_else(|| panic!("no {name} in {unit}")).to_owned()
+}
+
+/// A command of the unit with the places its files have here.
+fn unit_command(name: &str, config: &Path) -> String {
+    let tree = package().tree();
+    let bin = tree.join("usr/bin/haulier");
+    let command = unit_line(name).replace("/usr/bin/haulier", bin.to_str().expect("text"));
+    command.replace("/etc/haulier/haulier.toml", config.to_str().expect("text"))
+}
+
+/// The next message to the notify socket.
+#[track_caller]
+fn heard(manager: &UnixDatagram) -> String {
+    let mut buffer = [0; 4096];
+    let count = manager.recv(&mut buffer).expect("a message in time");
+    String::from_utf8(buffer[..count].to_vec()).expect("text")
+}
+
+/// What systemd does with the unit, with what it gives: the notify socket, a socket to serve on, the runtime directory.
+#[test]
+fn the_commands_of_the_unit_start_reload_and_end_the_service() {
+    assert_eq!(unit_line("Type"), "notify");
+    let place = tempfile::tempdir().expect("a directory");
+    let notify = place.path().join("notify");
+    let manager = UnixDatagram::bind(&notify).expect("a free name");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let config = configuration_here(place.path());
+    let text = fs::read_to_string(&config).expect("just written");
+    let text = text.replacen("127.0.0.1:0", &address.to_string(), 1);
+    fs::write(&config, text).expect("it is ours");
+    let script = format!(
+        "exec 3<&0 0</dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec {}",
+        unit_command("ExecStart", &config)
+    );
+    let runtime = place.path().join(unit_line("RuntimeDirectory"));
+    fs::create_dir(&runtime).expect("it is ours");
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).expect("it is ours");
+    let environment = |command: &mut Command| {
+        command.env("NOTIFY_SOCKET", &notify).env("RUNTIME_DIRECTORY", &runtime);
+    };
+    let mut command = Command::new("sh");
+    environment(command.arg("-c").arg(script));
+    let mut server = Server::start_with(&mut command, OwnedFd::from(listener).into());
+    assert_eq!(server.address, address.to_string(), "the socket that was given");
+    let ready = heard(&manager);
+    assert!(ready.starts_with("READY=1\nSTATUS=serving 1 site"), "{ready}");
+    assert!(server.get("anything.example").contains("haulier is running"));
+
+    let reload = || {
+        let mut command = Command::new("sh");
+        environment(command.arg("-c").arg(unit_command("ExecReload", &config)));
+        command.output().expect("it runs")
+    };
+    let reloaded = reload();
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    assert!(heard(&manager).starts_with("RELOADING=1\n"));
+    assert!(heard(&manager).starts_with("READY=1\n"));
+    fs::write(place.path().join("sites/broken.toml"), "nonsense = 1").expect("it is ours");
+    assert_eq!(reload().status.code(), Some(2), "`systemctl reload` fails");
+    assert!(heard(&manager).starts_with("RELOADING=1\n"));
+    assert!(heard(&manager).starts_with("READY=1\n"));
+    assert!(server.get("anything.example").contains("haulier is running"));
+    server.end(server.child.id());
+    assert!(heard(&manager).starts_with("STOPPING=1\n"));
+}
+
 /// A server that was started here, and the address it printed.
 struct Server {
     child: Child,
@@ -216,8 +324,13 @@ struct Server {
 impl Server {
     #[track_caller]
     fn start(command: &mut Command) -> Self {
+        Self::start_with(command, Stdio::null())
+    }
+
+    #[track_caller]
+    fn start_with(command: &mut Command, input: Stdio) -> Self {
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -15,6 +15,7 @@ fn with_health(mut settings: PoolSettings, path: &str) -> PoolSettings {
     };
     external.health = Some(Health {
         path: path.into(),
+        status: Some("/status".into()),
         every: Duration::from_millis(150),
         fail: 2,
         recover: 2,
@@ -45,6 +46,35 @@ async fn php_fpm_answers_the_ping_and_a_wrong_path_is_no_answer() {
         "hello",
         "where no server is well, all are tried"
     );
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_server_that_does_much_for_others_gets_less_of_ours() {
+    let (scripts, other_scripts) = (Scripts::new(), Scripts::new());
+    let (shared, own) = (Fpm::start(&scripts, 4), Fpm::start(&other_scripts, 4));
+    let pool = Pool::start(with_health(
+        external(vec![shared.tcp.clone(), own.tcp.clone()], 3),
+        "/ping",
+    ));
+    let pool = pool.expect("the pool starts");
+    let told = |server: usize| pool.servers()[server].told;
+    wait_until_async("both tell", || (0..2).all(|server| told(server).is_some())).await;
+    let free = told(0).expect("it told");
+    assert_eq!((free.total, free.queued), (4, 0));
+    // Another pool keeps three of its children.
+    let others = Pool::start(external(vec![shared.tcp.clone()], 3)).expect("the pool starts");
+    let mut held = JoinSet::new();
+    for _ in 0..3 {
+        let (others, call) = (Arc::clone(&others), Call::get(&scripts, "do=sleep&n=20000"));
+        held.spawn_local(async move { call.text(&others).await });
+    }
+    wait_until_async("it tells of them", || told(0).is_some_and(|told| told.active >= 3)).await;
+    for _ in 0..3 {
+        Call::get(&scripts, "").text(&pool).await;
+    }
+    let connections: Vec<_> = pool.servers().iter().map(|server| server.connections).collect();
+    assert_eq!(connections[0], 0, "all went to the other one: {connections:?}");
+    held.abort_all();
 }
 
 #[tokio::test]

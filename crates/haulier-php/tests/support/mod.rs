@@ -119,7 +119,7 @@ impl Fpm {
         let pool = |name: &str, listen: String| {
             format!(
                 "[{name}]\nlisten = {listen}\nuser = www-data\ngroup = www-data\nlisten.mode = 0666\npm = static\n\
-                 pm.max_children = {children}\ncatch_workers_output = no\nping.path = /ping\n\
+                 pm.max_children = {children}\ncatch_workers_output = no\nping.path = /ping\npm.status_path = /status\n\
                  php_admin_value[display_errors] = 0\n"
             )
         };

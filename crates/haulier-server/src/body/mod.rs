@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use haulier_proto::field::Fields;
 
 pub(crate) use file::{FileSlice, OpenFile, ReadNow};
 
@@ -117,6 +118,12 @@ pub(crate) trait BodyStream: std::fmt::Debug {
     /// Whether it goes on for as long as somebody listens (an event stream): a client that closes its side is gone.
     fn is_endless(&self) -> bool {
         false
+    }
+
+    /// Field lines behind the body (RFC 9110 §6.5), to be asked for once its end has come. Only a body whose length
+    /// nobody announced has a place for them in every protocol.
+    fn trailers(&self) -> Option<Fields> {
+        None
     }
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn on_body(
 /// Adjusts a response, whoever made it.
 pub(crate) fn on_response(site: &Site, request: &Request, response: &mut Response) {
     let Request { head, peer, .. } = request;
-    server_timing::on_response(site, response);
+    server_timing::on_response(site, head, response);
     // What the configuration sets holds over what PHP says.
     site_headers::on_response(site, peer.tls, response);
     // Last: it depends on every other field, and nothing may change a body that is coded.

@@ -1,52 +1,192 @@
 //! `Server-Timing` for sites in development: what the browser's tools show as the time in the queue and in PHP.
+//!
+//! An answer that is still coming has no time in PHP yet. Where the client takes trailers (RFC 9110 §6.5), it stands
+//! behind the body.
 
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use haulier_proto::field::{Fields, tokens};
+use haulier_proto::head::{Method, RequestHead, Version};
+
+use crate::body::{Body, BodyStream, BrokenBody, Chunk};
 use crate::response::Response;
 use crate::route::Site;
 
-/// Adds the times of a PHP answer. An answer that is still coming has no time in PHP yet.
-pub(super) fn on_response(site: &Site, response: &mut Response) {
+const NAME: &str = "Server-Timing";
+
+/// Adds the times of a PHP answer.
+pub(super) fn on_response(site: &Site, head: &RequestHead, response: &mut Response) {
     if !site.settings.development {
         return;
     }
     let Some(php) = &response.trace.php else { return };
-    let mut value = format!("queue;dur={:.1}", php.queued.as_secs_f64() * 1000.0);
-    let busy = php.busy.load(Ordering::Relaxed);
-    if busy > 0 {
-        let _ = write!(value, ", php;dur={:.1}", busy as f64 / 1000.0);
+    let times = Times {
+        queued: php.queued,
+        busy: Arc::clone(&php.busy),
+    };
+    response.head.fields_mut().append(NAME, times.told());
+    if times.is_over() || !takes_trailers(head) {
+        return;
     }
-    response.head.fields_mut().append("Server-Timing", value);
+    response.body = match std::mem::take(&mut response.body) {
+        Body::Stream(stream) if stream.length().is_none() => {
+            response.head.fields_mut().append("Trailer", NAME);
+            Body::Stream(Box::new(Timed { stream, times }))
+        }
+        body => body,
+    };
+}
+
+/// Whether the client keeps what stands behind a body (RFC 9110 §10.1.4), and there will be one.
+fn takes_trailers(head: &RequestHead) -> bool {
+    let mut wishes = head.fields().get_all("TE").flat_map(tokens);
+    let is_wanted = wishes.any(|wish| wish.eq_ignore_ascii_case(b"trailers"));
+    is_wanted && head.version() != Version::Http10 && head.method() != Method::Head
+}
+
+/// How long a request waited for PHP, and PHP took.
+#[derive(Debug)]
+struct Times {
+    queued: Duration,
+    /// Microseconds; 0 until the worker is free.
+    busy: Arc<AtomicU64>,
+}
+
+impl Times {
+    fn is_over(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) > 0
+    }
+
+    fn told(&self) -> String {
+        let mut value = format!("queue;dur={:.1}", self.queued.as_secs_f64() * 1000.0);
+        let busy = self.busy.load(Ordering::Relaxed);
+        if busy > 0 {
+            let _ = write!(value, ", php;dur={:.1}", busy as f64 / 1000.0);
+        }
+        value
+    }
+}
+
+/// A body with the times behind it.
+#[derive(Debug)]
+struct Timed {
+    stream: Box<dyn BodyStream>,
+    times: Times,
+}
+
+impl BodyStream for Timed {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Chunk>, BrokenBody>> {
+        self.stream.poll_next(context)
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.stream.length()
+    }
+
+    fn is_endless(&self) -> bool {
+        self.stream.is_endless()
+    }
+
+    fn trailers(&self) -> Option<Fields> {
+        let mut fields = self.stream.trailers().unwrap_or_default();
+        fields.append(NAME, self.times.told());
+        Some(fields)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicU64;
-    use std::time::Duration;
+    use haulier_proto::head::HeadLimits;
 
     use super::*;
+    use crate::body::Parts;
     use crate::handler::static_files::fixture::Root;
     use crate::response::{Handler, PhpTrace};
 
-    fn answered_by_php() -> Response {
+    fn answered_by_php(busy: u64) -> Response {
         let mut response = Response::new(200, Handler::Php);
         response.trace.php = Some(Box::new(PhpTrace {
             queued: Duration::from_micros(200),
-            busy: Arc::new(AtomicU64::new(38_000)),
+            busy: Arc::new(AtomicU64::new(busy)),
             ..PhpTrace::default()
         }));
         response
+    }
+
+    fn asked(method: &str, version: &str, fields: &str) -> RequestHead {
+        let mut input = format!("{method} / {version}\r\nHost: a\r\n{fields}\r\n").into_bytes();
+        let limits = HeadLimits {
+            request_line: 1000,
+            header: 1000,
+            fields: 10,
+        };
+        let head = RequestHead::parse(&mut input, &limits, &mut Fields::new());
+        head.expect("a request").expect("all of it")
     }
 
     #[test]
     fn a_site_in_development_tells_its_times_and_no_other_does() {
         for (development, expected) in [(true, Some(&b"queue;dur=0.2, php;dur=38.0"[..])), (false, None)] {
             let site = Root::new().with(|settings| settings.development = development).site();
-            let mut response = answered_by_php();
-            on_response(&site, &mut response);
+            let mut response = answered_by_php(38_000);
+            on_response(&site, &asked("GET", "HTTP/1.1", ""), &mut response);
             assert_eq!(response.head.fields().get("Server-Timing"), expected);
         }
+    }
+
+    /// A body of no known length.
+    #[derive(Debug)]
+    struct Endless(Parts);
+
+    impl BodyStream for Endless {
+        fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Chunk>, BrokenBody>> {
+            self.0.poll_next(context)
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_php_takes_for_a_body_that_still_comes_stands_behind_it_for_those_who_take_it() {
+        let site = Root::new().with(|settings| settings.development = true).site();
+        for (method, version, fields, is_told) in [
+            ("GET", "HTTP/1.1", "TE: gzip, Trailers\r\n", true),
+            ("POST", "HTTP/1.1", "TE: trailers\r\n", true),
+            ("GET", "HTTP/1.1", "TE: gzip\r\n", false),
+            ("GET", "HTTP/1.1", "", false),
+            ("GET", "HTTP/1.0", "TE: trailers\r\n", false),
+            ("HEAD", "HTTP/1.1", "TE: trailers\r\n", false),
+        ] {
+            let mut response = answered_by_php(0);
+            response.body = Body::Stream(Box::new(Endless(Parts::default())));
+            on_response(&site, &asked(method, version, fields), &mut response);
+            let Body::Stream(body) = &response.body else {
+                panic!("it was a stream")
+            };
+            let said = (response.head.fields().get("Trailer"), body.trailers());
+            if let Some(php) = &response.trace.php {
+                php.busy.store(1500, Ordering::Relaxed);
+            }
+            let behind = body.trailers();
+            let value = behind.as_ref().and_then(|fields| fields.get(NAME));
+            let expected = is_told.then_some(&b"queue;dur=0.2, php;dur=1.5"[..]);
+            assert_eq!(value, expected, "{method} {version} {fields}");
+            assert_eq!(said.0.is_some(), is_told, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_of_known_length_has_nothing_behind_it() {
+        let site = Root::new().with(|settings| settings.development = true).site();
+        let mut response = answered_by_php(0);
+        response.body = Body::Stream(Box::new(Parts::default()));
+        on_response(&site, &asked("GET", "HTTP/1.1", "TE: trailers\r\n"), &mut response);
+        assert_eq!(response.head.fields().get("Trailer"), None);
     }
 }

@@ -161,7 +161,31 @@ impl Listener {
 
     /// Whether it is what somebody asks for who writes this address, with TLS or without.
     pub(crate) fn is_for(&self, asked: &Address, is_secure: bool) -> bool {
-        self.is_secure == is_secure && (self.asked == *asked || self.address == *asked)
+        self.is_secure == is_secure && self.is_at(asked)
+    }
+
+    /// The same, however connections begin.
+    pub(crate) fn is_at(&self, asked: &Address) -> bool {
+        self.asked == *asked || self.address == *asked
+    }
+
+    /// Its sockets once more, for connections that begin the other way. The file of a Unix socket stays with it.
+    ///
+    /// # Errors
+    /// [`BindError`]: no descriptors left.
+    pub(crate) fn turned(&self, asked: &Address, is_secure: bool) -> Result<Self, BindError> {
+        let sockets = self.sockets.iter().map(OwnedFd::try_clone);
+        let sockets = sockets.collect::<io::Result<_>>();
+        Ok(Self {
+            asked: asked.clone(),
+            address: self.address.clone(),
+            is_secure,
+            sockets: sockets.map_err(|source| BindError::Address {
+                address: asked.clone(),
+                source,
+            })?,
+            file: None,
+        })
     }
 
     /// The sockets of one of `threads` threads: one, or several where another process had more threads.

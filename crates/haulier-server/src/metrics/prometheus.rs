@@ -255,6 +255,27 @@ impl Reading {
                 server.connections as u64,
             )?;
         }
+        let asked = || servers().filter(|(_, server)| server.is_asked);
+        let help = "Children of a server that are not free, by its own word; 0 while it does not answer.";
+        let mut metric = gauge(encoder, "haulier_upstream_active", help)?;
+        for (pool, server) in asked() {
+            let active = server.told.map_or(0, |told| told.active);
+            set(
+                &mut metric,
+                &[("pool", &pool.name), ("server", &server.name)],
+                active as u64,
+            )?;
+        }
+        let help = "Connections that wait for a child of a server, by its own word; 0 while it does not answer.";
+        let mut metric = gauge(encoder, "haulier_upstream_queue_length", help)?;
+        for (pool, server) in asked() {
+            let queued = server.told.map_or(0, |told| told.queued);
+            set(
+                &mut metric,
+                &[("pool", &pool.name), ("server", &server.name)],
+                queued as u64,
+            )?;
+        }
         Ok(())
     }
 

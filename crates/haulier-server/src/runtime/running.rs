@@ -173,8 +173,13 @@ impl ServerHandle {
         let mut state = self.lock();
         settings.threads = state.settings.threads;
         let sites = open_sites(std::mem::take(&mut settings.sites), &self.metrics)?;
-        let new = bind_new(&state.listeners, &settings)?;
-        let (stay, leave) = part(std::mem::take(&mut state.listeners), &settings);
+        let mut new = bind_new(&state.listeners, &settings)?;
+        let (stay, mut leave) = part(std::mem::take(&mut state.listeners), &settings);
+        for listener in &mut leave {
+            if let Some(heir) = new.iter_mut().find(|heir| heir.address == listener.address) {
+                heir.file = listener.file.take();
+            }
+        }
         settings.https_port = https_port(stay.iter().chain(&new));
         let leave_addresses: Vec<Address> = leave.iter().map(|listener| listener.address.clone()).collect();
         self.gate
@@ -334,6 +339,10 @@ fn bind_new(listeners: &[Listener], settings: &ServerSettings) -> Result<Vec<Lis
     let port = |address: &Address| address.internet().map(|address| address.port());
     new.into_iter()
         .map(|(asked, is_secure)| {
+            // With TLS from now on, or without: the address keeps its sockets, and with them who waits there.
+            if let Some(listener) = known.iter().find(|listener| listener.is_at(asked)) {
+                return listener.turned(asked, is_secure);
+            }
             // What leaves may stand in the way of what comes: `127.0.0.1:80` of `:80`.
             let in_the_way = known.iter().any(|listener| port(&listener.address) == port(asked));
             Listener::bind(

@@ -83,6 +83,27 @@ fn a_large_answer_is_whole() {
     }
 }
 
+/// RFC 9110 §6.5: how long PHP took for a body is known behind it.
+#[test]
+fn a_client_that_takes_trailers_is_told_behind_the_body_how_long_php_took() {
+    let site = Site::with_php(&[CASES], |settings| settings.sites[0].development = true);
+    let mut client = site.connect();
+    let request = "GET /case.php?stream HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n\r\n";
+    let response = client.ask(request);
+    assert_eq!(response.text(), "onetwothree");
+    assert_eq!(response.field("Trailer"), Some("Server-Timing"));
+    let [line] = &response.trailers[..] else {
+        panic!("not one line: {response:?}")
+    };
+    assert!(
+        line.starts_with("Server-Timing: queue;dur=") && line.contains(", php;dur="),
+        "{line}"
+    );
+    assert_eq!(client.ask(NEXT).text(), "0123456789", "behind trailers");
+    let response = ask(&mut client, "stream");
+    assert_eq!((response.field("Trailer"), response.trailers.len()), (None, 0));
+}
+
 /// The application lied: what it wrote beyond its word is dropped, or the word is.
 #[test]
 fn more_than_was_announced_does_not_reach_the_next_answer() {

@@ -30,6 +30,8 @@ pub(crate) struct Response {
     /// The whole head, as it came.
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
+    /// The lines behind the body.
+    pub(crate) trailers: Vec<String>,
 }
 
 impl Response {
@@ -129,14 +131,15 @@ impl Client {
             status,
             head,
             body: Vec::new(),
+            trailers: Vec::new(),
         };
         if to == To::Get && status >= 200 && status != 204 && status != 304 {
-            response.body = self.body(&response);
+            (response.body, response.trailers) = self.body(&response);
         }
         Some(response)
     }
 
-    fn body(&mut self, response: &Response) -> Vec<u8> {
+    fn body(&mut self, response: &Response) -> (Vec<u8>, Vec<String>) {
         if let Some(coding) = response.field("Transfer-Encoding") {
             assert_eq!(coding, "chunked");
             assert_eq!(
@@ -147,22 +150,24 @@ impl Client {
             );
             return self.chunks();
         }
-        match response.field("Content-Length") {
+        let body = match response.field("Content-Length") {
             Some(length) => self.exactly(length.parse().expect("a number")),
             None => self.rest(),
-        }
+        };
+        (body, Vec::new())
     }
 
-    fn chunks(&mut self) -> Vec<u8> {
+    fn chunks(&mut self) -> (Vec<u8>, Vec<String>) {
         let mut body = Vec::new();
         loop {
             let line = self.line();
             let size = usize::from_str_radix(&line, 16).expect("a chunk size");
+            if size == 0 {
+                let lines = std::iter::from_fn(|| Some(self.line()).filter(|line| !line.is_empty()));
+                return (body, lines.collect());
+            }
             body.extend(self.exactly(size));
             assert_eq!(self.line(), "", "the end of a chunk");
-            if size == 0 {
-                return body;
-            }
         }
     }
 

@@ -42,6 +42,32 @@ fn an_answer_has_the_same_fields_as_in_http_1_without_those_of_a_connection() {
     }
 }
 
+/// §8.1, RFC 9110 §6.5
+#[test]
+fn trailers_stand_behind_a_body_for_those_who_take_them() {
+    let script = "<?php header('X-Accel-Buffering: no'); foreach (['one', 'two'] as $word) { echo $word; flush(); }";
+    let site = Site::with_php(&[("stream.php", script)], |settings| {
+        settings.sites[0].development = true
+    });
+    let mut peer = Peer::connect(&site);
+    let stream = peer.request("GET", "/stream.php", &[("te", "trailers")], true);
+    let answer = peer.answer(stream).expect(200);
+    assert_eq!(
+        (answer.text(), answer.field("trailer")),
+        ("onetwo", Some("Server-Timing"))
+    );
+    let [(name, value)] = &answer.trailers[..] else {
+        panic!("not one line: {answer:?}")
+    };
+    assert!(
+        name == "server-timing" && value.contains(", php;dur="),
+        "{name}: {value}"
+    );
+    let answer = peer.fetch("/stream.php").expect(200);
+    assert_eq!((answer.field("trailer"), answer.trailers.len()), (None, 0));
+    peer.assert_alive();
+}
+
 #[test]
 fn head_has_the_fields_of_get_and_no_body() {
     let site = Site::start();

@@ -65,6 +65,8 @@ pub(crate) struct Answer {
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
+    /// The lines behind the body.
+    pub(crate) trailers: Vec<(String, String)>,
     /// END_STREAM came.
     pub(crate) complete: bool,
     /// RST_STREAM came.
@@ -295,14 +297,18 @@ impl Peer {
                 lines.push((text(name), text(value)));
             })
             .expect("a sound field block");
-        let (name, status) = lines.remove(0);
-        assert_eq!(name, ":status");
         let answer = self.answers.entry(frame.stream).or_default();
         assert!(!answer.is_over(), "a head behind the end");
+        if answer.status != 0 {
+            assert!(frame.flags & END_STREAM != 0, "two heads");
+            (answer.trailers, answer.complete) = (lines, true);
+            return;
+        }
+        let (name, status) = lines.remove(0);
+        assert_eq!(name, ":status");
         if status.starts_with('1') {
             answer.interim.push([vec![(name, status)], lines].concat());
         } else {
-            assert_eq!(answer.status, 0, "two heads");
             answer.status = status.parse().expect("a number");
             answer.fields = lines;
         }

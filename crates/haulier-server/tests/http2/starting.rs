@@ -83,6 +83,20 @@ fn a_preface_that_goes_wrong_behind_its_first_line_ends_the_connection() {
     );
 }
 
+/// §3.4, and RFC 9112 §2.2: only what appears to be HTTP gets a 400.
+#[test]
+fn a_preface_of_something_else_ends_the_connection_without_a_word() {
+    let site = Site::start();
+    let mut client = site.connect();
+    client.send("INVALID CONNECTION PREFACE\r\n\r\n");
+    assert!(client.is_closed(), "with nothing before the end");
+    let log = site.log();
+    assert!(log.contains(r#""reason":"bad_request""#), "{log}");
+    assert_eq!(site.ask("INVALID /preface XTTP/1.1\r\n\r\n").status, 400);
+    let plain = Site::start_with(|settings| settings.http2 = false);
+    assert_eq!(plain.ask("INVALID CONNECTION PREFACE\r\n\r\n").status, 400);
+}
+
 #[test]
 fn the_first_frame_must_be_settings() {
     let site = Site::start();

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 /// Beginning and end of a socket's name; the port it serves is in between.
 const PREFIX: &str = "haulier-";
 const SUFFIX: &str = ".sock";
+/// What systemd made for the service we are, or are to tell something (RuntimeDirectory=).
+const OF_SERVICE: &str = "RUNTIME_DIRECTORY";
 
 /// The socket for a server on this port: `/run/haulier/haulier-80.sock`. `None` if no directory is fit for it.
 pub(crate) fn place_for(port: u16) -> Option<PathBuf> {
@@ -20,14 +22,8 @@ pub(crate) fn place_for(port: u16) -> Option<PathBuf> {
 /// The directories in the order they are tried: what systemd or the session made for us, else one of our own.
 fn directories() -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
-    let given = |name: &str| {
-        // systemd names several directories with colons between them.
-        let value = std::env::var(name).ok()?;
-        let first = value.split(':').next().map(PathBuf::from);
-        first.filter(|path| path.is_absolute())
-    };
     [
-        given("RUNTIME_DIRECTORY"),
+        given(OF_SERVICE),
         Some(PathBuf::from("/run/haulier")),
         given("XDG_RUNTIME_DIR"),
     ]
@@ -35,6 +31,14 @@ fn directories() -> Vec<PathBuf> {
     .flatten()
     .chain([std::env::temp_dir().join(format!("haulier-{user}"))])
     .collect()
+}
+
+/// A directory that the environment names.
+fn given(name: &str) -> Option<PathBuf> {
+    // systemd names several with colons between them.
+    let value = std::env::var(name).ok()?;
+    let first = value.split(':').next().map(PathBuf::from);
+    first.filter(|path| path.is_absolute())
 }
 
 /// Whether we may put a socket there. The last one is made; in a shared folder somebody else may sit on its name.
@@ -48,16 +52,28 @@ fn is_usable(directory: &Path) -> bool {
     directory.is_dir() && rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// The control sockets of all servers on this machine that lie in the usual places and are ours or root's to give.
+/// The control sockets of all servers on this machine that lie in the usual places and are ours or root's to give. Where
+/// a service manager runs us (ExecReload=), that of its service alone.
 pub(crate) fn find_running() -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = Vec::new();
-    for directory in directories() {
-        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        found.extend(entries.map(|entry| entry.path()).filter(|path| is_control_socket(path)));
+    let of_service = given(OF_SERVICE).map(|directory| sockets_in(&directory));
+    if let Some(found) = of_service.filter(|found| !found.is_empty()) {
+        return found;
     }
+    let mut found: Vec<PathBuf> = directories()
+        .iter()
+        .flat_map(|directory| sockets_in(directory))
+        .collect();
     found.sort();
     found.dedup();
     found
+}
+
+fn sockets_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| is_control_socket(path))
+        .collect()
 }
 
 fn is_control_socket(path: &Path) -> bool {

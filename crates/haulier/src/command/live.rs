@@ -1,7 +1,9 @@
-//! `check --live`: starts or calls every pool, as the server would, and asks every image store.
+//! `check --live`: starts or calls every pool, as the server would, and asks every image store and the authority that
+//! certificates are ordered from.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -9,8 +11,10 @@ use haulier_php::{PoolKind, Server};
 use haulier_store::Courier;
 
 use crate::assemble;
+use crate::certificates::reach;
 use crate::config::images::StorePlace;
 use crate::config::settings::{Pool, Settings, Site};
+use crate::config::tls::{CertificatePlan, CertificateSource, Tls};
 use crate::config::{Diagnostic, Report};
 use crate::images;
 use crate::lifecycle::with_sources;
@@ -44,6 +48,62 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
             ask_store(site, store, report);
         }
     }
+    if let Some(tls) = &settings.tls {
+        ask_authority(tls, report);
+    }
+}
+
+/// Asks the authority for its directory, and whether the names lead here: the authority will ask there. Nothing is
+/// ordered.
+fn ask_authority(tls: &Tls, report: &mut Report) {
+    let of_authority = |plan: &&CertificatePlan| plan.source == CertificateSource::Authority;
+    let names: Vec<&str> = tls
+        .certificates
+        .iter()
+        .filter(of_authority)
+        .map(CertificatePlan::name)
+        .collect();
+    if names.is_empty() {
+        return;
+    }
+    let directory = &tls.authority.directory;
+    if let Err(error) = reach::ask(directory) {
+        let title = format!(
+            "the certificate authority {directory} does not answer: {}",
+            with_sources(&error)
+        );
+        let help = "see `directory` in `[tls]`; until it answers, no certificate is ordered or renewed";
+        report.push(Diagnostic::error("live::authority", title).help(help));
+    }
+    for name in names {
+        if let Some(diagnostic) = where_leads(name) {
+            report.push(diagnostic);
+        }
+    }
+}
+
+/// What is wrong with the addresses of a name.
+fn where_leads(name: &str) -> Option<Diagnostic> {
+    let found: BTreeSet<IpAddr> = match (name, 0).to_socket_addrs() {
+        Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+        Err(error) => {
+            let title = format!("{name} has no address: {error}");
+            let help = "without an A or AAAA record that leads here no certificate can be ordered for it";
+            return Some(Diagnostic::error("live::name", title).help(help));
+        }
+    };
+    if found.iter().any(|&address| is_ours(address)) {
+        return None;
+    }
+    let found: Vec<String> = found.iter().map(IpAddr::to_string).collect();
+    let title = format!("{name} leads to {}, no address of this machine", found.join(" and "));
+    let help = "right behind a load balancer or address translation; else the authority asks somebody else for it";
+    Some(Diagnostic::warning("live::name", title).help(help))
+}
+
+/// Only an address of this machine can be bound here.
+fn is_ours(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Lists a bit of the store: that shows that it is there, and that it lets us in.

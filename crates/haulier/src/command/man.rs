@@ -1,4 +1,5 @@
-//! `haulier man`: a manual page for the program and one for each command, out of the argument grammar.
+//! `haulier man`: a manual page for the program and one for each command, and for each below one, out of the argument
+//! grammar.
 
 use std::fs;
 use std::io;
@@ -27,20 +28,34 @@ fn write_all(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Every page with the name of its file: `haulier.1`, `haulier-run.1`.
+/// Every page with the name of its file: `haulier.1`, `haulier-run.1`, `haulier-image-put.1`.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     // Built: flags that hold for every command are in each page, too.
     let mut grammar = Cli::command();
     grammar.build();
-    let shown = grammar.get_subcommands().filter(|command| !command.is_hide_set());
-    let below: Vec<Command> = shown.filter(|command| command.get_name() != "help").cloned().collect();
-    let mut pages = vec![("haulier.1".to_owned(), page(grammar)?)];
-    for command in below {
-        // Building gave each the name of its page: `haulier-run`.
-        let name = format!("{}.1", command.get_display_name().unwrap_or_else(|| command.get_name()));
-        pages.push((name, page(command.version(env!("CARGO_PKG_VERSION")))?));
-    }
+    let mut pages = Vec::new();
+    add_pages(&grammar, &mut pages)?;
     Ok(pages)
+}
+
+fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    // Building gave each the name of its page: `haulier-run`.
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    let versioned = match command.get_version() {
+        Some(_) => command.clone(),
+        None => command.clone().version(env!("CARGO_PKG_VERSION")),
+    };
+    pages.push((format!("{name}.1"), page(versioned)?));
+    for below in shown_below(command) {
+        add_pages(below, pages)?;
+    }
+    Ok(())
+}
+
+/// The commands below one that are for the reader.
+fn shown_below(command: &Command) -> impl Iterator<Item = &Command> {
+    let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
+    shown.filter(|below| below.get_name() != "help")
 }
 
 fn page(command: Command) -> io::Result<Vec<u8>> {
@@ -53,37 +68,45 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
+    /// Checks the pages of a command and of all below it; gives the number of flags.
+    fn check(command: &Command, name: &str, pages: &[(String, Vec<u8>)]) -> usize {
+        let file = format!("{name}.1");
+        let page = pages.iter().find(|(page, _)| *page == file);
+        let (_, page) = page.unwrap_or_else(|| panic!("no {file}"));
+        let page = String::from_utf8(page.clone()).expect("text").replace("\\-", "-");
+        let mut seen = 0;
+        for flag in command.get_arguments().filter(|flag| !flag.is_hide_set()) {
+            let long = flag.get_long().map(|long| format!("--{long}"));
+            let value = flag
+                .get_value_names()
+                .and_then(|names| names.first())
+                .map(ToString::to_string);
+            let short = flag.get_short().map(|short| format!("\\fB-{short}\\fR"));
+            let word = long.or(short).or(value).unwrap_or_else(|| flag.get_id().to_string());
+            assert!(page.contains(&word), "{file} says nothing of {word}:\n{page}");
+            seen += 1;
+        }
+        let below = shown_below(command).map(|below| {
+            let below_name = format!("{name}-{}", below.get_name());
+            assert!(
+                page.contains(&format!("{below_name}(1)")),
+                "{file} does not name {below_name}"
+            );
+            check(below, &below_name, pages)
+        });
+        seen + below.sum::<usize>()
+    }
+
     #[test]
     fn every_command_has_a_page_with_every_flag_of_it() {
         let pages = pages().expect("nothing is written to a disk");
         let mut grammar = Cli::command();
         grammar.build();
-        let mut seen = 0;
-        for command in grammar.get_subcommands().filter(|command| !command.is_hide_set()) {
-            if command.get_name() == "help" {
-                continue;
-            }
-            let name = format!("haulier-{}.1", command.get_name());
-            let (_, page) = pages.iter().find(|(page, _)| *page == name).expect("a page");
-            let page = String::from_utf8(page.clone()).expect("text").replace("\\-", "-");
-            for flag in command.get_arguments().filter(|flag| !flag.is_hide_set()) {
-                let long = flag.get_long().map(|long| format!("--{long}"));
-                let value = flag
-                    .get_value_names()
-                    .and_then(|names| names.first())
-                    .map(ToString::to_string);
-                let short = flag.get_short().map(|short| format!("\\fB-{short}\\fR"));
-                let word = long.or(short).or(value).unwrap_or_else(|| flag.get_id().to_string());
-                assert!(page.contains(&word), "{name} says nothing of {word}:\n{page}");
-                seen += 1;
-            }
-        }
-        assert!(seen > 30, "{seen} flags");
+        let seen = check(&grammar, "haulier", &pages);
+        assert!(seen > 100, "{seen} flags");
         let (_, main) = &pages[0];
         let main = String::from_utf8(main.clone()).expect("text").replace("\\-", "-");
-        for command in ["haulier-serve(1)", "haulier-run(1)", "haulier-status(1)", "--quiet"] {
-            assert!(main.contains(command), "{command} in {main}");
-        }
+        assert!(main.contains("--quiet"), "{main}");
         assert!(
             !main.contains("haulier-man"),
             "what packages need is not for the reader"

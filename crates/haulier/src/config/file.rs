@@ -220,6 +220,7 @@ pub(crate) struct RlimitsTable {
 pub(crate) struct HealthTable {
     pub(crate) place: Option<Place>,
     pub(crate) path: Option<Placed<String>>,
+    pub(crate) status: Option<Placed<String>>,
     pub(crate) every: Option<Placed<Duration>>,
     pub(crate) fail: Option<Placed<u64>>,
     pub(crate) recover: Option<Placed<u64>>,
@@ -906,6 +907,7 @@ fn read_health(reader: &mut Reader<'_>, section: &Section<'_>, pool: &str) -> Op
     Some(HealthTable {
         place,
         path: reader.text(&table, "path"),
+        status: reader.text(&table, "status"),
         every: reader.deadline(&table, "every"),
         fail: reader.count(&table, "fail", 1, "a server cannot be out without a failure"),
         recover: reader.count(&table, "recover", 1, "a server cannot be back without an answer"),

@@ -112,6 +112,7 @@ static WORDS: &[(&str, &str)] = &[
     ),
     ("slowlog", "in haulier this is `log` in `[pool.NAME.slow]`"),
     ("ping.path", "in haulier this is `path` in `[pool.NAME.health]`"),
+    ("pm.status_path", "in haulier this is `status` in `[pool.NAME.health]`"),
     ("rlimit_files", "in haulier this is `files` in `[pool.NAME.rlimits]`"),
     ("rlimit_core", "in haulier this is `core` in `[pool.NAME.rlimits]`"),
     ("process.priority", "in haulier this is `nice` in `[pool.NAME]`"),

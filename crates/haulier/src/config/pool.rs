@@ -604,8 +604,18 @@ fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
     let count = |written: Option<&Placed<u64>>, default| {
         written.map_or(default, |count| u32::try_from(count.value).unwrap_or(u32::MAX))
     };
+    let status = written.status.as_ref();
+    if let Some(wrong) = status.filter(|status| !status.value.starts_with('/')) {
+        report.push(
+            Diagnostic::error("config::pool", "`status` is a path that php-fpm answers").at(
+                wrong.place.as_ref(),
+                "such as `status = \"/status\"`, the `pm.status_path` of its pool",
+            ),
+        );
+    }
     Some(Health {
         path: path.value.clone(),
+        status: status.map(|status| status.value.clone()),
         every: value_or(written.every.as_ref(), Duration::from_secs(5)),
         fail: count(written.fail.as_ref(), 3),
         recover: count(written.recover.as_ref(), 2),

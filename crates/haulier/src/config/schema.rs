@@ -39,6 +39,7 @@ const KINDS: &[(&str, &str, &[Kind])] = &[
     ("pool.NAME.rlimits", "file_size", &[Kind::Text]),
     ("pool.NAME.rlimits", "core", &[Kind::Text]),
     ("pool.NAME.health", "path", &[Kind::Text]),
+    ("pool.NAME.health", "status", &[Kind::Text]),
     ("pool.NAME.slow", "log", &[Kind::Text]),
     ("pool.NAME", "servers", &[Kind::Texts]),
     ("pool.NAME", "remote_root", &[Kind::Text]),

@@ -100,6 +100,13 @@ pub(crate) struct CertificatePlan {
     pub(crate) source: CertificateSource,
 }
 
+impl CertificatePlan {
+    /// The first of its names, and the only one where an authority is asked for it.
+    pub(crate) fn name(&self) -> &str {
+        &self.hosts[0]
+    }
+}
+
 /// Where a certificate comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CertificateSource {

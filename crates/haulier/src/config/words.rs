@@ -493,6 +493,11 @@ pub(super) static POOL_HEALTH: Table = Table {
     words: &[
         word("path", "required", "The `ping.path` of the php-fpm pools."),
         word(
+            "status",
+            "none",
+            "Their `pm.status_path`: how busy they are with the requests of others, asked with every ping.",
+        ),
+        word(
             "every",
             "\"5s\"",
             "Time between two pings, and the longest time for an answer.",

@@ -14,7 +14,7 @@ fn blocks(page: &str) -> Vec<String> {
         .collect()
 }
 
-fn pages() -> Vec<PathBuf> {
+pub(crate) fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = fs::read_dir(root.join("docs")).expect("docs are there");
     let mut pages: Vec<PathBuf> = docs.map(|entry| entry.expect("an entry").path()).collect();
@@ -54,4 +54,44 @@ fn every_toml_block_of_the_documentation_is_a_configuration() {
         }
     }
     assert!(seen >= 3, "only {seen} blocks were found");
+}
+
+/// The targets of `[text](target)`.
+fn links(page: &str) -> Vec<&str> {
+    let behind = page.split("](").skip(1);
+    behind
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target)
+        .collect()
+}
+
+/// What a heading is called in an address.
+fn anchor(heading: &str) -> String {
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    let text: String = heading.to_lowercase().chars().filter(kept).collect();
+    text.replace(' ', "-")
+}
+
+#[test]
+fn every_link_within_the_documentation_leads_somewhere() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page");
+        for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
+            let (path, place) = link.split_once('#').unwrap_or((link, ""));
+            let there = match path {
+                "" => page.clone(),
+                path => page.parent().expect("a folder").join(path),
+            };
+            assert!(there.exists(), "{}: there is no {link}", page.display());
+            if !place.is_empty() {
+                let text = fs::read_to_string(&there).expect("a page");
+                let mut headings = text.lines().filter(|line| line.starts_with('#'));
+                let found = headings.any(|line| anchor(line.trim_start_matches('#').trim()) == place);
+                assert!(found, "{}: nothing is called {link}", page.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "only {seen} links were found");
 }

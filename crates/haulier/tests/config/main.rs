@@ -5,4 +5,5 @@ mod command_line;
 mod config_command;
 mod docs;
 mod program;
+mod shown;
 mod understood;

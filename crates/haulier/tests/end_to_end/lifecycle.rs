@@ -14,7 +14,7 @@ use super::support::client::{Connection, Request};
 use super::support::haulier::{Haulier, children_of, start_line_address};
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
-use super::support::wait_until;
+use super::support::{readable_directory, wait_until};
 
 const WAIT_FOR_GATE: &str =
     "for ($i = 0; $i < 6000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); } echo 'done';";
@@ -276,6 +276,60 @@ fn serve_needs_no_configuration() {
         "serve shows a simple listing"
     );
     server.get("/missing").expect(404);
+}
+
+/// What must be there for a project to be taken for what it is, and whether a page that is no file reaches its front
+/// controller.
+#[test]
+fn every_kind_of_project_is_served_by_one_word() {
+    let front = "<?php echo 'front of ', $_SERVER['REQUEST_URI'];";
+    let kinds: [(&str, &[(&str, &str)], Option<&str>); 6] = [
+        (
+            "symfony",
+            &[("public/index.php", front), ("src/Kernel.php", "<?php")],
+            Some("/products/7"),
+        ),
+        (
+            "laravel",
+            &[("public/index.php", front), ("artisan", "<?php")],
+            Some("/products/7"),
+        ),
+        (
+            "wordpress",
+            &[("index.php", front), ("wp-config.php", "<?php")],
+            Some("/hello-world/"),
+        ),
+        (
+            "drupal",
+            &[("index.php", front), ("core/lib/Drupal.php", "<?php")],
+            Some("/node/7"),
+        ),
+        ("plain", &[("index.php", front)], None),
+        ("static", &[("index.html", "front of /")], None),
+    ];
+    for (kind, files, page) in kinds {
+        let directory = readable_directory();
+        for (name, content) in files {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("the directory is ours");
+            fs::write(path, content).expect("the directory is ours");
+        }
+        let mut command = Haulier::command();
+        command.arg("serve").arg(directory.path());
+        command.args(["--listen", "127.0.0.1:0"]);
+        let server = Haulier::start(command, vec![Box::new(directory)]);
+        let line: Value = serde_json::from_str(&server.lines()[0]).expect("the start line");
+        assert_eq!(line["sites"][0]["app"], kind, "{line}");
+        assert_eq!(server.get("/").expect(200).text(), "front of /", "{kind}");
+        match page {
+            Some(page) => assert_eq!(
+                server.get(page).expect(200).text(),
+                format!("front of {page}"),
+                "{kind}"
+            ),
+            None => _ = server.get("/missing").expect(404),
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::support::client::Request;
+use super::support::client::{Connection, Request};
 use super::support::haulier::{Haulier, children_of};
 use super::support::load::{Load, assert_only, kill};
 use super::support::php_fpm::{PhpFpm, Socket};
@@ -183,6 +183,33 @@ health = {{ path = "/ping", every = "100ms", fail = 2, recover = 2 }}
     mortal.start_again();
     server.wait_for_line("answers again");
     server.get("/hello.php").expect(200);
+}
+
+#[test]
+fn what_php_fpm_says_of_itself_is_on_the_dashboard_and_in_the_metrics() {
+    let fpm = PhpFpm::start(Socket::Tcp, 3, &[]);
+    let pool = format!(
+        "\n[pool.fpm]\nservers = [{:?}]\nconnections = 2\nhealth = {{ path = \"/ping\", status = \"/status\", every = \"100ms\" }}\n",
+        fpm.server()
+    );
+    let site = Site::new().php("hello.php", "echo 'hello';");
+    let server = site.setting("pool = \"fpm\"").config(&pool).start();
+    let metrics = server.metrics();
+    assert_eq!(
+        metrics.sum("haulier_upstream_queue_length{pool=\"fpm\""),
+        0.0,
+        "there from the start"
+    );
+    server.get("/hello.php").expect(200);
+    // The child that answers is one of them.
+    wait_until("its word", || {
+        server.metrics().sum("haulier_upstream_active{pool=\"fpm\"") >= 1.0
+    });
+    wait_until("its word on the dashboard", || {
+        let page = Connection::open(server.admin()).ask(&Request::get("/").with("Host", "localhost"));
+        let page = page.expect(200).text();
+        page.contains("Its queue") && page.contains(" of 3")
+    });
 }
 
 /// As in a container without CAP_SYS_PTRACE, where PHP runs as another user.

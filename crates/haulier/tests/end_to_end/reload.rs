@@ -1,15 +1,19 @@
 //! Another configuration without a lost request: `reload`, SIGHUP, `stop`, and what is said about it.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use rustls::HandshakeKind;
+use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 use serde_json::Value;
 
 use super::support::client::{Connection, Request};
@@ -362,6 +366,61 @@ fn addresses_come_and_go_and_connections_stay() {
     kept.ask(&Request::get("/a.txt")).expect(200);
     first.ask(&Request::get("/a.txt")).expect(200);
     server.get("/a.txt").expect(200);
+}
+
+/// What a socket answers to one request, over TLS or without.
+fn over_socket(socket: &Path, tls: Option<&Arc<ClientConfig>>) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let request = b"GET /a.txt HTTP/1.1\r\nHost: shop.test\r\nConnection: close\r\n\r\n";
+    let mut said = Vec::new();
+    match tls {
+        None => {
+            stream.write_all(request)?;
+            stream.read_to_end(&mut said)?;
+        }
+        Some(config) => {
+            let name = ServerName::try_from("shop.test").expect("a name");
+            let connection = ClientConnection::new(Arc::clone(config), name).expect("a configuration");
+            let mut stream = StreamOwned::new(connection, stream);
+            stream.write_all(request)?;
+            stream.read_to_end(&mut said)?;
+        }
+    }
+    Ok(text(&said))
+}
+
+#[test]
+fn a_socket_becomes_one_with_tls_and_one_without_again() {
+    let authority = Authority::new();
+    let client = authority.client(&[&TLS13]);
+    let site = Site::new()
+        .file("a.txt", "page")
+        .setting("hosts = [\"shop.test\"]")
+        .config(&format!(
+            "[site.test.tls]\nredirect = false\n{}",
+            authority.lines("shop", &["shop.test"])
+        ));
+    let socket = site.writable("run").join("http.sock");
+    let plain = format!("http = [\"127.0.0.1:0\", \"unix:{}\"]", socket.display());
+    let (server, config) = site
+        .listen(&format!("[\"127.0.0.1:0\", \"unix:{}\"]", socket.display()))
+        .server("https = \"127.0.0.1:0\"")
+        .start_with_config();
+    assert!(over_socket(&socket, None).expect("an answer").ends_with("page"));
+    config.replace(&plain, "http = \"127.0.0.1:0\"");
+    let secure = format!("https = [\"127.0.0.1:0\", \"unix:{}\"]", socket.display());
+    config.replace("https = \"127.0.0.1:0\"", &secure);
+    server.reload();
+    let said = over_socket(&socket, Some(&client)).expect("an answer over TLS");
+    assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("page"), "{said}");
+    config.replace("http = \"127.0.0.1:0\"", &plain);
+    config.replace(&secure, "https = \"127.0.0.1:0\"");
+    server.reload();
+    assert!(over_socket(&socket, None).expect("an answer").ends_with("page"));
+    assert!(over_socket(&socket, Some(&client)).is_err(), "no more TLS there");
+    drop(server);
+    assert!(!socket.exists(), "it goes with its server");
 }
 
 #[test]

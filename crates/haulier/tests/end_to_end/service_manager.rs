@@ -1,16 +1,20 @@
 //! What systemd gives and wants to hear.
 
+use std::fmt::Write as _;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::io::FdFlags;
 use rustix::process::Signal;
+use rustls::version::TLS13;
 
 use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
 use super::support::site::Site;
+use super::support::tls::Authority;
 
 /// The manager's end of the notify socket.
 struct Manager {
@@ -108,6 +112,60 @@ fn a_socket_of_the_manager_is_served_on_and_outlives_us() {
     drop(waiting);
     drop(again);
     drop(server);
+}
+
+/// The same with several sockets and their names. They are passed by the numbers they have here: the second value keeps
+/// them until the process has started.
+fn activated_by(sockets: Vec<(&str, TcpListener)>, config: &std::path::Path) -> (Command, Vec<OwnedFd>) {
+    let names: Vec<_> = sockets.iter().map(|(name, _)| *name).collect();
+    let held: Vec<OwnedFd> = sockets
+        .iter()
+        .map(|(_, listener)| rustix::io::fcntl_dupfd_cloexec(listener, 100).expect("a descriptor"))
+        .collect();
+    let mut moves = String::new();
+    for (number, socket) in (3..).zip(&held) {
+        rustix::io::fcntl_setfd(socket, FdFlags::empty()).expect("it is open");
+        let _ = write!(moves, " {number}<&{0} {0}<&-", socket.as_raw_fd()); // a String takes everything
+    }
+    let script = format!(
+        "exec{moves}; export LISTEN_PID=$$ LISTEN_FDS={} LISTEN_FDNAMES={}; exec {:?} run -c {config:?}",
+        held.len(),
+        names.join(":"),
+        env!("CARGO_BIN_EXE_haulier")
+    );
+    let mut command = Command::new("bash");
+    command.arg("-c").arg(script);
+    (command, held)
+}
+
+#[test]
+fn sockets_of_the_manager_may_be_for_tls_by_their_address_or_by_their_name() {
+    let authority = Authority::new();
+    let client = authority.client(&[&TLS13]);
+    let table = format!("[site.test.tls]\n{}", authority.lines("shop", &["shop.test"]));
+    for (name, tls) in [("haulier.socket", None), ("https", Some("127.0.0.1:0"))] {
+        let bound = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let (plain, secure) = (bound(), bound());
+        let address = |listener: &TcpListener| listener.local_addr().expect("bound");
+        let (http, https) = (address(&plain), address(&secure));
+        let site = Site::new()
+            .file("a.txt", "page")
+            .setting("hosts = [\"shop.test\"]")
+            .listen(&format!("\"{http}\""))
+            .server(&format!("https = \"{}\"", tls.map_or(https.to_string(), str::to_owned)))
+            .config(&table);
+        let (config, _fpm) = site.prepare();
+        let (command, held) = activated_by(vec![("haulier.socket", plain), (name, secure)], &config);
+        let server = Haulier::start(command, vec![Box::new(site)]);
+        drop(held);
+        let request = Request::get("/a.txt").with("Host", "shop.test");
+        assert_eq!((server.address(), server.https()), (http, https), "{name}");
+        for _ in 0..3 {
+            let mut connection = Connection::open(https).secured("shop.test", &client);
+            assert_eq!(connection.ask(&request).expect(200).text(), "page");
+        }
+        server.ask(&request).expect(308);
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
 use super::support::load::Crowd;
 use super::support::site::{Config, Site};
+use super::support::streams::StreamCrowd;
 use super::support::tls::Authority;
 use super::support::wait_until;
 
@@ -81,6 +82,27 @@ fn connections_over_tls_are_taken_over_as_well() {
     assert_eq!((new.address(), new.https()), (plain, secure), "each socket has its own");
     old.wait_within(Duration::from_secs(40)).expect("it gives way");
     crowd.wait_for(60);
+    let (answers, failures) = crowd.end();
+    assert!(failures.is_empty(), "{} of {answers}: {failures:#?}", failures.len());
+    drop(new);
+    drop(old);
+}
+
+/// RFC 9113 §6.8: the farewell comes before the end, and what was begun is answered.
+#[test]
+fn streams_of_http2_are_all_answered_by_the_one_or_the_other() {
+    let site = Site::new()
+        .file("a.txt", "page")
+        .php("slow.php", "usleep(5000); echo 'slow';")
+        .config("[log]\naccess = \"errors\"");
+    let control = site.writable("run").join("control.sock");
+    let (mut old, config) = site.server(&format!("control = {control:?}")).start_with_config();
+    let crowd = StreamCrowd::start(old.address(), 4, &["/a.txt", "/slow.php", "/a.txt"]);
+    crowd.wait_for(200);
+    let new = Haulier::start(run(&config, &["--take-over"]), Vec::new());
+    let status = old.wait_within(Duration::from_secs(40)).expect("it gives way");
+    assert_eq!(status.code(), Some(0));
+    crowd.wait_for(200);
     let (answers, failures) = crowd.end();
     assert!(failures.is_empty(), "{} of {answers}: {failures:#?}", failures.len());
     drop(new);

@@ -463,6 +463,11 @@ mod pebble {
         assert!((89.0 * 86_400.0..90.1 * 86_400.0).contains(&left), "{left}");
         let answer = server.ask(&Request::get("/").with("Host", "shop.example.com"));
         assert_eq!(answer.status(), 308, "now that there is a certificate");
+        let page = Connection::open(server.admin()).ask(&Request::get("/").with("Host", "localhost"));
+        let page = page.expect(200).text();
+        let table = page.split("Of sites with TLS, the first to end first").nth(1);
+        let table = table.and_then(|rest| rest.split("</table>").next()).expect("a table");
+        assert!(table.contains("<b class=\"up\">ends in 89 days</b>"), "{table}");
         drop(server);
         // What was ordered is there after a restart, without an order.
         let server = pebble.site(http, tls, hosts, "");
@@ -548,6 +553,77 @@ mod pebble {
         server
             .ask(&Request::get("/").with("Host", "shop.example.com"))
             .expect(200);
+    }
+
+    /// `check --live` with certificates of the authority at `url`, where names have the addresses of this file.
+    fn check_live(pebble: &Pebble, url: &str, hosts: &str, names: Option<&Path>) -> (Option<i32>, String) {
+        let place = readable_directory();
+        fs::create_dir(place.path().join("site")).expect("the directory is ours");
+        fs::write(place.path().join("site/index.html"), "page").expect("the directory is ours");
+        let state = place.path().join("state");
+        let text = format!(
+            "[server]\nhttp = \"127.0.0.1:0\"\nhttps = \"127.0.0.1:0\"\nadmin = \"off\"\n[tls]\ndirectory = {url:?}\n\
+             state = {state:?}\n[site.test]\nroot = \"site\"\nhosts = {hosts}\n"
+        );
+        let config = place.path().join("haulier.toml");
+        fs::write(&config, text).expect("the directory is ours");
+        let mut command = match names {
+            None => Haulier::command(),
+            Some(names) => {
+                let mut command = Command::new("unshare");
+                let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+                command.args(["--mount", "sh", "-c", script]).arg(names);
+                command.arg(Haulier::command().get_program());
+                command
+            }
+        };
+        command.args(["check", "--live", "-c"]).arg(&config);
+        let output = command.env("SSL_CERT_FILE", pebble.root()).output().expect("it runs");
+        let made = walk(&state, "certificates");
+        assert!(!made.exists(), "nothing is ordered: {made:?}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), said)
+    }
+
+    #[test]
+    fn check_live_asks_the_authority_and_where_names_lead_and_orders_nothing() {
+        let Some(pebble) = Pebble::start(free_port(), free_port(), 7_776_000) else {
+            return;
+        };
+        let nobody = format!("https://localhost:{}/dir", free_port());
+        let (code, said) = check_live(&pebble, &nobody, "[\"shop.nowhere.example\"]", None);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(
+            said.contains("error[live::authority]") && said.contains("refused"),
+            "{said}"
+        );
+        assert!(
+            said.contains("error[live::name]: shop.nowhere.example has no address"),
+            "{said}"
+        );
+        let page = format!("https://localhost:{}/roots/0", pebble.management);
+        let (_, said) = check_live(&pebble, &page, "[\"shop.nowhere.example\"]", None);
+        assert!(said.contains("no directory of an ACME server"), "{said}");
+
+        let allowed = Command::new("unshare")
+            .args(["--mount", "true"])
+            .stderr(Stdio::null())
+            .status();
+        if !allowed.is_ok_and(|status| status.success()) {
+            println!("SKIPPED: names with addresses of our own need a mount namespace");
+            return;
+        }
+        let names = pebble.directory.path().join("hosts");
+        let lines = "127.0.0.1 localhost here.nowhere.example\n192.0.2.7 away.nowhere.example\n";
+        fs::write(&names, lines).expect("the directory is ours");
+        let hosts = "[\"here.nowhere.example\", \"away.nowhere.example\"]";
+        let (code, said) = check_live(&pebble, &pebble.url(), hosts, Some(&names));
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.contains("warning[live::name]: away.nowhere.example leads to 192.0.2.7, no address of this machine"),
+            "{said}"
+        );
+        assert_eq!(said.matches("live::").count(), 1, "{said}");
     }
 
     /// The directory of this name somewhere below.

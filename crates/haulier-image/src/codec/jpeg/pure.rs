@@ -14,7 +14,7 @@ use crate::original::{Original, jpeg};
 use crate::raster::{Kind, Raster};
 
 /// The codec that every build has.
-pub(super) struct Pure;
+pub(in crate::codec) struct Pure;
 
 impl Codec for Pure {
     fn profile(&self, bytes: &[u8]) -> Option<Vec<u8>> {

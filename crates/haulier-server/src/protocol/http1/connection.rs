@@ -30,7 +30,7 @@ use crate::listen::detect::{self, NO_TLS_HERE, Spoken};
 use crate::listen::{Permit, canonical};
 use crate::pipeline::{self, Answer, Answered};
 use crate::request::{Exchange, Peer, Request};
-use crate::response::{Response, Trace};
+use crate::response::{Handler, Response, Trace};
 use crate::route::Site;
 use crate::thread::{self, Thread};
 
@@ -206,6 +206,7 @@ impl Connection {
                 Ok(Some(head)) => self.begin(head),
                 Ok(None) => return Next::Read,
                 Err(_) if self.is_http2() => return Next::Http2,
+                Err(_) if self.is_foreign() => self.hang_up(),
                 Err(error) => self.refuse(error.status(), "bad_request"),
             };
             if !matches!(next, Next::Turn) {
@@ -266,6 +267,32 @@ impl Connection {
     /// only bytes that HTTP/1.1 refuses are asked.
     fn is_http2(&self) -> bool {
         self.thread.serving().settings.http2 && self.served.get() == 0 && http2::begins(&self.input.borrow())
+    }
+
+    /// Whether they are where something begins that is neither.
+    fn is_foreign(&self) -> bool {
+        let takes_both = self.thread.serving().settings.http2 && self.served.get() == 0;
+        takes_both && http2::is_other_preface(&self.input.borrow())
+    }
+
+    /// Ends a connection without a word that its client would not understand.
+    fn hang_up(&self) -> Next {
+        tracing::debug!(remote = %self.peer.get().remote, "a client speaks neither HTTP/1.1 nor HTTP/2");
+        let mut trace = Trace::of(Handler::Error);
+        trace.reason = Some("bad_request");
+        Over {
+            request: None,
+            peer: self.peer.get(),
+            site: None,
+            status: 400,
+            trace: &trace,
+            sent: 0,
+            counted: 0,
+            body_sent: 0,
+            complete: true,
+        }
+        .note(&self.thread);
+        Next::Linger
     }
 
     /// One exchange, as far as it goes without waiting.

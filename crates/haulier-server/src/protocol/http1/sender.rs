@@ -245,9 +245,12 @@ impl Sender {
                 return Poll::Ready(Err(io::Error::other("body shorter than announced")));
             }
             Ok(None) => {
+                let trailers = source.trailers();
                 self.source = None;
-                if self.chunked {
-                    self.tail = chunked::LAST_CHUNK;
+                match trailers {
+                    Some(trailers) if self.chunked => chunked::write_end(&mut self.lead, &trailers),
+                    _ if self.chunked => self.tail = chunked::LAST_CHUNK,
+                    _ => {}
                 }
             }
             Err(broken) => return Poll::Ready(Err(io::Error::other(broken))),

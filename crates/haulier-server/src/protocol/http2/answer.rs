@@ -3,7 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use haulier_proto::field::Fields;
 use haulier_proto::h2::error::ErrorCode;
+use haulier_proto::h2::hpack::encode;
 use haulier_proto::head::Method;
 use haulier_proto::status;
 
@@ -195,10 +197,17 @@ impl Connection {
         self.wake();
     }
 
-    /// The end of a body that came in pieces.
-    pub(super) fn lay_end(self: &Rc<Self>, stream: &Rc<Stream>) {
-        let sent = self.machine().send_data(stream.id, b"", true);
-        self.end(stream, sent.is_some());
+    /// The end of a body that came in pieces, with what stands behind it.
+    pub(super) fn lay_end(self: &Rc<Self>, stream: &Rc<Stream>, trailers: Option<Fields>) {
+        let is_sent = match trailers {
+            Some(trailers) => {
+                let mut block = Vec::new();
+                encode::fields(&mut block, &trailers);
+                self.machine().send_head(stream.id, &block, true)
+            }
+            None => self.machine().send_data(stream.id, b"", true).is_some(),
+        };
+        self.end(stream, is_sent);
         self.wake();
     }
 

@@ -62,7 +62,7 @@ impl Stream {
                     }
                 }
                 Piece::End if promised.is_some_and(|left| left > 0) => return self.connection.break_off(self, None),
-                Piece::End => return self.connection.lay_end(self),
+                Piece::End => return self.connection.lay_end(self, source.trailers()),
                 Piece::Broken(broken) => return self.connection.break_off(self, Some(broken.reason)),
                 Piece::Unwanted => return self.connection.break_off(self, None),
             }

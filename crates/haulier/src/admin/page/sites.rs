@@ -1,5 +1,7 @@
 //! External servers, certificates, and the sites with what was recognised there.
 
+use haulier_php::{FpmStatus, ServerStatus};
+
 use super::table::{Column, table};
 use crate::admin::state::CertificateState;
 use crate::admin::view::View;
@@ -106,13 +108,20 @@ fn certificates(view: &View) -> String {
     }
 }
 
+/// What a server says of itself, where it does.
+fn told(server: &ServerStatus, show: impl Fn(FpmStatus) -> String) -> String {
+    server.told.map_or_else(|| "–".to_owned(), show)
+}
+
 fn servers(view: &View) -> String {
     let columns = [
         Column::Text("Server"),
         Column::Text("State"),
         Column::Number("Busy"),
         Column::Number("Connections"),
-        Column::Number("To connect"),
+        Column::WideNumber("To connect"),
+        Column::WideNumber("Its children"),
+        Column::Number("Its queue"),
     ];
     let servers = view
         .pools
@@ -135,6 +144,8 @@ fn servers(view: &View) -> String {
                 server.busy.to_string(),
                 server.connections.to_string(),
                 connect,
+                told(server, |told| format!("{} of {}", told.active, told.total)),
+                told(server, |told| told.queued.to_string()),
             ]
         })
         .collect();

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use haulier_php::{PoolStatus, ServerStatus, Work, WorkerStatus};
+use haulier_php::{FpmStatus, PoolStatus, ServerStatus, Work, WorkerStatus};
 use haulier_server::metrics::{Failure, Noted, SlowRequest, Times, Totals};
 
 use super::super::history::PoolSample;
@@ -198,6 +198,12 @@ fn crowded(text: &str) -> View {
         connections: 3,
         busy: 3,
         connect_time: Some(Duration::from_micros(740)),
+        told: Some(FpmStatus {
+            active: 37,
+            total: 40,
+            queued: 19,
+        }),
+        is_asked: true,
     }];
     view.samples = busy_samples(&view, 120, &["php", "api"]);
     view

@@ -9,6 +9,7 @@ pub(crate) mod load;
 pub(crate) mod metrics;
 pub(crate) mod php_fpm;
 pub(crate) mod site;
+pub(crate) mod streams;
 pub(crate) mod tls;
 
 use std::fs;

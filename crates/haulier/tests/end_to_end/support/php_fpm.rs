@@ -124,7 +124,7 @@ fn configuration(directory: &Path, listen: &str, children: usize, ini: &[(String
     let log = directory.join("fpm.log");
     format!(
         "[global]\nerror_log = {log}\n[www]\nlisten = {listen}\nlisten.backlog = 511\n{user}\
-         pm = static\npm.max_children = {children}\npm.max_requests = 0\nping.path = /ping\n{ini}",
+         pm = static\npm.max_children = {children}\npm.max_requests = 0\nping.path = /ping\npm.status_path = /status\n{ini}",
         log = log.display()
     )
 }

@@ -1,0 +1,79 @@
+//! What php-fpm tells at its `pm.status_path`, in its own text: one line a number.
+
+/// The numbers of a server that others use as well.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FpmStatus {
+    /// Children that are not free: they work, or somebody keeps a connection to them.
+    pub active: usize,
+    /// All its children.
+    pub total: usize,
+    /// Connections that wait for a child. php-fpm knows this of TCP alone, and says 0 of a Unix socket.
+    pub queued: usize,
+}
+
+impl FpmStatus {
+    /// `None` if this is no such text.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(text).ok()?;
+        let number = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+            let (_, value) = lines.find(|(found, _)| *found == name)?;
+            value.trim().parse().ok()
+        };
+        Some(Self {
+            active: number("active processes")?,
+            total: number("total processes")?,
+            queued: number("listen queue")?,
+        })
+    }
+
+    /// What it does for others than us, of whom it has so many connections: children and those that wait for one. The
+    /// child that told this is none of them.
+    pub(crate) fn elsewhere(&self, ours: usize) -> usize {
+        (self.active + self.queued).saturating_sub(ours + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "pool:                 www\nprocess manager:      static\nstart time:           21/Nov/2026:12:00:00 +0000\n\
+        start since:          5\naccepted conn:        7\nlisten queue:         3\nmax listen queue:     9\nlisten queue len:     128\n\
+        idle processes:       1\nactive processes:     4\ntotal processes:      5\nmax active processes: 5\n\
+        max children reached: 0\nslow requests:        0\n";
+
+    #[test]
+    fn its_numbers_are_found_by_their_whole_names() {
+        let expected = FpmStatus {
+            active: 4,
+            total: 5,
+            queued: 3,
+        };
+        assert_eq!(FpmStatus::parse(TEXT.as_bytes()), Some(expected));
+    }
+
+    #[test]
+    fn another_page_is_no_status() {
+        for text in [
+            "pong",
+            "",
+            "active processes: many\ntotal processes: 1\nlisten queue: 0\n",
+        ] {
+            assert_eq!(FpmStatus::parse(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(FpmStatus::parse(b"\xff"), None);
+    }
+
+    #[test]
+    fn connections_of_ours_and_the_question_itself_are_no_work_for_others() {
+        let status = |active, queued| FpmStatus {
+            active,
+            total: 8,
+            queued,
+        };
+        assert_eq!(status(4, 3).elsewhere(2), 4);
+        assert_eq!(status(3, 0).elsewhere(2), 0);
+        assert_eq!(status(1, 0).elsewhere(2), 0, "connections that were opened since");
+    }
+}
