@@ -472,6 +472,7 @@ impl SocketDir {
             _ => Ok(path),
         }
     }
+        patience: site.patience.clone(),
 
     /// Lets `user` connect to the sockets that are there, and make others when PHP starts again.
     fn give_to(&self, user: &User) -> io::Result<()> {

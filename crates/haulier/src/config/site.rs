@@ -103,6 +103,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         },
         routes: Vec::new(),
         body_limit: BODY,
+        patience: None,
         spool_limit: table.offload.spool.as_ref().map_or(SPOOL, |spool| spool.value),
         sendfile: downloads::sendfile(table, project.as_deref(), report),
         offload: downloads::offload(&table.offload, report),

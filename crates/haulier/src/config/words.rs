@@ -773,6 +773,21 @@ pub(super) static SITE_MAINTENANCE: Table = Table {
         word("allow", "[]", "Addresses and networks for which the site stays open."),
         word("retry_after", "\"5m\"", "When clients are told to come back."),
     ],
+        word(
+            "body_timeout",
+            "as in `[limits]`",
+            "Longest time without a byte of a request body of this site; then 408.",
+        ),
+        word(
+            "idle_timeout",
+            "as in `[limits]`",
+            "How long a connection is kept after an answer of this site.",
+        ),
+        word(
+            "send_timeout",
+            "as in `[limits]`",
+            "Longest time a client of this site may take nothing; then the connection ends.",
+        ),
 };
 
 pub(super) static ROUTE: Table = Table {
