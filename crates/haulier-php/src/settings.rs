@@ -28,6 +28,8 @@ pub struct PoolSettings {
     pub response_head: usize,
     /// What becomes of requests that keep PHP busy for long.
     pub slow: Option<Slow>,
+    /// How long running requests may go on when the pool is to end, if that is shorter than elsewhere.
+    pub grace: Option<Duration>,
 }
 
 impl PoolSettings {
@@ -42,6 +44,7 @@ impl PoolSettings {
             body_timeout: Duration::from_secs(60),
             response_head: 64 * 1024,
             slow: None,
+            grace: None,
         }
     }
 }

@@ -185,6 +185,7 @@ pub(crate) struct PoolTable {
     pub(crate) body_timeout: Option<Placed<Duration>>,
     pub(crate) queue: Option<Placed<Duration>>,
     pub(crate) queue_length: Option<Placed<u64>>,
+    pub(crate) grace: Option<Placed<Duration>>,
     pub(crate) slow: Option<SlowTable>,
     /// The names of the settings that are there, for messages about those that exclude each other.
     pub(crate) written: Vec<Placed<&'static str>>,
@@ -366,6 +367,7 @@ impl PoolTable {
             queue_length: None,
             slow: None,
             written: Vec::new(),
+            grace: None,
         }
     }
 }
@@ -859,6 +861,7 @@ fn read_pool(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         written,
     }
 }
+        grace: reader.duration(&section, "grace"),
 
 /// A number, or a table whose `max` it is.
 fn read_workers(

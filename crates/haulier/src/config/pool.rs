@@ -226,6 +226,7 @@ fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, re
             queue_timeout: value_or(table.queue.as_ref(), Duration::from_secs(10)),
             queue_length: table.queue_length.as_ref().map_or(512, |length| to_usize(length.value)),
             response_head: RESPONSE_HEAD,
+            grace: table.grace.as_ref().map(|grace| grace.value),
         },
     })
 }

@@ -30,6 +30,7 @@ const KINDS: &[(&str, &str, &[Kind])] = &[
     ("pool.NAME", "user", &[Kind::Text]),
     ("pool.NAME", "group", &[Kind::Text]),
     ("pool.NAME", "body_timeout", &[Kind::Text]),
+    ("pool.NAME", "grace", &[Kind::Text]),
     ("pool.NAME.workers", "max", &[Kind::Count]),
     ("pool.NAME.recycle", "memory", &[Kind::Text]),
     ("pool.NAME.recycle", "age", &[Kind::Text]),

@@ -436,6 +436,11 @@ pub(super) static POOL: Table = Table {
             "none",
             "`[pool.NAME.slow]`: a line about each request that takes long.",
         ),
+        word(
+            "grace",
+            "as in `[server]`",
+            "How long running requests may go on when the pool is to end, if shorter.",
+        ),
     ],
 };
 
