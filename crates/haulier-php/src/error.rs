@@ -72,6 +72,8 @@ pub enum PoolError {
     #[error("PHP said nothing for {after:?}")]
     Timeout {
         /// The process that was ended, if it was known.
+        /// The last lines of its stderr, those of other workers of that time among them.
+        last_words: String,
         pid: Option<u32>,
         /// The limit of the pool that was reached.
         after: Duration,
@@ -81,6 +83,8 @@ pub enum PoolError {
     Connect {
         /// The last server tried.
         server: String,
+        /// The last lines of its stderr, those of other workers of that time among them.
+        last_words: String,
         /// What the system said.
         source: io::Error,
     },
@@ -125,6 +129,14 @@ impl PoolError {
             Self::Exhausted { .. } => "pool_full",
             Self::Abandoned { .. } => "client_gone",
             Self::Crashed { .. } => "php_crashed",
+    /// What a worker wrote to its stderr before it went away; empty where none did.
+    pub fn last_words(&self) -> &str {
+        match self {
+            Self::Crashed { last_words, .. } | Self::Timeout { last_words, .. } => last_words,
+            _ => "",
+        }
+    }
+
             Self::Timeout { .. } => "php_timeout",
             Self::Connect { .. } => "connect_refused",
             Self::BadResponse { .. } => "bad_response",

@@ -169,6 +169,7 @@ impl Lease {
     /// Closes the connection and says why, here and to the caller.
     pub(crate) fn give_up(self, failure: Failure, stderr: &[u8], label: &str) -> PoolError {
         let (shared, after, pid) = (Arc::clone(self.shared()), self.taken.elapsed(), self.pid());
+        let last_words = shared.heard.last_words(stderr, self.taken);
         drop(self);
         let pool = shared.settings.name.as_str();
         let stderr = String::from_utf8_lossy(stderr);
@@ -177,7 +178,12 @@ impl Lease {
             Failure::HungUp(source) => {
                 shared.count(|counts| counts.crashes += 1);
                 tracing::error!(pool, pid, ?after, request = label, %stderr, "PHP worker crashed");
-                PoolError::Crashed { pid, after, source }
+                PoolError::Crashed {
+                    pid,
+                    after,
+                    source,
+                    last_words,
+                }
             }
             Failure::Bad(why) => {
                 tracing::error!(pool, pid, ?after, request = label, %stderr, %why, "improper response from PHP");
@@ -204,13 +210,14 @@ impl Lease {
         let killed = self.connection().peer.signal(Signal::KILL);
         let (shared, pid) = (Arc::clone(self.shared()), self.pid());
         if killed {
+        let last_words = shared.heard.last_words(stderr, self.taken);
             shared.note_ending(self.server, self.connection().generation);
         }
         drop(self);
         shared.count(|counts| counts.timeouts += 1);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
         tracing::error!(pool, pid, killed, ?after, request = label, %stderr, "no answer from PHP in time");
-        PoolError::Timeout { pid, after }
+        PoolError::Timeout { pid, after, last_words }
     }
 }
 

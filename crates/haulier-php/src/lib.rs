@@ -11,6 +11,7 @@ mod error;
 mod exchange;
 mod health;
 mod ini_admin;
+mod heard;
 mod keeper;
 mod lease;
 mod memory;

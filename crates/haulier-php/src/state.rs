@@ -17,6 +17,7 @@ use crate::connection::Connection;
 use crate::lease::Lease;
 use crate::running::Running;
 use crate::settings::{Health, PoolKind, PoolSettings, Recycle, Server, Supervised};
+use crate::heard::Heard;
 use crate::wait_times::WaitTimes;
 use crate::worker::{Spent, Worker, own_memory};
 
@@ -152,6 +153,10 @@ pub(crate) struct Shared {
     pub(crate) running: Arc<Running>,
     /// How the servers of others are checked.
     health: Option<Health>,
+    /// Who starts them as another account; `None` if we do.
+    pub(crate) spawner: Option<Arc<Spawner>>,
+    /// What PHP said outside of requests.
+    pub(crate) heard: Arc<Heard>,
     /// Most connections to each server.
     connections: usize,
     /// Told when the last lease ends while the pool stops.
@@ -315,6 +320,8 @@ impl Shared {
             shared: Arc::clone(self),
             ticket,
             grant,
+            spawner,
+            heard: Arc::default(),
         })
     }
 

@@ -22,6 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::directory::{Directories, OpenDirectory};
 use crate::error::StartError;
+use crate::heard::Heard;
 use crate::ini_admin;
 use crate::peer;
 use crate::settings::{PoolSettings, Server, Supervised};
@@ -270,10 +271,14 @@ impl Watch {
         }
     }
 
-    /// Waits until PHP ends by itself, or ends it when ordered to (`None`).
-    fn watch(&self, mut master: Child) -> Option<ExitStatus> {
-        if let Some(stderr) = master.stderr.take() {
-            log_stderr(stderr, self.shared.settings.name.clone());
+    /// Waits until PHP ends by itself, or ends it when ordered to, or when nobody needs it.
+    fn watch(&self, mut master: Master) -> Outcome {
+        if let Some(stderr) = master.take_stderr() {
+            log_stderr(
+                stderr,
+                self.shared.settings.name.clone(),
+                Arc::clone(&self.shared.heard),
+            );
         }
         let process = rustix::process::pidfd_open(Pid::from_child(&master), PidfdFlags::empty());
         let single = process.ok().filter(|_| self.shared.separate);
@@ -379,7 +384,7 @@ fn signal_group(master: &Child, signal: Signal) -> rustix::io::Result<()> {
 }
 
 /// Passes on what PHP says outside of requests: settings it cannot use, extensions it cannot load.
-fn log_stderr(stderr: ChildStderr, pool: String) {
+fn log_stderr(stderr: File, pool: String, heard: Arc<Heard>) {
     let reader = move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             tracing::warn!(pool, "PHP: {line}");
@@ -387,3 +392,4 @@ fn log_stderr(stderr: ChildStderr, pool: String) {
     };
     let _ = thread::Builder::new().name("php-stderr".into()).spawn(reader); // without it PHP writes into a closed pipe
 }
+            heard.note(&line);

@@ -243,7 +243,10 @@ async fn a_long_silence_in_the_body_ends_the_worker_but_not_an_event_stream() {
         .await
         .expect("a head");
     let error = Answer::of(response).await.expect_err("it says no more");
-    let PoolError::Timeout { pid: Some(pid), after } = error else {
+    let PoolError::Timeout {
+        pid: Some(pid), after, ..
+    } = error
+    else {
         panic!("{error:?}")
     };
     assert_eq!(after, Duration::from_millis(700));

@@ -484,7 +484,7 @@ fn pool_failed(site: &Arc<Site>, php: &PhpSettings, request: &Request, error: &P
     let detail = site
         .settings
         .development
-        .then(|| format!("{error}\n{}", doing(&php.pool)));
+        .then(|| format!("{error}\n{}\n\n{}", doing(&php.pool), error.last_words()));
     failed(site, request, status, error.reason(), detail.as_deref())
 }
 
