@@ -106,6 +106,7 @@ async fn ping(shared: &Shared, server: usize, path: &str) -> bool {
         params: &params,
         body: Body::Empty,
         idempotent: true,
+        affinity: None,
         is_wanted: &|| true,
         label: &|| format!("ping {path}"),
     };

@@ -19,7 +19,8 @@ use crate::memory;
 use crate::request::{Body, Request};
 use crate::response::{Response, Silence};
 use crate::running::{NOTED_AFTER, RunningRequest};
-use crate::settings::{PoolKind, PoolSettings};
+use crate::settings::{Balance, External, PoolKind, PoolSettings};
+use crate::spawner::Spawner;
 use crate::state::{Asked, PoolStatus, ServerStatus, Shared, WorkerStatus};
 use crate::supervisor::Supervisor;
 
@@ -89,6 +90,17 @@ impl Pool {
         }
     }
 
+    /// The cookie whose values each belong to one of the servers.
+    pub fn affinity_cookie(&self) -> Option<&str> {
+        match &self.shared.settings.kind {
+            PoolKind::External(External {
+                balance: Balance::Cookie(name),
+                ..
+            }) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Requests PHP has been at work on for a while, the longest first.
     pub fn running(&self) -> Vec<RunningRequest> {
         self.shared.running.list()
@@ -127,7 +139,8 @@ impl Pool {
         on_interim: &mut dyn FnMut(&CgiHead),
     ) -> Result<Response, PoolError> {
         let begun = Instant::now();
-        let (mut lease, mut reused) = self.lease(&mut Vec::new(), begun).await?;
+        let affinity = request.affinity;
+        let (mut lease, mut reused) = self.lease(&mut Vec::new(), affinity, begun).await?;
         let queued = lease.queued;
         if !queued.is_zero() && !(request.is_wanted)() {
             return Err(PoolError::Abandoned { waited: queued });
@@ -153,7 +166,7 @@ impl Pool {
                 Err(trouble) if sent < most && self.may_repeat(&trouble, request, &exchange) => {
                     sent += 1;
                     self.note_retry(&lease, request);
-                    (lease, reused) = self.lease_again(lease, reused).await?;
+                    (lease, reused) = self.lease_again(lease, reused, affinity).await?;
                 }
                 Err(trouble) => return Err(trouble.into_error(lease, &mut exchange, request)),
             }
@@ -166,7 +179,12 @@ impl Pool {
 
     /// A fresh connection in the place of one that failed: an old one may simply have been closed, but a server that
     /// hangs up on a new one is passed over if there is another.
-    async fn lease_again(&self, mut lease: Lease, reused: bool) -> Result<(Lease, bool), PoolError> {
+    async fn lease_again(
+        &self,
+        mut lease: Lease,
+        reused: bool,
+        affinity: Option<&[u8]>,
+    ) -> Result<(Lease, bool), PoolError> {
         let (begun, only) = (Instant::now(), self.shared.addresses.len() == 1);
         if reused || only {
             match lease.reconnect().await {
@@ -176,15 +194,20 @@ impl Pool {
         }
         let mut refused = vec![lease.server];
         drop(lease);
-        self.lease(&mut refused, begun).await
+        self.lease(&mut refused, affinity, begun).await
     }
 
     /// A worker with a connection, and whether that was used before. Servers that do not answer are passed over.
-    async fn lease(&self, refused: &mut Vec<usize>, begun: Instant) -> Result<(Lease, bool), PoolError> {
+    async fn lease(
+        &self,
+        refused: &mut Vec<usize>,
+        affinity: Option<&[u8]>,
+        begun: Instant,
+    ) -> Result<(Lease, bool), PoolError> {
         let servers = self.shared.addresses.len();
         let mut attempts = 0;
         loop {
-            let mut lease = self.queue(refused, begun).await?;
+            let mut lease = self.queue(refused, affinity, begun).await?;
             match lease.ready().await {
                 Ok(reused) => return Ok((lease, reused)),
                 Err(error) => {
@@ -202,8 +225,8 @@ impl Pool {
     }
 
     /// Waits for the next worker in the order of arrival; `begun` is when the request came.
-    async fn queue(&self, excluded: &[usize], begun: Instant) -> Result<Lease, PoolError> {
-        let mut place = match self.shared.ask(excluded) {
+    async fn queue(&self, excluded: &[usize], affinity: Option<&[u8]>, begun: Instant) -> Result<Lease, PoolError> {
+        let mut place = match self.shared.ask(excluded, affinity) {
             Asked::Granted(lease) => return Ok(lease),
             Asked::Queued(place) => place,
             Asked::Full => return Err(PoolError::Exhausted { waited: Duration::ZERO }),
@@ -264,6 +287,7 @@ impl Pool {
             tracing::warn!(pool, left, "requests were still running when the pool ended");
         }
         self.keeper.stop();
+            affinity: None,
         match &self.source {
             Source::Own(supervisor) => supervisor.stop().await,
             Source::Others(checks) => checks.stop(),

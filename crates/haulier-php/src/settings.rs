@@ -194,6 +194,8 @@ impl External {
             servers,
             connections: 32,
             connect_timeout: Duration::from_secs(1),
+    /// Which server gets a request.
+    pub balance: Balance,
             idle_timeout: Duration::from_secs(5),
             health: None,
         }
@@ -210,6 +212,7 @@ pub struct Health {
     /// Failures in a row that take a server out. A refused connection does so at once.
     pub fail: u32,
     /// Answers in a row that take it in again.
+            balance: Balance::LeastBusy,
     pub recover: u32,
 }
 
@@ -218,6 +221,15 @@ pub struct Health {
 pub enum Server {
     /// `unix:/run/php/php8.2-fpm.sock`
     Unix(PathBuf),
+/// Which of several servers gets a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Balance {
+    /// The one with the fewest requests.
+    LeastBusy,
+    /// Always the same one for a value of this cookie, as long as it is well; without the cookie the least busy one.
+    Cookie(String),
+}
+
     /// `127.0.0.1:9000`
     Tcp(SocketAddr),
 }

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::connection::Connection;
 use crate::lease::Lease;
+use crate::affinity::Seeds;
 use crate::running::Running;
 use crate::settings::{Health, PoolKind, PoolSettings, Recycle, Server, Supervised};
 use crate::heard::Heard;
@@ -162,6 +163,10 @@ pub(crate) struct Shared {
     /// Told when the last lease ends while the pool stops.
     drained: Notify,
     state: Mutex<State>,
+    /// The servers, for requests that are to go to the same one.
+    seeds: Seeds,
+    /// Wake the supervisors of php-cgi programs that rest, one an address; none if they never do.
+    alarms: Vec<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -214,6 +219,8 @@ const NEAR: usize = 16;
 
 /// What became of asking for a worker.
 pub(crate) enum Asked {
+    /// The server it belongs to.
+    wants: Option<usize>,
     /// Here it is.
     Granted(Lease),
     /// All are busy; this one stands in the queue.
@@ -291,13 +298,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a worker on any server but those `excluded`, for this thread.
-    pub(crate) fn ask(self: &Arc<Self>, excluded: &[usize]) -> Asked {
+    /// Asks for a worker on any server but those `excluded`, for this thread; on the one that `affinity` belongs to.
+    pub(crate) fn ask(self: &Arc<Self>, excluded: &[usize], affinity: Option<&[u8]>) -> Asked {
         let mut state = self.lock();
         if state.stopping {
             return Asked::Stopped;
         }
-        if let Some((server, connection)) = state.take(self.connections, excluded, Handle::current().id()) {
+        let wants = affinity.and_then(|key| self.seeds.find(key, |server| state.is_usable(server, excluded)));
+        if let Some((server, connection)) = state.take(self.connections, excluded, wants, Handle::current().id()) {
             state.counts.waits.note(Duration::ZERO);
             drop(state);
             return Asked::Granted(Lease::new(Arc::clone(self), server, connection));
@@ -318,6 +326,8 @@ impl Shared {
         });
         Asked::Queued(QueuePlace {
             shared: Arc::clone(self),
+            seeds: Seeds::of(&addresses),
+            alarms,
             ticket,
             grant,
             spawner,
@@ -353,6 +363,7 @@ impl Shared {
 
     /// Nobody waits: the connection lies idle, or is one less.
     fn keep(&self, mut state: MutexGuard<'_, State>, server: usize, connection: Option<Connection>) {
+            wants,
         state.settle();
         let place = &mut state.servers[server];
         place.busy -= 1;
@@ -658,11 +669,36 @@ impl Shared {
 impl State {
     /// Who gets a worker that has become free: the first in the queue, or within [`PATIENCE`] one of the connection's
     /// own thread.
-    fn next_waiter(&mut self, connection: Option<&Connection>) -> Option<Waiter> {
-        let first = self.waiters.front()?;
+    fn next_waiter(&mut self, server: usize, connection: Option<&Connection>) -> Option<Waiter> {
+        let servers = &self.servers;
+        let accepts = |waiter: &Waiter| {
+            waiter
+                .wants
+                .is_none_or(|wanted| wanted == server || servers[wanted].down)
+        };
+        let first = self.waiters.iter().position(accepts)?;
         let at_home = |waiter: &Waiter| connection.is_none_or(|found| found.lives_on(waiter.runtime));
-        if at_home(first) || first.since.elapsed() > PATIENCE {
-            return self.waiters.pop_front();
+        if at_home(&self.waiters[first]) || self.waiters[first].since.elapsed() > PATIENCE {
+            return self.waiters.remove(first);
+        }
+        let near = self.waiters.iter().skip(first).take(NEAR);
+        let place = near.into_iter().position(|waiter| accepts(waiter) && at_home(waiter));
+        self.waiters.remove(first + place.unwrap_or(0))
+    }
+
+    /// Whether a server may get requests: it is well, or none is.
+    fn is_usable(&self, server: usize, excluded: &[usize]) -> bool {
+        let is_well = !self.servers[server].down || self.servers.iter().all(|server| server.down);
+        is_well && !excluded.contains(&server)
+    }
+
+    /// How many workers may be put to work now.
+    fn spawns_left(&mut self) -> usize {
+        let Some(rate) = self.spawn_rate else {
+            return usize::MAX;
+        };
+        if self.spawned.0.elapsed() >= SPAWN_TIME {
+            self.spawned = (Instant::now(), 0);
         }
         let place = self.waiters.iter().take(NEAR).position(at_home).unwrap_or(0);
         self.waiters.remove(place)
@@ -686,15 +722,22 @@ impl State {
         self.settled = now;
     }
 
-    /// A connection of the least busy server, or leave to open one.
-    fn take(&mut self, most: usize, excluded: &[usize], runtime: Id) -> Option<(usize, Option<Connection>)> {
+    /// A connection of the server that is wanted, else of the least busy one, or leave to open one.
+    fn take(
+        &mut self,
+        most: usize,
+        excluded: &[usize],
+        wants: Option<usize>,
+        runtime: Id,
+    ) -> Option<(usize, Option<Connection>)> {
         self.settle();
         let any_up = self.servers.iter().any(|server| !server.down);
         let candidates = self.servers.iter_mut().enumerate().filter(|(number, server)| {
             let usable = !server.down || !any_up;
             usable
                 && !excluded.contains(number)
-                && (!server.idle.is_empty() || (server.available && server.open < most))
+                && wants.is_none_or(|wanted| wanted == *number)
+                && (!server.idle.is_empty() || (may_spawn && server.available && server.open < most))
         });
         let (number, server) = candidates.min_by_key(|(_, server)| server.busy)?;
         server.busy += 1;

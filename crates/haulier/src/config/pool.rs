@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haulier_php::{
-    External, Health, PoolKind, PoolSettings, Recycle, Resource, Rlimit, Server, Shrink, Slow, Supervised, User,
+    Balance, External, Health, PoolKind, PoolSettings, Recycle, Resource, Rlimit, Server, Shrink, Slow, Supervised,
+    User,
 };
 
 use super::diagnostic::{Diagnostic, Report};
@@ -37,6 +38,7 @@ pub(super) const SUPERVISED: [&str; 11] = [
 pub(super) const EXTERNAL: [&str; 6] = [
     "servers",
     "connections",
+    "balance",
     "remote_root",
     "connect_timeout",
     "idle_timeout",
@@ -581,6 +583,7 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
             .collect(),
         connections: table
             .connections
+        balance: balance(table.balance.as_ref(), report),
             .as_ref()
             .map_or(32, |connections| to_usize(connections.value)),
         connect_timeout: value_or(table.connect_timeout.as_ref(), Duration::from_secs(1)),
@@ -591,6 +594,33 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
 
 fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
     let path = written.path.as_ref().filter(|path| path.value.starts_with('/'));
+/// The session cookie of PHP.
+const SESSION_COOKIE: &str = "PHPSESSID";
+
+fn balance(written: Option<&Placed<String>>, report: &mut Report) -> Balance {
+    let Some(written) = written else {
+        return Balance::LeastBusy;
+    };
+    let cookie = match written.value.as_str() {
+        "least_busy" => return Balance::LeastBusy,
+        "hash:cookie" => Some(SESSION_COOKIE),
+        other => other
+            .strip_prefix("hash:cookie:")
+            .filter(|name| haulier_proto::field::is_name(name.as_bytes())),
+    };
+    if cookie.is_none() {
+        report.push(
+            Diagnostic::error("config::value", format!("`balance` knows no \"{}\"", written.value))
+                .at(
+                    written.place.as_ref(),
+                    "expected \"least_busy\", \"hash:cookie\" or \"hash:cookie:NAME\"",
+                )
+                .help("`hash:cookie` sends everybody with the same PHPSESSID to the same server"),
+        );
+    }
+    cookie.map_or(Balance::LeastBusy, |name| Balance::Cookie(name.to_owned()))
+}
+
     let Some(path) = path else {
         let place = written
             .path

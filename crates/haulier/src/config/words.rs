@@ -395,6 +395,11 @@ pub(super) static POOL: Table = Table {
             "Running FastCGI servers instead: `host:port` or `unix:/path`.",
         ),
         word(
+            "balance",
+            "\"least_busy\"",
+            "Which server gets a request: `least_busy`, or `hash:cookie` (PHPSESSID) or `hash:cookie:NAME` for the same one.",
+        ),
+        word(
             "connections",
             "32",
             "Connections to each server; stay below its pm.max_children.",
