@@ -76,6 +76,8 @@ pub struct Supervised {
     pub workers: usize,
     /// When a worker that has nothing to do gives its memory back.
     pub shrink: Option<Shrink>,
+    /// Most workers that are put to work within a second, beside those that have worked already; `None` is no limit.
+    pub spawn_rate: Option<u32>,
     /// When a worker is replaced.
     pub recycle: Recycle,
     /// `-d name=value` for every worker.
@@ -108,6 +110,7 @@ impl Supervised {
             php,
             workers: 1,
             shrink: None,
+            spawn_rate: None,
             recycle: Recycle::default(),
             ini: Vec::new(),
             ini_admin: Vec::new(),
@@ -119,6 +122,20 @@ impl Supervised {
             separate: false,
             socket_dir,
         }
+    }
+}
+
+impl Supervised {
+    /// How long nobody asks for PHP before it ends; `None` if it runs for ever.
+    pub(crate) fn rests_after(&self) -> Option<Duration> {
+        self.shrink.filter(|shrink| shrink.least == 0).map(|shrink| shrink.idle)
+    }
+
+    /// Whether it is to run as somebody else than this user with this group.
+    pub fn is_foreign_to(&self, uid: u32, gid: u32) -> bool {
+        self.user
+            .as_ref()
+            .is_some_and(|user| (user.uid, user.gid) != (uid, gid))
     }
 }
 

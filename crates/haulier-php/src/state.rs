@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, Id};
+use rustix::event::EventfdFlags;
 use tokio::sync::{Notify, oneshot};
 
 use crate::connection::Connection;
@@ -180,6 +181,10 @@ struct State {
     counts: PoolStatus,
     /// Up to when `counts.busy_time` is right.
     settled: Instant,
+    /// How many workers may be put to work within a second.
+    spawn_rate: Option<u32>,
+    /// When the running second of that began, and how many there were in it.
+    spawned: (Instant, u32),
 }
 
 #[derive(Debug, Default)]
@@ -192,6 +197,10 @@ struct ServerState {
     process: Option<Arc<OwnedFd>>,
     /// It is left out while others are well.
     down: bool,
+    /// php-cgi has ended because nobody asked for it, and nobody has since.
+    rests: bool,
+    /// When the last request ended, or php-cgi began to run.
+    unused_since: Option<Instant>,
     /// How long the last connection took to open.
     connect_time: Option<Duration>,
     /// Health checks of the same outcome in a row.
@@ -221,6 +230,9 @@ const NEAR: usize = 16;
 pub(crate) enum Asked {
     /// The server it belongs to.
     wants: Option<usize>,
+/// The time in which no more than `spawn_rate` workers are put to work.
+const SPAWN_TIME: Duration = Duration::from_secs(1);
+
     /// Here it is.
     Granted(Lease),
     /// All are busy; this one stands in the queue.
@@ -271,6 +283,18 @@ impl Shared {
             servers,
             waiters: VecDeque::new(),
             next_ticket: 0,
+        let own = match &settings.kind {
+            PoolKind::Supervised(own) => Some(own),
+            PoolKind::External(_) => None,
+        };
+        let spawn_rate = own.and_then(|own| own.spawn_rate);
+        let rests = own.is_some_and(|own| own.rests_after().is_some());
+        let alarm = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let alarms = addresses
+            .iter()
+            .filter(|_| rests)
+            .map(alarm)
+            .collect::<Result<_, _>>()?;
             stopping: false,
             workers: HashMap::new(),
             counts: PoolStatus {
@@ -287,6 +311,8 @@ impl Shared {
             separate,
             running: Arc::default(),
             health,
+            spawn_rate,
+            spawned: (Instant::now(), 0),
             connections,
             drained: Notify::new(),
             state: Mutex::new(state),
@@ -299,6 +325,8 @@ impl Shared {
     }
 
     /// Asks for a worker on any server but those `excluded`, for this thread; on the one that `affinity` belongs to.
+            seeds: Seeds::of(&addresses),
+            alarms,
     pub(crate) fn ask(self: &Arc<Self>, excluded: &[usize], affinity: Option<&[u8]>) -> Asked {
         let mut state = self.lock();
         if state.stopping {
@@ -310,7 +338,8 @@ impl Shared {
             drop(state);
             return Asked::Granted(Lease::new(Arc::clone(self), server, connection));
         }
-        if state.waiters.len() >= self.settings.queue_length {
+        let resting = state.servers.iter().position(|server| server.rests);
+        if state.waiters.len() >= self.settings.queue_length && resting.is_none() {
             state.counts.exhausted += 1;
             state.counts.waits.note(Duration::ZERO);
             return Asked::Full;
@@ -326,8 +355,6 @@ impl Shared {
         });
         Asked::Queued(QueuePlace {
             shared: Arc::clone(self),
-            seeds: Seeds::of(&addresses),
-            alarms,
             ticket,
             grant,
             spawner,
@@ -337,6 +364,10 @@ impl Shared {
 
     /// Takes a lease back, with the connection if it can carry another request.
     pub(crate) fn put_back(self: &Arc<Self>, server: usize, mut connection: Option<Connection>) {
+        if let Some(server) = resting {
+            state.servers[server].rests = false;
+            let _ = rustix::io::write(&self.alarms[server], &1_u64.to_ne_bytes()); // full: it rings already
+        }
         loop {
             let mut state = self.lock();
             let current = connection
@@ -380,11 +411,13 @@ impl Shared {
     }
 
     /// php-cgi runs: connections may be opened.
+        place.unused_since = Some(Instant::now());
     pub(crate) fn master_started(self: &Arc<Self>, server: usize, pid: u32, process: Option<OwnedFd>) {
         self.masters[server].store(pid, Ordering::Relaxed);
         let mut state = self.lock();
-        state.servers[server].available = true;
-        state.servers[server].process = process.map(Arc::new);
+        let place = &mut state.servers[server];
+        (place.available, place.unused_since) = (true, Some(Instant::now()));
+        place.process = process.map(Arc::new);
         drop(state);
         self.grant_free(server);
     }
@@ -393,7 +426,10 @@ impl Shared {
     fn grant_free(self: &Arc<Self>, server: usize) {
         let mut state = self.lock();
         state.settle();
-        let waiting = state.waiters.len();
+        let most = state.waiters.len().min(state.spawns_left());
+        let place = &mut state.servers[server];
+        let free = self.connections.saturating_sub(place.open).min(most);
+        state.spawned.1 += u32::try_from(free).unwrap_or(u32::MAX);
         let place = &mut state.servers[server];
         let free = self.connections.saturating_sub(place.open).min(waiting);
         place.open += free;
@@ -402,6 +438,40 @@ impl Shared {
         for _ in 0..free {
             self.put_back(server, None);
         }
+    /// Lets a php-cgi rest that nobody has asked for a worker for this long: requests wait until it has been started
+    /// again.
+    ///
+    /// # Errors
+    /// It is needed; so long from now it may not be any more.
+    pub(crate) fn rest(&self, server: usize, idle: Duration) -> Result<(), Duration> {
+        let mut state = self.lock();
+        let is_wanted = !state.waiters.is_empty() || state.stopping;
+        let place = &mut state.servers[server];
+        let unused = place.unused_since.map_or(Duration::ZERO, |since| since.elapsed());
+        if is_wanted || place.busy > 0 {
+            return Err(idle);
+        }
+        if unused < idle {
+            return Err(idle - unused);
+        }
+        (place.available, place.rests) = (false, true);
+        Ok(())
+    }
+
+    /// Rings when somebody asks for a php-cgi that rests.
+    pub(crate) fn alarm(&self, server: usize) -> Option<&OwnedFd> {
+        self.alarms.get(server)
+    }
+
+    /// Puts workers to work that had to wait for the next second.
+    pub(crate) fn grant_due(self: &Arc<Self>) {
+        for server in 0..self.addresses.len() {
+            if self.lock().may_open(server) {
+                self.grant_free(server);
+            }
+        }
+    }
+
     }
 
     /// php-cgi is gone: requests wait until it is back. Connections to children that outlive it carry no further one.
@@ -660,7 +730,10 @@ impl Shared {
                 .waiters
                 .front()
                 .map_or(Duration::ZERO, |first| first.since.elapsed()),
-            is_live: state.servers.iter().any(|server| server.available && !server.down),
+            is_live: state
+                .servers
+                .iter()
+                .any(|server| (server.available || server.rests) && !server.down),
             ..state.counts
         }
     }
@@ -700,8 +773,7 @@ impl State {
         if self.spawned.0.elapsed() >= SPAWN_TIME {
             self.spawned = (Instant::now(), 0);
         }
-        let place = self.waiters.iter().take(NEAR).position(at_home).unwrap_or(0);
-        self.waiters.remove(place)
+        rate.saturating_sub(self.spawned.1) as usize
     }
 
     fn busy(&self) -> usize {
@@ -743,11 +815,14 @@ impl State {
         server.busy += 1;
         // The last one used on this thread needs no new registration; else the last one used at all.
         let here = server.idle.iter().rposition(|connection| connection.lives_on(runtime));
+        let may_spawn = self.spawns_left() > 0;
         let connection = match here {
             Some(place) => Some(server.idle.remove(place)),
             None => server.idle.pop(),
         };
-        server.open += usize::from(connection.is_none());
+        let spawns = connection.is_none();
+        server.open += usize::from(spawns);
+        self.spawned.1 = self.spawned.1.saturating_add(u32::from(spawns));
         Some((number, connection))
     }
 

@@ -231,7 +231,7 @@ impl Watch {
         let pool = self.shared.settings.name.as_str();
         let mut pause = Duration::ZERO;
         let mut first = Some(tell_started);
-        let mut asked = false;
+        let mut is_usual = false;
         loop {
             let begun = Instant::now();
             let separate = self.shared.separate;
@@ -244,13 +244,19 @@ impl Watch {
                             let _ = tell.send(Ok(()));
                             tracing::debug!(pool, pid, workers, "PHP started");
                         }
-                        None if asked => tracing::debug!(pool, pid, "PHP worker replaced"),
+                        None if is_usual => tracing::debug!(pool, pid, "PHP started anew"),
                         None => tracing::info!(pool, pid, workers, "PHP started again"),
                     }
-                    let Some(status) = self.watch(master) else { return };
+                    let status = match self.watch(master) {
+                        Outcome::Ordered => return,
+                        Outcome::Resting if self.is_called() => None,
+                        Outcome::Resting => return,
+                        Outcome::ByItself(status) => Some(status),
+                    };
                     // One that ends well at its very start is no PHP.
-                    asked = self.was_asked_to_end(status) && begun.elapsed() >= FIRST_PAUSE;
-                    if asked {
+                    let was_asked = |status| self.was_asked_to_end(status) && begun.elapsed() >= FIRST_PAUSE;
+                    is_usual = status.is_none_or(was_asked);
+                    let Some(status) = status.filter(|_| !is_usual) else {
                         pause = Duration::ZERO;
                         continue;
                     }
@@ -261,6 +267,24 @@ impl Watch {
                     if let Some(tell) = first.take() {
                         let _ = tell.send(Err(error));
                         return;
+/// What a watched php-cgi comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// It ended.
+    End,
+    /// It is to end.
+    Order,
+    /// Nobody needs it.
+    Rest,
+}
+
+/// How a watch ended.
+enum Outcome {
+    Ordered,
+    Resting,
+    ByItself(ExitStatus),
+}
+
                     }
                 }
             }
@@ -286,18 +310,39 @@ impl Watch {
         if single.is_some() || self.wait_for_children(&mut master) {
             self.shared.master_started(self.server, master.id(), single);
         }
-        let ordered = self.wait_for_end_or_order(&mut master);
-        if ordered {
+        let event = self.wait_for_event(&mut master);
+        if event != Event::End {
             end_group(&mut master);
         }
-        let status = master.wait().unwrap_or_default();
-        self.shared.master_ended(self.server, self.was_asked_to_end(status));
-        if ordered {
-            return None;
+        let status = master.wait();
+        let was_asked = event == Event::Rest || self.was_asked_to_end(status);
+        self.shared.master_ended(self.server, was_asked);
+        match event {
+            Event::Order => return Outcome::Ordered,
+            Event::Rest => return Outcome::Resting,
+            Event::End => {}
         }
         // Its children would answer on the socket for ever. SIGTERM lets them finish what they are at.
-        let _ = signal_group(&master, Signal::TERM);
-        Some(status)
+        master.end_group(Signal::TERM);
+        Outcome::ByItself(status)
+    }
+
+    /// Waits until a request needs PHP; false if the order to end came first.
+    fn is_called(&self) -> bool {
+        let Some(alarm) = self.shared.alarm(self.server) else {
+            return true;
+        };
+        tracing::debug!(pool = self.shared.settings.name, "PHP rests until somebody asks for it");
+        let mut either = [
+            PollFd::new(alarm, PollFlags::IN),
+            PollFd::new(&self.orders, PollFlags::IN),
+        ];
+        while either.iter().all(|descriptor| descriptor.revents().is_empty()) {
+            let _ = rustix::event::poll(&mut either, None); // EINTR: once more
+        }
+        let is_ordered = !either[1].revents().is_empty();
+        let _ = rustix::io::read(alarm, &mut [0; 8]); // it does not block
+        !is_ordered
     }
 
     /// A single worker ends well after SIGTERM, which is how it is replaced, and by SIGKILL when it took too long. By
@@ -321,9 +366,8 @@ impl Watch {
         true
     }
 
-    /// True if the order came first.
-    fn wait_for_end_or_order(&self, master: &mut Child) -> bool {
-        let process = rustix::process::pidfd_open(Pid::from_child(master), PidfdFlags::empty());
+    fn wait_for_event(&self, master: &mut Master) -> Event {
+        let process = rustix::process::pidfd_open(master.pid(), PidfdFlags::empty());
         let Ok(process) = process else {
             return self.look_for_end_or_order(master);
         };
@@ -332,19 +376,29 @@ impl Watch {
             PollFd::new(&self.orders, PollFlags::IN),
         ];
         while either.iter().all(|descriptor| descriptor.revents().is_empty()) {
-            let _ = rustix::event::poll(&mut either, None); // EINTR: once more
+            let time = match self.own.rests_after().map(|idle| self.shared.rest(self.server, idle)) {
+                Some(Ok(())) => return Event::Rest,
+                Some(Err(left)) => Timespec::try_from(left).ok(),
+                None => None,
+            };
+            let _ = rustix::event::poll(&mut either, time.as_ref()); // EINTR: once more
+        }
+        if either[0].revents().is_empty() {
+            Event::Order
+        } else {
+            Event::End
         }
         either[0].revents().is_empty()
     }
 
     /// The same where no descriptor for the process is to be had.
-    fn look_for_end_or_order(&self, master: &mut Child) -> bool {
-        while matches!(master.try_wait(), Ok(None)) {
+    fn look_for_end_or_order(&self, master: &mut Master) -> Event {
+        while master.is_running() {
             if self.ordered_to_end(END_GRACE) {
-                return true;
+                return Event::Order;
             }
         }
-        false
+        Event::End
     }
 
     /// Waits for the order to end, at most for `time`; true if it came.

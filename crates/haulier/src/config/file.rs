@@ -197,6 +197,7 @@ pub(crate) struct PoolTable {
 pub(crate) struct ShrinkTable {
     pub(crate) min: Option<Placed<u64>>,
     pub(crate) idle: Option<Placed<Duration>>,
+    pub(crate) spawn_rate: Option<Placed<u64>>,
 }
 
 /// `[pool.NAME.recycle]`
@@ -881,8 +882,9 @@ fn read_workers(
     };
     let table = reader.section(&words::POOL_WORKERS, &format!("pool.{pool}.workers"), table);
     let shrink = ShrinkTable {
-        min: reader.count(&table, "min", 0, "0 keeps none warm"),
+        min: reader.count(&table, "min", 0, "0 ends PHP when nobody asks for it"),
         idle: reader.deadline(&table, "idle"),
+        spawn_rate: reader.count(&table, "spawn_rate", 1, "without any no request is answered"),
     };
     (reader.count(&table, "max", 1, WHY), Some(shrink))
 }

@@ -278,6 +278,7 @@ fn supervised(
         workers,
         shrink,
         recycle,
+        spawn_rate: spawn_rate(table),
         ini,
         ini_admin,
         env,
@@ -313,6 +314,11 @@ fn shrink(table: &PoolTable, workers: usize, report: &mut Report) -> Option<Shri
 }
 
 fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
+fn spawn_rate(table: &PoolTable) -> Option<u32> {
+    let rate = table.shrink.as_ref()?.spawn_rate.as_ref()?;
+    Some(u32::try_from(rate.value).unwrap_or(u32::MAX))
+}
+
     let written = &table.recycle;
     if let (Some(short), Some(long)) = (&table.max_requests, &written.requests) {
         report.push(

@@ -32,6 +32,7 @@ const KINDS: &[(&str, &str, &[Kind])] = &[
     ("pool.NAME", "body_timeout", &[Kind::Text]),
     ("pool.NAME", "grace", &[Kind::Text]),
     ("pool.NAME.workers", "max", &[Kind::Count]),
+    ("pool.NAME.workers", "spawn_rate", &[Kind::Count]),
     ("pool.NAME.recycle", "memory", &[Kind::Text]),
     ("pool.NAME.recycle", "age", &[Kind::Text]),
     ("pool.NAME.rlimits", "files", &[Kind::Count]),

@@ -352,7 +352,7 @@ pub(super) static POOL: Table = Table {
         word(
             "workers",
             "max(4, 2 × cores), less on a small machine",
-            "PHP processes of the whole pool: a number, or `{ min, max, idle }`.",
+            "PHP processes of the whole pool: a number, or `{ min, max, idle, spawn_rate }`.",
         ),
         word(
             "recycle",
@@ -455,7 +455,7 @@ pub(super) static POOL_WORKERS: Table = Table {
         word(
             "min",
             "1",
-            "Workers that keep their memory however long they have nothing to do.",
+            "Workers that keep their memory however long they have nothing to do; 0 ends PHP until the next request.",
         ),
         word(
             "max",
@@ -463,6 +463,11 @@ pub(super) static POOL_WORKERS: Table = Table {
             "PHP processes that may work at a time.",
         ),
         word("idle", "\"10s\"", "The others give theirs back after this long."),
+        word(
+            "spawn_rate",
+            "no limit",
+            "Most workers put to work within a second; other requests wait for those at work.",
+        ),
     ],
 };
 
