@@ -36,6 +36,12 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is to run as another account, and haulier has left root without having agreed on that.
+    #[error("what haulier starts as `{user}` was settled when it left root, and this is not it")]
+    NotAgreed {
+        /// The account.
+        user: String,
+    },
     /// No thread for the pool.
     #[error("cannot start a thread for the pool")]
     Thread(#[source] io::Error),
@@ -66,25 +72,25 @@ pub enum PoolError {
         after: Duration,
         /// What the system said; `None` for a plain end of the stream.
         source: Option<io::Error>,
+        /// The last lines of its stderr, those of other workers of that time among them.
+        last_words: String,
     },
     /// No response head in time, or a long silence in the middle of the body. The worker was ended; a 504 if nothing was
     /// sent to the client yet.
     #[error("PHP said nothing for {after:?}")]
     Timeout {
         /// The process that was ended, if it was known.
-        /// The last lines of its stderr, those of other workers of that time among them.
-        last_words: String,
         pid: Option<u32>,
         /// The limit of the pool that was reached.
         after: Duration,
+        /// The last lines of its stderr, those of other workers of that time among them.
+        last_words: String,
     },
     /// No server took the connection. Nothing reached PHP; a 502.
     #[error("cannot connect to {server}")]
     Connect {
         /// The last server tried.
         server: String,
-        /// The last lines of its stderr, those of other workers of that time among them.
-        last_words: String,
         /// What the system said.
         source: io::Error,
     },
@@ -123,12 +129,6 @@ pub enum BadResponse {
 }
 
 impl PoolError {
-    /// A word out of a fixed list, for logs, metrics and error pages.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Exhausted { .. } => "pool_full",
-            Self::Abandoned { .. } => "client_gone",
-            Self::Crashed { .. } => "php_crashed",
     /// What a worker wrote to its stderr before it went away; empty where none did.
     pub fn last_words(&self) -> &str {
         match self {
@@ -137,6 +137,12 @@ impl PoolError {
         }
     }
 
+    /// A word out of a fixed list, for logs, metrics and error pages.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Exhausted { .. } => "pool_full",
+            Self::Abandoned { .. } => "client_gone",
+            Self::Crashed { .. } => "php_crashed",
             Self::Timeout { .. } => "php_timeout",
             Self::Connect { .. } => "connect_refused",
             Self::BadResponse { .. } => "bad_response",

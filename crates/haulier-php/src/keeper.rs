@@ -73,7 +73,7 @@ fn time_between_looks(shared: &Shared) -> Option<Duration> {
 }
 
 /// Does what is due; gives the time to the next look if that is known.
-fn look_round(shared: &Shared) -> Option<Duration> {
+fn look_round(shared: &Arc<Shared>) -> Option<Duration> {
     if let Some(slow) = &shared.settings.slow {
         slow::note(shared, slow);
     }
@@ -92,7 +92,7 @@ fn look_round(shared: &Shared) -> Option<Duration> {
 /// Ends idle workers that nobody needs as they are. The master, or the one that waits in reserve, replaces them.
 fn end_unneeded(shared: &Shared, own: &Supervised) {
     for (connection, why) in shared.take_unneeded(own) {
-        if connection.peer.signal(Signal::TERM) {
+        if connection.peer.end(Signal::TERM, shared.spawner.as_deref()) {
             shared.count_spent(why);
         }
     }

@@ -123,7 +123,7 @@ impl Lease {
         }
         connection.peer = match shared.process(self.server) {
             Some(process) => Peer::Process { pid: master, process },
-            None => Peer::find(&*connection, master),
+            None => Peer::find(&*connection, master, shared.spawner.as_deref()),
         };
         let known = connection.peer.pid().filter(|_| shared.recycle().is_on());
         if let Some(before) = known.and_then(|pid| shared.take_worker(pid)) {
@@ -207,10 +207,11 @@ impl Lease {
     pub(crate) fn time_out(mut self, after: Duration, stderr: &[u8], label: &str) -> PoolError {
         self.learn_peer();
         // SIGTERM would only ask php-cgi to end after the request that hangs.
-        let killed = self.connection().peer.signal(Signal::KILL);
+        let spawner = self.shared().spawner.as_deref();
+        let killed = self.connection().peer.end(Signal::KILL, spawner);
         let (shared, pid) = (Arc::clone(self.shared()), self.pid());
-        if killed {
         let last_words = shared.heard.last_words(stderr, self.taken);
+        if killed {
             shared.note_ending(self.server, self.connection().generation);
         }
         drop(self);
@@ -239,7 +240,7 @@ fn is_spent(shared: &Shared, server: usize, connection: &Connection) -> bool {
         .pid()
         .filter(|_| recycle.is_on())
         .and_then(|pid| connection.worker.spent(&recycle, pid))
-        .filter(|_| connection.peer.signal(Signal::TERM));
+        .filter(|_| connection.peer.end(Signal::TERM, shared.spawner.as_deref()));
     if let Some(why) = why {
         shared.count_spent(why);
         shared.note_ending(server, connection.generation);

@@ -51,19 +51,32 @@ impl Pool {
     /// # Errors
     /// See [`StartError`].
     pub fn start(settings: PoolSettings) -> Result<Arc<Self>, StartError> {
+        Self::start_by(settings, None)
+    }
+
+    /// The same through a spawner, as the account the settings name.
+    ///
+    /// # Errors
+    /// See [`StartError`]; `NotAgreed` if the spawner was not told of these settings when it was started.
+    pub fn start_through(settings: PoolSettings, spawner: &Arc<Spawner>) -> Result<Arc<Self>, StartError> {
+        Self::start_by(settings, Some(spawner))
+    }
+
+    fn start_by(settings: PoolSettings, spawner: Option<&Arc<Spawner>>) -> Result<Arc<Self>, StartError> {
         let (shared, source) = match settings.kind.clone() {
             PoolKind::Supervised(own) => {
                 if own.workers == 0 {
                     return Err(StartError::Empty);
                 }
-                let (shared, supervisor) = Supervisor::start(settings, &own)?;
+                let (shared, supervisor) = Supervisor::start(settings, &own, spawner)?;
                 (shared, Source::Own(supervisor))
             }
             PoolKind::External(external) => {
                 if external.connections == 0 || external.servers.is_empty() {
                     return Err(StartError::Empty);
                 }
-                let shared = Arc::new(Shared::new(settings, external.servers.clone(), false));
+                let shared = Shared::new(settings, external.servers.clone(), false, None);
+                let shared = Arc::new(shared.map_err(StartError::Thread)?);
                 let checks = HealthChecks::start(&shared, &external).map_err(StartError::Thread)?;
                 (shared, Source::Others(checks))
             }
@@ -77,6 +90,17 @@ impl Pool {
         &self.shared.settings
     }
 
+    /// The cookie whose values each belong to one of the servers.
+    pub fn affinity_cookie(&self) -> Option<&str> {
+        match &self.shared.settings.kind {
+            PoolKind::External(External {
+                balance: Balance::Cookie(name),
+                ..
+            }) => Some(name),
+            _ => None,
+        }
+    }
+
     /// What the pool is doing now.
     pub fn status(&self) -> PoolStatus {
         self.shared.status()
@@ -87,17 +111,6 @@ impl Pool {
         match self.source {
             Source::Own(_) => Vec::new(),
             Source::Others(_) => self.shared.servers(),
-        }
-    }
-
-    /// The cookie whose values each belong to one of the servers.
-    pub fn affinity_cookie(&self) -> Option<&str> {
-        match &self.shared.settings.kind {
-            PoolKind::External(External {
-                balance: Balance::Cookie(name),
-                ..
-            }) => Some(name),
-            _ => None,
         }
     }
 
@@ -118,7 +131,11 @@ impl Pool {
         match self.source {
             Source::Own(_) => {
                 let masters = self.shared.masters.iter().map(|master| master.load(Ordering::Relaxed));
-                Some(masters.filter_map(memory::of_tree).sum())
+                let of_tree = |master| match &self.shared.spawner {
+                    Some(spawner) if master != 0 => spawner.memory(master),
+                    _ => memory::of_tree(master),
+                };
+                Some(masters.filter_map(of_tree).sum())
             }
             Source::Others(_) => None,
         }
@@ -270,6 +287,7 @@ impl Pool {
             params: &params,
             body: Body::Empty,
             idempotent: true,
+            affinity: None,
             is_wanted: &|| true,
             label: &|| "the first request of all, which asks for nothing".to_owned(),
         };
@@ -287,7 +305,6 @@ impl Pool {
             tracing::warn!(pool, left, "requests were still running when the pool ended");
         }
         self.keeper.stop();
-            affinity: None,
         match &self.source {
             Source::Own(supervisor) => supervisor.stop().await,
             Source::Others(checks) => checks.stop(),

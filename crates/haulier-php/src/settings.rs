@@ -140,7 +140,8 @@ impl Supervised {
 }
 
 /// Workers beyond `least` that have had no request for `idle` are replaced by fresh ones. A fresh one is a fork of the
-/// master that has run nothing, and costs next to no memory; the number of processes stays.
+/// master that has run nothing, and costs next to no memory; the number of processes stays. Where none is to stay warm,
+/// PHP ends altogether when nobody has asked for it for `idle`, and the next request starts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shrink {
     /// Workers that stay warm however long they are idle.
@@ -191,8 +192,10 @@ pub struct User {
 /// A FastCGI server that is already running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
-    /// Where it listens; several are used least busy first.
+    /// Where they listen.
     pub servers: Vec<Server>,
+    /// Which server gets a request.
+    pub balance: Balance,
     /// Most connections to each server. Stay below its pm.max_children: an open connection occupies a child.
     pub connections: usize,
     /// Longest time to connect.
@@ -209,14 +212,22 @@ impl External {
     pub fn new(servers: Vec<Server>) -> Self {
         Self {
             servers,
+            balance: Balance::LeastBusy,
             connections: 32,
             connect_timeout: Duration::from_secs(1),
-    /// Which server gets a request.
-    pub balance: Balance,
             idle_timeout: Duration::from_secs(5),
             health: None,
         }
     }
+}
+
+/// Which of several servers gets a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Balance {
+    /// The one with the fewest requests.
+    LeastBusy,
+    /// Always the same one for a value of this cookie, as long as it is well; without the cookie the least busy one.
+    Cookie(String),
 }
 
 /// Asking a server whether it is well: a FastCGI request for php-fpm's own `ping.path`. It takes a child of the server.
@@ -229,7 +240,6 @@ pub struct Health {
     /// Failures in a row that take a server out. A refused connection does so at once.
     pub fail: u32,
     /// Answers in a row that take it in again.
-            balance: Balance::LeastBusy,
     pub recover: u32,
 }
 
@@ -238,15 +248,6 @@ pub struct Health {
 pub enum Server {
     /// `unix:/run/php/php8.2-fpm.sock`
     Unix(PathBuf),
-/// Which of several servers gets a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Balance {
-    /// The one with the fewest requests.
-    LeastBusy,
-    /// Always the same one for a value of this cookie, as long as it is well; without the cookie the least busy one.
-    Cookie(String),
-}
-
     /// `127.0.0.1:9000`
     Tcp(SocketAddr),
 }

@@ -4,22 +4,24 @@
 //! worker that becomes free goes to the first waiter, so nothing lies idle while somebody waits.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Handle, Id};
 use rustix::event::EventfdFlags;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, oneshot};
 
-use crate::connection::Connection;
-use crate::lease::Lease;
 use crate::affinity::Seeds;
+use crate::connection::Connection;
+use crate::heard::Heard;
+use crate::lease::Lease;
 use crate::running::Running;
 use crate::settings::{Health, PoolKind, PoolSettings, Recycle, Server, Supervised};
-use crate::heard::Heard;
+use crate::spawner::Spawner;
 use crate::wait_times::WaitTimes;
 use crate::worker::{Spent, Worker, own_memory};
 
@@ -151,23 +153,23 @@ pub(crate) struct Shared {
     pub(crate) masters: Vec<AtomicU32>,
     /// They are no masters: every worker is a program of its own.
     pub(crate) separate: bool,
-    /// Requests that take long.
-    pub(crate) running: Arc<Running>,
-    /// How the servers of others are checked.
-    health: Option<Health>,
     /// Who starts them as another account; `None` if we do.
     pub(crate) spawner: Option<Arc<Spawner>>,
     /// What PHP said outside of requests.
     pub(crate) heard: Arc<Heard>,
+    /// Requests that take long.
+    pub(crate) running: Arc<Running>,
+    /// How the servers of others are checked.
+    health: Option<Health>,
     /// Most connections to each server.
     connections: usize,
-    /// Told when the last lease ends while the pool stops.
-    drained: Notify,
-    state: Mutex<State>,
     /// The servers, for requests that are to go to the same one.
     seeds: Seeds,
     /// Wake the supervisors of php-cgi programs that rest, one an address; none if they never do.
     alarms: Vec<OwnedFd>,
+    /// Told when the last lease ends while the pool stops.
+    drained: Notify,
+    state: Mutex<State>,
 }
 
 #[derive(Debug)]
@@ -179,12 +181,12 @@ struct State {
     /// Workers whose connection closed while they live on, by process id; for `recycle` only.
     workers: HashMap<u32, Worker>,
     counts: PoolStatus,
-    /// Up to when `counts.busy_time` is right.
-    settled: Instant,
     /// How many workers may be put to work within a second.
     spawn_rate: Option<u32>,
     /// When the running second of that began, and how many there were in it.
     spawned: (Instant, u32),
+    /// Up to when `counts.busy_time` is right.
+    settled: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -195,12 +197,12 @@ struct ServerState {
     generation: u64,
     /// The process, where every worker is one of its own.
     process: Option<Arc<OwnedFd>>,
-    /// It is left out while others are well.
-    down: bool,
     /// php-cgi has ended because nobody asked for it, and nobody has since.
     rests: bool,
     /// When the last request ended, or php-cgi began to run.
     unused_since: Option<Instant>,
+    /// It is left out while others are well.
+    down: bool,
     /// How long the last connection took to open.
     connect_time: Option<Duration>,
     /// Health checks of the same outcome in a row.
@@ -217,6 +219,8 @@ struct Waiter {
     /// The runtime that waits.
     runtime: Id,
     since: Instant,
+    /// The server it belongs to.
+    wants: Option<usize>,
     grant: oneshot::Sender<Lease>,
 }
 
@@ -226,13 +230,11 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// How far from the front such a waiter may stand.
 const NEAR: usize = 16;
 
-/// What became of asking for a worker.
-pub(crate) enum Asked {
-    /// The server it belongs to.
-    wants: Option<usize>,
 /// The time in which no more than `spawn_rate` workers are put to work.
 const SPAWN_TIME: Duration = Duration::from_secs(1);
 
+/// What became of asking for a worker.
+pub(crate) enum Asked {
     /// Here it is.
     Granted(Lease),
     /// All are busy; this one stands in the queue.
@@ -264,7 +266,15 @@ impl Shared {
     /// A pool without connections. A supervised one is not available before [`master_started`](Self::master_started).
     ///
     /// `separate` if each address is that of one worker of our own.
-    pub(crate) fn new(settings: PoolSettings, addresses: Vec<Server>, separate: bool) -> Self {
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(crate) fn new(
+        settings: PoolSettings,
+        addresses: Vec<Server>,
+        separate: bool,
+        spawner: Option<Arc<Spawner>>,
+    ) -> io::Result<Self> {
         let (connections, connect_timeout, available) = match &settings.kind {
             PoolKind::Supervised(own) => (own.workers / addresses.len(), OWN_CONNECT_TIMEOUT, false),
             PoolKind::External(external) => (external.connections, external.connect_timeout, true),
@@ -273,16 +283,6 @@ impl Shared {
             PoolKind::Supervised(_) => None,
             PoolKind::External(external) => external.health.clone(),
         };
-        let server = |_| ServerState {
-            available,
-            ..ServerState::default()
-        };
-        let servers = addresses.iter().map(server).collect();
-        let masters = addresses.iter().map(|_| AtomicU32::new(0)).collect();
-        let state = State {
-            servers,
-            waiters: VecDeque::new(),
-            next_ticket: 0,
         let own = match &settings.kind {
             PoolKind::Supervised(own) => Some(own),
             PoolKind::External(_) => None,
@@ -295,28 +295,42 @@ impl Shared {
             .filter(|_| rests)
             .map(alarm)
             .collect::<Result<_, _>>()?;
+        let server = |_| ServerState {
+            available,
+            ..ServerState::default()
+        };
+        let servers = addresses.iter().map(server).collect();
+        let masters = addresses.iter().map(|_| AtomicU32::new(0)).collect();
+        let state = State {
+            servers,
+            waiters: VecDeque::new(),
+            next_ticket: 0,
             stopping: false,
             workers: HashMap::new(),
             counts: PoolStatus {
                 workers: connections * addresses.len(),
                 ..PoolStatus::default()
             },
+            spawn_rate,
+            spawned: (Instant::now(), 0),
             settled: Instant::now(),
         };
-        Self {
+        Ok(Self {
             settings,
-            addresses,
             connect_timeout,
             masters,
             separate,
+            spawner,
+            heard: Arc::default(),
             running: Arc::default(),
             health,
-            spawn_rate,
-            spawned: (Instant::now(), 0),
             connections,
+            seeds: Seeds::of(&addresses),
+            alarms,
             drained: Notify::new(),
             state: Mutex::new(state),
-        }
+            addresses,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -325,8 +339,6 @@ impl Shared {
     }
 
     /// Asks for a worker on any server but those `excluded`, for this thread; on the one that `affinity` belongs to.
-            seeds: Seeds::of(&addresses),
-            alarms,
     pub(crate) fn ask(self: &Arc<Self>, excluded: &[usize], affinity: Option<&[u8]>) -> Asked {
         let mut state = self.lock();
         if state.stopping {
@@ -351,23 +363,22 @@ impl Shared {
             ticket,
             runtime: Handle::current().id(),
             since: Instant::now(),
+            wants,
             grant: sender,
         });
+        if let Some(server) = resting {
+            state.servers[server].rests = false;
+            let _ = rustix::io::write(&self.alarms[server], &1_u64.to_ne_bytes()); // full: it rings already
+        }
         Asked::Queued(QueuePlace {
             shared: Arc::clone(self),
             ticket,
             grant,
-            spawner,
-            heard: Arc::default(),
         })
     }
 
     /// Takes a lease back, with the connection if it can carry another request.
     pub(crate) fn put_back(self: &Arc<Self>, server: usize, mut connection: Option<Connection>) {
-        if let Some(server) = resting {
-            state.servers[server].rests = false;
-            let _ = rustix::io::write(&self.alarms[server], &1_u64.to_ne_bytes()); // full: it rings already
-        }
         loop {
             let mut state = self.lock();
             let current = connection
@@ -380,7 +391,10 @@ impl Shared {
                 state = self.lock();
             }
             let may_serve = !state.stopping && (connection.is_some() || state.may_open(server));
-            let Some(waiter) = may_serve.then(|| state.next_waiter(connection.as_ref())).flatten() else {
+            let Some(waiter) = may_serve
+                .then(|| state.next_waiter(server, connection.as_ref()))
+                .flatten()
+            else {
                 return self.keep(state, server, connection);
             };
             drop(state);
@@ -394,10 +408,10 @@ impl Shared {
 
     /// Nobody waits: the connection lies idle, or is one less.
     fn keep(&self, mut state: MutexGuard<'_, State>, server: usize, connection: Option<Connection>) {
-            wants,
         state.settle();
         let place = &mut state.servers[server];
         place.busy -= 1;
+        place.unused_since = Some(Instant::now());
         match connection {
             Some(mut connection) => {
                 connection.idle_since = Instant::now();
@@ -411,7 +425,6 @@ impl Shared {
     }
 
     /// php-cgi runs: connections may be opened.
-        place.unused_since = Some(Instant::now());
     pub(crate) fn master_started(self: &Arc<Self>, server: usize, pid: u32, process: Option<OwnedFd>) {
         self.masters[server].store(pid, Ordering::Relaxed);
         let mut state = self.lock();
@@ -422,22 +435,6 @@ impl Shared {
         self.grant_free(server);
     }
 
-    /// Gives the connections that a server may have beyond its open ones to those who wait.
-    fn grant_free(self: &Arc<Self>, server: usize) {
-        let mut state = self.lock();
-        state.settle();
-        let most = state.waiters.len().min(state.spawns_left());
-        let place = &mut state.servers[server];
-        let free = self.connections.saturating_sub(place.open).min(most);
-        state.spawned.1 += u32::try_from(free).unwrap_or(u32::MAX);
-        let place = &mut state.servers[server];
-        let free = self.connections.saturating_sub(place.open).min(waiting);
-        place.open += free;
-        place.busy += free;
-        drop(state);
-        for _ in 0..free {
-            self.put_back(server, None);
-        }
     /// Lets a php-cgi rest that nobody has asked for a worker for this long: requests wait until it has been started
     /// again.
     ///
@@ -472,6 +469,21 @@ impl Shared {
         }
     }
 
+    /// Gives the connections that a server may have beyond its open ones to those who wait.
+    fn grant_free(self: &Arc<Self>, server: usize) {
+        let mut state = self.lock();
+        state.settle();
+        let most = state.waiters.len().min(state.spawns_left());
+        let place = &mut state.servers[server];
+        let free = self.connections.saturating_sub(place.open).min(most);
+        state.spawned.1 += u32::try_from(free).unwrap_or(u32::MAX);
+        let place = &mut state.servers[server];
+        place.open += free;
+        place.busy += free;
+        drop(state);
+        for _ in 0..free {
+            self.put_back(server, None);
+        }
     }
 
     /// php-cgi is gone: requests wait until it is back. Connections to children that outlive it carry no further one.
@@ -803,6 +815,7 @@ impl State {
         runtime: Id,
     ) -> Option<(usize, Option<Connection>)> {
         self.settle();
+        let may_spawn = self.spawns_left() > 0;
         let any_up = self.servers.iter().any(|server| !server.down);
         let candidates = self.servers.iter_mut().enumerate().filter(|(number, server)| {
             let usable = !server.down || !any_up;
@@ -815,7 +828,6 @@ impl State {
         server.busy += 1;
         // The last one used on this thread needs no new registration; else the last one used at all.
         let here = server.idle.iter().rposition(|connection| connection.lives_on(runtime));
-        let may_spawn = self.spawns_left() > 0;
         let connection = match here {
             Some(place) => Some(server.idle.remove(place)),
             None => server.idle.pop(),

@@ -185,8 +185,8 @@ pub(crate) struct PoolTable {
     pub(crate) timeout: Option<Placed<Duration>>,
     pub(crate) body_timeout: Option<Placed<Duration>>,
     pub(crate) queue: Option<Placed<Duration>>,
-    pub(crate) queue_length: Option<Placed<u64>>,
     pub(crate) grace: Option<Placed<Duration>>,
+    pub(crate) queue_length: Option<Placed<u64>>,
     pub(crate) slow: Option<SlowTable>,
     /// The names of the settings that are there, for messages about those that exclude each other.
     pub(crate) written: Vec<Placed<&'static str>>,
@@ -264,12 +264,12 @@ pub(crate) struct SiteTable {
     pub(crate) images: Option<ImagesTable>,
     pub(crate) tls: SiteTlsTable,
     pub(crate) requests_per_ip: Option<Placed<Rate>>,
-    pub(crate) canonical: Option<Placed<String>>,
-    pub(crate) rewrites: Option<Pairs>,
-    pub(crate) errors: Option<Pairs>,
     pub(crate) body_timeout: Option<Placed<Duration>>,
     pub(crate) idle_timeout: Option<Placed<Duration>>,
     pub(crate) send_timeout: Option<Placed<Duration>>,
+    pub(crate) canonical: Option<Placed<String>>,
+    pub(crate) rewrites: Option<Pairs>,
+    pub(crate) errors: Option<Pairs>,
     pub(crate) maintenance: Option<MaintenanceTable>,
     pub(crate) routes: Vec<RouteTable>,
 }
@@ -358,8 +358,8 @@ impl PoolTable {
             nice: None,
             rlimits: None,
             servers: None,
-            connections: None,
             balance: None,
+            connections: None,
             remote_root: None,
             connect_timeout: None,
             idle_timeout: None,
@@ -367,10 +367,10 @@ impl PoolTable {
             timeout: None,
             body_timeout: None,
             queue: None,
+            grace: None,
             queue_length: None,
             slow: None,
             written: Vec::new(),
-            grace: None,
         }
     }
 }
@@ -423,14 +423,14 @@ impl SiteTable {
             dictionary: DictionaryTable::default(),
             log: SiteLogTable::default(),
             requests_per_ip: None,
+            body_timeout: None,
+            idle_timeout: None,
+            send_timeout: None,
             canonical: None,
             rewrites: None,
             errors: None,
             maintenance: None,
             routes: Vec::new(),
-            body_timeout: None,
-            idle_timeout: None,
-            send_timeout: None,
             compress: CompressTable::default(),
             images: None,
             tls: SiteTlsTable::default(),
@@ -853,19 +853,19 @@ fn read_pool(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         group: reader.text(&section, "group"),
         nice: reader.niceness(&section, "nice"),
         servers: reader.texts(&section, "servers"),
-        connections: reader.count(&section, "connections", 1, "PHP is reached over connections"),
         balance: reader.text(&section, "balance"),
+        connections: reader.count(&section, "connections", 1, "PHP is reached over connections"),
         remote_root: reader.text(&section, "remote_root"),
         connect_timeout: reader.deadline(&section, "connect_timeout"),
         idle_timeout: reader.deadline(&section, "idle_timeout"),
         timeout: reader.deadline(&section, "timeout"),
         body_timeout: reader.deadline(&section, "body_timeout"),
         queue: reader.duration(&section, "queue"),
+        grace: reader.duration(&section, "grace"),
         queue_length: reader.count(&section, "queue_length", 0, "0 lets nobody wait"),
         written,
     }
 }
-        grace: reader.duration(&section, "grace"),
 
 /// A number, or a table whose `max` it is.
 fn read_workers(
@@ -1000,6 +1000,7 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         None => SiteTlsTable::default(),
     };
     let routes = reader.tables(&section, "route");
+    let deadline = |reader: &mut Reader<'_>, key| limits.as_ref().and_then(|limits| reader.deadline(limits, key));
     SiteTable {
         images,
         compress,
@@ -1008,7 +1009,6 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         root: reader.text(&section, "root"),
         root_written: section.key_span("root").is_some() || section.misspells("root"),
         document_root: None,
-    let deadline = |reader: &mut Reader<'_>, key| limits.as_ref().and_then(|limits| reader.deadline(limits, key));
         hosts: reader.texts(&section, "hosts"),
         app: reader.text(&section, "app"),
         pool: reader.text(&section, "pool"),
@@ -1022,6 +1022,9 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         requests_per_ip: limits
             .as_ref()
             .and_then(|limits| reader.rate(limits, "requests_per_ip")),
+        body_timeout: deadline(reader, "body_timeout"),
+        idle_timeout: deadline(reader, "idle_timeout"),
+        send_timeout: deadline(reader, "send_timeout"),
         canonical: reader.text(&section, "canonical"),
         rewrites: reader.map(&section, "rewrites"),
         errors: reader.map(&section, "errors"),
@@ -1030,9 +1033,6 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             .into_iter()
             .map(|(place, table)| read_route(reader, &header, table, place))
             .collect(),
-        body_timeout: deadline(reader, "body_timeout"),
-        idle_timeout: deadline(reader, "idle_timeout"),
-        send_timeout: deadline(reader, "send_timeout"),
         sendfile: sendfile.unwrap_or_default(),
         offload: offload.unwrap_or_default(),
         dictionary: dictionary.unwrap_or_default(),

@@ -17,6 +17,7 @@ use super::{reader, value};
 use crate::account;
 use crate::machine::Machine;
 use crate::php_discovery::{self, PhpCgi, PhpError};
+use crate::privileges;
 
 /// Longest head of a CGI response, bytes.
 const RESPONSE_HEAD: usize = 64 * 1024;
@@ -35,10 +36,10 @@ pub(super) const SUPERVISED: [&str; 11] = [
     "rlimits",
 ];
 /// Settings that only a pool of others has.
-pub(super) const EXTERNAL: [&str; 6] = [
+pub(super) const EXTERNAL: [&str; 7] = [
     "servers",
-    "connections",
     "balance",
+    "connections",
     "remote_root",
     "connect_timeout",
     "idle_timeout",
@@ -225,10 +226,10 @@ fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, re
             timeout,
             body_timeout: value_or(table.body_timeout.as_ref(), timeout),
             slow: slow(table),
+            grace: table.grace.as_ref().map(|grace| grace.value),
             queue_timeout: value_or(table.queue.as_ref(), Duration::from_secs(10)),
             queue_length: table.queue_length.as_ref().map_or(512, |length| to_usize(length.value)),
             response_head: RESPONSE_HEAD,
-            grace: table.grace.as_ref().map(|grace| grace.value),
         },
     })
 }
@@ -253,7 +254,7 @@ fn supervised(
     let user = resolve_group(table, user, report);
     let recycle = recycle(table, report);
     check_niceness(table, report);
-    if !account::is_root() {
+    if !account::is_root() && !privileges::has_left_root() {
         check_rlimits(table, report);
     }
     if !used {
@@ -277,8 +278,8 @@ fn supervised(
         php: php.path.clone(),
         workers,
         shrink,
-        recycle,
         spawn_rate: spawn_rate(table),
+        recycle,
         ini,
         ini_admin,
         env,
@@ -313,12 +314,12 @@ fn shrink(table: &PoolTable, workers: usize, report: &mut Report) -> Option<Shri
     })
 }
 
-fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
 fn spawn_rate(table: &PoolTable) -> Option<u32> {
     let rate = table.shrink.as_ref()?.spawn_rate.as_ref()?;
     Some(u32::try_from(rate.value).unwrap_or(u32::MAX))
 }
 
+fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
     let written = &table.recycle;
     if let (Some(short), Some(long)) = (&table.max_requests, &written.requests) {
         report.push(
@@ -365,23 +366,14 @@ fn rlimit_entries(table: &PoolTable) -> Vec<(&'static str, Resource, &Placed<u64
     written.flatten().collect()
 }
 
-/// Once haulier has become `user` it can start PHP neither with another group nor with more than it has itself.
+/// Once haulier has become `user` it cannot give the PHP it starts itself more than it has.
 pub(super) fn check_without_root(table: &PoolTable, user: &User, report: &mut Report) {
-    let group = table
-        .group
-        .as_ref()
-        .filter(|group| account::group(&group.value) != Some(user.gid));
-    let first = table.nice.as_ref().filter(|nice| nice.value < 0);
-    let places = [
-        group.map(|group| ("group", &group.place)),
-        first.map(|nice| ("nice", &nice.place)),
-    ];
-    for (key, place) in places.into_iter().flatten() {
-        let title = format!("`{key}` of pool `{}` needs root", table.name.value);
+    if let Some(nice) = table.nice.as_ref().filter(|nice| nice.value < 0) {
+        let title = format!("`nice` of pool `{}` needs root", table.name.value);
         report.push(
             Diagnostic::error("config::user", title)
-                .at(place.as_ref(), format!("haulier is `{}` by then", user.name))
-                .help("remove the line, or `user` of `[server]`"),
+                .at(nice.place.as_ref(), format!("haulier is `{}` by then", user.name))
+                .help("remove the line, or give the pool a `user` of its own"),
         );
     }
     check_rlimits(table, report);
@@ -404,7 +396,10 @@ fn check_rlimits(table: &PoolTable, report: &mut Report) {
 }
 
 fn check_niceness(table: &PoolTable, report: &mut Report) {
-    let first = table.nice.as_ref().filter(|nice| nice.value < 0 && !account::is_root());
+    let first = table
+        .nice
+        .as_ref()
+        .filter(|nice| nice.value < 0 && !account::is_root() && !privileges::has_left_root());
     if let Some(nice) = first {
         let title = "only root can run PHP with a niceness below 0";
         report
@@ -524,7 +519,8 @@ fn resolve_user(table: &PoolTable, mode: Mode, report: &mut Report) -> Option<Us
         report.push(Diagnostic::error("config::user", title).at(written.place.as_ref(), "named here"));
         return None;
     };
-    if account::is_root() {
+    // Whether it was settled before root was left is asked when the pool starts.
+    if account::is_root() || privileges::has_left_root() {
         return Some(user);
     }
     if user.uid != rustix::process::geteuid().as_raw() {
@@ -587,9 +583,9 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
             .iter()
             .filter_map(|server| resolve_server(server, report))
             .collect(),
+        balance: balance(table.balance.as_ref(), report),
         connections: table
             .connections
-        balance: balance(table.balance.as_ref(), report),
             .as_ref()
             .map_or(32, |connections| to_usize(connections.value)),
         connect_timeout: value_or(table.connect_timeout.as_ref(), Duration::from_secs(1)),
@@ -598,8 +594,6 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
     }
 }
 
-fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
-    let path = written.path.as_ref().filter(|path| path.value.starts_with('/'));
 /// The session cookie of PHP.
 const SESSION_COOKIE: &str = "PHPSESSID";
 
@@ -627,6 +621,8 @@ fn balance(written: Option<&Placed<String>>, report: &mut Report) -> Balance {
     cookie.map_or(Balance::LeastBusy, |name| Balance::Cookie(name.to_owned()))
 }
 
+fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
+    let path = written.path.as_ref().filter(|path| path.value.starts_with('/'));
     let Some(path) = path else {
         let place = written
             .path

@@ -437,14 +437,14 @@ pub(super) static POOL: Table = Table {
             "Most waiting requests; one more gets 503 at once.",
         ),
         word(
-            "slow",
-            "none",
-            "`[pool.NAME.slow]`: a line about each request that takes long.",
-        ),
-        word(
             "grace",
             "as in `[server]`",
             "How long running requests may go on when the pool is to end, if shorter.",
+        ),
+        word(
+            "slow",
+            "none",
+            "`[pool.NAME.slow]`: a line about each request that takes long.",
         ),
     ],
 };
@@ -773,21 +773,6 @@ pub(super) static SITE_LIMITS: Table = Table {
             "as in `[limits]`",
             "Requests of one client address to this site.",
         ),
-    ],
-};
-
-pub(super) static SITE_MAINTENANCE: Table = Table {
-    name: "site.NAME.maintenance",
-    words: &[
-        word(
-            "file",
-            "required",
-            "While this file exists the site answers 503 with Retry-After.",
-        ),
-        word("page", "a short page", "Page in the document root that is shown then."),
-        word("allow", "[]", "Addresses and networks for which the site stays open."),
-        word("retry_after", "\"5m\"", "When clients are told to come back."),
-    ],
         word(
             "body_timeout",
             "as in `[limits]`",
@@ -803,6 +788,21 @@ pub(super) static SITE_MAINTENANCE: Table = Table {
             "as in `[limits]`",
             "Longest time a client of this site may take nothing; then the connection ends.",
         ),
+    ],
+};
+
+pub(super) static SITE_MAINTENANCE: Table = Table {
+    name: "site.NAME.maintenance",
+    words: &[
+        word(
+            "file",
+            "required",
+            "While this file exists the site answers 503 with Retry-After.",
+        ),
+        word("page", "a short page", "Page in the document root that is shown then."),
+        word("allow", "[]", "Addresses and networks for which the site stays open."),
+        word("retry_after", "\"5m\"", "When clients are told to come back."),
+    ],
 };
 
 pub(super) static ROUTE: Table = Table {

@@ -85,6 +85,7 @@ impl Running {
         drop(over);
         hasty.join_all().await;
         stop_pools(&self.pools, self.leaving).await;
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).end_spawner();
         outcome
     }
 
@@ -356,7 +357,6 @@ async fn retire(pool: Arc<Pool>, grace: Duration, metrics: Arc<Metrics>) {
     metrics.pool_ended(&pool);
 }
 
-/// Runs what may block where it holds nobody up.
 /// How long requests of this pool may go on.
 fn grace_of(pool: &Pool, most: Duration) -> Duration {
     pool.settings().grace.map_or(most, |grace| grace.min(most))
@@ -380,6 +380,7 @@ fn end_hasty_pools(pools: &[Arc<Pool>], most: Duration, over: &watch::Sender<()>
     ending
 }
 
+/// Runs what may block where it holds nobody up.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
