@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
+use crate::spawn::Inherited;
+
 /// What a php-cgi inherits.
 #[derive(Debug, Default)]
 pub(crate) struct Directories {
@@ -16,8 +18,11 @@ pub(crate) struct Directories {
 }
 
 impl Directories {
-    pub(crate) fn all(&self) -> impl Iterator<Item = &OpenDirectory> {
-        self.admin_ini.iter().chain(&self.opcache)
+    pub(crate) fn inherited(&self) -> Inherited<'_> {
+        Inherited {
+            admin_ini: self.admin_ini.as_ref().map(AsFd::as_fd),
+            opcache: self.opcache.as_ref().map(AsFd::as_fd),
+        }
     }
 }
 

@@ -36,6 +36,12 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is to run as another account, and haulier has left root without having agreed on that.
+    #[error("what haulier starts as `{user}` was settled when it left root, and this is not it")]
+    NotAgreed {
+        /// The account.
+        user: String,
+    },
     /// No thread for the pool.
     #[error("cannot start a thread for the pool")]
     Thread(#[source] io::Error),
@@ -66,6 +72,8 @@ pub enum PoolError {
         after: Duration,
         /// What the system said; `None` for a plain end of the stream.
         source: Option<io::Error>,
+        /// The last lines of its stderr, those of other workers of that time among them.
+        last_words: String,
     },
     /// No response head in time, or a long silence in the middle of the body. The worker was ended; a 504 if nothing was
     /// sent to the client yet.
@@ -75,6 +83,8 @@ pub enum PoolError {
         pid: Option<u32>,
         /// The limit of the pool that was reached.
         after: Duration,
+        /// The last lines of its stderr, those of other workers of that time among them.
+        last_words: String,
     },
     /// No server took the connection. Nothing reached PHP; a 502.
     #[error("cannot connect to {server}")]
@@ -119,6 +129,14 @@ pub enum BadResponse {
 }
 
 impl PoolError {
+    /// What a worker wrote to its stderr before it went away; empty where none did.
+    pub fn last_words(&self) -> &str {
+        match self {
+            Self::Crashed { last_words, .. } | Self::Timeout { last_words, .. } => last_words,
+            _ => "",
+        }
+    }
+
     /// A word out of a fixed list, for logs, metrics and error pages.
     pub fn reason(&self) -> &'static str {
         match self {

@@ -113,6 +113,7 @@ async fn ask(shared: &Shared, server: usize, path: &str) -> Option<Vec<u8>> {
         params: &params,
         body: Body::Empty,
         idempotent: true,
+        affinity: None,
         is_wanted: &|| true,
         label: &|| format!("ping {path}"),
     };

@@ -16,6 +16,8 @@ use crate::state::Shared;
 /// Most and least time between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+/// Time between two looks where requests may wait for leave to put a worker to work.
+const SPAWN_PAUSE: Duration = Duration::from_millis(100);
 
 /// The thread; it ends when this is dropped.
 #[derive(Debug)]
@@ -63,14 +65,15 @@ fn time_between_looks(shared: &Shared) -> Option<Duration> {
         PoolKind::Supervised(own) => {
             let age = Some(own.recycle.age).filter(|age| !age.is_zero());
             let idle = own.shrink.map(|shrink| shrink.idle);
-            age.into_iter().chain(idle).min()
+            let spawns = own.spawn_rate.map(|_| 4 * SPAWN_PAUSE);
+            age.into_iter().chain(idle).chain(spawns).min()
         }
     };
     slow.into_iter().chain(of_kind).min().map(|shortest| shortest / 4)
 }
 
 /// Does what is due; gives the time to the next look if that is known.
-fn look_round(shared: &Shared) -> Option<Duration> {
+fn look_round(shared: &Arc<Shared>) -> Option<Duration> {
     if let Some(slow) = &shared.settings.slow {
         slow::note(shared, slow);
     }
@@ -78,6 +81,9 @@ fn look_round(shared: &Shared) -> Option<Duration> {
         PoolKind::External(external) => shared.close_idle(external.idle_timeout),
         PoolKind::Supervised(own) => {
             end_unneeded(shared, own);
+            if own.spawn_rate.is_some() {
+                shared.grant_due();
+            }
             None
         }
     }
@@ -86,7 +92,7 @@ fn look_round(shared: &Shared) -> Option<Duration> {
 /// Ends idle workers that nobody needs as they are. The master, or the one that waits in reserve, replaces them.
 fn end_unneeded(shared: &Shared, own: &Supervised) {
     for (connection, why) in shared.take_unneeded(own) {
-        if connection.peer.signal(Signal::TERM) {
+        if connection.peer.end(Signal::TERM, shared.spawner.as_deref()) {
             shared.count_spent(why);
         }
     }

@@ -123,7 +123,7 @@ impl Lease {
         }
         connection.peer = match shared.process(self.server) {
             Some(process) => Peer::Process { pid: master, process },
-            None => Peer::find(&*connection, master),
+            None => Peer::find(&*connection, master, shared.spawner.as_deref()),
         };
         let known = connection.peer.pid().filter(|_| shared.recycle().is_on());
         if let Some(before) = known.and_then(|pid| shared.take_worker(pid)) {
@@ -169,6 +169,7 @@ impl Lease {
     /// Closes the connection and says why, here and to the caller.
     pub(crate) fn give_up(self, failure: Failure, stderr: &[u8], label: &str) -> PoolError {
         let (shared, after, pid) = (Arc::clone(self.shared()), self.taken.elapsed(), self.pid());
+        let last_words = shared.heard.last_words(stderr, self.taken);
         drop(self);
         let pool = shared.settings.name.as_str();
         let stderr = String::from_utf8_lossy(stderr);
@@ -177,7 +178,12 @@ impl Lease {
             Failure::HungUp(source) => {
                 shared.count(|counts| counts.crashes += 1);
                 tracing::error!(pool, pid, ?after, request = label, %stderr, "PHP worker crashed");
-                PoolError::Crashed { pid, after, source }
+                PoolError::Crashed {
+                    pid,
+                    after,
+                    source,
+                    last_words,
+                }
             }
             Failure::Bad(why) => {
                 tracing::error!(pool, pid, ?after, request = label, %stderr, %why, "improper response from PHP");
@@ -201,8 +207,10 @@ impl Lease {
     pub(crate) fn time_out(mut self, after: Duration, stderr: &[u8], label: &str) -> PoolError {
         self.learn_peer();
         // SIGTERM would only ask php-cgi to end after the request that hangs.
-        let killed = self.connection().peer.signal(Signal::KILL);
+        let spawner = self.shared().spawner.as_deref();
+        let killed = self.connection().peer.end(Signal::KILL, spawner);
         let (shared, pid) = (Arc::clone(self.shared()), self.pid());
+        let last_words = shared.heard.last_words(stderr, self.taken);
         if killed {
             shared.note_ending(self.server, self.connection().generation);
         }
@@ -210,7 +218,7 @@ impl Lease {
         shared.count(|counts| counts.timeouts += 1);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
         tracing::error!(pool, pid, killed, ?after, request = label, %stderr, "no answer from PHP in time");
-        PoolError::Timeout { pid, after }
+        PoolError::Timeout { pid, after, last_words }
     }
 }
 
@@ -232,7 +240,7 @@ fn is_spent(shared: &Shared, server: usize, connection: &Connection) -> bool {
         .pid()
         .filter(|_| recycle.is_on())
         .and_then(|pid| connection.worker.spent(&recycle, pid))
-        .filter(|_| connection.peer.signal(Signal::TERM));
+        .filter(|_| connection.peer.end(Signal::TERM, shared.spawner.as_deref()));
     if let Some(why) = why {
         shared.count_spent(why);
         shared.note_ending(server, connection.generation);

@@ -5,24 +5,29 @@
 //! A worker belongs to one request from the lease to END_REQUEST. What stands in the parameters, and what becomes of a
 //! response, is the server's business.
 
+mod affinity;
 mod connection;
 mod directory;
 mod error;
 mod exchange;
 mod fpm_status;
 mod health;
+mod heard;
 mod ini_admin;
 mod keeper;
 mod lease;
+mod master;
 mod memory;
 mod peer;
 mod pool;
+mod recipe;
 mod request;
 mod response;
 mod running;
 mod settings;
 mod slow;
 mod spawn;
+pub mod spawner;
 mod state;
 mod supervisor;
 mod wait_times;
@@ -36,6 +41,9 @@ pub use request::{Body, Request};
 pub use response::{Response, TryBody};
 pub use running::RunningRequest;
 pub use rustix::process::Resource;
-pub use settings::{External, Health, PoolKind, PoolSettings, Recycle, Rlimit, Server, Shrink, Slow, Supervised, User};
+pub use settings::{
+    Balance, External, Health, PoolKind, PoolSettings, Recycle, Rlimit, Server, Shrink, Slow, Supervised, User,
+};
+pub use spawner::Spawner;
 pub use state::{PoolStatus, ServerStatus, Work, WorkerStatus};
 pub use wait_times::WaitTimes;

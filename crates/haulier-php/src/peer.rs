@@ -14,6 +14,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::thread::CapabilitySet;
 
+use crate::spawner::Spawner;
+
 /// What is known about the process behind a connection.
 #[derive(Debug)]
 pub(crate) enum Peer {
@@ -29,11 +31,15 @@ pub(crate) enum Peer {
 
 impl Peer {
     /// Looks for the holder of `socket`'s other end among the children of `master`. Some ten microseconds a child.
-    pub(crate) fn find(socket: impl AsFd, master: u32) -> Self {
+    /// Where that is a child of the spawner, it looks.
+    pub(crate) fn find(socket: impl AsFd, master: u32, spawner: Option<&Spawner>) -> Self {
         let Ok(inode) = peer_inode(socket) else {
             return Self::Untold;
         };
-        let holder = children(master).into_iter().find(|&pid| holds(pid, inode));
+        let holder = match spawner {
+            Some(spawner) => spawner.holder(master, inode),
+            None => holder(master, inode),
+        };
         holder.map_or(Self::Untold, |pid| Self::Child { pid, inode })
     }
 
@@ -45,18 +51,15 @@ impl Peer {
         }
     }
 
-    /// Sends a signal to the process, if it still holds the other end; true when it was sent.
-    pub(crate) fn signal(&self, signal: Signal) -> bool {
-        let (pid, inode) = match self {
-            Self::Child { pid, inode } => (*pid, *inode),
-            Self::Process { process, .. } => return rustix::process::pidfd_send_signal(process, signal).is_ok(),
-            Self::Unknown | Self::Untold => return false,
-        };
-        // The descriptor pins the process before the look: a number could belong to somebody else by now.
-        let process = Pid::from_raw(pid as i32)
-            .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
-            .filter(|_| holds(pid, inode));
-        process.is_some_and(|process| rustix::process::pidfd_send_signal(process, signal).is_ok())
+    /// Sends SIGTERM or SIGKILL to the process, if it still holds the other end; true when it was sent.
+    pub(crate) fn end(&self, signal: Signal, spawner: Option<&Spawner>) -> bool {
+        match (self, spawner) {
+            (Self::Child { pid, inode }, None) => end_holder(*pid, *inode, signal),
+            (Self::Child { pid, inode }, Some(spawner)) => spawner.end_child(*pid, *inode, signal),
+            (Self::Process { process, .. }, None) => rustix::process::pidfd_send_signal(process, signal).is_ok(),
+            (Self::Process { pid, .. }, Some(spawner)) => spawner.end_group(*pid, signal),
+            (Self::Unknown | Self::Untold, _) => false,
+        }
     }
 }
 
@@ -69,6 +72,20 @@ pub(crate) fn can_be_told(user: Option<u32>) -> bool {
     let lists_children = std::fs::read_to_string("/proc/thread-self/children").is_ok();
     let names_peers = || UnixStream::pair().and_then(|(one, _other)| peer_inode(&one)).is_ok();
     (ours || privileged()) && lists_children && names_peers()
+}
+
+/// The child of `master` that holds the socket with this inode.
+pub(crate) fn holder(master: u32, inode: u32) -> Option<u32> {
+    children(master).into_iter().find(|&pid| holds(pid, inode))
+}
+
+/// Sends a signal to a process, if it holds the socket with this inode; true when it was sent.
+pub(crate) fn end_holder(pid: u32, inode: u32, signal: Signal) -> bool {
+    // The descriptor pins the process before the look: a number could belong to somebody else by now.
+    let process = Pid::from_raw(pid as i32)
+        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
+        .filter(|_| holds(pid, inode));
+    process.is_some_and(|process| rustix::process::pidfd_send_signal(process, signal).is_ok())
 }
 
 /// The children of a process, by the kernel's own list.
@@ -182,13 +199,11 @@ mod tests {
             .expect("sleep starts");
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
         let inode = peer_inode(&ours).expect("the kernel tells");
-        assert!(
-            !Peer::Child {
-                pid: sleeper.id(),
-                inode
-            }
-            .signal(Signal::KILL)
-        );
+        let peer = Peer::Child {
+            pid: sleeper.id(),
+            inode,
+        };
+        assert!(!peer.end(Signal::KILL, None));
         assert!(matches!(sleeper.try_wait(), Ok(None)));
         sleeper.kill().expect("it is ours");
         sleeper.wait().expect("it ends");

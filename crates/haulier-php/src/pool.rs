@@ -19,7 +19,8 @@ use crate::memory;
 use crate::request::{Body, Request};
 use crate::response::{Response, Silence};
 use crate::running::{NOTED_AFTER, RunningRequest};
-use crate::settings::{PoolKind, PoolSettings};
+use crate::settings::{Balance, External, PoolKind, PoolSettings};
+use crate::spawner::Spawner;
 use crate::state::{Asked, PoolStatus, ServerStatus, Shared, WorkerStatus};
 use crate::supervisor::Supervisor;
 
@@ -50,19 +51,32 @@ impl Pool {
     /// # Errors
     /// See [`StartError`].
     pub fn start(settings: PoolSettings) -> Result<Arc<Self>, StartError> {
+        Self::start_by(settings, None)
+    }
+
+    /// The same through a spawner, as the account the settings name.
+    ///
+    /// # Errors
+    /// See [`StartError`]; `NotAgreed` if the spawner was not told of these settings when it was started.
+    pub fn start_through(settings: PoolSettings, spawner: &Arc<Spawner>) -> Result<Arc<Self>, StartError> {
+        Self::start_by(settings, Some(spawner))
+    }
+
+    fn start_by(settings: PoolSettings, spawner: Option<&Arc<Spawner>>) -> Result<Arc<Self>, StartError> {
         let (shared, source) = match settings.kind.clone() {
             PoolKind::Supervised(own) => {
                 if own.workers == 0 {
                     return Err(StartError::Empty);
                 }
-                let (shared, supervisor) = Supervisor::start(settings, &own)?;
+                let (shared, supervisor) = Supervisor::start(settings, &own, spawner)?;
                 (shared, Source::Own(supervisor))
             }
             PoolKind::External(external) => {
                 if external.connections == 0 || external.servers.is_empty() {
                     return Err(StartError::Empty);
                 }
-                let shared = Arc::new(Shared::new(settings, external.servers.clone(), false));
+                let shared = Shared::new(settings, external.servers.clone(), false, None);
+                let shared = Arc::new(shared.map_err(StartError::Thread)?);
                 let checks = HealthChecks::start(&shared, &external).map_err(StartError::Thread)?;
                 (shared, Source::Others(checks))
             }
@@ -74,6 +88,17 @@ impl Pool {
     /// What the pool was started with.
     pub fn settings(&self) -> &PoolSettings {
         &self.shared.settings
+    }
+
+    /// The cookie whose values each belong to one of the servers.
+    pub fn affinity_cookie(&self) -> Option<&str> {
+        match &self.shared.settings.kind {
+            PoolKind::External(External {
+                balance: Balance::Cookie(name),
+                ..
+            }) => Some(name),
+            _ => None,
+        }
     }
 
     /// What the pool is doing now.
@@ -106,7 +131,11 @@ impl Pool {
         match self.source {
             Source::Own(_) => {
                 let masters = self.shared.masters.iter().map(|master| master.load(Ordering::Relaxed));
-                Some(masters.filter_map(memory::of_tree).sum())
+                let of_tree = |master| match &self.shared.spawner {
+                    Some(spawner) if master != 0 => spawner.memory(master),
+                    _ => memory::of_tree(master),
+                };
+                Some(masters.filter_map(of_tree).sum())
             }
             Source::Others(_) => None,
         }
@@ -127,7 +156,8 @@ impl Pool {
         on_interim: &mut dyn FnMut(&CgiHead),
     ) -> Result<Response, PoolError> {
         let begun = Instant::now();
-        let (mut lease, mut reused) = self.lease(&mut Vec::new(), begun).await?;
+        let affinity = request.affinity;
+        let (mut lease, mut reused) = self.lease(&mut Vec::new(), affinity, begun).await?;
         let queued = lease.queued;
         if !queued.is_zero() && !(request.is_wanted)() {
             return Err(PoolError::Abandoned { waited: queued });
@@ -153,7 +183,7 @@ impl Pool {
                 Err(trouble) if sent < most && self.may_repeat(&trouble, request, &exchange) => {
                     sent += 1;
                     self.note_retry(&lease, request);
-                    (lease, reused) = self.lease_again(lease, reused).await?;
+                    (lease, reused) = self.lease_again(lease, reused, affinity).await?;
                 }
                 Err(trouble) => return Err(trouble.into_error(lease, &mut exchange, request)),
             }
@@ -166,7 +196,12 @@ impl Pool {
 
     /// A fresh connection in the place of one that failed: an old one may simply have been closed, but a server that
     /// hangs up on a new one is passed over if there is another.
-    async fn lease_again(&self, mut lease: Lease, reused: bool) -> Result<(Lease, bool), PoolError> {
+    async fn lease_again(
+        &self,
+        mut lease: Lease,
+        reused: bool,
+        affinity: Option<&[u8]>,
+    ) -> Result<(Lease, bool), PoolError> {
         let (begun, only) = (Instant::now(), self.shared.addresses.len() == 1);
         if reused || only {
             match lease.reconnect().await {
@@ -176,15 +211,20 @@ impl Pool {
         }
         let mut refused = vec![lease.server];
         drop(lease);
-        self.lease(&mut refused, begun).await
+        self.lease(&mut refused, affinity, begun).await
     }
 
     /// A worker with a connection, and whether that was used before. Servers that do not answer are passed over.
-    async fn lease(&self, refused: &mut Vec<usize>, begun: Instant) -> Result<(Lease, bool), PoolError> {
+    async fn lease(
+        &self,
+        refused: &mut Vec<usize>,
+        affinity: Option<&[u8]>,
+        begun: Instant,
+    ) -> Result<(Lease, bool), PoolError> {
         let servers = self.shared.addresses.len();
         let mut attempts = 0;
         loop {
-            let mut lease = self.queue(refused, begun).await?;
+            let mut lease = self.queue(refused, affinity, begun).await?;
             match lease.ready().await {
                 Ok(reused) => return Ok((lease, reused)),
                 Err(error) => {
@@ -202,8 +242,8 @@ impl Pool {
     }
 
     /// Waits for the next worker in the order of arrival; `begun` is when the request came.
-    async fn queue(&self, excluded: &[usize], begun: Instant) -> Result<Lease, PoolError> {
-        let mut place = match self.shared.ask(excluded) {
+    async fn queue(&self, excluded: &[usize], affinity: Option<&[u8]>, begun: Instant) -> Result<Lease, PoolError> {
+        let mut place = match self.shared.ask(excluded, affinity) {
             Asked::Granted(lease) => return Ok(lease),
             Asked::Queued(place) => place,
             Asked::Full => return Err(PoolError::Exhausted { waited: Duration::ZERO }),
@@ -247,6 +287,7 @@ impl Pool {
             params: &params,
             body: Body::Empty,
             idempotent: true,
+            affinity: None,
             is_wanted: &|| true,
             label: &|| "the first request of all, which asks for nothing".to_owned(),
         };

@@ -13,6 +13,8 @@ pub struct Request<'a> {
     pub body: Body<'a>,
     /// The request may be sent again if the worker was gone before a byte of the response came.
     pub idempotent: bool,
+    /// What requests have in common that are to go to the same one of several servers; `None` goes to any.
+    pub affinity: Option<&'a [u8]>,
     /// Whether anybody still waits for the answer; asked when a worker comes free after a wait in the queue.
     pub is_wanted: &'a dyn Fn() -> bool,
     /// The request in a few words ("GET /report"), for log lines; called only when there is something to log.

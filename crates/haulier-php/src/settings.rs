@@ -28,6 +28,8 @@ pub struct PoolSettings {
     pub response_head: usize,
     /// What becomes of requests that keep PHP busy for long.
     pub slow: Option<Slow>,
+    /// How long running requests may go on when the pool is to end, if that is shorter than elsewhere.
+    pub grace: Option<Duration>,
 }
 
 impl PoolSettings {
@@ -42,6 +44,7 @@ impl PoolSettings {
             body_timeout: Duration::from_secs(60),
             response_head: 64 * 1024,
             slow: None,
+            grace: None,
         }
     }
 }
@@ -73,6 +76,8 @@ pub struct Supervised {
     pub workers: usize,
     /// When a worker that has nothing to do gives its memory back.
     pub shrink: Option<Shrink>,
+    /// Most workers that are put to work within a second, beside those that have worked already; `None` is no limit.
+    pub spawn_rate: Option<u32>,
     /// When a worker is replaced.
     pub recycle: Recycle,
     /// `-d name=value` for every worker.
@@ -105,6 +110,7 @@ impl Supervised {
             php,
             workers: 1,
             shrink: None,
+            spawn_rate: None,
             recycle: Recycle::default(),
             ini: Vec::new(),
             ini_admin: Vec::new(),
@@ -119,8 +125,23 @@ impl Supervised {
     }
 }
 
+impl Supervised {
+    /// How long nobody asks for PHP before it ends; `None` if it runs for ever.
+    pub(crate) fn rests_after(&self) -> Option<Duration> {
+        self.shrink.filter(|shrink| shrink.least == 0).map(|shrink| shrink.idle)
+    }
+
+    /// Whether it is to run as somebody else than this user with this group.
+    pub fn is_foreign_to(&self, uid: u32, gid: u32) -> bool {
+        self.user
+            .as_ref()
+            .is_some_and(|user| (user.uid, user.gid) != (uid, gid))
+    }
+}
+
 /// Workers beyond `least` that have had no request for `idle` are replaced by fresh ones. A fresh one is a fork of the
-/// master that has run nothing, and costs next to no memory; the number of processes stays.
+/// master that has run nothing, and costs next to no memory; the number of processes stays. Where none is to stay warm,
+/// PHP ends altogether when nobody has asked for it for `idle`, and the next request starts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shrink {
     /// Workers that stay warm however long they are idle.
@@ -171,8 +192,10 @@ pub struct User {
 /// A FastCGI server that is already running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
-    /// Where it listens; several are used least busy first.
+    /// Where they listen.
     pub servers: Vec<Server>,
+    /// Which server gets a request.
+    pub balance: Balance,
     /// Most connections to each server. Stay below its pm.max_children: an open connection occupies a child.
     pub connections: usize,
     /// Longest time to connect.
@@ -189,12 +212,22 @@ impl External {
     pub fn new(servers: Vec<Server>) -> Self {
         Self {
             servers,
+            balance: Balance::LeastBusy,
             connections: 32,
             connect_timeout: Duration::from_secs(1),
             idle_timeout: Duration::from_secs(5),
             health: None,
         }
     }
+}
+
+/// Which of several servers gets a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Balance {
+    /// The one with the fewest requests.
+    LeastBusy,
+    /// Always the same one for a value of this cookie, as long as it is well; without the cookie the least busy one.
+    Cookie(String),
 }
 
 /// Asking a server whether it is well: a FastCGI request for php-fpm's own `ping.path`. It takes a child of the server.

@@ -4,20 +4,25 @@
 //! worker that becomes free goes to the first waiter, so nothing lies idle while somebody waits.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::EventfdFlags;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, oneshot};
 
+use crate::affinity::Seeds;
 use crate::connection::Connection;
 use crate::fpm_status::FpmStatus;
+use crate::heard::Heard;
 use crate::lease::Lease;
 use crate::running::Running;
 use crate::settings::{Health, PoolKind, PoolSettings, Recycle, Server, Supervised};
+use crate::spawner::Spawner;
 use crate::wait_times::WaitTimes;
 use crate::worker::{Spent, Worker, own_memory};
 
@@ -153,12 +158,20 @@ pub(crate) struct Shared {
     pub(crate) masters: Vec<AtomicU32>,
     /// They are no masters: every worker is a program of its own.
     pub(crate) separate: bool,
+    /// Who starts them as another account; `None` if we do.
+    pub(crate) spawner: Option<Arc<Spawner>>,
+    /// What PHP said outside of requests.
+    pub(crate) heard: Arc<Heard>,
     /// Requests that take long.
     pub(crate) running: Arc<Running>,
     /// How the servers of others are checked.
     health: Option<Health>,
     /// Most connections to each server.
     connections: usize,
+    /// The servers, for requests that are to go to the same one.
+    seeds: Seeds,
+    /// Wake the supervisors of php-cgi programs that rest, one an address; none if they never do.
+    alarms: Vec<OwnedFd>,
     /// Told when the last lease ends while the pool stops.
     drained: Notify,
     state: Mutex<State>,
@@ -173,6 +186,10 @@ struct State {
     /// Workers whose connection closed while they live on, by process id; for `recycle` only.
     workers: HashMap<u32, Worker>,
     counts: PoolStatus,
+    /// How many workers may be put to work within a second.
+    spawn_rate: Option<u32>,
+    /// When the running second of that began, and how many there were in it.
+    spawned: (Instant, u32),
     /// Up to when `counts.busy_time` is right.
     settled: Instant,
 }
@@ -185,6 +202,10 @@ struct ServerState {
     generation: u64,
     /// The process, where every worker is one of its own.
     process: Option<Arc<OwnedFd>>,
+    /// php-cgi has ended because nobody asked for it, and nobody has since.
+    rests: bool,
+    /// When the last request ended, or php-cgi began to run.
+    unused_since: Option<Instant>,
     /// It is left out while others are well.
     down: bool,
     /// How long the last connection took to open.
@@ -207,6 +228,8 @@ struct Waiter {
     /// The runtime that waits.
     runtime: Id,
     since: Instant,
+    /// The server it belongs to.
+    wants: Option<usize>,
     grant: oneshot::Sender<Lease>,
 }
 
@@ -215,6 +238,9 @@ struct Waiter {
 const PATIENCE: Duration = Duration::from_millis(1);
 /// How far from the front such a waiter may stand.
 const NEAR: usize = 16;
+
+/// The time in which no more than `spawn_rate` workers are put to work.
+const SPAWN_TIME: Duration = Duration::from_secs(1);
 
 /// What became of asking for a worker.
 pub(crate) enum Asked {
@@ -249,7 +275,15 @@ impl Shared {
     /// A pool without connections. A supervised one is not available before [`master_started`](Self::master_started).
     ///
     /// `separate` if each address is that of one worker of our own.
-    pub(crate) fn new(settings: PoolSettings, addresses: Vec<Server>, separate: bool) -> Self {
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(crate) fn new(
+        settings: PoolSettings,
+        addresses: Vec<Server>,
+        separate: bool,
+        spawner: Option<Arc<Spawner>>,
+    ) -> io::Result<Self> {
         let (connections, connect_timeout, available) = match &settings.kind {
             PoolKind::Supervised(own) => (own.workers / addresses.len(), OWN_CONNECT_TIMEOUT, false),
             PoolKind::External(external) => (external.connections, external.connect_timeout, true),
@@ -258,6 +292,18 @@ impl Shared {
             PoolKind::Supervised(_) => None,
             PoolKind::External(external) => external.health.clone(),
         };
+        let own = match &settings.kind {
+            PoolKind::Supervised(own) => Some(own),
+            PoolKind::External(_) => None,
+        };
+        let spawn_rate = own.and_then(|own| own.spawn_rate);
+        let rests = own.is_some_and(|own| own.rests_after().is_some());
+        let alarm = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let alarms = addresses
+            .iter()
+            .filter(|_| rests)
+            .map(alarm)
+            .collect::<Result<_, _>>()?;
         let server = |_| ServerState {
             available,
             ..ServerState::default()
@@ -274,20 +320,26 @@ impl Shared {
                 workers: connections * addresses.len(),
                 ..PoolStatus::default()
             },
+            spawn_rate,
+            spawned: (Instant::now(), 0),
             settled: Instant::now(),
         };
-        Self {
+        Ok(Self {
             settings,
-            addresses,
             connect_timeout,
             masters,
             separate,
+            spawner,
+            heard: Arc::default(),
             running: Arc::default(),
             health,
             connections,
+            seeds: Seeds::of(&addresses),
+            alarms,
             drained: Notify::new(),
             state: Mutex::new(state),
-        }
+            addresses,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -295,18 +347,20 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a worker on any server but those `excluded`, for this thread.
-    pub(crate) fn ask(self: &Arc<Self>, excluded: &[usize]) -> Asked {
+    /// Asks for a worker on any server but those `excluded`, for this thread; on the one that `affinity` belongs to.
+    pub(crate) fn ask(self: &Arc<Self>, excluded: &[usize], affinity: Option<&[u8]>) -> Asked {
         let mut state = self.lock();
         if state.stopping {
             return Asked::Stopped;
         }
-        if let Some((server, connection)) = state.take(self.connections, excluded, Handle::current().id()) {
+        let wants = affinity.and_then(|key| self.seeds.find(key, |server| state.is_usable(server, excluded)));
+        if let Some((server, connection)) = state.take(self.connections, excluded, wants, Handle::current().id()) {
             state.counts.waits.note(Duration::ZERO);
             drop(state);
             return Asked::Granted(Lease::new(Arc::clone(self), server, connection));
         }
-        if state.waiters.len() >= self.settings.queue_length {
+        let resting = state.servers.iter().position(|server| server.rests);
+        if state.waiters.len() >= self.settings.queue_length && resting.is_none() {
             state.counts.exhausted += 1;
             state.counts.waits.note(Duration::ZERO);
             return Asked::Full;
@@ -318,8 +372,13 @@ impl Shared {
             ticket,
             runtime: Handle::current().id(),
             since: Instant::now(),
+            wants,
             grant: sender,
         });
+        if let Some(server) = resting {
+            state.servers[server].rests = false;
+            let _ = rustix::io::write(&self.alarms[server], &1_u64.to_ne_bytes()); // full: it rings already
+        }
         Asked::Queued(QueuePlace {
             shared: Arc::clone(self),
             ticket,
@@ -341,7 +400,10 @@ impl Shared {
                 state = self.lock();
             }
             let may_serve = !state.stopping && (connection.is_some() || state.may_open(server));
-            let Some(waiter) = may_serve.then(|| state.next_waiter(connection.as_ref())).flatten() else {
+            let Some(waiter) = may_serve
+                .then(|| state.next_waiter(server, connection.as_ref()))
+                .flatten()
+            else {
                 return self.keep(state, server, connection);
             };
             drop(state);
@@ -358,6 +420,7 @@ impl Shared {
         state.settle();
         let place = &mut state.servers[server];
         place.busy -= 1;
+        place.unused_since = Some(Instant::now());
         match connection {
             Some(mut connection) => {
                 connection.idle_since = Instant::now();
@@ -374,19 +437,56 @@ impl Shared {
     pub(crate) fn master_started(self: &Arc<Self>, server: usize, pid: u32, process: Option<OwnedFd>) {
         self.masters[server].store(pid, Ordering::Relaxed);
         let mut state = self.lock();
-        state.servers[server].available = true;
-        state.servers[server].process = process.map(Arc::new);
+        let place = &mut state.servers[server];
+        (place.available, place.unused_since) = (true, Some(Instant::now()));
+        place.process = process.map(Arc::new);
         drop(state);
         self.grant_free(server);
+    }
+
+    /// Lets a php-cgi rest that nobody has asked for a worker for this long: requests wait until it has been started
+    /// again.
+    ///
+    /// # Errors
+    /// It is needed; so long from now it may not be any more.
+    pub(crate) fn rest(&self, server: usize, idle: Duration) -> Result<(), Duration> {
+        let mut state = self.lock();
+        let is_wanted = !state.waiters.is_empty() || state.stopping;
+        let place = &mut state.servers[server];
+        let unused = place.unused_since.map_or(Duration::ZERO, |since| since.elapsed());
+        if is_wanted || place.busy > 0 {
+            return Err(idle);
+        }
+        if unused < idle {
+            return Err(idle - unused);
+        }
+        (place.available, place.rests) = (false, true);
+        Ok(())
+    }
+
+    /// Rings when somebody asks for a php-cgi that rests.
+    pub(crate) fn alarm(&self, server: usize) -> Option<&OwnedFd> {
+        self.alarms.get(server)
+    }
+
+    /// Puts workers to work that had to wait for the next second.
+    pub(crate) fn grant_due(self: &Arc<Self>) {
+        for server in 0..self.addresses.len() {
+            if self.lock().may_open(server) {
+                self.grant_free(server);
+            }
+        }
     }
 
     /// Gives the connections that a server may have beyond its open ones to those who wait.
     fn grant_free(self: &Arc<Self>, server: usize) {
         let mut state = self.lock();
         state.settle();
-        let waiting = state.waiters.len();
+        let most = state.waiters.len().min(state.spawns_left());
         let place = &mut state.servers[server];
-        let free = self.connections.saturating_sub(place.open).min(waiting);
+        let free = self.connections.saturating_sub(place.open).min(most);
+        state.spawned.1 += u32::try_from(free).unwrap_or(u32::MAX);
+        let place = &mut state.servers[server];
         place.open += free;
         place.busy += free;
         drop(state);
@@ -660,7 +760,10 @@ impl Shared {
                 .waiters
                 .front()
                 .map_or(Duration::ZERO, |first| first.since.elapsed()),
-            is_live: state.servers.iter().any(|server| server.available && !server.down),
+            is_live: state
+                .servers
+                .iter()
+                .any(|server| (server.available || server.rests) && !server.down),
             ..state.counts
         }
     }
@@ -669,14 +772,38 @@ impl Shared {
 impl State {
     /// Who gets a worker that has become free: the first in the queue, or within [`PATIENCE`] one of the connection's
     /// own thread.
-    fn next_waiter(&mut self, connection: Option<&Connection>) -> Option<Waiter> {
-        let first = self.waiters.front()?;
+    fn next_waiter(&mut self, server: usize, connection: Option<&Connection>) -> Option<Waiter> {
+        let servers = &self.servers;
+        let accepts = |waiter: &Waiter| {
+            waiter
+                .wants
+                .is_none_or(|wanted| wanted == server || servers[wanted].down)
+        };
+        let first = self.waiters.iter().position(accepts)?;
         let at_home = |waiter: &Waiter| connection.is_none_or(|found| found.lives_on(waiter.runtime));
-        if at_home(first) || first.since.elapsed() > PATIENCE {
-            return self.waiters.pop_front();
+        if at_home(&self.waiters[first]) || self.waiters[first].since.elapsed() > PATIENCE {
+            return self.waiters.remove(first);
         }
-        let place = self.waiters.iter().take(NEAR).position(at_home).unwrap_or(0);
-        self.waiters.remove(place)
+        let near = self.waiters.iter().skip(first).take(NEAR);
+        let place = near.into_iter().position(|waiter| accepts(waiter) && at_home(waiter));
+        self.waiters.remove(first + place.unwrap_or(0))
+    }
+
+    /// Whether a server may get requests: it is well, or none is.
+    fn is_usable(&self, server: usize, excluded: &[usize]) -> bool {
+        let is_well = !self.servers[server].down || self.servers.iter().all(|server| server.down);
+        is_well && !excluded.contains(&server)
+    }
+
+    /// How many workers may be put to work now.
+    fn spawns_left(&mut self) -> usize {
+        let Some(rate) = self.spawn_rate else {
+            return usize::MAX;
+        };
+        if self.spawned.0.elapsed() >= SPAWN_TIME {
+            self.spawned = (Instant::now(), 0);
+        }
+        rate.saturating_sub(self.spawned.1) as usize
     }
 
     fn busy(&self) -> usize {
@@ -697,15 +824,23 @@ impl State {
         self.settled = now;
     }
 
-    /// A connection of the server that does least, for us and for others; or leave to open one.
-    fn take(&mut self, most: usize, excluded: &[usize], runtime: Id) -> Option<(usize, Option<Connection>)> {
+    /// A connection of the server that is wanted, else of the one that does least, for us and for others; or leave to open one.
+    fn take(
+        &mut self,
+        most: usize,
+        excluded: &[usize],
+        wants: Option<usize>,
+        runtime: Id,
+    ) -> Option<(usize, Option<Connection>)> {
         self.settle();
+        let may_spawn = self.spawns_left() > 0;
         let any_up = self.servers.iter().any(|server| !server.down);
         let candidates = self.servers.iter_mut().enumerate().filter(|(number, server)| {
             let usable = !server.down || !any_up;
             usable
                 && !excluded.contains(number)
-                && (!server.idle.is_empty() || (server.available && server.open < most))
+                && wants.is_none_or(|wanted| wanted == *number)
+                && (!server.idle.is_empty() || (may_spawn && server.available && server.open < most))
         });
         let (number, server) = candidates.min_by_key(|(_, server)| server.busy + server.elsewhere)?;
         server.busy += 1;
@@ -715,7 +850,9 @@ impl State {
             Some(place) => Some(server.idle.remove(place)),
             None => server.idle.pop(),
         };
-        server.open += usize::from(connection.is_none());
+        let spawns = connection.is_none();
+        server.open += usize::from(spawns);
+        self.spawned.1 = self.spawned.1.saturating_add(u32::from(spawns));
         Some((number, connection))
     }
 

@@ -4,28 +4,31 @@
 //! signal that ends PHP with us follows the thread that forked. The socket stays open here, so that nothing is refused
 //! in between. The master replaces children that die by itself.
 
-use std::fs::{DirBuilder, Permissions};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{PidfdFlags, Signal};
 
 use crate::directory::{Directories, OpenDirectory};
 use crate::error::StartError;
+use crate::heard::Heard;
 use crate::ini_admin;
+use crate::master::{Master, Starter};
 use crate::peer;
+use crate::recipe::Recipe;
 use crate::settings::{PoolSettings, Server, Supervised};
-use crate::spawn::spawn;
+use crate::spawner::Spawner;
 use crate::state::Shared;
 
 /// Who lives shorter has crashed at its start.
@@ -53,8 +56,11 @@ pub(crate) struct Supervisor {
 type Ended = tokio::sync::mpsc::Receiver<()>;
 
 /// Whether every worker is to be a php-cgi of its own, and says so where nobody asked for it.
-fn is_separate(pool: &str, own: &Supervised) -> bool {
-    let told = peer::can_be_told(own.user.as_ref().map(|user| user.uid));
+fn is_separate(pool: &str, own: &Supervised, spawner: Option<&Arc<Spawner>>) -> bool {
+    let told = match spawner {
+        Some(spawner) => spawner.tells_apart(),
+        None => peer::can_be_told(own.user.as_ref().map(|user| user.uid)),
+    };
     if !told && !own.separate {
         tracing::warn!(
             pool,
@@ -79,12 +85,35 @@ fn directories(own: &Supervised, separate: bool, socket: &Path) -> Result<Direct
     if separate {
         let path = socket.with_extension("opcache");
         let made = OpenDirectory::create(path.clone()).map_err(unusable(&path))?;
-        if let Some(user) = &own.user {
-            made.give_to(user.uid, user.gid).map_err(unusable(&path))?;
+        let given = own
+            .user
+            .as_ref()
+            .map_or(Ok(()), |user| made.give_to(user.uid, user.gid));
+        match given {
+            Ok(()) => directories.opcache = Some(made),
+            // Who has left root cannot give it to another account, and scripts run without it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                tracing::warn!(user = ?own.user, "opcache has no file cache: it cannot be given to this account any more");
+            }
+            Err(error) => return Err(unusable(&path)(error)),
         }
-        directories.opcache = Some(made);
     }
     Ok(directories)
+}
+
+/// Who starts PHP: we, or the spawner, if it has agreed to start just this.
+fn starter(own: &Supervised, separate: bool, spawner: Option<&Arc<Spawner>>) -> Result<Starter, StartError> {
+    let recipe = Recipe::of(own, separate).map_err(|source| StartError::Spawn {
+        php: own.php.clone(),
+        source,
+    })?;
+    let Some(spawner) = spawner else {
+        return Ok(Starter::Ourselves(Arc::new(recipe)));
+    };
+    let place = spawner.place_of(&recipe).ok_or_else(|| StartError::NotAgreed {
+        user: own.user.as_ref().map_or_else(String::new, |user| user.name.clone()),
+    })?;
+    Ok(Starter::Through(Arc::clone(spawner), place))
 }
 
 impl Supervisor {
@@ -92,14 +121,20 @@ impl Supervisor {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub(crate) fn start(settings: PoolSettings, own: &Supervised) -> Result<(Arc<Shared>, Self), StartError> {
-        let separate = is_separate(&settings.name, own);
+    pub(crate) fn start(
+        settings: PoolSettings,
+        own: &Supervised,
+        spawner: Option<&Arc<Spawner>>,
+    ) -> Result<(Arc<Shared>, Self), StartError> {
+        let separate = is_separate(&settings.name, own, spawner);
+        let starter = starter(own, separate, spawner)?;
         let sockets = (0..if separate { own.workers } else { 1 })
             .map(|_| Socket::bind(&own.socket_dir, &settings.name))
             .collect::<Result<Vec<_>, _>>()?;
         let addresses = sockets.iter().map(|socket| Server::Unix(socket.path.clone())).collect();
         let directories = Arc::new(directories(own, separate, &sockets[0].path)?);
-        let shared = Arc::new(Shared::new(settings, addresses, separate));
+        let shared = Shared::new(settings, addresses, separate, spawner.cloned());
+        let shared = Arc::new(shared.map_err(StartError::Thread)?);
         let (orders, order) = io::pipe().map_err(StartError::Thread)?;
         let (tell_started, started) = mpsc::sync_channel(sockets.len());
         let (alive, ended) = tokio::sync::mpsc::channel(1);
@@ -108,6 +143,7 @@ impl Supervisor {
                 shared: Arc::clone(&shared),
                 server,
                 own: own.clone(),
+                starter: starter.clone(),
                 socket,
                 directories: Arc::clone(&directories),
                 orders: orders.try_clone().map_err(StartError::Thread)?,
@@ -218,10 +254,29 @@ struct Watch {
     /// The number of its address.
     server: usize,
     own: Supervised,
+    starter: Starter,
     socket: Socket,
     directories: Arc<Directories>,
     orders: PipeReader,
     _alive: tokio::sync::mpsc::Sender<()>,
+}
+
+/// What a watched php-cgi comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// It ended.
+    End,
+    /// It is to end.
+    Order,
+    /// Nobody needs it.
+    Rest,
+}
+
+/// How a watch ended.
+enum Outcome {
+    Ordered,
+    Resting,
+    ByItself(ExitStatus),
 }
 
 impl Watch {
@@ -230,11 +285,12 @@ impl Watch {
         let pool = self.shared.settings.name.as_str();
         let mut pause = Duration::ZERO;
         let mut first = Some(tell_started);
-        let mut asked = false;
+        let mut is_usual = false;
         loop {
             let begun = Instant::now();
             let separate = self.shared.separate;
-            match spawn(&self.own, self.socket.listener.as_fd(), &self.directories, separate) {
+            let inherited = self.directories.inherited();
+            match self.starter.start(self.socket.listener.as_fd(), inherited) {
                 Ok(master) => {
                     let (pid, workers) = (master.id(), if separate { 1 } else { self.own.workers });
                     match first.take() {
@@ -243,16 +299,22 @@ impl Watch {
                             let _ = tell.send(Ok(()));
                             tracing::debug!(pool, pid, workers, "PHP started");
                         }
-                        None if asked => tracing::debug!(pool, pid, "PHP worker replaced"),
+                        None if is_usual => tracing::debug!(pool, pid, "PHP started anew"),
                         None => tracing::info!(pool, pid, workers, "PHP started again"),
                     }
-                    let Some(status) = self.watch(master) else { return };
+                    let status = match self.watch(master) {
+                        Outcome::Ordered => return,
+                        Outcome::Resting if self.is_called() => None,
+                        Outcome::Resting => return,
+                        Outcome::ByItself(status) => Some(status),
+                    };
                     // One that ends well at its very start is no PHP.
-                    asked = self.was_asked_to_end(status) && begun.elapsed() >= FIRST_PAUSE;
-                    if asked {
+                    let was_asked = |status| self.was_asked_to_end(status) && begun.elapsed() >= FIRST_PAUSE;
+                    is_usual = status.is_none_or(was_asked);
+                    let Some(status) = status.filter(|_| !is_usual) else {
                         pause = Duration::ZERO;
                         continue;
-                    }
+                    };
                     tracing::error!(pool, %status, "PHP ended by itself and is started again");
                 }
                 Err(error) => {
@@ -270,29 +332,54 @@ impl Watch {
         }
     }
 
-    /// Waits until PHP ends by itself, or ends it when ordered to (`None`).
-    fn watch(&self, mut master: Child) -> Option<ExitStatus> {
-        if let Some(stderr) = master.stderr.take() {
-            log_stderr(stderr, self.shared.settings.name.clone());
+    /// Waits until PHP ends by itself, or ends it when ordered to, or when nobody needs it.
+    fn watch(&self, mut master: Master) -> Outcome {
+        if let Some(stderr) = master.take_stderr() {
+            log_stderr(
+                stderr,
+                self.shared.settings.name.clone(),
+                Arc::clone(&self.shared.heard),
+            );
         }
-        let process = rustix::process::pidfd_open(Pid::from_child(&master), PidfdFlags::empty());
+        let process = rustix::process::pidfd_open(master.pid(), PidfdFlags::empty());
         let single = process.ok().filter(|_| self.shared.separate);
         // One that has no children takes connections as soon as it has loaded; they wait in the kernel.
         if single.is_some() || self.wait_for_children(&mut master) {
             self.shared.master_started(self.server, master.id(), single);
         }
-        let ordered = self.wait_for_end_or_order(&mut master);
-        if ordered {
+        let event = self.wait_for_event(&mut master);
+        if event != Event::End {
             end_group(&mut master);
         }
-        let status = master.wait().unwrap_or_default();
-        self.shared.master_ended(self.server, self.was_asked_to_end(status));
-        if ordered {
-            return None;
+        let status = master.wait();
+        let was_asked = event == Event::Rest || self.was_asked_to_end(status);
+        self.shared.master_ended(self.server, was_asked);
+        match event {
+            Event::Order => return Outcome::Ordered,
+            Event::Rest => return Outcome::Resting,
+            Event::End => {}
         }
         // Its children would answer on the socket for ever. SIGTERM lets them finish what they are at.
-        let _ = signal_group(&master, Signal::TERM);
-        Some(status)
+        master.end_group(Signal::TERM);
+        Outcome::ByItself(status)
+    }
+
+    /// Waits until a request needs PHP; false if the order to end came first.
+    fn is_called(&self) -> bool {
+        let Some(alarm) = self.shared.alarm(self.server) else {
+            return true;
+        };
+        tracing::debug!(pool = self.shared.settings.name, "PHP rests until somebody asks for it");
+        let mut either = [
+            PollFd::new(alarm, PollFlags::IN),
+            PollFd::new(&self.orders, PollFlags::IN),
+        ];
+        while either.iter().all(|descriptor| descriptor.revents().is_empty()) {
+            let _ = rustix::event::poll(&mut either, None); // EINTR: once more
+        }
+        let is_ordered = !either[1].revents().is_empty();
+        let _ = rustix::io::read(alarm, &mut [0; 8]); // it does not block
+        !is_ordered
     }
 
     /// A single worker ends well after SIGTERM, which is how it is replaced, and by SIGKILL when it took too long. By
@@ -303,10 +390,10 @@ impl Watch {
 
     /// Waits until PHP has loaded and forked; false if it ended before, or the order to end came. Requests meanwhile
     /// stay in our queue, with its time limit, and not in the kernel's.
-    fn wait_for_children(&self, master: &mut Child) -> bool {
+    fn wait_for_children(&self, master: &mut Master) -> bool {
         let begun = Instant::now();
         while peer::children(master.id()).is_empty() {
-            if self.ordered_to_end(LOADING_PAUSE) || !matches!(master.try_wait(), Ok(None)) {
+            if self.ordered_to_end(LOADING_PAUSE) || !master.is_running() {
                 return false;
             }
             if begun.elapsed() >= LOADING_LIMIT {
@@ -316,9 +403,8 @@ impl Watch {
         true
     }
 
-    /// True if the order came first.
-    fn wait_for_end_or_order(&self, master: &mut Child) -> bool {
-        let process = rustix::process::pidfd_open(Pid::from_child(master), PidfdFlags::empty());
+    fn wait_for_event(&self, master: &mut Master) -> Event {
+        let process = rustix::process::pidfd_open(master.pid(), PidfdFlags::empty());
         let Ok(process) = process else {
             return self.look_for_end_or_order(master);
         };
@@ -327,19 +413,28 @@ impl Watch {
             PollFd::new(&self.orders, PollFlags::IN),
         ];
         while either.iter().all(|descriptor| descriptor.revents().is_empty()) {
-            let _ = rustix::event::poll(&mut either, None); // EINTR: once more
+            let time = match self.own.rests_after().map(|idle| self.shared.rest(self.server, idle)) {
+                Some(Ok(())) => return Event::Rest,
+                Some(Err(left)) => Timespec::try_from(left).ok(),
+                None => None,
+            };
+            let _ = rustix::event::poll(&mut either, time.as_ref()); // EINTR: once more
         }
-        either[0].revents().is_empty()
+        if either[0].revents().is_empty() {
+            Event::Order
+        } else {
+            Event::End
+        }
     }
 
     /// The same where no descriptor for the process is to be had.
-    fn look_for_end_or_order(&self, master: &mut Child) -> bool {
-        while matches!(master.try_wait(), Ok(None)) {
+    fn look_for_end_or_order(&self, master: &mut Master) -> Event {
+        while master.is_running() {
             if self.ordered_to_end(END_GRACE) {
-                return true;
+                return Event::Order;
             }
         }
-        false
+        Event::End
     }
 
     /// Waits for the order to end, at most for `time`; true if it came.
@@ -360,28 +455,24 @@ fn next_pause(pause: Duration, lived: Duration) -> Duration {
 }
 
 /// Ends the master and its children, by force after [`END_GRACE`].
-fn end_group(master: &mut Child) {
+fn end_group(master: &mut Master) {
     let children = peer::children(master.id());
-    let _ = signal_group(master, Signal::TERM);
+    master.end_group(Signal::TERM);
     let deadline = Instant::now() + END_GRACE;
-    let master_lives = |master: &mut Child| matches!(master.try_wait(), Ok(None));
-    while master_lives(master) || children.iter().any(|&child| peer::is_alive(child)) {
+    while master.is_running() || children.iter().any(|&child| peer::is_alive(child)) {
         if Instant::now() >= deadline {
-            let _ = signal_group(master, Signal::KILL);
+            master.end_group(Signal::KILL);
             return;
         }
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-fn signal_group(master: &Child, signal: Signal) -> rustix::io::Result<()> {
-    rustix::process::kill_process_group(Pid::from_child(master), signal)
-}
-
 /// Passes on what PHP says outside of requests: settings it cannot use, extensions it cannot load.
-fn log_stderr(stderr: ChildStderr, pool: String) {
+fn log_stderr(stderr: File, pool: String, heard: Arc<Heard>) {
     let reader = move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            heard.note(&line);
             tracing::warn!(pool, "PHP: {line}");
         }
     };

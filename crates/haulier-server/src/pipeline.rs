@@ -83,6 +83,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
 
 /// The same for a site that is known.
 pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, mut request: Request) -> Answer {
+    request.exchange.hold_to(site.settings.patience.as_ref());
     request.in_flight = Some(InFlight::request(thread, site.series));
     match decide(thread, &site, &request, None, Round::First) {
         Decision::Answer(response) if !error_document::is_wanted(&site, &response) => {

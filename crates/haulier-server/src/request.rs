@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use haulier_proto::field::Fields;
 use haulier_proto::head::RequestHead;
 
 use crate::metrics::InFlight;
+use crate::settings::Patience;
 
 /// What is known of the client and of us before the first byte.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +55,10 @@ pub(crate) trait Exchange: std::fmt::Debug {
 
     /// Whether the client has gone for good: reset, or both directions closed.
     fn is_gone(&self) -> bool;
+
+    /// The site is known: these are its deadlines, or the usual ones. On a connection of several exchanges at a time the
+    /// last word counts for what they have in common.
+    fn hold_to(&self, patience: Option<&Arc<Patience>>);
 }
 
 /// Why the request body could not be read to its end.

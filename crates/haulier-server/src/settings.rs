@@ -140,6 +140,17 @@ impl Default for Limits {
     }
 }
 
+/// How long a client may let us wait once its site is known, where the site has its own opinion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Longest time without a byte of the request body; then 408.
+    pub body: Duration,
+    /// How long the connection is kept after a response of the site.
+    pub idle: Duration,
+    /// Longest time without progress while sending.
+    pub send: Duration,
+}
+
 /// One site: a document root with its rules.
 #[derive(Debug, Clone)]
 pub struct SiteSettings {
@@ -181,6 +192,8 @@ pub struct SiteSettings {
     pub development: bool,
     /// Longest request body, bytes; 413 beyond.
     pub body_limit: u64,
+    /// In place of the deadlines in [`Limits`]; `None` keeps those.
+    pub patience: Option<Arc<Patience>>,
     /// Most bytes all spooled responses of this site may take on disk.
     pub spool_limit: u64,
     /// Which files its scripts may name for us to send.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Pool, PoolError, PoolKind, PoolSettings, StartError, Supervised, User};
+use haulier_php::{Pool, PoolError, PoolKind, PoolSettings, Spawner, StartError, Supervised, User};
 use haulier_server::BindError;
 use haulier_server::access_log::AccessLog;
 use haulier_server::settings::{
@@ -39,6 +39,8 @@ pub(crate) struct Parts {
     logs: AccessLogs,
     sockets: SocketDir,
     prelude: Option<Prelude>,
+    /// Who starts PHP as other accounts than ours, once we are not root any more.
+    spawner: Option<Arc<Spawner>>,
     variants: Option<Variants>,
     images: Images,
 }
@@ -78,6 +80,8 @@ pub(crate) enum AssembleError {
     SocketDir(#[source] io::Error),
     #[error("pool `{name}` does not start")]
     Pool { name: String, source: StartError },
+    #[error("cannot start the process that starts PHP of other accounts")]
+    Spawner(#[source] io::Error),
     #[error("PHP of pool `{name}` does not answer")]
     Silent { name: String, source: PoolError },
     #[error("cannot become the user `{name}`")]
@@ -103,6 +107,7 @@ impl Parts {
             logs,
             sockets: SocketDir::create().map_err(AssembleError::SocketDir)?,
             prelude: None,
+            spawner: None,
             variants: None,
             images: Images::default(),
         })
@@ -123,16 +128,23 @@ impl Parts {
             .iter()
             .filter(|pool| !present.stale.contains(&pool.settings().name))
             .collect();
-        let pools = settings
+        let wanted: Vec<PoolSettings> = settings
             .pools
             .iter()
-            .map(|pool| {
-                let wanted = pool_settings(pool, self.sockets.path(), self.prelude.as_ref());
-                match reusable.iter().find(|running| is_same(running.settings(), &wanted)) {
+            .map(|pool| pool_settings(pool, self.sockets.path(), self.prelude.as_ref()))
+            .collect();
+        let serving = serving(settings);
+        if self.spawner.is_none() && settings.user.is_some() {
+            self.spawner = start_spawner(&wanted, serving)?;
+        }
+        let pools = wanted
+            .into_iter()
+            .map(
+                |wanted| match reusable.iter().find(|running| is_same(running.settings(), &wanted)) {
                     Some(running) => Ok(Arc::clone(running)),
-                    None => start_pool(wanted),
-                }
-            })
+                    None => start_pool(wanted, serving, self.spawner.as_ref()),
+                },
+            )
             .collect::<Result<Vec<_>, _>>()?;
         self.open_variants(settings);
         let variants = self.variants.as_ref().map(|variants| &variants.store);
@@ -179,6 +191,13 @@ impl Parts {
             pools,
             keeper,
         })
+    }
+
+    /// Ends the process that starts PHP of other accounts, after its pools.
+    pub(crate) fn end_spawner(&mut self) {
+        if let Some(spawner) = self.spawner.take() {
+            spawner.end();
+        }
     }
 
     /// The directory of compressed copies, one for each account that runs haulier. Without it files are compressed on
@@ -241,11 +260,13 @@ fn keeper(settings: &Settings, present: Option<&Arc<Keeper>>) -> Result<Option<A
 
 /// Whether a pool that runs is what these settings ask for. Who has left root behind is the account it named before.
 fn is_same(running: &PoolSettings, wanted: &PoolSettings) -> bool {
-    let ours = rustix::process::geteuid().as_raw();
+    let (uid, gid) = our_account();
     let plain = |settings: &PoolSettings| {
         let mut settings = settings.clone();
-        if let PoolKind::Supervised(supervised) = &mut settings.kind {
-            supervised.user = supervised.user.take().filter(|user| user.uid != ours);
+        if let PoolKind::Supervised(supervised) = &mut settings.kind
+            && !supervised.is_foreign_to(uid, gid)
+        {
+            supervised.user = None;
         }
         settings
     };
@@ -325,7 +346,7 @@ pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
         .map_err(|error| said(&error))?;
     let _entered = runtime.enter();
     let sockets = SocketDir::create().map_err(|error| said(&AssembleError::SocketDir(error)))?;
-    let pool = start_pool(pool_settings(pool, sockets.path(), None)).map_err(|error| said(&error))?;
+    let pool = start_pool(pool_settings(pool, sockets.path(), None), None, None).map_err(|error| said(&error))?;
     runtime.block_on(pool.stop(Duration::ZERO));
     Ok(())
 }
@@ -341,9 +362,59 @@ fn pool_settings(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude
     settings
 }
 
-fn start_pool(settings: PoolSettings) -> Result<Arc<Pool>, AssembleError> {
+/// Who we are: user and group.
+type Account = (u32, u32);
+
+fn our_account() -> Account {
+    let process = (rustix::process::geteuid(), rustix::process::getegid());
+    (process.0.as_raw(), process.1.as_raw())
+}
+
+/// The account without rights that serves, now or soon; `None` if we stay who we are.
+fn serving(settings: &Settings) -> Option<Account> {
+    let becoming = settings.user.as_ref().map(|user| (user.uid, user.gid));
+    becoming.or_else(|| privileges::has_left_root().then(our_account))
+}
+
+/// The account of this pool, if the one that serves cannot start it.
+fn foreign_user(pool: &PoolSettings, serving: Option<Account>) -> Option<&User> {
+    let PoolKind::Supervised(supervised) = &pool.kind else {
+        return None;
+    };
+    let (uid, gid) = serving?;
+    supervised.user.as_ref().filter(|_| supervised.is_foreign_to(uid, gid))
+}
+
+/// While we are root: the process that stays so, if some pool needs it.
+fn start_spawner(pools: &[PoolSettings], serving: Option<Account>) -> Result<Option<Arc<Spawner>>, AssembleError> {
+    let foreign: Vec<&Supervised> = pools
+        .iter()
+        .filter(|pool| foreign_user(pool, serving).is_some())
+        .filter_map(|pool| match &pool.kind {
+            PoolKind::Supervised(supervised) => Some(supervised),
+            PoolKind::External(_) => None,
+        })
+        .collect();
+    if foreign.is_empty() {
+        return Ok(None);
+    }
+    Spawner::start(foreign).map(Some).map_err(AssembleError::Spawner)
+}
+
+fn start_pool(
+    settings: PoolSettings,
+    serving: Option<Account>,
+    spawner: Option<&Arc<Spawner>>,
+) -> Result<Arc<Pool>, AssembleError> {
     let name = settings.name.clone();
-    Pool::start(settings).map_err(|source| AssembleError::Pool { name, source })
+    let started = match (foreign_user(&settings, serving), spawner) {
+        (None, _) => Pool::start(settings),
+        (Some(_), Some(spawner)) => Pool::start_through(settings, spawner),
+        (Some(user), None) => Err(StartError::NotAgreed {
+            user: user.name.clone(),
+        }),
+    };
+    started.map_err(|source| AssembleError::Pool { name, source })
 }
 
 /// In the place of the user's own file, which no script may change if it stood in `ini_admin`.
@@ -401,6 +472,7 @@ fn site_settings(
         listing: development,
         development,
         body_limit: site.body_limit,
+        patience: site.patience.clone(),
         spool_limit: site.spool_limit,
         sendfile: site.sendfile.clone(),
         offload: site.offload.clone(),

@@ -32,12 +32,13 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Before anything else: a worker is started for every burst of images, and reads no argument.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|argument| argument == haulier_image::worker::SUBCOMMAND)
-    {
+    // Before anything else: a worker is started for every burst of images, and neither of the two reads an argument.
+    let first = std::env::args_os().nth(1).unwrap_or_default();
+    if first == haulier_image::worker::SUBCOMMAND {
         return haulier_image::worker::main();
+    }
+    if first == haulier_php::spawner::SUBCOMMAND {
+        return haulier_php::spawner::main();
     }
     command::run().into()
 }

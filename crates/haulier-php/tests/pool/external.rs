@@ -1,13 +1,14 @@
 //! Servers that somebody else runs: several of them, gone, back again, idle.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Pool, PoolKind, Server};
+use haulier_php::{Balance, Pool, PoolKind, Server};
 use tokio::task::JoinSet;
 
 use crate::support::responder::{Responder, hello};
-use crate::support::{Call, Fpm, Scripts, external, free_address, wait_until_async};
+use crate::support::{Call, Fpm, Scripts, external, free_address, parent, wait_until_async};
 
 #[tokio::test]
 async fn a_server_that_refuses_is_passed_over() {
@@ -60,6 +61,55 @@ async fn the_least_busy_server_is_used() {
     }
     tasks.join_all().await;
     assert_eq!(servers.iter().map(Responder::accepted).collect::<Vec<_>>(), [2, 2, 2]);
+}
+
+#[tokio::test(flavor = "local")]
+async fn requests_that_belong_together_go_to_the_same_server_as_long_as_it_is_well() {
+    let scripts = Scripts::new();
+    let mut first = Fpm::start(&scripts, 3);
+    let other = Scripts::new();
+    let second = Fpm::start(&other, 3);
+    let mut settings = external(vec![first.unix.clone(), second.unix.clone()], 2);
+    let PoolKind::External(external) = &mut settings.kind else {
+        unreachable!("it was made so")
+    };
+    external.balance = Balance::Cookie("PHPSESSID".into());
+    let pool = Pool::start(settings).expect("the pool starts");
+    assert_eq!(pool.affinity_cookie(), Some("PHPSESSID"));
+    // A php-fpm is known by the parent of its children.
+    let call = |key: &str| Call {
+        affinity: Some(key.as_bytes().to_vec()),
+        ..Call::get(&scripts, "do=pid")
+    };
+    let server_of = async |key: &str| {
+        let pid = call(key).text(&pool).await.parse().expect("a process id");
+        parent(pid).expect("it runs")
+    };
+    let keys: Vec<String> = (0..20).map(|number| format!("session{number}")).collect();
+    let mut homes = Vec::new();
+    for key in &keys {
+        homes.push(server_of(key).await);
+    }
+    let distinct: BTreeSet<&u32> = homes.iter().collect();
+    assert_eq!(distinct.len(), 2, "both have some");
+    for (key, home) in keys.iter().zip(&homes) {
+        assert_eq!(server_of(key).await, *home);
+    }
+    // More at a time than the server takes: they wait for it, although the other one is idle.
+    let mut tasks = JoinSet::new();
+    for _ in 0..6 {
+        let (pool, call) = (Arc::clone(&pool), call(&keys[0]));
+        tasks.spawn_local(async move { call.text(&pool).await });
+    }
+    for pid in tasks.join_all().await {
+        assert_eq!(parent(pid.parse().expect("a process id")), Some(homes[0]));
+    }
+    // Without a home there is another one.
+    first.stop();
+    let left = server_of("session0").await;
+    for key in &keys {
+        assert_eq!(server_of(key).await, left);
+    }
 }
 
 #[tokio::test]

@@ -243,7 +243,10 @@ async fn a_long_silence_in_the_body_ends_the_worker_but_not_an_event_stream() {
         .await
         .expect("a head");
     let error = Answer::of(response).await.expect_err("it says no more");
-    let PoolError::Timeout { pid: Some(pid), after } = error else {
+    let PoolError::Timeout {
+        pid: Some(pid), after, ..
+    } = error
+    else {
         panic!("{error:?}")
     };
     assert_eq!(after, Duration::from_millis(700));
@@ -257,5 +260,63 @@ async fn a_long_silence_in_the_body_ends_the_worker_but_not_an_event_stream() {
         );
     }
     assert_eq!(pool.status().timeouts, 1);
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn php_that_nobody_asks_for_ends_and_the_next_request_starts_it() {
+    let scripts = Scripts::new();
+    for separate in [false, true] {
+        let pool = own_pool(&scripts, 2, |settings, own| {
+            own.shrink = Some(Shrink {
+                least: 0,
+                idle: Duration::from_millis(300),
+            });
+            own.separate = separate;
+            settings.queue_length = 8;
+            mark(&scripts, own);
+        });
+        let first = pid(&scripts, &pool).await;
+        // A request that takes longer than that is no rest.
+        let long = Call::get(&scripts, "do=sleep&n=900").text(&pool).await;
+        assert!(long.starts_with("slept "), "{long}");
+        wait_until_async("no process to be left", || php_processes(scripts.dir.path()).is_empty()).await;
+        let status = pool.status();
+        assert!(status.is_live, "it answers whoever asks");
+        assert_eq!((status.idle, status.exits, status.crashes), (0, 0, 0));
+        let mut tasks = JoinSet::new();
+        for _ in 0..4 {
+            let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, "do=pid"));
+            tasks.spawn_local(async move { call.text(&pool).await });
+        }
+        for pid in tasks.join_all().await {
+            assert_ne!(pid, first.to_string());
+        }
+        wait_until_async("the second rest", || php_processes(scripts.dir.path()).is_empty()).await;
+        pool.stop(Duration::ZERO).await;
+        assert_eq!(pool.status().exits, 0);
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn no_more_workers_than_agreed_are_put_to_work_within_a_second() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 6, |_, own| own.spawn_rate = Some(2));
+    let begun = std::time::Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..6 {
+        let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, "do=sleep&n=5000"));
+        tasks.spawn_local(async move { call.text(&pool).await });
+    }
+    wait_until_async("all of them to be busy", || pool.status().busy == 6).await;
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+    let pids: BTreeSet<String> = tasks.join_all().await.into_iter().collect();
+    assert_eq!(pids.len(), 6);
+    // Those that have worked may be used at once.
+    let begun = pool.status().served;
+    for _ in 0..20 {
+        pid(&scripts, &pool).await;
+    }
+    assert_eq!(pool.status().served, begun + 20);
     pool.stop(Duration::ZERO).await;
 }

@@ -357,6 +357,7 @@ async fn stdin_does_not_end_before_its_length() {
         params: &params,
         body,
         idempotent: true,
+        affinity: None,
         is_wanted: &|| true,
         label: &|| "POST /".into(),
     };

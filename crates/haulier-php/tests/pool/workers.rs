@@ -190,9 +190,19 @@ async fn a_crash_is_an_error_with_the_process_and_the_next_request_works() {
         PoolError::Crashed { pid: found, .. } => assert_eq!(found, Some(pid)),
         other => panic!("{other:?}"),
     }
+    scripts.add(
+        "last.php",
+        "<?php file_put_contents('php://stderr', \"this far\\n\"); usleep(300000); posix_kill(getmypid(), 9); sleep(9);",
+    );
+    let talkative = Call {
+        script: scripts.path("last.php"),
+        ..crash
+    };
+    let error = talkative.answer(&pool).await.expect_err("the worker dies");
+    assert!(error.last_words().contains("this far"), "{error:?}");
     let new = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
     assert_ne!(new, pid);
-    assert_eq!((pool.status().crashes, pool.status().retries), (1, 0));
+    assert_eq!((pool.status().crashes, pool.status().retries), (2, 0));
     pool.stop(Duration::ZERO).await;
 }
 
@@ -324,7 +334,10 @@ async fn a_time_out_ends_that_worker_and_no_other() {
             .answer(&pool)
             .await
             .expect_err("it never answers");
-        let PoolError::Timeout { pid: Some(pid), after } = error else {
+        let PoolError::Timeout {
+            pid: Some(pid), after, ..
+        } = error
+        else {
             panic!("{error:?}")
         };
         assert_eq!(after, Duration::from_millis(1500));
@@ -393,7 +406,7 @@ async fn no_php_is_left_after_a_stop() {
     })
     .await;
     pool.stop(Duration::from_secs(5)).await;
-    assert_eq!(php_processes(scripts.dir.path()), []);
+    assert!(php_processes(scripts.dir.path()).is_empty());
 }
 
 #[tokio::test]

@@ -196,6 +196,7 @@ pub(crate) struct Call {
     pub(crate) body: Vec<u8>,
     pub(crate) spooled: bool,
     pub(crate) idempotent: bool,
+    pub(crate) affinity: Option<Vec<u8>>,
     pub(crate) wanted: bool,
 }
 
@@ -210,6 +211,7 @@ impl Call {
             body: Vec::new(),
             spooled: false,
             idempotent: true,
+            affinity: None,
             wanted: true,
         }
     }
@@ -275,6 +277,7 @@ impl Call {
             params: &self.encoded(),
             body,
             idempotent: self.idempotent,
+            affinity: self.affinity.as_deref(),
             is_wanted: &|| self.wanted,
             label: &label,
         };

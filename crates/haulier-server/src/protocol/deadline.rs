@@ -5,9 +5,10 @@
 
 use std::cell::RefCell;
 use std::rc::Weak;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::settings::Limits;
+use crate::settings::{Limits, Patience};
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +34,17 @@ const BODY_RATE_AFTER: Duration = Duration::from_secs(10);
 
 impl Phase {
     /// Whether a wait in this phase that began at `since` is over.
-    fn is_over(self, since: Instant, now: Instant, limits: &Limits) -> bool {
+    fn is_over(self, since: Instant, now: Instant, limits: &Limits, of_site: Option<&Patience>) -> bool {
         let waited = now.saturating_duration_since(since);
         match self {
-            Self::Idle => waited > limits.idle_timeout,
+            Self::Idle => waited > of_site.map_or(limits.idle_timeout, |site| site.idle),
             Self::Head => waited > limits.head_timeout,
             Self::Body { started, received } => {
                 let running = now.saturating_duration_since(started);
                 let too_slow = running > BODY_RATE_AFTER && received < limits.body_min_rate * running.as_secs();
-                waited > limits.body_timeout || too_slow
+                waited > of_site.map_or(limits.body_timeout, |site| site.body) || too_slow
             }
-            Self::Send => waited > limits.send_timeout,
+            Self::Send => waited > of_site.map_or(limits.send_timeout, |site| site.send),
             Self::Linger => waited > LINGER,
             Self::Handler => false,
         }
@@ -54,6 +55,10 @@ impl Phase {
 pub(crate) trait Watched: std::fmt::Debug {
     /// What it waits for, and since when.
     fn waiting(&self) -> (Phase, Instant);
+    /// The deadlines of its site, where they are not the usual ones.
+    fn patience(&self) -> Option<Arc<Patience>> {
+        None
+    }
     /// Ends the wait: the connection's task wakes and sees why.
     fn expire(&self, phase: Phase);
     /// Nothing further is to be served; said again and again until the connection is gone. One that has been idle since
@@ -87,7 +92,7 @@ impl Deadlines {
     pub(crate) fn scan(&self, now: Instant, limits: &Limits) {
         self.sweep(|connection| {
             let (phase, since) = connection.waiting();
-            if phase.is_over(since, now, limits) {
+            if phase.is_over(since, now, limits, connection.patience().as_deref()) {
                 connection.expire(phase);
             }
         });
@@ -121,10 +126,10 @@ mod tests {
             now.checked_sub(Duration::from_secs(seconds))
                 .expect("the machine is up longer than that")
         };
-        assert!(!Phase::Idle.is_over(ago(15), now, &limits) && Phase::Idle.is_over(ago(16), now, &limits));
-        assert!(!Phase::Head.is_over(ago(10), now, &limits) && Phase::Head.is_over(ago(11), now, &limits));
-        assert!(!Phase::Send.is_over(ago(30), now, &limits) && Phase::Send.is_over(ago(31), now, &limits));
-        assert!(!Phase::Handler.is_over(ago(60), now, &limits));
+        assert!(!Phase::Idle.is_over(ago(15), now, &limits, None) && Phase::Idle.is_over(ago(16), now, &limits, None));
+        assert!(!Phase::Head.is_over(ago(10), now, &limits, None) && Phase::Head.is_over(ago(11), now, &limits, None));
+        assert!(!Phase::Send.is_over(ago(30), now, &limits, None) && Phase::Send.is_over(ago(31), now, &limits, None));
+        assert!(!Phase::Handler.is_over(ago(60), now, &limits, None));
     }
 
     #[test]
@@ -139,14 +144,36 @@ mod tests {
                 started,
                 received: 9_999
             }
-            .is_over(now, now, &limits)
+            .is_over(now, now, &limits, None)
         );
         assert!(
             !Phase::Body {
                 started,
                 received: 10_000
             }
-            .is_over(now, now, &limits)
+            .is_over(now, now, &limits, None)
         );
+    }
+
+    #[test]
+    fn a_site_has_its_own_deadlines_once_it_is_known() {
+        let limits = Limits::default();
+        let now = crate::thread::now();
+        let since = now
+            .checked_sub(Duration::from_secs(5))
+            .expect("the machine is up longer than that");
+        let patience = Patience {
+            body: Duration::from_secs(4),
+            idle: Duration::from_secs(6),
+            send: Duration::from_secs(3),
+        };
+        let body = Phase::Body {
+            started: since,
+            received: 0,
+        };
+        let is_over = |phase: Phase| phase.is_over(since, now, &limits, Some(&patience));
+        assert!(is_over(body) && is_over(Phase::Send));
+        assert!(!is_over(Phase::Idle) && !is_over(Phase::Head));
+        assert!(!body.is_over(since, now, &limits, None));
     }
 }

@@ -300,6 +300,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         listing: false,
         development: false,
         body_limit: 8 * 1024 * 1024,
+        patience: None,
         spool_limit: 1024 * 1024 * 1024,
         sendfile: SendfileSettings::default(),
         offload: None,

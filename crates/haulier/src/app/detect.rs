@@ -413,6 +413,7 @@ mod tests {
             for pattern in rules
                 .into_iter()
                 .chain(preset.cache.iter().map(|(pattern, _)| *pattern))
+                .chain(preset.redirects.iter().map(|(pattern, _)| *pattern))
             {
                 assert!(
                     haulier_server::route::glob::Glob::new(pattern).is_ok(),

@@ -37,6 +37,8 @@ pub(crate) struct Preset {
     pub(crate) deny: &'static [&'static str],
     /// Pattern → what `cache` would say.
     pub(crate) cache: &'static [(&'static str, &'static str)],
+    /// Path → where clients are sent (301), behind what the site says itself.
+    pub(crate) redirects: &'static [(&'static str, &'static str)],
     /// What people should know about it at the start.
     pub(crate) remark: Option<&'static str>,
 }
@@ -52,6 +54,7 @@ const NOTHING: Preset = Preset {
     never: &[],
     deny: &[],
     cache: &[],
+    redirects: &[],
     remark: None,
 };
 
@@ -103,6 +106,11 @@ const CLOUD: Preset = Preset {
     deny: &[
         "/{3rdparty,build,config,data,lib,templates,tests}/*",
         "/{autotest,console,db_,indie,issue,occ}*",
+    ],
+    // RFC 6764 §5. The other well-known paths are answered by the front controller.
+    redirects: &[
+        ("/.well-known/carddav", "/remote.php/dav/"),
+        ("/.well-known/caldav", "/remote.php/dav/"),
     ],
     remark: Some("config and data never leave"),
     ..NOTHING

@@ -351,43 +351,38 @@ fn try_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The front controller, or the document root itself, must be readable by the account PHP runs as, or that serves.
+/// The front controller, or the document root itself, must be readable by the account that serves, and by the one PHP
+/// runs as.
 fn check_readable(site: &Site, settings: &Settings, report: &mut Report) {
     let of_pool = site.pool.and_then(|pool| match &settings.pools[pool].settings.kind {
         PoolKind::Supervised(supervised) => supervised.user.as_ref(),
         PoolKind::External(_) => None,
     });
-    let user = of_pool.or(settings.user.as_ref());
     let path = match &site.front {
         Some(front) => site.app.root.join(front.trim_start_matches('/')),
         None => site.app.root.clone(),
     };
-    match (stat(&path), user) {
-        (Err(error), _) => {
-            report.push(Diagnostic::error(
-                "site::root",
-                format!("{} cannot be read: {error}", path.display()),
-            ));
+    let found = match stat(&path) {
+        Ok(found) => found,
+        Err(error) => {
+            let title = format!("{} cannot be read: {error}", path.display());
+            report.push(Diagnostic::error("site::root", title));
+            return;
         }
-        (Ok(found), Some(user))
-            if !may(
-                user,
-                found.st_uid,
-                found.st_gid,
-                Bits::from_raw_mode(found.st_mode),
-                READ,
-            ) =>
-        {
-            let mode = found.st_mode & 0o7777;
+    };
+    let bits = Bits::from_raw_mode(found.st_mode);
+    let serving = settings.user.as_ref().filter(|user| of_pool != Some(user));
+    for user in of_pool.into_iter().chain(serving) {
+        if !may(user, found.st_uid, found.st_gid, bits, READ) {
             let title = format!(
-                "{} is not readable by user `{}` (mode {mode:04o})",
+                "{} is not readable by user `{}` (mode {:04o})",
                 path.display(),
-                user.name
+                user.name,
+                found.st_mode & 0o7777
             );
             // Access lists and further groups may allow what the mode does not show.
             report.push(Diagnostic::warning("site::root", title));
         }
-        _ => (),
     }
 }
 

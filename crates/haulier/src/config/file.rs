@@ -176,6 +176,7 @@ pub(crate) struct PoolTable {
     pub(crate) nice: Option<Placed<i32>>,
     pub(crate) rlimits: Option<RlimitsTable>,
     pub(crate) servers: Option<Vec<Placed<String>>>,
+    pub(crate) balance: Option<Placed<String>>,
     pub(crate) connections: Option<Placed<u64>>,
     pub(crate) remote_root: Option<Placed<String>>,
     pub(crate) connect_timeout: Option<Placed<Duration>>,
@@ -184,6 +185,7 @@ pub(crate) struct PoolTable {
     pub(crate) timeout: Option<Placed<Duration>>,
     pub(crate) body_timeout: Option<Placed<Duration>>,
     pub(crate) queue: Option<Placed<Duration>>,
+    pub(crate) grace: Option<Placed<Duration>>,
     pub(crate) queue_length: Option<Placed<u64>>,
     pub(crate) slow: Option<SlowTable>,
     /// The names of the settings that are there, for messages about those that exclude each other.
@@ -195,6 +197,7 @@ pub(crate) struct PoolTable {
 pub(crate) struct ShrinkTable {
     pub(crate) min: Option<Placed<u64>>,
     pub(crate) idle: Option<Placed<Duration>>,
+    pub(crate) spawn_rate: Option<Placed<u64>>,
 }
 
 /// `[pool.NAME.recycle]`
@@ -262,6 +265,9 @@ pub(crate) struct SiteTable {
     pub(crate) images: Option<ImagesTable>,
     pub(crate) tls: SiteTlsTable,
     pub(crate) requests_per_ip: Option<Placed<Rate>>,
+    pub(crate) body_timeout: Option<Placed<Duration>>,
+    pub(crate) idle_timeout: Option<Placed<Duration>>,
+    pub(crate) send_timeout: Option<Placed<Duration>>,
     pub(crate) canonical: Option<Placed<String>>,
     pub(crate) rewrites: Option<Pairs>,
     pub(crate) errors: Option<Pairs>,
@@ -353,6 +359,7 @@ impl PoolTable {
             nice: None,
             rlimits: None,
             servers: None,
+            balance: None,
             connections: None,
             remote_root: None,
             connect_timeout: None,
@@ -361,6 +368,7 @@ impl PoolTable {
             timeout: None,
             body_timeout: None,
             queue: None,
+            grace: None,
             queue_length: None,
             slow: None,
             written: Vec::new(),
@@ -416,6 +424,9 @@ impl SiteTable {
             dictionary: DictionaryTable::default(),
             log: SiteLogTable::default(),
             requests_per_ip: None,
+            body_timeout: None,
+            idle_timeout: None,
+            send_timeout: None,
             canonical: None,
             rewrites: None,
             errors: None,
@@ -843,6 +854,7 @@ fn read_pool(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         group: reader.text(&section, "group"),
         nice: reader.niceness(&section, "nice"),
         servers: reader.texts(&section, "servers"),
+        balance: reader.text(&section, "balance"),
         connections: reader.count(&section, "connections", 1, "PHP is reached over connections"),
         remote_root: reader.text(&section, "remote_root"),
         connect_timeout: reader.deadline(&section, "connect_timeout"),
@@ -850,6 +862,7 @@ fn read_pool(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         timeout: reader.deadline(&section, "timeout"),
         body_timeout: reader.deadline(&section, "body_timeout"),
         queue: reader.duration(&section, "queue"),
+        grace: reader.duration(&section, "grace"),
         queue_length: reader.count(&section, "queue_length", 0, "0 lets nobody wait"),
         written,
     }
@@ -870,8 +883,9 @@ fn read_workers(
     };
     let table = reader.section(&words::POOL_WORKERS, &format!("pool.{pool}.workers"), table);
     let shrink = ShrinkTable {
-        min: reader.count(&table, "min", 0, "0 keeps none warm"),
+        min: reader.count(&table, "min", 0, "0 ends PHP when nobody asks for it"),
         idle: reader.deadline(&table, "idle"),
+        spawn_rate: reader.count(&table, "spawn_rate", 1, "without any no request is answered"),
     };
     (reader.count(&table, "max", 1, WHY), Some(shrink))
 }
@@ -988,6 +1002,7 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         None => SiteTlsTable::default(),
     };
     let routes = reader.tables(&section, "route");
+    let deadline = |reader: &mut Reader<'_>, key| limits.as_ref().and_then(|limits| reader.deadline(limits, key));
     SiteTable {
         images,
         compress,
@@ -1009,6 +1024,9 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
         requests_per_ip: limits
             .as_ref()
             .and_then(|limits| reader.rate(limits, "requests_per_ip")),
+        body_timeout: deadline(reader, "body_timeout"),
+        idle_timeout: deadline(reader, "idle_timeout"),
+        send_timeout: deadline(reader, "send_timeout"),
         canonical: reader.text(&section, "canonical"),
         rewrites: reader.map(&section, "rewrites"),
         errors: reader.map(&section, "errors"),

@@ -101,6 +101,11 @@ static WORDS: &[(&str, &str)] = &[
         "pm.process_idle_timeout",
         "in haulier this is `idle` in `[pool.NAME.workers]`",
     ),
+    (
+        "pm.max_spawn_rate",
+        "in haulier this is `spawn_rate` in `[pool.NAME.workers]`",
+    ),
+    ("process_control_timeout", "in haulier this is `grace` in `[pool.NAME]`"),
     ("php_fcgi_children", "in haulier this is `workers` in `[pool.NAME]`"),
     (
         "php_fcgi_max_requests",

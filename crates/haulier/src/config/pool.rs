@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haulier_php::{
-    External, Health, PoolKind, PoolSettings, Recycle, Resource, Rlimit, Server, Shrink, Slow, Supervised, User,
+    Balance, External, Health, PoolKind, PoolSettings, Recycle, Resource, Rlimit, Server, Shrink, Slow, Supervised,
+    User,
 };
 
 use super::diagnostic::{Diagnostic, Report};
@@ -16,6 +17,7 @@ use super::{reader, value};
 use crate::account;
 use crate::machine::Machine;
 use crate::php_discovery::{self, PhpCgi, PhpError};
+use crate::privileges;
 
 /// Longest head of a CGI response, bytes.
 const RESPONSE_HEAD: usize = 64 * 1024;
@@ -34,8 +36,9 @@ pub(super) const SUPERVISED: [&str; 11] = [
     "rlimits",
 ];
 /// Settings that only a pool of others has.
-pub(super) const EXTERNAL: [&str; 6] = [
+pub(super) const EXTERNAL: [&str; 7] = [
     "servers",
+    "balance",
     "connections",
     "remote_root",
     "connect_timeout",
@@ -223,6 +226,7 @@ fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, re
             timeout,
             body_timeout: value_or(table.body_timeout.as_ref(), timeout),
             slow: slow(table),
+            grace: table.grace.as_ref().map(|grace| grace.value),
             queue_timeout: value_or(table.queue.as_ref(), Duration::from_secs(10)),
             queue_length: table.queue_length.as_ref().map_or(512, |length| to_usize(length.value)),
             response_head: RESPONSE_HEAD,
@@ -250,7 +254,7 @@ fn supervised(
     let user = resolve_group(table, user, report);
     let recycle = recycle(table, report);
     check_niceness(table, report);
-    if !account::is_root() {
+    if !account::is_root() && !privileges::has_left_root() {
         check_rlimits(table, report);
     }
     if !used {
@@ -274,6 +278,7 @@ fn supervised(
         php: php.path.clone(),
         workers,
         shrink,
+        spawn_rate: spawn_rate(table),
         recycle,
         ini,
         ini_admin,
@@ -307,6 +312,11 @@ fn shrink(table: &PoolTable, workers: usize, report: &mut Report) -> Option<Shri
         least,
         idle: value_or(written.idle.as_ref(), Duration::from_secs(10)),
     })
+}
+
+fn spawn_rate(table: &PoolTable) -> Option<u32> {
+    let rate = table.shrink.as_ref()?.spawn_rate.as_ref()?;
+    Some(u32::try_from(rate.value).unwrap_or(u32::MAX))
 }
 
 fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
@@ -356,23 +366,14 @@ fn rlimit_entries(table: &PoolTable) -> Vec<(&'static str, Resource, &Placed<u64
     written.flatten().collect()
 }
 
-/// Once haulier has become `user` it can start PHP neither with another group nor with more than it has itself.
+/// Once haulier has become `user` it cannot give the PHP it starts itself more than it has.
 pub(super) fn check_without_root(table: &PoolTable, user: &User, report: &mut Report) {
-    let group = table
-        .group
-        .as_ref()
-        .filter(|group| account::group(&group.value) != Some(user.gid));
-    let first = table.nice.as_ref().filter(|nice| nice.value < 0);
-    let places = [
-        group.map(|group| ("group", &group.place)),
-        first.map(|nice| ("nice", &nice.place)),
-    ];
-    for (key, place) in places.into_iter().flatten() {
-        let title = format!("`{key}` of pool `{}` needs root", table.name.value);
+    if let Some(nice) = table.nice.as_ref().filter(|nice| nice.value < 0) {
+        let title = format!("`nice` of pool `{}` needs root", table.name.value);
         report.push(
             Diagnostic::error("config::user", title)
-                .at(place.as_ref(), format!("haulier is `{}` by then", user.name))
-                .help("remove the line, or `user` of `[server]`"),
+                .at(nice.place.as_ref(), format!("haulier is `{}` by then", user.name))
+                .help("remove the line, or give the pool a `user` of its own"),
         );
     }
     check_rlimits(table, report);
@@ -395,7 +396,10 @@ fn check_rlimits(table: &PoolTable, report: &mut Report) {
 }
 
 fn check_niceness(table: &PoolTable, report: &mut Report) {
-    let first = table.nice.as_ref().filter(|nice| nice.value < 0 && !account::is_root());
+    let first = table
+        .nice
+        .as_ref()
+        .filter(|nice| nice.value < 0 && !account::is_root() && !privileges::has_left_root());
     if let Some(nice) = first {
         let title = "only root can run PHP with a niceness below 0";
         report
@@ -515,7 +519,8 @@ fn resolve_user(table: &PoolTable, mode: Mode, report: &mut Report) -> Option<Us
         report.push(Diagnostic::error("config::user", title).at(written.place.as_ref(), "named here"));
         return None;
     };
-    if account::is_root() {
+    // Whether it was settled before root was left is asked when the pool starts.
+    if account::is_root() || privileges::has_left_root() {
         return Some(user);
     }
     if user.uid != rustix::process::geteuid().as_raw() {
@@ -578,6 +583,7 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
             .iter()
             .filter_map(|server| resolve_server(server, report))
             .collect(),
+        balance: balance(table.balance.as_ref(), report),
         connections: table
             .connections
             .as_ref()
@@ -586,6 +592,33 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
         idle_timeout: value_or(table.idle_timeout.as_ref(), Duration::from_secs(5)),
         health: table.health.as_ref().and_then(|written| health(written, report)),
     }
+}
+
+/// The session cookie of PHP.
+const SESSION_COOKIE: &str = "PHPSESSID";
+
+fn balance(written: Option<&Placed<String>>, report: &mut Report) -> Balance {
+    let Some(written) = written else {
+        return Balance::LeastBusy;
+    };
+    let cookie = match written.value.as_str() {
+        "least_busy" => return Balance::LeastBusy,
+        "hash:cookie" => Some(SESSION_COOKIE),
+        other => other
+            .strip_prefix("hash:cookie:")
+            .filter(|name| haulier_proto::field::is_name(name.as_bytes())),
+    };
+    if cookie.is_none() {
+        report.push(
+            Diagnostic::error("config::value", format!("`balance` knows no \"{}\"", written.value))
+                .at(
+                    written.place.as_ref(),
+                    "expected \"least_busy\", \"hash:cookie\" or \"hash:cookie:NAME\"",
+                )
+                .help("`hash:cookie` sends everybody with the same PHPSESSID to the same server"),
+        );
+    }
+    cookie.map_or(Balance::LeastBusy, |name| Balance::Cookie(name.to_owned()))
 }
 
 fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {

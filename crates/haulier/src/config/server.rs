@@ -137,31 +137,47 @@ pub(super) fn resolve_user(file: &File, report: &mut Report) -> Option<User> {
     Some(user)
 }
 
-/// PHP runs as the account that serves: after the change there is no way to start it as another.
+/// PHP runs as the account that serves, unless its pool names another one.
 pub(super) fn share_user(user: &User, tables: &[PoolTable], pools: &mut [Pool], report: &mut Report) {
     for pool in pools {
         let PoolKind::Supervised(supervised) = &mut pool.settings.kind else {
             continue;
         };
         let table = tables.iter().find(|table| table.name.value == pool.settings.name);
-        if let Some(table) = table {
-            super::pool::check_without_root(table, user, report);
-        }
-        let written = table.and_then(|table| table.user.as_ref());
-        if let Some(written) = written
-            && supervised.user.as_ref().is_some_and(|own| own.uid != user.uid)
-        {
-            let title = format!("pool `{}` cannot run as `{}`", pool.settings.name, written.value);
+        let named = table.and_then(|table| table.user.as_ref());
+        if let (Some(named), Some(User { uid: 0, .. })) = (named, &supervised.user) {
+            let title = format!("pool `{}` cannot run as `{}`", pool.settings.name, named.value);
             report.push(
                 Diagnostic::error("config::user", title)
-                    .at(
-                        written.place.as_ref(),
-                        format!("haulier is `{}` by then and may not start PHP as another", user.name),
-                    )
-                    .help("remove one of the two, or name a php-fpm of that account in `servers`"),
+                    .at(named.place.as_ref(), format!("haulier is `{}` by then", user.name))
+                    .help("what runs scripts is never root where haulier itself is not"),
             );
         }
-        supervised.user = Some(user.clone());
+        if let (None, Some(table)) = (named, table) {
+            check_lone_group(table, user, report);
+        }
+        if named.is_none() {
+            supervised.user = Some(user.clone());
+        }
+        if let (Some(table), false) = (table, supervised.is_foreign_to(user.uid, user.gid)) {
+            super::pool::check_without_root(table, user, report);
+        }
+    }
+}
+
+/// A group of its own is that of an account that is named.
+fn check_lone_group(table: &PoolTable, user: &User, report: &mut Report) {
+    let group = table.group.as_ref();
+    if let Some(group) = group.filter(|group| account::group(&group.value) != Some(user.gid)) {
+        let title = format!("`group` of pool `{}` without `user`", table.name.value);
+        report.push(
+            Diagnostic::error("config::user", title)
+                .at(
+                    group.place.as_ref(),
+                    format!("PHP runs as `{}`, with its groups", user.name),
+                )
+                .help(format!("name the account too: `user = \"{}\"`", user.name)),
+        );
     }
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use haulier_php::{PoolKind, PoolSettings, User};
 use haulier_server::route::glob::Glob;
 use haulier_server::settings::{
-    Canonical, CompressSettings, DictionarySettings, Limits, Maintenance, OffloadSettings, RateLimiter, Redirect,
-    Rewrite, RouteSettings, SendfileSettings, WithoutTls,
+    Canonical, CompressSettings, DictionarySettings, Limits, Maintenance, OffloadSettings, Patience, RateLimiter,
+    Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,
 };
 use haulier_server::{Address, Network};
 
@@ -200,6 +200,8 @@ pub(crate) struct Site {
     pub(crate) requests_per_ip: Option<Arc<RateLimiter>>,
     pub(crate) routes: Vec<Route>,
     pub(crate) body_limit: u64,
+    /// Its own deadlines, if it says any.
+    pub(crate) patience: Option<Arc<Patience>>,
     pub(crate) spool_limit: u64,
     pub(crate) sendfile: SendfileSettings,
     pub(crate) offload: Option<OffloadSettings>,
@@ -289,6 +291,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
             .or(general)
             .or(of_php)
             .unwrap_or(BODY);
+        site.patience = patience(table, &limits);
         let limit = site.body_limit;
         for (place, _) in site.places_within() {
             place.body_limit = limit;
@@ -495,6 +498,18 @@ fn resolve_limits(table: &LimitsTable, allowed: usize, machine: &Machine, report
         h2_control_frames: u32_or(&table.h2_control_frames, default.h2_control_frames),
         ..default
     }
+}
+
+/// The deadlines of a site that says some of its own; the rest is as for all.
+fn patience(table: &SiteTable, limits: &Limits) -> Option<Arc<Patience>> {
+    let own = [&table.body_timeout, &table.idle_timeout, &table.send_timeout];
+    own.iter().any(|written| written.is_some()).then(|| {
+        Arc::new(Patience {
+            body: value_or(table.body_timeout.as_ref(), limits.body_timeout),
+            idle: value_or(table.idle_timeout.as_ref(), limits.idle_timeout),
+            send: value_or(table.send_timeout.as_ref(), limits.send_timeout),
+        })
+    })
 }
 
 fn resolve_connections(written: Option<&Placed<u64>>, allowed: usize, machine: &Machine, report: &mut Report) -> usize {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_server::route::glob::Glob;
-use haulier_server::settings::{CompressSettings, Maintenance, RateLimiter};
+use haulier_server::settings::{CompressSettings, Maintenance, RateLimiter, Redirect};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, MaintenanceTable, SiteTable};
@@ -82,11 +82,12 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
             .as_ref()
             .map(|pairs| rules::headers(pairs, report))
             .unwrap_or_default(),
-        redirects: table
-            .redirects
-            .as_ref()
-            .map(|pairs| rules::redirects(pairs, report))
-            .unwrap_or_default(),
+        redirects: {
+            let written = table.redirects.as_ref().map(|pairs| rules::redirects(pairs, report));
+            let mut redirects = written.unwrap_or_default();
+            redirects.extend(preset_redirects(preset));
+            redirects
+        },
         cache,
         rewrites: table
             .rewrites
@@ -102,6 +103,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         },
         routes: Vec::new(),
         body_limit: BODY,
+        patience: None,
         spool_limit: table.offload.spool.as_ref().map_or(SPOOL, |spool| spool.value),
         sendfile: downloads::sendfile(table, project.as_deref(), report),
         offload: downloads::offload(&table.offload, report),
@@ -316,6 +318,14 @@ fn preset_cache(preset: &Preset) -> impl Iterator<Item = (Glob, String)> {
         .cache
         .iter()
         .map(move |(pattern, keep)| (glob(pattern), control(keep)))
+}
+
+fn preset_redirects(preset: &Preset) -> impl Iterator<Item = Redirect> {
+    preset.redirects.iter().map(|&(from, to)| Redirect {
+        from: Glob::new(from).expect("patterns of the table are tested"),
+        to: to.to_owned(),
+        status: 301,
+    })
 }
 
 /// A host name belongs to one site.

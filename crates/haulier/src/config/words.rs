@@ -352,7 +352,7 @@ pub(super) static POOL: Table = Table {
         word(
             "workers",
             "max(4, 2 × cores), less on a small machine",
-            "PHP processes of the whole pool: a number, or `{ min, max, idle }`.",
+            "PHP processes of the whole pool: a number, or `{ min, max, idle, spawn_rate }`.",
         ),
         word(
             "recycle",
@@ -395,6 +395,11 @@ pub(super) static POOL: Table = Table {
             "Running FastCGI servers instead: `host:port` or `unix:/path`.",
         ),
         word(
+            "balance",
+            "\"least_busy\"",
+            "Which server gets a request: `least_busy`, or `hash:cookie` (PHPSESSID) or `hash:cookie:NAME` for the same one.",
+        ),
+        word(
             "connections",
             "32",
             "Connections to each server; stay below its pm.max_children.",
@@ -432,6 +437,11 @@ pub(super) static POOL: Table = Table {
             "Most waiting requests; one more gets 503 at once.",
         ),
         word(
+            "grace",
+            "as in `[server]`",
+            "How long running requests may go on when the pool is to end, if shorter.",
+        ),
+        word(
             "slow",
             "none",
             "`[pool.NAME.slow]`: a line about each request that takes long.",
@@ -445,7 +455,7 @@ pub(super) static POOL_WORKERS: Table = Table {
         word(
             "min",
             "1",
-            "Workers that keep their memory however long they have nothing to do.",
+            "Workers that keep their memory however long they have nothing to do; 0 ends PHP until the next request.",
         ),
         word(
             "max",
@@ -453,6 +463,11 @@ pub(super) static POOL_WORKERS: Table = Table {
             "PHP processes that may work at a time.",
         ),
         word("idle", "\"10s\"", "The others give theirs back after this long."),
+        word(
+            "spawn_rate",
+            "no limit",
+            "Most workers put to work within a second; other requests wait for those at work.",
+        ),
     ],
 };
 
@@ -762,6 +777,21 @@ pub(super) static SITE_LIMITS: Table = Table {
             "requests_per_ip",
             "as in `[limits]`",
             "Requests of one client address to this site.",
+        ),
+        word(
+            "body_timeout",
+            "as in `[limits]`",
+            "Longest time without a byte of a request body of this site; then 408.",
+        ),
+        word(
+            "idle_timeout",
+            "as in `[limits]`",
+            "How long a connection is kept after an answer of this site.",
+        ),
+        word(
+            "send_timeout",
+            "as in `[limits]`",
+            "Longest time a client of this site may take nothing; then the connection ends.",
         ),
     ],
 };

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use haulier_php::StartError;
 use haulier_server::{Address, BindError};
 
 use crate::assemble::AssembleError;
@@ -15,6 +16,13 @@ pub(super) fn describe(failure: &AssembleError) -> Report {
     let mut report = Report::default();
     report.push(match failure {
         AssembleError::Bind(BindError::Address { address, source }) => cannot_listen(address, source),
+        AssembleError::Pool {
+            source: StartError::NotAgreed { .. },
+            ..
+        } => Diagnostic::error("start", with_sources(failure)).help(
+            "what runs as another account is settled while haulier is root: start it anew, or put another one in its \
+             place with `haulier run --take-over`",
+        ),
         other => Diagnostic::error("start", with_sources(other)),
     });
     report

@@ -8,7 +8,7 @@ use std::time::Duration;
 use haulier_php::Pool;
 use haulier_server::metrics::{Metrics, ReloadResult};
 use haulier_server::{Address, BindError, RunningServer, ServerHandle};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
@@ -79,8 +79,13 @@ impl Running {
         following.abort();
         let grace = self.configuration.settings.grace;
         self.notifier.stopping(grace);
+        let (over, _) = watch::channel(());
+        let hasty = end_hasty_pools(&self.pools, grace, &over);
         let outcome = stop(self.server, end, grace, signals, commands).await;
+        drop(over);
+        hasty.join_all().await;
         stop_pools(&self.pools, self.leaving).await;
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).end_spawner();
         outcome
     }
 
@@ -343,13 +348,36 @@ fn compare(before: &[Arc<Pool>], after: &[Arc<Pool>]) -> (Vec<Arc<Pool>>, Vec<Ar
 
 /// Ends a pool once no request needs it any more, after `grace` at the latest.
 async fn retire(pool: Arc<Pool>, grace: Duration, metrics: Arc<Metrics>) {
-    let end = Instant::now() + grace;
+    let end = Instant::now() + grace_of(&pool, grace);
     // Requests hold their site, and with it the pool; the server itself has let go of both.
     while Arc::strong_count(&pool) > 1 && Instant::now() < end {
         sleep(LOOK).await;
     }
     pool.stop(Duration::ZERO).await;
     metrics.pool_ended(&pool);
+}
+
+/// How long requests of this pool may go on.
+fn grace_of(pool: &Pool, most: Duration) -> Duration {
+    pool.settings().grace.map_or(most, |grace| grace.min(most))
+}
+
+/// While a server drains: ends the pools whose requests have less time than the others, unless `over` is dropped before.
+fn end_hasty_pools(pools: &[Arc<Pool>], most: Duration, over: &watch::Sender<()>) -> JoinSet<()> {
+    let mut ending = JoinSet::new();
+    for pool in pools.iter().filter(|pool| grace_of(pool, most) < most) {
+        let pool = Arc::clone(pool);
+        let mut over = over.subscribe();
+        ending.spawn(async move {
+            if tokio::time::timeout(grace_of(&pool, most), over.changed())
+                .await
+                .is_err()
+            {
+                pool.stop(Duration::ZERO).await;
+            }
+        });
+    }
+    ending
 }
 
 /// Runs what may block where it holds nobody up.

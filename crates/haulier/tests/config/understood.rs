@@ -161,7 +161,7 @@ fn what_only_root_can_give_php_is_refused_where_haulier_leaves_root() {
     assert_eq!(
         errors,
         [
-            "`group` of pool `php` needs root",
+            "`group` of pool `php` without `user`",
             "`nice` of pool `php` needs root",
             "`files` of `rlimits` is more than haulier has itself"
         ],

@@ -215,6 +215,18 @@ fn grace_ends_what_does_not_finish() {
 }
 
 #[test]
+fn a_pool_may_have_less_grace_than_the_server() {
+    let mut held = Held::start(Site::new().pool("grace = \"1s\""));
+    held.server.signal(Signal::TERM);
+    held.connection.read_response("GET").expect("an answer").expect(503);
+    let status = held
+        .server
+        .wait_within(Duration::from_secs(20))
+        .expect("nothing is left to wait for");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
 fn php_ends_when_the_server_ends() {
     for signal in [Signal::TERM, Signal::KILL] {
         let mut server = Site::new().php("hello.php", "echo 'hello';").start();

@@ -159,6 +159,57 @@ fn a_body_that_stalls_is_408() {
     assert!(connection.is_closed_by_server());
 }
 
+/// The default site is patient, the other one is not.
+fn with_an_impatient_site(site: Site, line: &str) -> Haulier {
+    let root = site.root().display().to_string();
+    site.config(&format!(
+        "[site.hasty]\nhosts = [\"hasty.test\"]\nroot = {root:?}\napp = \"plain\"\n[site.hasty.limits]\n{line} = \"1s\""
+    ))
+    .start()
+}
+
+#[test]
+fn a_site_may_have_less_patience_with_bodies_than_the_others() {
+    let server = with_an_impatient_site(Site::new().php("up.php", "echo 'ran';"), "body_timeout");
+    let [mut patient, mut hasty] = ["patient", "hasty"].map(|host| {
+        let mut connection = server.connect();
+        connection.send(format!(
+            "POST /up.php HTTP/1.1\r\nHost: {host}.test\r\nContent-Length: 8\r\n\r\nhalf"
+        ));
+        connection
+    });
+    hasty.read_response("POST").expect("an answer").expect(408);
+    patient.send("half");
+    let answer = patient.read_response("POST").expect("an answer").expect(200);
+    assert_eq!(answer.text(), "ran");
+}
+
+#[test]
+fn a_site_may_have_less_patience_with_idle_connections_and_stalled_readers() {
+    let server = with_an_impatient_site(Site::new().php("a.php", "echo 'page';"), "idle_timeout");
+    let (mut patient, mut hasty) = (server.connect(), server.connect());
+    patient.ask(&Request::get("/a.php")).expect(200);
+    hasty
+        .ask(&Request::get("/a.php").with("Host", "hasty.test"))
+        .expect(200);
+    assert!(hasty.is_closed_by_server());
+    patient.ask(&Request::get("/a.php")).expect(200);
+    // The site of the last request counts.
+    patient
+        .ask(&Request::get("/a.php").with("Host", "hasty.test"))
+        .expect(200);
+    assert!(patient.is_closed_by_server());
+
+    let site = Site::new().php("a.php", "").file("big.bin", vec![7; 30_000_000]);
+    let server = with_an_impatient_site(site, "send_timeout");
+    let mut stalled = server.connect();
+    stalled.send("GET /big.bin HTTP/1.1\r\nHost: hasty.test\r\n\r\n");
+    wait_until("the one who takes nothing to be cut off", || {
+        server.access_log().iter().any(|line| line["path"] == "/big.bin")
+    });
+    assert!(stalled.read_response("GET").is_err(), "not all of it can have come");
+}
+
 #[test]
 fn an_idle_connection_is_closed() {
     let server = page().limit("idle_timeout = \"1s\"").start();

@@ -362,3 +362,18 @@ fn workers_are_replaced_after_their_requests_and_none_is_lost() {
     pids.dedup();
     assert!(pids.len() >= 5, "200 requests by {} workers", pids.len());
 }
+
+#[test]
+fn whoever_works_on_a_site_sees_the_last_words_of_a_worker_that_crashed() {
+    let site = Site::new().php(
+        "crash.php",
+        "file_put_contents('php://stderr', \"zend_mm_heap corrupted\\n\"); usleep(300000); \
+         posix_kill(getmypid(), 9); sleep(9);",
+    );
+    let mut command = Haulier::command();
+    command.arg("serve").arg(site.root()).args(["--listen", "127.0.0.1:0"]);
+    let server = Haulier::start(command, vec![Box::new(site)]);
+    let page = server.get("/crash.php").expect(502).text();
+    assert!(page.contains("Reason: php_crashed"), "{page}");
+    assert!(page.contains("zend_mm_heap corrupted"), "{page}");
+}

@@ -9,7 +9,7 @@ use rustls::version::TLS13;
 
 use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
-use super::support::site::Site;
+use super::support::site::{Config, Site};
 use super::support::tls::Authority;
 use super::support::{is_root, wait_until};
 
@@ -196,11 +196,11 @@ fn kill(pid: u32) {
 }
 
 #[test]
-fn a_pool_of_another_account_is_explained_before_anything_starts() {
+fn a_pool_that_would_run_as_root_is_refused_before_anything_starts() {
     assert!(is_root(), "this test changes accounts and needs root");
     let site = Site::new()
         .php("a.php", "")
-        .pool("user = \"www-data\"")
+        .pool("user = \"root\"")
         .server("user = \"nobody\"");
     let (config, _fpm) = site.prepare();
     let output = Command::new(env!("CARGO_BIN_EXE_haulier"))
@@ -210,5 +210,230 @@ fn a_pool_of_another_account_is_explained_before_anything_starts() {
         .expect("the binary starts");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("pool `php` cannot run as `www-data`"), "{said}");
+    assert!(said.contains("pool `php` cannot run as `root`"), "{said}");
+}
+
+/// Accounts that every Debian has.
+const WWW_DATA: u32 = 33;
+const BACKUP: u32 = 34;
+
+/// A server that becomes `nobody`, whose own site runs PHP as that, with a site and a pool of `www-data` and of `backup`
+/// each. Each of these has a secret beside its document root, which it alone may read.
+fn with_two_accounts(pools: &str) -> (Haulier, Config) {
+    assert!(is_root(), "this test changes accounts and needs root");
+    let site = Site::new().php("who.php", "echo posix_geteuid(), ' ', getmypid();");
+    let mut config = String::new();
+    for (name, uid) in [("www-data", WWW_DATA), ("backup", BACKUP)] {
+        let home = site.writable(name);
+        let root = home.join("public");
+        fs::create_dir(&root).expect("the directory is ours");
+        let secrets = ["www-data", "backup"].map(|name| home.with_file_name(name).join("secret"));
+        let script = format!(
+            "<?php echo json_encode([posix_geteuid(), posix_getegid(), getmypid(), \
+             @file_get_contents({:?}), @file_get_contents({:?})]);",
+            secrets[0], secrets[1]
+        );
+        fs::write(root.join("who.php"), script).expect("the directory is ours");
+        fs::write(root.join("stuck.php"), "<?php sleep(60);").expect("the directory is ours");
+        let secret = home.join("secret");
+        fs::write(&secret, format!("of {name}")).expect("the directory is ours");
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("root may");
+        // haulier looks at scripts and sends files; it is not let in by being root.
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o750)).expect("root may");
+        for (path, group) in [(&home, uid), (&root, NOBODY), (&secret, uid)] {
+            std::os::unix::fs::chown(path, Some(uid), Some(group)).expect("root may");
+        }
+        config += &format!(
+            "[site.{name}]\nhosts = [\"{name}.test\"]\nroot = {root:?}\napp = \"plain\"\npool = {name:?}\n\
+             [pool.{name}]\nuser = {name:?}\nworkers = 2\ntimeout = \"1s\"\n{pools}\n"
+        );
+    }
+    site.server("user = \"nobody\"")
+        .setting("pool = \"php\"")
+        .config(&config)
+        .start_with_config()
+}
+
+/// What the script of this account says: user, group, process, and both secrets as far as it could read them.
+fn visit(server: &Haulier, name: &str) -> serde_json::Value {
+    let request = Request::get("/who.php").with("Host", &format!("{name}.test"));
+    let mut text = String::new();
+    // While PHP starts again a request may be told so.
+    wait_until("an answer of PHP", || {
+        let response = server.ask(&request);
+        text = response.text();
+        response.status() == 200
+    });
+    serde_json::from_str(&text).expect("the script speaks JSON")
+}
+
+/// The process that stayed root.
+fn spawner_of(server: &Haulier) -> u32 {
+    let children = super::support::haulier::children_of(server.pid());
+    let is_spawner = |pid: &u32| {
+        fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.split(|&byte| byte == 0).nth(1) == Some(b"php-spawner"))
+    };
+    children.into_iter().find(is_spawner).expect("a spawner")
+}
+
+fn word(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    u64::from_str_radix(line.trim(), 16).expect("a hexadecimal number")
+}
+
+/// A process and all that come from it.
+fn family(pid: u32) -> Vec<u32> {
+    let children = super::support::haulier::children_of(pid);
+    std::iter::once(pid)
+        .chain(children.into_iter().flat_map(family))
+        .collect()
+}
+
+fn is_alive(pid: u32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = state.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+#[test]
+fn pools_of_two_accounts_see_only_their_own_files_although_haulier_is_a_third() {
+    let (mut server, _config) = with_two_accounts("recycle = { requests = 20 }");
+    for task in fs::read_dir(format!("/proc/{}/task", server.pid()))
+        .expect("it runs")
+        .flatten()
+    {
+        let task: u32 = task.file_name().to_string_lossy().parse().expect("a thread");
+        assert_eq!(ids(task, "Uid:"), [NOBODY; 4]);
+    }
+    assert_eq!(word(server.pid(), "CapPrm:"), 0);
+    assert_eq!(who(&server).0, NOBODY, "a pool that names nobody runs as haulier does");
+
+    let (www, backup) = (visit(&server, "www-data"), visit(&server, "backup"));
+    assert_eq!((&www[0], &www[1]), (&WWW_DATA.into(), &WWW_DATA.into()));
+    assert_eq!((&www[3], &www[4]), (&"of www-data".into(), &false.into()));
+    assert_eq!((&backup[0], &backup[1]), (&BACKUP.into(), &BACKUP.into()));
+    assert_eq!((&backup[3], &backup[4]), (&false.into(), &"of backup".into()));
+
+    // The one that is still root can change accounts, and little else; what it starts can do nothing of the kind.
+    let spawner = spawner_of(&server);
+    assert_eq!(ids(spawner, "Uid:"), [0; 4]);
+    let few = word(spawner, "CapEff:");
+    assert!(few != 0 && few.count_ones() <= 7, "{few:x}");
+    let worker = u32::try_from(www[2].as_u64().expect("a number")).expect("a pid");
+    assert_eq!(word(worker, "CapPrm:"), 0);
+    assert_eq!(word(worker, "SigBlk:"), 0, "signals reach PHP");
+    assert_eq!(ids(worker, "Uid:"), [WWW_DATA; 4]);
+    assert!(!ids(worker, "Groups:").contains(&0));
+    let memory = server.metrics().value("haulier_php_memory_bytes{pool=\"www-data\"}");
+    assert!(memory > 1e6, "{memory}");
+
+    // A worker that is killed, one that hangs, and one that has done its share: all are replaced.
+    kill(worker);
+    assert_ne!(visit(&server, "www-data")[2], www[2]);
+    let workers = php_of(spawner);
+    server
+        .ask(&Request::get("/stuck.php").with("Host", "backup.test"))
+        .expect(504);
+    wait_until("the one that hung to be gone", || {
+        workers.iter().any(|&pid| !is_alive(pid))
+    });
+    let mut seen = std::collections::BTreeSet::new();
+    wait_until("workers to be replaced by new ones", || {
+        seen.insert(visit(&server, "backup")[2].as_u64());
+        seen.len() > 3
+    });
+    // So is a master.
+    let masters = super::support::haulier::children_of(spawner);
+    assert_eq!(masters.len(), 2);
+    masters.iter().for_each(|&master| kill(master));
+    wait_until("both to be started again", || {
+        let now = super::support::haulier::children_of(spawner);
+        now.len() == 2 && now.iter().all(|pid| !masters.contains(pid))
+    });
+    assert_eq!(visit(&server, "www-data")[3], "of www-data");
+
+    let everybody = family(server.pid());
+    assert!(everybody.len() > 8, "{everybody:?}");
+    server.signal(Signal::TERM);
+    assert!(
+        server
+            .wait_within(std::time::Duration::from_secs(20))
+            .is_some_and(|status| status.success())
+    );
+    assert!(
+        !everybody.iter().any(|&pid| is_alive(pid)),
+        "a stop leaves nobody behind"
+    );
+}
+
+/// The workers of all masters of the spawner.
+fn php_of(spawner: u32) -> Vec<u32> {
+    let masters = super::support::haulier::children_of(spawner);
+    masters
+        .into_iter()
+        .flat_map(super::support::haulier::children_of)
+        .collect()
+}
+
+#[test]
+fn nothing_that_haulier_has_started_outlives_it() {
+    let (server, _config) = with_two_accounts("");
+    visit(&server, "www-data");
+    let everybody = family(server.pid());
+    kill(server.pid());
+    wait_until("all to be gone", || !everybody.iter().any(|&pid| is_alive(pid)));
+}
+
+#[test]
+fn without_the_one_that_stayed_root_the_rest_of_the_site_goes_on() {
+    let (server, _config) = with_two_accounts("queue = \"1s\"");
+    visit(&server, "www-data");
+    let spawner = spawner_of(&server);
+    let theirs = family(spawner);
+    kill(spawner);
+    wait_until("what it had started to be gone", || {
+        !theirs.iter().any(|&pid| is_alive(pid))
+    });
+    server.wait_for_line("haulier has to be started anew");
+    server
+        .ask(&Request::get("/who.php").with("Host", "www-data.test"))
+        .expect(503);
+    assert_eq!(who(&server).0, NOBODY);
+}
+
+#[test]
+fn a_reload_starts_as_other_accounts_what_was_settled_before_and_nothing_else() {
+    let (server, config) = with_two_accounts("max_requests = 500");
+    let before = visit(&server, "www-data");
+    let said = server.reload();
+    assert!(said.contains("nothing changed"), "{said}");
+    // Fresh processes, and other limits of ours: the same program as the same account.
+    let fresh = server.tell(&["reload", "--php"]);
+    assert!(fresh.status.success(), "{fresh:?}");
+    let after = visit(&server, "www-data");
+    assert_ne!(before[2], after[2]);
+    config.replace("max_requests = 500", "max_requests = 400");
+    server.reload();
+    assert_eq!(visit(&server, "backup")[4], "of backup");
+    let spawner = spawner_of(&server);
+    wait_until("the pools before to be gone", || {
+        super::support::haulier::children_of(spawner).len() == 2
+    });
+    // Another program, another account, more of them.
+    for (old, new) in [
+        ("timeout = \"1s\"", "timeout = \"1s\"\nenv = { MORE = \"1\" }"),
+        ("user = \"backup\"", "user = \"games\""),
+        ("user = \"backup\"\nworkers = 2", "user = \"backup\"\nworkers = 3"),
+    ] {
+        config.replace(old, new);
+        let refused = server.tell(&["reload"]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("was settled when it left root"), "{said}");
+        assert!(said.contains("haulier run --take-over"), "{said}");
+        config.replace(new, old);
+    }
+    assert_eq!(visit(&server, "backup")[4], "of backup");
 }

@@ -403,3 +403,27 @@ fn scripts_may_have_other_extensions_and_uploads_still_run_none_of_them() {
     let server = site().start();
     assert!(!server.get("/page.phtml").text().contains("phtml"));
 }
+
+#[test]
+fn a_nextcloud_tells_calendars_and_address_books_where_they_are() {
+    let site = Site::new()
+        .file("occ", "")
+        .file("remote.php", "<?php echo 'dav';")
+        .php("index.php", TOLD)
+        .app("nextcloud")
+        .setting("redirects = { \"/.well-known/caldav\" = \"302 /elsewhere\" }")
+        .start();
+    let moved = site.get("/.well-known/carddav").expect(301);
+    assert_eq!(moved.field("Location"), Some("/remote.php/dav/"));
+    let moved = site.get("/.well-known/caldav").expect(302);
+    assert_eq!(
+        moved.field("Location"),
+        Some("/elsewhere"),
+        "the site's own word comes first"
+    );
+    let told = site.get("/.well-known/webfinger?resource=acct:a").expect(200).text();
+    assert!(
+        told.contains("SCRIPT_NAME=/index.php") && told.contains("QUERY_STRING=resource=acct:a"),
+        "{told}"
+    );
+}

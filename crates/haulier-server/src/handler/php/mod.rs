@@ -3,6 +3,7 @@
 //! The request body is complete before a worker is asked for, and the response is taken at PHP's own speed: neither a
 //! slow sender nor a slow reader ever holds a worker.
 
+mod affinity;
 mod handoff;
 mod offload;
 mod params;
@@ -166,6 +167,7 @@ async fn attempt(
             Collected::File { file, length } => PhpBody::File { file, length: *length },
         },
         idempotent: request.head.method().is_safe() || call.is_bodiless(),
+        affinity: affinity::of(php, &request.head),
         is_wanted: &|| !request.exchange.is_gone(),
         label: &|| label(request),
     };
@@ -484,7 +486,7 @@ fn pool_failed(site: &Arc<Site>, php: &PhpSettings, request: &Request, error: &P
     let detail = site
         .settings
         .development
-        .then(|| format!("{error}\n{}", doing(&php.pool)));
+        .then(|| format!("{error}\n{}\n\n{}", doing(&php.pool), error.last_words()));
     failed(site, request, status, error.reason(), detail.as_deref())
 }
 

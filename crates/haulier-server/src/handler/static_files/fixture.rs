@@ -106,6 +106,7 @@ fn settings(root: PathBuf) -> SiteSettings {
         listing: false,
         development: false,
         body_limit: 1 << 20,
+        patience: None,
         spool_limit: 1 << 20,
         sendfile: SendfileSettings::default(),
         offload: None,

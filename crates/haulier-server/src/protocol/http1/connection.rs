@@ -32,6 +32,7 @@ use crate::pipeline::{self, Answer, Answered};
 use crate::request::{Exchange, Peer, Request};
 use crate::response::{Handler, Response, Trace};
 use crate::route::Site;
+use crate::settings::Patience;
 use crate::thread::{self, Thread};
 
 /// A connection and the exchange it is in.
@@ -58,6 +59,8 @@ pub(crate) struct Connection {
     pub(super) scanned: Cell<usize>,
     /// Requests begun.
     pub(super) served: Cell<u32>,
+    /// The deadlines of the site of the last request, where they are not the usual ones.
+    pub(super) patience: RefCell<Option<Arc<Patience>>>,
     /// Its place among the connections we may hold.
     permit: Permit,
 }
@@ -122,6 +125,7 @@ impl Connection {
             takes_interim: Cell::new(false),
             scanned: Cell::new(0),
             served: Cell::new(0),
+            patience: RefCell::default(),
             permit,
         });
         let next = match connection.receive() {

@@ -1,5 +1,6 @@
 //! The connection as a handler sees it: the request body, interim responses, and whether the client is still there.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use haulier_proto::encode;
@@ -9,8 +10,16 @@ use super::super::Phase;
 use super::connection::Connection;
 use super::waiting::Read;
 use crate::request::{BodyError, Exchange};
+use crate::settings::Patience;
 
 impl Exchange for Connection {
+    fn hold_to(&self, patience: Option<&Arc<Patience>>) {
+        let mut held = self.patience.borrow_mut();
+        if held.is_some() || patience.is_some() {
+            *held = patience.cloned();
+        }
+    }
+
     fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
         loop {
             let mut incoming = self.incoming.borrow_mut();

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -14,6 +15,7 @@ use super::connection::{Connection, Next, Sending};
 use super::sender::{Sender, Step};
 use crate::metrics::InFlight;
 use crate::pipeline::Answered;
+use crate::settings::Patience;
 use crate::thread;
 
 /// A wait in the middle of an exchange.
@@ -285,6 +287,10 @@ impl Connection {
 impl Watched for Connection {
     fn waiting(&self) -> (Phase, Instant) {
         self.waiting.get()
+    }
+
+    fn patience(&self) -> Option<Arc<Patience>> {
+        self.patience.borrow().clone()
     }
 
     fn expire(&self, phase: Phase) {

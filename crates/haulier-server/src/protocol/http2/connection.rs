@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use super::stream::Streams;
 use crate::listen::Permit;
 use crate::metrics::Http2Connection;
 use crate::request::Peer;
+use crate::settings::Patience;
 use crate::thread::Thread;
 
 /// Answers of this many bytes are sent before further frames are looked at, and before further bodies are asked for
@@ -40,6 +42,8 @@ pub(crate) struct Connection {
     pub(super) streams: RefCell<Streams>,
     /// What it waits for, and since when.
     pub(super) waiting: Cell<(Phase, Instant)>,
+    /// The deadlines of the site of the last request, where they are not the usual ones.
+    pub(super) patience: RefCell<Option<Arc<Patience>>>,
     /// What took too long, for the task to heed.
     pub(super) expired: Cell<Option<Phase>>,
     pub(super) task: RefCell<Option<Waker>>,
@@ -72,6 +76,7 @@ pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Per
         sent: Cell::new(0),
         streams: RefCell::default(),
         waiting: Cell::new((Phase::Head, now)),
+        patience: RefCell::default(),
         expired: Cell::new(None),
         task: RefCell::default(),
         is_at_work: Cell::new(false),

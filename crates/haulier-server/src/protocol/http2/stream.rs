@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use super::connection::Connection;
 use super::sending::Sending;
 use crate::body::{BodyStream, BrokenBody, Chunk};
 use crate::request::{BodyError, Exchange};
+use crate::settings::Patience;
 use crate::thread;
 
 /// A body that nobody wants is read to its end if that is so near; beyond it, a reset is cheaper.
@@ -41,6 +43,8 @@ pub(super) struct Stream {
     client_ended: Cell<bool>,
     /// What the handler waits for of the client, and since when.
     waiting: Cell<(Phase, Instant)>,
+    /// The deadlines of its site, where they are not the usual ones.
+    patience: RefCell<Option<Arc<Patience>>>,
     /// The wait for the body took too long.
     expired: Cell<bool>,
     task: RefCell<Option<Waker>>,
@@ -59,6 +63,7 @@ impl Stream {
             is_gone: Cell::new(false),
             client_ended: Cell::new(false),
             waiting: Cell::new((Phase::Handler, connection.thread.clock.coarse())),
+            patience: RefCell::default(),
             expired: Cell::new(false),
             task: RefCell::default(),
         })
@@ -215,6 +220,15 @@ pub(super) enum Piece {
 }
 
 impl Exchange for Stream {
+    fn hold_to(&self, patience: Option<&Arc<Patience>>) {
+        for held in [&self.patience, &self.connection.patience] {
+            let mut held = held.borrow_mut();
+            if held.is_some() || patience.is_some() {
+                *held = patience.cloned();
+            }
+        }
+    }
+
     fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
         let polled = self.poll_received(context, into);
         if let Poll::Ready(Ok(0) | Err(_)) = polled {
@@ -237,6 +251,10 @@ impl Exchange for Stream {
 impl Watched for Stream {
     fn waiting(&self) -> (Phase, Instant) {
         self.waiting.get()
+    }
+
+    fn patience(&self) -> Option<Arc<Patience>> {
+        self.patience.borrow().clone()
     }
 
     fn expire(&self, _: Phase) {

@@ -1,5 +1,6 @@
 //! What a connection waits for, and what happens when that takes too long.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
@@ -7,6 +8,7 @@ use haulier_proto::h2::frame::{FrameHead, Kind};
 
 use super::super::{Phase, Watched};
 use super::connection::Connection;
+use crate::settings::Patience;
 
 /// Clients that do not answer the PING behind the announcement of an end are believed to have read it after this long.
 const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
@@ -57,9 +59,18 @@ impl Connection {
                 code: ErrorCode::ENHANCE_YOUR_CALM,
                 reason: "request head too slow",
             }),
-            Some(Phase::Send) => self.drop_stalled(self.thread.clock.coarse()),
+            Some(Phase::Send) => self.drop_stalled(self.stalled_until()),
             _ => {}
         }
+    }
+
+    /// What the machine takes for now where a site's patience is not the usual one.
+    fn stalled_until(&self) -> Instant {
+        let now = self.thread.clock.coarse();
+        let usual = self.thread.serving().settings.limits.send_timeout;
+        let patience = self.patience.borrow();
+        let send = patience.as_ref().map_or(usual, |site| site.send);
+        (now + usual).checked_sub(send).unwrap_or(now)
     }
 
     /// Gives up the streams whose windows were shut for too long by then.
@@ -103,6 +114,10 @@ impl Watched for Connection {
                 .map_or(waiting, |since| (Phase::Send, since)),
             _ => waiting,
         }
+    }
+
+    fn patience(&self) -> Option<Arc<Patience>> {
+        self.patience.borrow().clone()
     }
 
     fn expire(&self, phase: Phase) {

@@ -17,6 +17,7 @@ use crate::body::{Body, Chunk};
 use crate::pipeline::{self, Answer};
 use crate::request::{BodyError, Exchange, Peer, Request};
 use crate::route::Site;
+use crate::settings::Patience;
 use crate::thread::{self, Thread};
 
 /// Longest page that becomes a dictionary, bytes: clients keep it, and we do.
@@ -113,6 +114,8 @@ fn add(page: &mut Vec<u8>, piece: &Chunk) -> Result<(), &'static str> {
 struct Nobody;
 
 impl Exchange for Nobody {
+    fn hold_to(&self, _: Option<&Arc<Patience>>) {}
+
     fn poll_body(&self, _: &mut Context<'_>, _: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
         Poll::Ready(Ok(0))
     }

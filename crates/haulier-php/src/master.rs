@@ -1,0 +1,130 @@
+//! A php-cgi that was started: by ourselves, or by the spawner as another account.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use crate::recipe::Recipe;
+use crate::spawn::{Inherited, spawn};
+use crate::spawner::Spawner;
+
+/// How often to look again for the end of a process that is about to end.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Who starts the php-cgi of a pool.
+#[derive(Debug, Clone)]
+pub(crate) enum Starter {
+    Ourselves(Arc<Recipe>),
+    /// What stands at this place of the spawner's list.
+    Through(Arc<Spawner>, u32),
+}
+
+impl Starter {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn start(&self, listener: BorrowedFd<'_>, inherited: Inherited<'_>) -> io::Result<Master> {
+        match self {
+            Self::Ourselves(recipe) => spawn(recipe, listener, inherited).map(Master::Ours),
+            Self::Through(spawner, place) => {
+                let (pid, stderr) = spawner.spawn(*place, listener, inherited)?;
+                Ok(Master::Theirs {
+                    spawner: Arc::clone(spawner),
+                    pid,
+                    stderr,
+                    ended: None,
+                })
+            }
+        }
+    }
+}
+
+/// A php-cgi, with or without children.
+#[derive(Debug)]
+pub(crate) enum Master {
+    Ours(Child),
+    /// A child of the spawner.
+    Theirs {
+        spawner: Arc<Spawner>,
+        pid: u32,
+        stderr: Option<OwnedFd>,
+        ended: Option<ExitStatus>,
+    },
+}
+
+impl Master {
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        match self {
+            Self::Ours(child) => child.id(),
+            Self::Theirs { pid, .. } => *pid,
+        }
+    }
+
+    /// The same, as system calls want it.
+    pub(crate) fn pid(&self) -> Pid {
+        let id = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
+        id.expect("the system gives ids above 0 that fit")
+    }
+
+    /// What it writes to stderr, once.
+    pub(crate) fn take_stderr(&mut self) -> Option<File> {
+        let stderr = match self {
+            Self::Ours(child) => child.stderr.take().map(OwnedFd::from),
+            Self::Theirs { stderr, .. } => stderr.take(),
+        };
+        stderr.map(File::from)
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// What the system says; the spawner is gone, and PHP with it.
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        match self {
+            Self::Ours(child) => child.try_wait(),
+            Self::Theirs {
+                spawner, pid, ended, ..
+            } => {
+                if ended.is_none() {
+                    *ended = spawner.how_ended(*pid)?;
+                }
+                Ok(*ended)
+            }
+        }
+    }
+
+    /// Waits for its end, which is near.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        loop {
+            match self.try_wait() {
+                Ok(None) => thread::sleep(LOOK),
+                ended => return ended.ok().flatten().unwrap_or_default(),
+            }
+        }
+    }
+
+    /// True while it runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.try_wait(), Ok(None))
+    }
+
+    /// Sends SIGTERM or SIGKILL to it and its children.
+    pub(crate) fn end_group(&self, signal: Signal) {
+        match self {
+            Self::Ours(_) => {
+                let _ = rustix::process::kill_process_group(self.pid(), signal); // they may all have ended
+            }
+            // What has ended is no business of the spawner's any more; it has told the children.
+            Self::Theirs { ended: Some(_), .. } => {}
+            Self::Theirs { spawner, pid, .. } => _ = spawner.end_group(*pid, signal),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! How a php-cgi is started, to the last variable: made once of a pool's settings, before rights are given away.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::Supervised;
+use crate::spawn::groups_of;
+
+/// php-cgi would end a child after 500 requests, in the middle of ours; replacing them is our own business.
+const BEYOND_REACH: &str = "2147483647";
+
+/// Last, so that they win. With cgi.fix_pathinfo=0 PHP_SELF would be PATH_INFO alone, and PHP would run the file named
+/// by PATH_TRANSLATED instead of SCRIPT_FILENAME: an uploaded picture, say. With 1 PHP guesses only where
+/// SCRIPT_FILENAME does not exist, and the server names nothing but existing scripts.
+const PATH_INI: [&str; 4] = ["-d", "cgi.fix_pathinfo=1", "-d", "cgi.discard_path=1"];
+
+/// Where PHP looks for further ini files.
+pub(crate) const SCAN_DIR: &str = "PHP_INI_SCAN_DIR";
+
+/// A program with its arguments, its environment, its account and its limits. The directories it inherits and the socket
+/// it listens on are those of each start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Recipe {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// What [`SCAN_DIR`] says in front of our own directory.
+    pub(crate) scan_dir: OsString,
+    /// Who it becomes; `None` stays who we are.
+    pub(crate) account: Option<Account>,
+    pub(crate) nice: i32,
+    /// Number of the resource, and its limit; `None` is no limit.
+    pub(crate) rlimits: Vec<(u32, Option<u64>)>,
+    /// How many of it a pool runs at a time.
+    pub(crate) programs: usize,
+}
+
+/// A user with all its groups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Account {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+}
+
+impl Recipe {
+    /// That of a master with the pool's children, or of one of its `separate` workers.
+    ///
+    /// # Errors
+    /// The groups of the account cannot be looked up.
+    pub(crate) fn of(own: &Supervised, separate: bool) -> io::Result<Self> {
+        let account = own.user.as_ref().map(|user| {
+            Ok::<_, io::Error>(Account {
+                uid: user.uid,
+                gid: user.gid,
+                groups: groups_of(&user.name, user.gid)?,
+            })
+        });
+        let rlimits = own.rlimits.iter();
+        Ok(Self {
+            program: own.php.clone(),
+            arguments: arguments(own),
+            environment: environment(own, separate),
+            scan_dir: scan_dir(own),
+            account: account.transpose()?,
+            nice: own.nice,
+            rlimits: rlimits.map(|rlimit| (rlimit.resource as u32, rlimit.limit)).collect(),
+            programs: if separate { own.workers } else { 1 },
+        })
+    }
+}
+
+fn arguments(own: &Supervised) -> Vec<String> {
+    let ini = own.ini.iter().chain(&own.ini_admin);
+    let ini = ini.flat_map(|(name, value)| ["-d".to_owned(), format!("{name}={value}")]);
+    ini.chain(PATH_INI.map(str::to_owned)).collect()
+}
+
+fn environment(own: &Supervised, separate: bool) -> Vec<(OsString, OsString)> {
+    let copied = own
+        .env_copy
+        .iter()
+        .filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
+    let named = own.env.iter().map(|(name, value)| (name.into(), value.into()));
+    let children = if separate { 0 } else { children(own) };
+    let ours = [
+        ("PHP_FCGI_CHILDREN".into(), children.to_string().into()),
+        ("PHP_FCGI_MAX_REQUESTS".into(), BEYOND_REACH.into()),
+    ];
+    copied.chain(named).chain(ours).collect()
+}
+
+/// One more than may work where workers are replaced: the replacement waits in accept before the old one goes. It has
+/// run nothing, so it costs next to no memory.
+fn children(own: &Supervised) -> usize {
+    own.workers + usize::from(own.recycle.is_on())
+}
+
+/// PHP's own directory, or the one the pool names. An empty part is PHP's own.
+fn scan_dir(own: &Supervised) -> OsString {
+    let named = own.env.iter().rev().find(|(name, _)| name == SCAN_DIR);
+    let copied = own.env_copy.iter().any(|name| name == SCAN_DIR);
+    match named {
+        Some((_, value)) => OsString::from(value),
+        None if copied => std::env::var_os(SCAN_DIR).unwrap_or_default(),
+        None => OsString::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Recycle, Rlimit, User};
+    use rustix::process::Resource;
+
+    #[test]
+    fn a_recipe_holds_all_that_a_start_needs_and_survives_being_sent() {
+        let own = Supervised {
+            workers: 3,
+            recycle: Recycle {
+                requests: 10,
+                ..Recycle::default()
+            },
+            ini: vec![("memory_limit".into(), "64M".into())],
+            env: vec![("A".into(), "1".into()), (SCAN_DIR.into(), "/etc/more".into())],
+            user: Some(User {
+                name: "root".into(),
+                uid: 0,
+                gid: 0,
+            }),
+            rlimits: vec![Rlimit {
+                resource: Resource::Core,
+                limit: Some(0),
+            }],
+            ..Supervised::new("/usr/bin/php-cgi".into(), "/run/x".into())
+        };
+        let recipe = Recipe::of(&own, false).expect("root is an account");
+        assert_eq!(recipe.arguments[..2], ["-d", "memory_limit=64M"]);
+        assert!(
+            recipe.environment.contains(&("PHP_FCGI_CHILDREN".into(), "4".into())),
+            "one in reserve"
+        );
+        assert_eq!(recipe.scan_dir, "/etc/more");
+        assert_eq!(recipe.rlimits, [(libc::RLIMIT_CORE, Some(0))]);
+        assert!(
+            recipe
+                .account
+                .as_ref()
+                .is_some_and(|account| account.groups.contains(&0))
+        );
+        let sent = serde_json::to_string(&recipe).expect("plain values");
+        assert_eq!(serde_json::from_str::<Recipe>(&sent).expect("the same"), recipe);
+
+        let single = Recipe::of(&own, true).expect("root is an account");
+        assert!(single.environment.contains(&("PHP_FCGI_CHILDREN".into(), "0".into())));
+        assert_eq!(single.programs, 3);
+    }
+}

@@ -1,0 +1,198 @@
+//! PHP of other accounts for a server that has left root behind.
+//!
+//! A [`Spawner`] is a process of ours that stays root. It is given a list of what it may start before the server gives
+//! its own rights away; afterwards the server can ask it to start something of that list, to end what it has started,
+//! and which of it holds a socket. It has no other words.
+
+mod process;
+mod wire;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::Signal;
+
+use self::wire::Order;
+use crate::peer;
+use crate::recipe::Recipe;
+use crate::settings::Supervised;
+use crate::spawn::Inherited;
+
+pub use process::{SUBCOMMAND, main};
+
+/// What follows the last recipe.
+const END_OF_LIST: &[u8] = b"{}";
+/// In a number that says how a process ended: it has.
+const ENDED: u64 = 1 << 32;
+/// Longest wait for an answer. A start takes some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for its end; it gives PHP a second.
+const END: Duration = Duration::from_secs(3);
+
+/// The way to the process. Everything it has started ends with this.
+#[derive(Debug)]
+pub struct Spawner {
+    /// `None` when it has ended, or does not answer.
+    line: Mutex<Option<OwnedFd>>,
+    process: Mutex<Child>,
+    recipes: Vec<Recipe>,
+    /// It can tell the children of a php-cgi apart.
+    tells_apart: bool,
+}
+
+impl Spawner {
+    /// Starts the process, from our own program, with what it may start from now on. To be called as root.
+    ///
+    /// # Errors
+    /// What the system says; `InvalidInput` for settings that are too long to be sent.
+    pub fn start<'a>(pools: impl IntoIterator<Item = &'a Supervised>) -> io::Result<Arc<Self>> {
+        // Nobody has this number, so the question is whether we may look at processes of others.
+        let tells_apart = peer::can_be_told(Some(u32::MAX));
+        let recipes: Vec<Recipe> = pools
+            .into_iter()
+            .map(|own| Recipe::of(own, own.separate || !tells_apart))
+            .collect::<io::Result<_>>()?;
+        let (line, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        set_socket_timeout(&line, Timeout::Recv, Some(PATIENCE))?;
+        let process = Command::new("/proc/self/exe")
+            .arg0("haulier")
+            .arg(SUBCOMMAND)
+            .env_clear()
+            .current_dir("/")
+            // What a terminal sends to the server is not for this one.
+            .process_group(0)
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()?;
+        let spawner = Self {
+            line: Mutex::new(Some(line)),
+            process: Mutex::new(process),
+            recipes,
+            tells_apart,
+        };
+        spawner.send_list()?;
+        Ok(Arc::new(spawner))
+    }
+
+    fn send_list(&self) -> io::Result<()> {
+        let line = self.line();
+        let line = line.as_ref().ok_or_else(gone)?.as_fd();
+        for recipe in &self.recipes {
+            let bytes = serde_json::to_vec(recipe)?;
+            if bytes.len() > wire::LONGEST {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            wire::send(line, &bytes, &[])?;
+        }
+        wire::send(line, END_OF_LIST, &[])?;
+        wire::receive(line, &mut [0; 16]).and_then(|(length, _)| if length == 0 { Err(gone()) } else { Ok(()) })
+    }
+
+    fn line(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of this recipe in the list, if it stands there.
+    pub(crate) fn place_of(&self, recipe: &Recipe) -> Option<u32> {
+        let place = self.recipes.iter().position(|known| known == recipe)?;
+        u32::try_from(place).ok()
+    }
+
+    pub(crate) fn tells_apart(&self) -> bool {
+        self.tells_apart
+    }
+
+    /// Starts what stands at this place of the list; gives its process id and what it writes to stderr.
+    pub(crate) fn spawn(
+        &self,
+        recipe: u32,
+        listener: BorrowedFd<'_>,
+        inherited: Inherited<'_>,
+    ) -> io::Result<(u32, Option<OwnedFd>)> {
+        let order = Order::Start {
+            recipe,
+            admin_ini: inherited.admin_ini.is_some(),
+            opcache: inherited.opcache.is_some(),
+        };
+        let with: Vec<BorrowedFd<'_>> = [Some(listener), inherited.admin_ini, inherited.opcache]
+            .into_iter()
+            .flatten()
+            .collect();
+        let (pid, stderr) = self.ask(order, &with)?;
+        Ok((pid as u32, stderr))
+    }
+
+    /// How this php-cgi has ended, if it has.
+    pub(crate) fn how_ended(&self, master: u32) -> io::Result<Option<ExitStatus>> {
+        let (value, _) = self.ask(Order::HowEnded { master }, &[])?;
+        Ok((value & ENDED != 0).then(|| ExitStatus::from_raw(value as u32 as i32)))
+    }
+
+    /// Sends SIGTERM or SIGKILL to this php-cgi and its children; true when it was sent.
+    pub(crate) fn end_group(&self, master: u32, signal: Signal) -> bool {
+        let force = signal == Signal::KILL;
+        self.number(Order::EndGroup { master, force }) == 1
+    }
+
+    /// The child of this php-cgi that holds the socket with this inode.
+    pub(crate) fn holder(&self, master: u32, inode: u32) -> Option<u32> {
+        let pid = self.number(Order::Holder { master, inode });
+        u32::try_from(pid).ok().filter(|&pid| pid != 0)
+    }
+
+    /// Sends SIGTERM or SIGKILL to this child, if it still holds the socket; true when it was sent.
+    pub(crate) fn end_child(&self, child: u32, inode: u32, signal: Signal) -> bool {
+        let force = signal == Signal::KILL;
+        self.number(Order::EndChild { child, inode, force }) == 1
+    }
+
+    /// What this php-cgi and its children take, bytes.
+    pub(crate) fn memory(&self, master: u32) -> Option<u64> {
+        Some(self.number(Order::Memory { master })).filter(|&bytes| bytes != 0)
+    }
+
+    /// A question that has no answer where the process is gone.
+    fn number(&self, order: Order) -> u64 {
+        self.ask(order, &[]).map_or(0, |(value, _)| value)
+    }
+
+    fn ask(&self, order: Order, with: &[BorrowedFd<'_>]) -> io::Result<(u64, Option<OwnedFd>)> {
+        let mut line = self.line();
+        let asked = wire::ask(line.as_ref().ok_or_else(gone)?.as_fd(), order, with);
+        match asked {
+            Ok(reply) => reply.map_err(io::Error::from_raw_os_error),
+            // An answer that came later would be taken for one to another question.
+            Err(_) => {
+                *line = None;
+                Err(gone())
+            }
+        }
+    }
+
+    /// Ends it, with everything it has started, and waits for that: a second or so.
+    pub fn end(&self) {
+        drop(self.line().take());
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let deadline = Instant::now() + END;
+        while matches!(process.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the process that starts PHP of other accounts is gone: haulier has to be started anew")
+}

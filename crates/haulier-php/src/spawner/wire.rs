@@ -1,0 +1,234 @@
+//! What haulier and its spawner say to each other: packets of a fixed length, with descriptors beside them.
+//!
+//! Only the list of recipes, which is sent before rights are given away, is longer; nothing is parsed after it.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+
+/// Bytes of an order and of a reply.
+const ORDER: usize = 16;
+const REPLY: usize = 12;
+/// A listening socket and two directories.
+const MOST_DESCRIPTORS: usize = 3;
+/// Longest recipe, bytes; a socket takes no longer packet as systems are set up.
+pub(super) const LONGEST: usize = 192 * 1024;
+
+/// What the spawner can be asked to do; nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Start what stands at this place of the list. The listening socket comes with it, and the directories it says.
+    Start {
+        recipe: u32,
+        admin_ini: bool,
+        opcache: bool,
+    },
+    /// Say how this php-cgi has ended, if it has, and forget it then.
+    HowEnded { master: u32 },
+    /// End this php-cgi with its children: SIGTERM, or SIGKILL by `force`.
+    EndGroup { master: u32, force: bool },
+    /// Say which child of this php-cgi holds the socket with this inode.
+    Holder { master: u32, inode: u32 },
+    /// End a child of some php-cgi, if it still holds this socket.
+    EndChild { child: u32, inode: u32, force: bool },
+    /// Say how much memory this php-cgi and its children take.
+    Memory { master: u32 },
+}
+
+impl Order {
+    fn encode(self) -> [u8; ORDER] {
+        let words: [u32; 4] = match self {
+            Self::Start {
+                recipe,
+                admin_ini,
+                opcache,
+            } => [1, recipe, admin_ini.into(), opcache.into()],
+            Self::HowEnded { master } => [2, master, 0, 0],
+            Self::EndGroup { master, force } => [3, master, force.into(), 0],
+            Self::Holder { master, inode } => [4, master, inode, 0],
+            Self::EndChild { child, inode, force } => [5, child, inode, force.into()],
+            Self::Memory { master } => [6, master, 0, 0],
+        };
+        let mut bytes = [0; ORDER];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; ORDER] = bytes.try_into().ok()?;
+        let word = |place: usize| u32::from_ne_bytes(bytes[4 * place..][..4].try_into().expect("four bytes"));
+        let yes = |place| word(place) != 0;
+        Some(match word(0) {
+            1 => Self::Start {
+                recipe: word(1),
+                admin_ini: yes(2),
+                opcache: yes(3),
+            },
+            2 => Self::HowEnded { master: word(1) },
+            3 => Self::EndGroup {
+                master: word(1),
+                force: yes(2),
+            },
+            4 => Self::Holder {
+                master: word(1),
+                inode: word(2),
+            },
+            5 => Self::EndChild {
+                child: word(1),
+                inode: word(2),
+                force: yes(3),
+            },
+            6 => Self::Memory { master: word(1) },
+            _ => return None,
+        })
+    }
+}
+
+/// A number and maybe a descriptor, or the number of an error of the system.
+pub(super) type Reply = Result<(u64, Option<OwnedFd>), i32>;
+
+/// Sends an order and waits for what comes of it.
+///
+/// # Errors
+/// There is nobody at the other end, or nobody who answers.
+pub(super) fn ask(line: BorrowedFd<'_>, order: Order, with: &[BorrowedFd<'_>]) -> io::Result<Reply> {
+    send(line, &order.encode(), with)?;
+    let mut bytes = [0; REPLY + 1];
+    let (length, mut descriptors) = receive(line, &mut bytes)?;
+    let Some((error, value)) = bytes[..length].split_first_chunk::<4>() else {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    };
+    let value = value
+        .try_into()
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok(match i32::from_ne_bytes(*error) {
+        0 => Ok((u64::from_ne_bytes(value), descriptors.pop())),
+        error => Err(error),
+    })
+}
+
+/// The next order with its descriptors; `None` for what is none, and an error at the end.
+pub(super) fn next(line: BorrowedFd<'_>) -> io::Result<(Option<Order>, Vec<OwnedFd>)> {
+    let mut bytes = [0; ORDER + 1];
+    let (length, descriptors) = receive(line, &mut bytes)?;
+    if length == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok((Order::decode(&bytes[..length]), descriptors))
+}
+
+/// Answers the last order.
+pub(super) fn reply(line: BorrowedFd<'_>, reply: Reply) -> io::Result<()> {
+    let (error, value, descriptor) = match reply {
+        Ok((value, descriptor)) => (0, value, descriptor),
+        Err(error) => (error, 0, None),
+    };
+    let mut bytes = [0; REPLY];
+    bytes[..4].copy_from_slice(&error.to_ne_bytes());
+    bytes[4..].copy_from_slice(&value.to_ne_bytes());
+    let descriptors: Vec<BorrowedFd<'_>> = descriptor.iter().map(AsFd::as_fd).collect();
+    send(line, &bytes, &descriptors)
+}
+
+/// Sends one packet.
+pub(super) fn send(line: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    sendmsg(line, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives one packet: its length and the descriptors with it. Length 0 is the end.
+pub(super) fn receive(line: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        recvmsg(
+            line,
+            &mut [IoSliceMut::new(bytes)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    let descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok((received.bytes, descriptors.flatten().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn every_order_arrives_as_it_was_sent_and_nothing_else_is_one() {
+        let orders = [
+            Order::Start {
+                recipe: 3,
+                admin_ini: false,
+                opcache: true,
+            },
+            Order::HowEnded { master: 7 },
+            Order::EndGroup { master: 8, force: true },
+            Order::Holder { master: 9, inode: 10 },
+            Order::EndChild {
+                child: 11,
+                inode: 12,
+                force: false,
+            },
+            Order::Memory { master: 13 },
+        ];
+        for order in orders {
+            assert_eq!(Order::decode(&order.encode()), Some(order));
+        }
+        assert_eq!(Order::decode(&[0; ORDER]), None);
+        assert_eq!(Order::decode(&[7; ORDER]), None);
+        assert_eq!(Order::decode(&orders[0].encode()[1..]), None);
+        assert_eq!(Order::decode(&[1; ORDER + 1]), None);
+    }
+
+    #[test]
+    fn an_answer_carries_a_number_and_a_descriptor_or_an_error() {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("a pair of sockets");
+        let order = Order::HowEnded { master: 1 };
+        let other = std::thread::spawn(move || {
+            let (received, mut with) = next(theirs.as_fd()).expect("an order");
+            assert_eq!(received, Some(order));
+            reply(theirs.as_fd(), Ok((1 << 40, with.pop()))).expect("somebody listens");
+            assert_eq!(next(theirs.as_fd()).expect("an order").0, Some(order));
+            reply(theirs.as_fd(), Err(libc::EPERM)).expect("somebody listens");
+            assert_eq!(
+                next(theirs.as_fd()).expect_err("the end").kind(),
+                io::ErrorKind::UnexpectedEof
+            );
+        });
+        let (reader, _writer) = io::pipe().expect("a pipe");
+        let answer = ask(ours.as_fd(), order, &[reader.as_fd()])
+            .expect("an answer")
+            .expect("a good one");
+        assert_eq!(answer.0, 1 << 40);
+        assert!(answer.1.is_some());
+        assert_eq!(
+            ask(ours.as_fd(), order, &[])
+                .expect("an answer")
+                .expect_err("a bad one"),
+            libc::EPERM
+        );
+        drop(ours);
+        other.join().expect("it ended well");
+    }
+}
