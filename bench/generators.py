@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Compares load generators on one server: does `haulier bench` count what wrk, ab and h2load count, and at what cost?
 
-nginx runs on core 0, the generator on core 1, so that they cannot take time from each other. Rounds are interleaved: what
-the machine does meanwhile hits all of them. CPU time is what the kernel counted for the generator's process.
+The server (nginx; for HTTP/2 haulier too) runs on core 0, the generator on core 1, so that they cannot take time from each
+other. Rounds are interleaved: what the machine does meanwhile hits all of them. CPU time is what the kernel counted for the
+generator's process. Where the server was the limit, rates must agree within 3 %: a line says which do not.
 
-    bench/generators.py --haulier target/release/haulier [--rounds 7] [--seconds 3]
+    bench/generators.py --haulier target/release/haulier [--rounds 7] [--seconds 3] [--only kept|fresh|http2]
 """
 
 import argparse
@@ -20,6 +21,9 @@ import tempfile
 import time
 
 CONNECTIONS = 64
+STREAMS = 10  # requests on their way on each of so many connections of HTTP/2
+HTTP2_CONNECTIONS = 8
+AGREES = 0.03  # rates that differ by more are said to
 
 
 def free_port():
@@ -52,32 +56,62 @@ def requests_of_haulier(text):
     return total["requests"], total["requests_per_second"]
 
 
-class Nginx:
-    """nginx with one worker on core 0 and a page of 12 bytes."""
+class Server:
+    """A server on core 0 in a place of its own, until the end."""
 
-    def __enter__(self):
+    def __init__(self, write, command):
         self.place = tempfile.mkdtemp(prefix="haulier-generators-")
         self.port = free_port()
-        with open(f"{self.place}/nginx.conf", "w") as config:
-            config.write(
-                f"daemon off; worker_processes 1; pid {self.place}/pid; error_log {self.place}/error.log;"
-                "events { worker_connections 4096; }"
-                "http { access_log off; keepalive_requests 1000000000;"
-                f"server {{ listen 127.0.0.1:{self.port} backlog=4096; location / {{ return 200 'hello, world'; }} }} }}"
-            )
-        command = ["taskset", "-c", "0", "nginx", "-c", f"{self.place}/nginx.conf"]
+        write(self.place, self.port)
+        self.command = [word.replace("@PLACE@", self.place) for word in command]
+
+    def __enter__(self):
+        command = ["taskset", "-c", "0", *self.command]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(200):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return self
             time.sleep(0.05)
-        raise SystemExit("nginx does not listen")
+        raise SystemExit(f"{command[3]} does not listen")
 
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait()
         shutil.rmtree(self.place, ignore_errors=True)
+
+
+def nginx(http2=False):
+    """One worker and a page of 12 bytes."""
+
+    def write(place, port):
+        with open(f"{place}/nginx.conf", "w") as config:
+            config.write(
+                f"daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error.log;"
+                "events { worker_connections 4096; }"
+                "http { access_log off; keepalive_requests 1000000000;"
+                f"server {{ listen 127.0.0.1:{port} backlog=4096 {'http2' if http2 else ''};"
+                " location / { return 200 'hello, world'; } } }"
+            )
+
+    return Server(write, ["nginx", "-c", "@PLACE@/nginx.conf"])
+
+
+def ours(haulier):
+    """haulier with a file of 12 bytes."""
+
+    def write(place, port):
+        os.mkdir(f"{place}/root")
+        with open(f"{place}/root/index.html", "w") as page:
+            page.write("hello, world")
+        os.chmod(place, 0o755)
+        with open(f"{place}/haulier.toml", "w") as config:
+            config.write(
+                f'[server]\nhttp = "127.0.0.1:{port}"\nadmin = "off"\nthreads = 1\n'
+                f'[site.files]\nroot = "{place}/root"\napp = "static"\n[log]\naccess = "off"\n'
+            )
+
+    return Server(write, [haulier, "run", "-c", "@PLACE@/haulier.toml"])
 
 
 def run(command):
@@ -90,21 +124,28 @@ def run(command):
         return out.read().decode(), usage.ru_utime, usage.ru_stime
 
 
-def generators(haulier, url, seconds, fresh):
+def generators(haulier, url, seconds, kind):
     """Name, command and reader of each generator that is there."""
-    time_of, connections, count = str(seconds), str(CONNECTIONS), "100000000"
+    time_of, count = str(seconds), "100000000"
+    connections = str(HTTP2_CONNECTIONS if kind == "http2" else CONNECTIONS)
     found = {}
     document = os.path.join(tempfile.gettempdir(), f"haulier-generators-{os.getpid()}.json")
     ours = [haulier, "bench", "-q", "-d", "-t", time_of, "-c", connections, "--warmup", "0", "--threads", "1"]
-    if fresh:
-        found["haulier"] = ([*ours, "--no-keepalive", "--json", document, url], lambda _: haulier_document(document))
+    ours = [*ours, "--json", document]
+    if kind == "fresh":
+        found["haulier"] = ([*ours, "--no-keepalive", url], lambda _: haulier_document(document))
         found["ab"] = (["ab", "-q", "-r", "-t", time_of, "-n", count, "-c", connections, url], requests_of_ab)
         found["haulier --ab"] = (
             [haulier, "bench", "--ab", "-q", "-r", "-t", time_of, "-n", count, "-c", connections, url],
             requests_of_ab,
         )
+    elif kind == "http2":
+        streams = str(STREAMS)
+        found["haulier"] = ([*ours, "--http", "2", "--streams", streams, url], lambda _: haulier_document(document))
+        h2load = ["h2load", "-t1", f"-c{connections}", f"-m{streams}", f"-D{time_of}", url]
+        found["h2load"] = (h2load, requests_of_h2load)
     else:
-        found["haulier"] = ([*ours, "--json", document, url], lambda _: haulier_document(document))
+        found["haulier"] = ([*ours, url], lambda _: haulier_document(document))
         found["wrk"] = (["wrk", "-t1", f"-c{connections}", f"-d{time_of}s", url], requests_of_wrk)
         found["ab"] = (["ab", "-q", "-k", "-t", time_of, "-n", count, "-c", connections, url], requests_of_ab)
         h2load = ["h2load", "--h1", "-t1", f"-c{connections}", f"-D{time_of}", url]
@@ -120,12 +161,12 @@ def haulier_document(path):
     return requests_of_haulier(text)
 
 
-def measure(haulier, seconds, rounds, fresh):
+def measure(server, haulier, seconds, rounds, kind):
     """Rates and costs of every generator, a list over the rounds each."""
     rows = {}
-    with Nginx() as server:
+    with server:
         url = f"http://127.0.0.1:{server.port}/"
-        commands = generators(haulier, url, seconds, fresh)
+        commands = generators(haulier, url, seconds, kind)
         for number in range(rounds):
             names = list(commands)
             for name in names if number % 2 == 0 else reversed(names):
@@ -149,17 +190,40 @@ def table(rows):
     return "\n".join(lines)
 
 
+def agreement(rows):
+    """What the rates of the others say about ours."""
+    ours = statistics.median(rows["haulier"]["rate"])
+    found = []
+    for name, row in rows.items():
+        if not name.startswith("haulier"):
+            difference = ours / statistics.median(row["rate"]) - 1
+            words = "agrees" if abs(difference) <= AGREES else "DOES NOT AGREE"
+            found.append(f"{name} {words} ({difference:+.1%})")
+    return "rates: " + ", ".join(found)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--haulier", default="target/release/haulier")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--only", choices=["kept", "fresh", "http2"])
     arguments = parser.parse_args()
-    for fresh, title in [(False, "kept connections"), (True, "a new connection for each request")]:
-        print(f"\n{title}, {CONNECTIONS} connections, nginx on the other core")
-        rows = measure(os.path.abspath(arguments.haulier), arguments.seconds, arguments.rounds, fresh)
-        print(table(rows))
-        sys.stdout.flush()
+    haulier = os.path.abspath(arguments.haulier)
+    streams = f"{HTTP2_CONNECTIONS} connections of HTTP/2 with {STREAMS} streams each"
+    parts = [
+        ("kept", f"kept connections, {CONNECTIONS} of them, nginx on the other core", nginx),
+        ("fresh", f"a new connection for each request, {CONNECTIONS} at once, nginx on the other core", nginx),
+        ("http2", f"{streams}, nginx on the other core", lambda: nginx(http2=True)),
+        ("http2", f"{streams}, haulier on the other core", lambda: ours(haulier)),
+    ]
+    for kind, title, server in parts:
+        if arguments.only in (None, kind):
+            print(f"\n{title}")
+            rows = measure(server(), haulier, arguments.seconds, arguments.rounds, kind)
+            print(table(rows))
+            print(agreement(rows))
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

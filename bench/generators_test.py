@@ -29,6 +29,13 @@ class Reading(unittest.TestCase):
         text = generators.table({"haulier": row, "wrk": {**row, "cpu": [4.0]}})
         self.assertIn("1.25×", text.splitlines()[-1])
 
+    def test_rates_agree_or_it_is_said(self):
+        def row(rate):
+            return {"rate": [rate], "cpu": [5.0], "user": [1.0]}
+
+        words = generators.agreement({"haulier": row(102.0), "wrk": row(100.0), "h2load": row(110.0)})
+        self.assertEqual(words, "rates: wrk agrees (+2.0%), h2load DOES NOT AGREE (-7.3%)")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -13,6 +13,7 @@ pub mod etag_list;
 pub mod fastcgi_params;
 pub mod fastcgi_record;
 pub mod forwarded;
+pub mod h2_client;
 pub mod h2_connection;
 pub mod hpack;
 pub mod path;

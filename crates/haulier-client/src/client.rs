@@ -2,7 +2,9 @@
 
 use std::io;
 
-use crate::connect::{ConnectSettings, Connector};
+use haulier_proto::h2::client::StreamError;
+
+use crate::connect::{ConnectSettings, Connector, Versions};
 use crate::credentials::{Netrc, basic};
 use crate::error::ClientError;
 use crate::exchange::{Connection, Exchange, Patience, Request};
@@ -50,19 +52,22 @@ impl Client {
             match connection.exchange(request, self.settings.patience).await {
                 // The server closed it while we wrote: a new one is no second try (RFC 9112 §9.3.1).
                 Err(ClientError::Broken(_)) if request.method.is_safe() => {}
+                // It has not even looked at the request (RFC 9113 §8.7).
+                Err(ClientError::Stream(StreamError::Unprocessed)) => {}
                 other => return other,
             }
         }
-        self.connection(origin)
-            .await?
-            .exchange(request, self.settings.patience)
-            .await
+        let connection = self.connection(origin).await?;
+        connection.exchange(request, self.settings.patience).await
     }
 
     async fn connection(&self, origin: &Origin) -> Result<Connection, ClientError> {
         let stream = self.connector.connect(origin).await?;
         let by_proxy = self.connector.settings().proxy_for(origin).is_some();
         let absolute = by_proxy && origin.scheme == Scheme::Http;
+        if self.settings.connect.versions == Versions::Http2 && !absolute {
+            return Ok(Connection::http2(stream, origin.clone()));
+        }
         Ok(Connection::new(stream, origin.clone(), absolute))
     }
 

@@ -24,9 +24,33 @@ use crate::url::{Origin, Scheme, Url};
 /// How long the next address waits for the one before it (RFC 8305 §8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
+/// Which versions of HTTP are spoken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// HTTP/2 where the TLS handshake gives it, else HTTP/1.1.
+    #[default]
+    Best,
+    Http1,
+    /// HTTP/2 or nothing; without TLS the server is trusted to know it (RFC 9113 §3.3).
+    Http2,
+}
+
+impl Versions {
+    /// What a TLS handshake offers.
+    fn alpn(self) -> Vec<Vec<u8>> {
+        let names: &[&[u8]] = match self {
+            Self::Best => &[b"h2", b"http/1.1"],
+            Self::Http1 => &[b"http/1.1"],
+            Self::Http2 => &[b"h2"],
+        };
+        names.iter().map(|name| name.to_vec()).collect()
+    }
+}
+
 /// How connections are made.
 #[derive(Debug, Clone)]
 pub struct ConnectSettings {
+    pub versions: Versions,
     /// For name, connection, proxy and TLS together.
     pub timeout: Duration,
     /// The proxy for `http` addresses.
@@ -42,6 +66,7 @@ pub struct ConnectSettings {
 impl Default for ConnectSettings {
     fn default() -> Self {
         Self {
+            versions: Versions::Best,
             timeout: Duration::from_secs(15),
             http_proxy: None,
             https_proxy: None,
@@ -88,7 +113,7 @@ impl Connector {
             .and_then(BuilderVerifierExt::with_platform_verifier)
             .map_err(io::Error::other)?
             .with_no_client_auth();
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        tls.alpn_protocols = settings.versions.alpn();
         Ok(Self {
             settings,
             tls: Arc::new(tls),
@@ -166,7 +191,11 @@ impl Connector {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(io::Error::other(error)))?;
         let connector = TlsConnector::from(Arc::clone(&self.tls));
         let stream = connector.connect(name, stream).await.map_err(failed)?;
-        Ok(Stream::Tls(Box::new(stream)))
+        let stream = Stream::Tls(Box::new(stream));
+        if self.settings.versions == Versions::Http2 && !stream.has_agreed_on_http2() {
+            return Err(failed(io::Error::other("the server does not speak HTTP/2")));
+        }
+        Ok(stream)
     }
 }
 

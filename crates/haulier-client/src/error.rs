@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use haulier_proto::chunked::ChunkError;
 use haulier_proto::framing::FramingError;
+use haulier_proto::h2::client::StreamError;
+use haulier_proto::h2::error::ConnectionError;
 use haulier_proto::response_head::ResponseHeadError;
 
 use crate::url::UrlError;
@@ -55,6 +57,12 @@ pub enum ClientError {
     Framing(#[from] FramingError),
     #[error("the chunked body is damaged")]
     Chunk(#[from] ChunkError),
+    /// The HTTP/2 stream came to nothing.
+    #[error("the answer came to nothing")]
+    Stream(#[source] StreamError),
+    /// The server broke the rules of HTTP/2.
+    #[error("the server does not speak HTTP/2 as we know it")]
+    Http2(#[from] ConnectionError),
     #[error("the decoded body is damaged or beyond its bounds: {0}")]
     Decode(&'static str),
     #[error("more than {0} redirects")]
@@ -63,6 +71,17 @@ pub enum ClientError {
     BadRedirect(#[source] UrlError),
     #[error("a redirect from https to http was refused")]
     InsecureRedirect,
+}
+
+impl From<StreamError> for ClientError {
+    fn from(error: StreamError) -> Self {
+        match error {
+            StreamError::Short { received, expected } => Self::ShortBody { received, expected },
+            StreamError::Head(error) => Self::Head(error),
+            StreamError::Framing(error) => Self::Framing(error),
+            other => Self::Stream(other),
+        }
+    }
 }
 
 impl ClientError {
@@ -77,10 +96,12 @@ impl ClientError {
             | Self::ShortBody { .. }
             | Self::NoLastChunk
             | Self::Chunk(_) => true,
+            Self::Stream(why) => matches!(why, StreamError::Reset(_) | StreamError::Unprocessed),
             Self::Proxy { status } => matches!(status, 429 | 500..=599),
             Self::Tls { source, .. } => source.kind() == io::ErrorKind::UnexpectedEof,
             Self::Head(_)
             | Self::Framing(_)
+            | Self::Http2(_)
             | Self::Decode(_)
             | Self::TooManyRedirects(_)
             | Self::BadRedirect(_)

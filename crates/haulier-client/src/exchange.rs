@@ -1,4 +1,5 @@
-//! One exchange on one connection: the request goes out, the head comes back, the body follows to its end (RFC 9112).
+//! One exchange on one connection: the request goes out, the head comes back, the body follows to its end (RFC 9112; of
+//! HTTP/2 in `http2`).
 //!
 //! The end of a body is where its framing puts it. A connection that closes before is an error, never an end; a
 //! connection goes back to the pool only if its body was taken whole and nothing came behind it.
@@ -14,6 +15,7 @@ use haulier_proto::response_head::{ResponseHead, ResponseLength, ResponseLimits}
 use tokio::time::timeout;
 
 use crate::error::{ClientError, Phase};
+use crate::http2::Http2;
 use crate::stream::Stream;
 use crate::url::{Origin, Url};
 
@@ -64,14 +66,31 @@ impl Request {
         self
     }
 
-    /// The head and the body as they travel; `absolute` for a proxy (RFC 9112 §3.2.2).
-    fn encode(&self, absolute: bool) -> Vec<u8> {
-        let method = match self.method {
+    /// The lines of every request that are not in `fields`, but for those of one version of HTTP.
+    pub(crate) fn own_fields(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let own = [
+            ("User-Agent", concat!("haulier/", env!("CARGO_PKG_VERSION"))),
+            ("Accept", "*/*"),
+        ];
+        own.into_iter().filter(|(name, _)| !self.has(name))
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name))
+    }
+
+    pub(crate) fn method_name(&self) -> &'static str {
+        match self.method {
             Method::Head => "HEAD",
             Method::Post => "POST",
             Method::Delete => "DELETE",
             _ => "GET",
-        };
+        }
+    }
+
+    /// The head and the body as they travel by HTTP/1.1; `absolute` for a proxy (RFC 9112 §3.2.2).
+    fn encode(&self, absolute: bool) -> Vec<u8> {
+        let method = self.method_name();
         let target = if absolute {
             self.url.to_string()
         } else {
@@ -79,15 +98,11 @@ impl Request {
         };
         let host = self.url.origin().host_field();
         let mut head = format!("{method} {target} HTTP/1.1\r\n");
-        let own = [
-            ("Host", host.as_str()),
-            ("User-Agent", concat!("haulier/", env!("CARGO_PKG_VERSION"))),
-            ("Accept", "*/*"),
-        ];
-        for (name, value) in own {
-            if !self.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
-                head.push_str(&format!("{name}: {value}\r\n"));
-            }
+        if !self.has("Host") {
+            head.push_str(&format!("Host: {host}\r\n"));
+        }
+        for (name, value) in self.own_fields() {
+            head.push_str(&format!("{name}: {value}\r\n"));
         }
         for (name, value) in &self.fields {
             head.push_str(&format!("{name}: {value}\r\n"));
@@ -127,18 +142,32 @@ pub struct Connection {
     origin: Origin,
     /// The target is written in full, because a proxy reads it.
     absolute: bool,
-    /// What was read beyond the last head.
+    /// What was read beyond the last head; of HTTP/2 the frames not yet looked at.
     buffer: Vec<u8>,
+    http2: Option<Box<Http2>>,
 }
 
 impl Connection {
+    /// A connection that speaks what both ends agreed on, HTTP/1.1 if nothing. `absolute`: the target is written in
+    /// full, because a proxy reads it.
     #[must_use]
     pub fn new(stream: Stream, origin: Origin, absolute: bool) -> Self {
+        let http2 = stream.has_agreed_on_http2().then(Box::default);
         Self {
             stream,
             origin,
             absolute,
             buffer: Vec::new(),
+            http2,
+        }
+    }
+
+    /// A connection that speaks HTTP/2, whatever was agreed on.
+    #[must_use]
+    pub fn http2(stream: Stream, origin: Origin) -> Self {
+        Self {
+            http2: Some(Box::default()),
+            ..Self::new(stream, origin, false)
         }
     }
 
@@ -150,7 +179,8 @@ impl Connection {
     /// Whether another exchange may be tried: nothing came unasked, not even the end.
     #[must_use]
     pub fn is_reusable(&self) -> bool {
-        self.buffer.is_empty() && self.stream.is_quiet()
+        let is_open = self.http2.as_ref().is_none_or(|http2| http2.is_reusable());
+        self.buffer.is_empty() && is_open && self.stream.is_quiet()
     }
 
     /// Sends the request and waits for the head of its response.
@@ -163,6 +193,17 @@ impl Connection {
             phase: Phase::FirstByte,
             waited,
         };
+        if let Some(http2) = &mut self.http2 {
+            let asked = http2.ask(&mut self.stream, &mut self.buffer, request);
+            let (head, left) = timeout(waited, asked).await.unwrap_or(Err(timed_out))?;
+            return Ok(Exchange {
+                connection: self,
+                head,
+                left,
+                is_reusable: true,
+                stall: patience.stall,
+            });
+        }
         let head = timeout(waited, self.head_for(request))
             .await
             .unwrap_or(Err(timed_out))?;
@@ -211,9 +252,18 @@ impl Connection {
 
 /// What is left of the body.
 #[derive(Debug)]
-enum Left {
-    Known { length: u64, received: u64 },
+pub(crate) enum Left {
+    Known {
+        length: u64,
+        received: u64,
+    },
     Chunked(Decoder),
+    /// To the end of the stream; the length as Content-Length told it, which the end has to agree with.
+    Stream {
+        id: u32,
+        length: Option<u64>,
+        received: u64,
+    },
     UntilClose,
     Nothing,
 }
@@ -239,6 +289,7 @@ impl Exchange {
     pub fn body_length(&self) -> Option<u64> {
         match self.left {
             Left::Known { length, .. } => Some(length),
+            Left::Stream { length, .. } => length,
             Left::Chunked(_) | Left::UntilClose | Left::Nothing => None,
         }
     }
@@ -262,6 +313,7 @@ impl Exchange {
             }
             Left::Known { .. } => self.read_known(out, most).await,
             Left::Chunked(_) => self.read_chunked(out, most).await,
+            Left::Stream { .. } => self.read_stream(out, most).await,
             Left::UntilClose => self.read_until_close(out, most).await,
         }
     }
@@ -314,6 +366,36 @@ impl Exchange {
                 return Err(ClientError::NoLastChunk);
             }
         }
+    }
+
+    async fn read_stream(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
+        let Connection {
+            stream, buffer, http2, ..
+        } = &mut self.connection;
+        let (Left::Stream { id, length, received }, Some(http2)) = (&mut self.left, http2) else {
+            return Ok(0);
+        };
+        let before = out.len();
+        while out.len() == before {
+            if http2.take_body(buffer, *id, out, most)? {
+                break;
+            }
+            if out.len() == before && within(self.stall, http2.fill(stream, buffer)).await? == 0 {
+                return Err(match *length {
+                    Some(expected) => ClientError::ShortBody {
+                        received: *received,
+                        expected,
+                    },
+                    None => ClientError::Broken(io::ErrorKind::UnexpectedEof.into()),
+                });
+            }
+        }
+        let read = out.len() - before;
+        *received += read as u64;
+        if read == 0 {
+            self.left = Left::Nothing;
+        }
+        Ok(read)
     }
 
     async fn read_until_close(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
@@ -380,6 +462,7 @@ impl Exchange {
         let is_complete = match self.left {
             Left::Nothing => true,
             Left::Known { length, received } => length == received,
+            Left::Stream { .. } => self.connection.http2.as_ref().is_some_and(|http2| http2.has_ended()),
             Left::Chunked(_) | Left::UntilClose => false,
         };
         (self.is_reusable && is_complete).then_some(self.connection)

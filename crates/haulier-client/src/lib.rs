@@ -16,6 +16,7 @@ pub mod credentials;
 pub mod decode;
 pub mod download;
 pub mod exchange;
+mod http2;
 pub mod pool;
 pub mod redirect;
 pub mod retry;

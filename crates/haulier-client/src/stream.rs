@@ -49,6 +49,12 @@ impl Stream {
         }
     }
 
+    /// Whether both ends have agreed on HTTP/2 in the TLS handshake (RFC 9113 §3.2).
+    #[must_use]
+    pub fn has_agreed_on_http2(&self) -> bool {
+        matches!(self, Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2"))
+    }
+
     /// Whether [`Stream::splice`] works: nothing between the socket's bytes and the body's.
     #[must_use]
     pub fn is_plain(&self) -> bool {

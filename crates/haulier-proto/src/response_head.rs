@@ -91,6 +91,22 @@ impl ResponseHead {
         }))
     }
 
+    /// The head of an HTTP/2 response.
+    pub(crate) fn of_http2(status: u16, fields: Fields) -> Self {
+        Self {
+            version: Version::Http2,
+            status,
+            reason: Span::default(),
+            fields,
+        }
+    }
+
+    /// The memory of this head, for the next one.
+    #[must_use]
+    pub fn into_storage(self) -> Fields {
+        self.fields
+    }
+
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
@@ -125,7 +141,18 @@ impl ResponseHead {
         keeps_alive(self.version, &self.fields)
     }
 
-    /// How long the body is that answers a request of `method` (RFC 9112 §6.3).
+    /// What Content-Length says, if it stands there.
+    ///
+    /// # Errors
+    /// [`FramingError`] if there is any doubt.
+    pub fn content_length(&self) -> Result<Option<u64>, FramingError> {
+        match self.fields.known(Known::ContentLength) {
+            None => Ok(None),
+            Some(_) => self.length_field().map(Some),
+        }
+    }
+
+    /// How long the body is that answers a request of `method` by HTTP/1 (RFC 9112 §6.3).
     ///
     /// # Errors
     /// [`FramingError`] if there is any doubt.

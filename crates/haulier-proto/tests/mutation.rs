@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 mod targets;
 
 /// Shares the time; the number of tests below.
-const TARGETS: u32 = 17;
+const TARGETS: u32 = 18;
 /// Longest input that is tried, bytes.
 const MOST_BYTES: usize = 4096;
 /// Mutated inputs kept beside the seeds, so that damage adds up.
@@ -157,6 +157,11 @@ fn cgi_response_heads_survive_mutation() {
 #[test]
 fn http2_connections_survive_mutation() {
     survive("h2_connection", targets::h2_connection::check);
+}
+
+#[test]
+fn http2_clients_survive_mutation() {
+    survive("h2_client", targets::h2_client::check);
 }
 
 #[test]

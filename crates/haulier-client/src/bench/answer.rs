@@ -8,6 +8,7 @@ use haulier_proto::fastcgi::{HeadParser, Record, RecordReader};
 use haulier_proto::framing::FramingError;
 use haulier_proto::head::Method;
 use haulier_proto::response_head::{ResponseHead, ResponseHeadError, ResponseLength, ResponseLimits};
+use serde::{Deserialize, Serialize};
 
 use super::job::{Expected, Protocol};
 
@@ -106,7 +107,7 @@ pub(super) struct Reading<'a> {
 }
 
 /// An answer kept for a closer look.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Captured {
     /// Status line and field lines; of FastCGI the CGI head.
     pub head: Vec<u8>,
@@ -137,6 +138,8 @@ impl Answer {
     pub(super) fn expect(&mut self, protocol: Protocol) {
         self.state = match protocol {
             Protocol::Http1 => State::Head,
+            // Its answers come by streams.
+            Protocol::Http2 => State::Done,
             Protocol::FastCgi => State::FastCgi(Box::new(Records {
                 reader: RecordReader::new(),
                 head: HeadParser::new(MOST_HEAD),

@@ -1,7 +1,8 @@
 //! One place of the generator: a connection, and the request that is on it.
 
 use super::answer::Answer;
-use super::job::Protocol;
+use super::job::{Job, Protocol};
+use super::streams::Streams;
 use super::transport::Transport;
 
 /// What a connection waits for.
@@ -21,6 +22,8 @@ pub(super) enum Phase {
     Waiting,
     /// For more of the answer.
     Body,
+    /// For whatever its streams bring.
+    Streams,
     /// For the server to close after a complete answer.
     Closing,
     /// For the next request.
@@ -61,6 +64,8 @@ pub(super) struct Connection {
     /// What the proxy said so far.
     pub(super) tunnel: Vec<u8>,
     pub(super) answer: Answer,
+    /// Of HTTP/2 alone, where each slot has its request.
+    pub(super) streams: Option<Box<Streams>>,
 }
 
 /// What epoll tells of a connection.
@@ -73,7 +78,8 @@ pub(super) enum Interest {
 }
 
 impl Connection {
-    pub(super) fn new(protocol: Protocol) -> Self {
+    pub(super) fn new(job: &Job) -> Self {
+        let streams = || Box::new(Streams::new(if job.keep_alive { job.streams } else { 1 }));
         Self {
             transport: None,
             phase: Phase::Vacant,
@@ -90,8 +96,14 @@ impl Connection {
             taken: 0,
             used: 0,
             tunnel: Vec::new(),
-            answer: Answer::new(protocol),
+            answer: Answer::new(job.protocol),
+            streams: (job.protocol == Protocol::Http2).then(streams),
         }
+    }
+
+    /// Requests that may be on it at once.
+    pub(super) fn slots(&self) -> usize {
+        self.streams.as_ref().map_or(1, |streams| streams.slots())
     }
 
     /// A request begins on it.
@@ -111,6 +123,9 @@ impl Connection {
         self.offset = 0;
         self.taken = 0;
         self.answer.expect(protocol);
+        if let Some(streams) = &mut self.streams {
+            streams.rewind(now);
+        }
     }
 
     /// Closes it, if it is open.

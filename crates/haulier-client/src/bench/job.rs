@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::pacer::Spacing;
+use super::result::Failures;
 
 /// Whom to connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub enum Destination {
 pub enum Protocol {
     #[default]
     Http1,
+    /// Agreed on in the TLS handshake, or begun with where there is none (RFC 9113 §3.3).
+    Http2,
     FastCgi,
 }
 
@@ -91,6 +94,32 @@ impl StatusRule {
     }
 }
 
+/// Which failures of a socket end a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StopRule {
+    #[default]
+    Never,
+    /// The first one.
+    Any,
+    /// As ab ends: at the first time-out, and unless it `goes_on` at the first other failure. The end of a connection
+    /// is none, whenever it comes.
+    Ab { goes_on: bool },
+}
+
+impl StopRule {
+    /// Whether it is time to end, after these failures.
+    #[must_use]
+    pub fn ends(self, failures: &Failures) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Any => failures.of_sockets() + failures.timeouts() > 0,
+            Self::Ab { goes_on } => {
+                failures.timeouts() > 0 || (!goes_on && failures.of_sockets() > failures.short_body)
+            }
+        }
+    }
+}
+
 /// One slice.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
@@ -107,6 +136,8 @@ pub struct Job {
     pub connections: u32,
     /// Number of the first connection, where several processes share the load.
     pub first_connection: u32,
+    /// HTTP/2 streams of a connection; without keep-alive one.
+    pub streams: u32,
     pub threads: u32,
     /// Most requests; `None` without a limit.
     pub count: Option<u64>,
@@ -125,10 +156,11 @@ pub struct Job {
     /// Addresses to connect from, in turns; empty for the system's choice.
     pub sources: Vec<IpAddr>,
     pub expected: Expected,
-    /// End at the first failure of a socket.
-    pub stop_on_error: bool,
+    pub stop: StopRule,
     /// Keep the first answer.
     pub capture: bool,
+    /// Keep all answers; memory grows with them.
+    pub keep_answers: bool,
     /// Keep apart what ab keeps apart.
     pub as_ab: bool,
     /// Keep the times of every request; memory grows with their number.
@@ -138,10 +170,29 @@ pub struct Job {
 /// A request in the bytes of its protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outgoing {
+    /// All of it; of HTTP/2 the body alone.
     #[serde(with = "base64_text")]
     pub bytes: Vec<u8>,
+    /// The lines of an HTTP/2 request, pseudo-fields first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<(String, String)>,
     /// The answer has no body, whatever its head says.
     pub is_head: bool,
+}
+
+impl Outgoing {
+    /// The request for people to read.
+    pub(super) fn as_text(&self) -> Vec<u8> {
+        let mut text: String = self
+            .fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        [text.as_bytes(), &self.bytes].concat()
+    }
 }
 
 mod base64_text {
@@ -232,11 +283,13 @@ pub(super) mod tests {
             tunnel: None,
             requests: vec![Outgoing {
                 bytes: b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+                fields: Vec::new(),
                 is_head: false,
             }],
             order: Vec::new(),
             connections: 1,
             first_connection: 0,
+            streams: 1,
             threads: 1,
             count: Some(10),
             time: None,
@@ -248,8 +301,9 @@ pub(super) mod tests {
             buffers: None,
             sources: Vec::new(),
             expected: Expected::default(),
-            stop_on_error: false,
+            stop: StopRule::Never,
             capture: false,
+            keep_answers: false,
             as_ab: false,
             keep_times: false,
         }
@@ -301,6 +355,27 @@ pub(super) mod tests {
         let back: Job = serde_json::from_str(&text).expect("our own");
         assert_eq!(back.expected, job.expected);
         assert_eq!(back.requests, job.requests);
+    }
+
+    #[test]
+    fn ab_ends_at_what_the_system_reports_and_never_at_an_end() {
+        let (ab, patient) = (StopRule::Ab { goes_on: false }, StopRule::Ab { goes_on: true });
+        let cut = Failures {
+            short_body: 1,
+            ..Failures::default()
+        };
+        let reset = Failures { reset: 1, ..cut };
+        let late = Failures { body_timeout: 1, ..cut };
+        assert!(!ab.ends(&cut) && ab.ends(&reset) && ab.ends(&late));
+        assert!(!patient.ends(&reset) && patient.ends(&late));
+        assert!(StopRule::Any.ends(&cut) && StopRule::Any.ends(&late));
+        let wrong = Failures {
+            status: 1,
+            length: 1,
+            body: 1,
+            ..Failures::default()
+        };
+        assert!(!StopRule::Any.ends(&wrong) && !ab.ends(&wrong));
     }
 
     #[test]

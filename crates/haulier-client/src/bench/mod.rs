@@ -17,6 +17,7 @@ pub mod spread;
 mod answer;
 mod connection;
 pub mod runner;
+mod streams;
 mod tls;
 mod transport;
 

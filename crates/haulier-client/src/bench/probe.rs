@@ -85,6 +85,9 @@ fn examine(captured: Captured) -> io::Result<Probed> {
 
 /// The version, and the head as HTTP has it: a CGI head has no status line and no end.
 fn with_status_line(captured: &Captured) -> (String, Vec<u8>) {
+    if let Some(lines) = captured.head.strip_prefix(b"HTTP/2 ") {
+        return ("HTTP/2".to_owned(), [b"HTTP/1.1 ", lines].concat());
+    }
     if let Some(end) = captured
         .head
         .windows(9)

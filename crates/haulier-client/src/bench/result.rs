@@ -287,6 +287,18 @@ impl Failures {
         self.by_class().iter().map(|(_, count)| count).sum()
     }
 
+    /// Those of connections, time-outs apart.
+    #[must_use]
+    pub fn of_sockets(&self) -> u64 {
+        self.refused + self.reset + self.short_body + self.protocol + self.tls + self.local
+    }
+
+    /// Whatever was waited for too long.
+    #[must_use]
+    pub fn timeouts(&self) -> u64 {
+        self.connect_timeout + self.first_byte_timeout + self.body_timeout
+    }
+
     /// Adds another count, class by class.
     pub fn add(&mut self, other: &Self) {
         self.refused += other.refused;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::answer::Captured;
 use super::histogram::Histogram;
 use super::result::{Bytes, Failures};
 
@@ -38,6 +39,9 @@ pub struct Tally {
     /// From the start to the last answer, or the end of the time given; ns.
     pub elapsed: u64,
     pub cpu: GeneratorCpu,
+    /// Every answer, where they are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<Captured>,
     /// Every request, where they are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<RequestTimes>,
@@ -103,6 +107,7 @@ impl Tally {
         self.cpu.user += other.cpu.user;
         self.cpu.busiest = self.cpu.busiest.max(other.cpu.busiest);
         self.times.extend_from_slice(&other.times);
+        self.seen.extend_from_slice(&other.seen);
     }
 
     pub(super) fn count_status(&mut self, status: u16, times: u64) {

@@ -14,6 +14,8 @@ use super::job::{Destination, Outgoing, Protocol};
 use crate::credentials::basic;
 use crate::url::{Scheme, Url, UrlError};
 
+/// Who we say we are.
+const AGENT: &str = concat!("haulier/", env!("CARGO_PKG_VERSION"));
 /// Place of the flags in a BEGIN_REQUEST record; the only flag asks to keep the connection.
 const BEGIN_FLAGS: usize = 10;
 
@@ -114,9 +116,11 @@ impl Address {
         }
     }
 
+    /// What is spoken with it; `http2`: by that version of HTTP.
     #[must_use]
-    pub fn protocol(&self) -> Protocol {
+    pub fn protocol(&self, http2: bool) -> Protocol {
         match self {
+            Self::Http(_) if http2 => Protocol::Http2,
             Self::Http(_) => Protocol::Http1,
             Self::FastCgi { .. } => Protocol::FastCgi,
         }
@@ -192,6 +196,8 @@ pub struct Template {
     pub keep_alive: bool,
     /// The request as ab writes it: HTTP/1.0, its fields, its name.
     pub as_ab: bool,
+    /// By HTTP/2.
+    pub http2: bool,
 }
 
 impl Default for Template {
@@ -207,6 +213,7 @@ impl Default for Template {
             through_proxy: false,
             keep_alive: true,
             as_ab: false,
+            http2: false,
         }
     }
 }
@@ -217,13 +224,22 @@ impl Template {
     /// # Errors
     /// A field that fits into no FastCGI record.
     pub fn request(&self, address: &Address) -> Result<Outgoing, PairTooLong> {
+        let is_head = self.method == "HEAD";
         let bytes = match address {
+            Address::Http(url) if self.http2 => {
+                return Ok(Outgoing {
+                    bytes: self.body.clone().unwrap_or_default(),
+                    fields: self.http2(url),
+                    is_head,
+                });
+            }
             Address::Http(url) => self.http(url),
             Address::FastCgi { host, script, query } => self.fast_cgi(host, script, query)?,
         };
         Ok(Outgoing {
             bytes,
-            is_head: self.method == "HEAD",
+            fields: Vec::new(),
+            is_head,
         })
     }
 
@@ -249,11 +265,7 @@ impl Template {
         if self.as_ab && self.keep_alive {
             head.push_str("Connection: Keep-Alive\r\n");
         }
-        let agent = if self.as_ab {
-            "ApacheBench/2.3"
-        } else {
-            concat!("haulier/", env!("CARGO_PKG_VERSION"))
-        };
+        let agent = if self.as_ab { "ApacheBench/2.3" } else { AGENT };
         let host = url.origin().host_field();
         for (name, value) in [("Host", host.as_str()), ("User-Agent", agent), ("Accept", "*/*")] {
             if !self.has(name) {
@@ -263,12 +275,8 @@ impl Template {
         if !self.as_ab && !self.keep_alive {
             push(&mut head, "Connection", "close");
         }
-        if let Some(user) = self
-            .user
-            .clone()
-            .or_else(|| url.user().map(|(name, word)| format!("{name}:{word}")))
-        {
-            push(&mut head, "Authorization", &authorization(&user));
+        if let Some(value) = self.authorization(url) {
+            push(&mut head, "Authorization", &value);
         }
         if self.through_proxy && is_plain {
             self.push_proxy_user(&mut head);
@@ -287,6 +295,43 @@ impl Template {
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(self.body.as_deref().unwrap_or_default());
         bytes
+    }
+
+    /// The lines of an HTTP/2 request (RFC 9113 §8.3.1).
+    fn http2(&self, url: &Url) -> Vec<(String, String)> {
+        let is_tls = url.origin().scheme == Scheme::Https;
+        let host = self.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let host = host.map_or_else(|| url.origin().host_field(), |(_, value)| value.clone());
+        let mut lines = vec![
+            (":method".to_owned(), self.method.clone()),
+            (":scheme".to_owned(), if is_tls { "https" } else { "http" }.to_owned()),
+            (":authority".to_owned(), host),
+            (":path".to_owned(), url.target().to_owned()),
+        ];
+        let mut push = |name: &str, value: String| lines.push((name.to_ascii_lowercase(), value));
+        for (name, value) in [("user-agent", AGENT), ("accept", "*/*")] {
+            if !self.has(name) {
+                push(name, value.to_owned());
+            }
+        }
+        if let Some(value) = self.authorization(url) {
+            push("authorization", value);
+        }
+        if let Some(accept) = &self.accept {
+            push("accept-encoding", accept.clone());
+        }
+        for (name, value) in self
+            .fields
+            .iter()
+            .filter(|(name, _)| !name.eq_ignore_ascii_case("host"))
+        {
+            push(name, value.clone());
+        }
+        if let Some(body) = &self.body {
+            push("content-length", body.len().to_string());
+            push("content-type", self.media_type().to_owned());
+        }
+        lines
     }
 
     fn fast_cgi(&self, host: &FastCgiHost, script: &str, query: &str) -> Result<Vec<u8>, PairTooLong> {
@@ -355,6 +400,11 @@ impl Template {
     /// ab calls a body without a type this.
     fn media_type(&self) -> &str {
         self.content_type.as_deref().unwrap_or("text/plain")
+    }
+
+    fn authorization(&self, url: &Url) -> Option<String> {
+        let of_url = || url.user().map(|(name, word)| format!("{name}:{word}"));
+        self.user.clone().or_else(of_url).map(|user| authorization(&user))
     }
 
     fn push_proxy_user(&self, head: &mut String) {

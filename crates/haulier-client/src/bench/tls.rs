@@ -13,11 +13,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion, version};
 use rustls_platform_verifier::BuilderVerifierExt;
 
-use super::job::TlsOptions;
+use super::job::{Protocol, TlsOptions};
 
 /// # Errors
 /// An unknown version or suite, an unreadable certificate, no trust store.
-pub(super) fn config(options: &TlsOptions) -> io::Result<Arc<ClientConfig>> {
+pub(super) fn config(options: &TlsOptions, protocol: Protocol) -> io::Result<Arc<ClientConfig>> {
     let provider = Arc::new(provider(&options.ciphers)?);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions(options.version.as_deref())?)
@@ -40,6 +40,9 @@ pub(super) fn config(options: &TlsOptions) -> io::Result<Arc<ClientConfig>> {
     };
     config.resumption = Resumption::disabled();
     config.enable_sni = !options.no_sni;
+    if protocol == Protocol::Http2 {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
     Ok(Arc::new(config))
 }
 
@@ -163,12 +166,12 @@ mod tests {
             no_sni: true,
             ..TlsOptions::default()
         };
-        let config = config(&options).expect("good options");
+        let config = config(&options, Protocol::Http1).expect("good options");
         assert!(!config.enable_sni);
         let missing = TlsOptions {
             certificate: Some("/nowhere.pem".into()),
             ..options
         };
-        assert!(super::config(&missing).is_err());
+        assert!(super::config(&missing, Protocol::Http1).is_err());
     }
 }

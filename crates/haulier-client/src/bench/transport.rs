@@ -115,6 +115,13 @@ impl Transport {
         Some(format!("{version},{suite:?}"))
     }
 
+    /// Whether the handshake agreed on HTTP/2.
+    pub(super) fn has_agreed_on_http2(&self) -> bool {
+        self.tls
+            .as_ref()
+            .is_some_and(|session| session.alpn_protocol() == Some(b"h2"))
+    }
+
     /// Whether bytes wait for room in the socket.
     pub(super) fn has_unsent(&self) -> bool {
         self.tls.as_ref().is_some_and(|session| session.wants_write())

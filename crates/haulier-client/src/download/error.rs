@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use haulier_proto::h2::client::StreamError;
+
 use crate::error::ClientError;
 use crate::retry::is_transient_status;
 
@@ -105,6 +107,8 @@ fn class_of(error: &ClientError) -> Class {
         ClientError::TimedOut { .. } => Class::Timeout,
         ClientError::Broken(_) | ClientError::ShortBody { .. } | ClientError::NoLastChunk => Class::Broken,
         ClientError::Tls { .. } => Class::Tls,
+        ClientError::Stream(StreamError::Reset(_) | StreamError::Unprocessed) => Class::Broken,
+        ClientError::Stream(_) | ClientError::Http2(_) => Class::Protocol,
         ClientError::Head(_) | ClientError::Framing(_) | ClientError::Chunk(_) | ClientError::Decode(_) => {
             Class::Protocol
         }

@@ -1,13 +1,15 @@
 //! When a further connection helps: only where it has been measured to.
 //!
 //! One connection fills a free link, and more of them only cost. Where the server or the path limits each connection,
-//! the second brings as much as the first; so the number doubles as long as doubling gains, and goes back where it
-//! does not.
+//! the second brings as much as the first: then all that are allowed are of use. Where it brings less, the number doubles as
+//! long as doubling gains, and goes back where it does not.
 
 /// Files smaller than this come in one piece, bytes.
 pub const SMALL: u64 = 8 * 1024 * 1024;
 /// What a step must gain to be kept.
 const GAIN: f64 = 1.3;
+/// A second connection that brings so much more is held back by nothing but itself.
+const ALONE: f64 = 1.8;
 /// With less than this left at the present rate, seconds, another connection comes too late.
 const WORTHWHILE: f64 = 1.0;
 
@@ -103,12 +105,28 @@ impl Growth {
                 self.lanes -= added;
                 Change::Remove(added)
             }
-            _ => self.maybe_add(rate, left),
+            Phase::Judging { before, added } if added > self.lanes - added => self.cut_back(rate, before, added),
+            Phase::Judging { before, .. } if rate >= before * ALONE => self.maybe_add(rate, left, self.most),
+            _ => self.maybe_add(rate, left, self.lanes),
         }
     }
 
-    fn maybe_add(&mut self, rate: f64, left: u64) -> Change {
-        let added = self.lanes.min(self.most - self.lanes);
+    /// After a jump to the most: as many lanes stay as the rate is worth.
+    fn cut_back(&mut self, rate: f64, before: f64, added: usize) -> Change {
+        let had = self.lanes - added;
+        let worth = (rate * had as f64 / before).ceil() as usize;
+        let surplus = self.lanes - worth.clamp(had, self.lanes);
+        self.phase = Phase::Fixed;
+        self.lanes -= surplus;
+        match surplus {
+            0 => Change::Stay,
+            surplus => Change::Remove(surplus),
+        }
+    }
+
+    /// Adds lanes, `wanted` at most.
+    fn maybe_add(&mut self, rate: f64, left: u64, wanted: usize) -> Change {
+        let added = wanted.min(self.most - self.lanes);
         if added == 0 {
             self.phase = Phase::Fixed;
             return Change::Stay;
@@ -151,13 +169,28 @@ mod tests {
     }
 
     #[test]
+    fn a_link_that_limits_nothing_else_is_filled_at_the_second_step() {
+        let mut growth = Growth::new(16);
+        let (mut lanes, mut windows) = (1, 0);
+        while lanes < 16 && windows < 50 {
+            if let Change::Add(more) = growth.step(lanes as f64 * 1e6, MUCH) {
+                lanes += more;
+            }
+            windows += 1;
+        }
+        assert_eq!((lanes, windows), (16, 5));
+    }
+
+    #[test]
     fn a_free_link_is_left_to_one_connection() {
         assert_eq!(lanes_on(|_| 1e8, 16), (1, 2));
     }
 
     #[test]
     fn growth_ends_where_the_gain_does() {
-        assert_eq!(lanes_on(|lanes| lanes.min(4) as f64 * 1e6, 16), (4, 8));
+        assert_eq!(lanes_on(|lanes| lanes.min(4) as f64 * 1e6, 16), (4, 16));
+        // A link that others use too: each further connection takes a smaller share.
+        assert_eq!(lanes_on(|lanes| 1e7 * lanes as f64 / (lanes + 2) as f64, 16), (4, 8));
     }
 
     #[test]

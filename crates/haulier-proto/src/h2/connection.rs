@@ -10,6 +10,7 @@ mod receive;
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use super::block::Block;
 use super::error::{ConnectionError, ErrorCode};
 use super::flow::{DEFAULT_WINDOW, Window};
 use super::frame::{self, MOST_STREAM};
@@ -72,15 +73,6 @@ enum Shutdown {
     Announced,
     /// Which stream was the last.
     Final(u32),
-}
-
-/// A field block whose end is still to come.
-#[derive(Debug)]
-struct Block {
-    stream: u32,
-    end_stream: bool,
-    bytes: Vec<u8>,
-    continuations: u32,
 }
 
 /// One connection.

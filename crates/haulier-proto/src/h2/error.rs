@@ -1,5 +1,7 @@
 //! Error codes of RFC 9113 §7, and what ends a connection.
 
+use std::fmt;
+
 /// Why a stream or a connection ends, as the frames say it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u32);
@@ -19,6 +21,32 @@ impl ErrorCode {
     pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
     pub const INADEQUATE_SECURITY: Self = Self(0xc);
     pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
+}
+
+/// The name of RFC 9113 §7, or the number.
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 14] = [
+            "NO_ERROR",
+            "PROTOCOL_ERROR",
+            "INTERNAL_ERROR",
+            "FLOW_CONTROL_ERROR",
+            "SETTINGS_TIMEOUT",
+            "STREAM_CLOSED",
+            "FRAME_SIZE_ERROR",
+            "REFUSED_STREAM",
+            "CANCEL",
+            "COMPRESSION_ERROR",
+            "CONNECT_ERROR",
+            "ENHANCE_YOUR_CALM",
+            "INADEQUATE_SECURITY",
+            "HTTP_1_1_REQUIRED",
+        ];
+        match NAMES.get(self.0 as usize) {
+            Some(name) => f.write_str(name),
+            None => write!(f, "error {:#x}", self.0),
+        }
+    }
 }
 
 /// What the peer did that ends the connection. GOAWAY with its code is in the output already.

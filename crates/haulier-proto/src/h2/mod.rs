@@ -1,9 +1,11 @@
 //! HTTP/2 as a pure state machine (RFC 9113): bytes in → events, answers → frames out.
 //!
-//! [`connection::Connection`] is the server's side of one connection. It reads no socket and no clock: the driver
-//! feeds it what it received, acts on the events, and sends what is in [`connection::Connection::output`], all
-//! answers of one turn in one write. Frames and HPACK are of use to a client too.
+//! [`connection::Connection`] is the server's side of one connection, [`client::Client`] the other. Neither reads a
+//! socket or a clock: the driver feeds it what it received, acts on the events, and sends what is in `output`, all of
+//! one turn in one write.
 
+mod block;
+pub mod client;
 pub mod connection;
 pub mod error;
 pub mod flow;
@@ -11,6 +13,7 @@ pub mod frame;
 pub mod hpack;
 pub mod limits;
 mod request;
+mod response;
 pub mod settings;
 mod stream;
 

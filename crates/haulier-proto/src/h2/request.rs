@@ -135,7 +135,7 @@ impl<'l> RequestLines<'l> {
 }
 
 /// What every field must be in HTTP/2 (RFC 9113 §8.2.1, §8.2.2).
-fn check_field(name: &[u8], value: &[u8]) -> Result<(), HeadError> {
+pub(super) fn check_field(name: &[u8], value: &[u8]) -> Result<(), HeadError> {
     if !is_lower_case_name(name) {
         return Err(HeadError::Malformed("bad field name"));
     }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use haulier_client::bench::target::Target;
 use haulier_client::url::Url;
 
-use crate::cli::get::{parse_field, parse_rate, parse_time, parse_url};
+use crate::cli::get::{HttpVersion, parse_field, parse_http, parse_rate, parse_time, parse_url};
 use crate::cli::report::BenchCommand;
 
 /// What is not seen in the flags.
@@ -179,6 +179,12 @@ pub(crate) struct BenchArgs {
     /// Measure the first target against itself too: nothing below that noise is called a difference
     #[arg(long)]
     pub(crate) aa: bool,
+    /// The version of HTTP; 2 without TLS too [default: 1]
+    #[arg(long, value_name = "1|2", value_parser = parse_http)]
+    pub(crate) http: Option<HttpVersion>,
+    /// HTTP/2 requests at once on each connection [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "http")]
+    pub(crate) streams: Option<u32>,
     /// Accept-Encoding, such as gzip, br, zstd
     #[arg(long, value_name = "LIST")]
     pub(crate) accept: Option<String>,

@@ -88,6 +88,9 @@ pub(crate) struct GetArgs {
     /// An http proxy [default: $http_proxy, $https_proxy, $all_proxy, except for $no_proxy]
     #[arg(long, value_name = "URL", value_parser = parse_url)]
     pub(crate) proxy: Option<Url>,
+    /// Only this version of HTTP; 2 without TLS too [default: 2 where the TLS handshake gives it, else 1]
+    #[arg(long, value_name = "1|2", value_parser = parse_http)]
+    pub(crate) http: Option<HttpVersion>,
     /// Refuse addresses of this machine and of private networks
     #[arg(long)]
     pub(crate) public_only: bool,
@@ -103,6 +106,21 @@ pub(crate) struct GetArgs {
     /// The longest time for everything
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) max_time: Option<Duration>,
+}
+
+/// A version of HTTP that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HttpVersion {
+    One,
+    Two,
+}
+
+pub(super) fn parse_http(text: &str) -> Result<HttpVersion, String> {
+    match text {
+        "1" | "1.1" => Ok(HttpVersion::One),
+        "2" => Ok(HttpVersion::Two),
+        _ => Err("expected 1 or 2".to_owned()),
+    }
 }
 
 pub(super) fn parse_url(text: &str) -> Result<Url, String> {

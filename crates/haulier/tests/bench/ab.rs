@@ -203,6 +203,77 @@ fn its_html_is_a_table() {
     );
 }
 
+/// What both say and how they end, against a server that goes wrong after three answers.
+#[track_caller]
+fn assert_ends_alike(arguments: &[&str], does: fn() -> Does) {
+    let place = Place::new();
+    let run = |is_ours: bool| {
+        let server = Server::start(move |asked| {
+            let fine = Does::Answer(page("hello"));
+            if asked.number < 3 { fine } else { does() }
+        });
+        let url = server.url("/");
+        let arguments = [&["-q", "-n", "6"], arguments, &[url.as_str()]].concat();
+        let ended = if is_ours {
+            ours(&place, &arguments)
+        } else {
+            end(Command::new(AB).args(&arguments))
+        };
+        let said = ended
+            .stdout
+            .split_once("(be patient)...")
+            .map(|(_, said)| said.to_owned());
+        let said = said.unwrap_or_else(|| panic!("{ended:?}"));
+        let facts = [
+            "Complete requests",
+            "Document Length",
+            "LOG",
+            "WARNING",
+            "INFO",
+            "Total of",
+            "HTTP/",
+        ];
+        let is_fact = |line: &&str| facts.iter().any(|fact| line.starts_with(fact));
+        let said: Vec<String> = said
+            .lines()
+            .filter(is_fact)
+            .map(|line| line.trim_end().to_owned())
+            .collect();
+        (ended.code, ended.stderr, said)
+    };
+    assert_eq!(run(false), run(true), "with {arguments:?}");
+}
+
+#[test]
+fn a_broken_socket_ends_it_as_it_ends_ab() {
+    if has_ab("a_broken_socket_ends_it_as_it_ends_ab") {
+        assert_ends_alike(&[], || Does::Reset);
+        assert_ends_alike(&["-r"], || Does::Reset);
+        assert_ends_alike(&["-r", "-v", "1"], || Does::Reset);
+        assert_ends_alike(&["-s", "1"], || Does::AnswerAndHang(Vec::new()));
+        assert_ends_alike(&["-r", "-s", "1"], || Does::AnswerAndHang(Vec::new()));
+        assert_ends_alike(&[], || Does::AnswerAndClose(Vec::new()));
+    }
+    let gone = ours(&Place::new(), &["-n", "3", "http://127.0.0.1:1/"]);
+    assert_eq!(
+        (gone.code, gone.stderr.as_str()),
+        (Some(111), "apr_socket_recv: Connection refused (111)\n")
+    );
+    assert!(gone.stdout.ends_with("(be patient)..."), "{}", gone.stdout);
+}
+
+#[test]
+fn what_v_shows_is_what_ab_shows() {
+    if has_ab("what_v_shows_is_what_ab_shows") {
+        for level in ["1", "2", "3", "4"] {
+            assert_ends_alike(&["-v", level], || Does::Answer(page("hello")));
+            assert_ends_alike(&["-v", level], || {
+                Does::Answer(with_status("404 Not Found", "", "none"))
+            });
+        }
+    }
+}
+
 #[test]
 fn more_connections_than_requests_are_refused_as_ab_refuses_them() {
     let ended = Place::new().bench(&["--ab", "-n", "1", "-c", "2", "http://127.0.0.1:1/"]);

@@ -6,6 +6,9 @@ mod ab;
 mod comparing;
 mod failures;
 mod files;
+mod http2;
+#[path = "../support/http2_peer.rs"]
+mod http2_peer;
 mod loops;
 mod plans;
 mod program;

@@ -5,6 +5,9 @@
 mod faults;
 mod files;
 mod http;
+mod http2;
+#[path = "../support/http2_peer.rs"]
+mod http2_peer;
 mod peer;
 mod program;
 mod resuming;

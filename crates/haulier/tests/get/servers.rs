@@ -127,7 +127,7 @@ fn lighttpd() -> Server {
     })
 }
 
-fn haulier() -> Server {
+pub(crate) fn haulier() -> Server {
     Server::start("none", env!("CARGO_BIN_EXE_haulier"), |directory, address| {
         let at = directory.display();
         let config = format!(
@@ -142,6 +142,11 @@ fn haulier() -> Server {
 
 /// A fresh download, a killed one that goes on, and one of a file that is there.
 fn three_downloads_from(server: &Server) {
+    three_downloads(server, &[]);
+}
+
+/// The same with further arguments.
+pub(crate) fn three_downloads(server: &Server, arguments: &[&str]) {
     let file = data(40 * MIB, 7);
     let path = server.root().join("f.bin");
     fs::write(&path, &**file).expect("written");
@@ -151,10 +156,19 @@ fn three_downloads_from(server: &Server) {
     opened.set_modified(hour_ago).expect("ours");
     let place = Place::new();
     let url = format!("http://{}/f.bin", server.address);
-    place.get_well(&[&url, "-o", "fresh.bin"]);
+    let with = |more: &[&'static str]| -> Vec<String> {
+        let all = [arguments, more].concat();
+        all.into_iter().map(str::to_owned).chain([url.clone()]).collect()
+    };
+    let get_well = |more| {
+        let all = with(more);
+        place.get_well(&all.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    get_well(&["-o", "fresh.bin"]);
     assert!(place.read("fresh.bin") == **file);
 
-    let mut child = place.start(&[&url, "--limit", "20MB/s"]);
+    let limited = with(&["--limit", "20MB/s"]);
+    let mut child = place.start(&limited.iter().map(String::as_str).collect::<Vec<_>>());
     let part = place.path("f.bin.part.json");
     for _ in 0..600 {
         if part.exists() {
@@ -166,7 +180,7 @@ fn three_downloads_from(server: &Server) {
     child.kill().expect("our child");
     child.wait().expect("our child");
     place.assert_no_file("f.bin");
-    let ended = place.get_well(&[&url, "--json"]);
+    let ended = get_well(&["--json"]);
     assert!(place.read("f.bin") == **file);
     let received = ended.event("finished")["received"].as_u64().expect("a number");
     assert!(
@@ -174,7 +188,7 @@ fn three_downloads_from(server: &Server) {
         "nothing was continued: {received} bytes came"
     );
 
-    let ended = place.get_well(&[&url, "--json"]);
+    let ended = get_well(&["--json"]);
     assert_eq!(ended.event("finished")["already_complete"], true);
 }
 

@@ -8,7 +8,7 @@ use crate::program::Place;
 use crate::servers::nginx;
 
 /// A certificate for localhost that signs itself, and its key, as PEM files in `place`.
-fn certificate(place: &Place) -> (String, String) {
+pub(crate) fn certificate(place: &Place) -> (String, String) {
     let (certificate, key) = (place.path("cert.pem"), place.path("key.pem"));
     let made = Command::new("openssl")
         .args([

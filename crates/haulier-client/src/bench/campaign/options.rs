@@ -7,7 +7,7 @@ use std::time::Duration;
 use haulier_proto::fastcgi::PairTooLong;
 
 use crate::bench::answer::Captured;
-use crate::bench::job::TlsOptions;
+use crate::bench::job::{StopRule, TlsOptions};
 use crate::bench::mix::Mix;
 use crate::bench::pacer::Spacing;
 use crate::bench::result::Run;
@@ -22,6 +22,8 @@ pub struct Options {
     pub targets: Vec<Target>,
     /// At least one; several are a sweep.
     pub connections: Vec<u32>,
+    /// HTTP/2 streams of a connection.
+    pub streams: u32,
     /// Generator threads; `None` for one for every four processors.
     pub threads: Option<u32>,
     /// Requests for every target and round.
@@ -47,7 +49,7 @@ pub struct Options {
     /// `HOST:PORT` of an HTTP proxy.
     pub proxy: Option<String>,
     pub same_length: bool,
-    pub stop_on_error: bool,
+    pub stop: StopRule,
     pub mix: Option<Mix>,
     pub tls: TlsOptions,
     pub seed: u64,
@@ -55,6 +57,8 @@ pub struct Options {
     pub keep_times: bool,
     /// Keep the first answer.
     pub capture: bool,
+    /// Keep all answers; memory grows with them.
+    pub keep_answers: bool,
 }
 
 impl Default for Options {
@@ -63,6 +67,7 @@ impl Default for Options {
             command: Vec::new(),
             targets: Vec::new(),
             connections: vec![10],
+            streams: 10,
             threads: None,
             count: None,
             duration: None,
@@ -81,12 +86,13 @@ impl Default for Options {
             source: None,
             proxy: None,
             same_length: false,
-            stop_on_error: false,
+            stop: StopRule::Never,
             mix: None,
             tls: TlsOptions::default(),
             seed: 0,
             keep_times: false,
             capture: false,
+            keep_answers: false,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use super::ending::class_of;
 use super::{PAUSE, Runner};
 use crate::bench::connection::{Interest, Phase};
+use crate::bench::job::Protocol;
 use crate::bench::transport;
 
 impl Runner<'_> {
@@ -113,6 +114,9 @@ impl Runner<'_> {
             return;
         };
         match transport.handshake() {
+            Ok(true) if self.job.protocol == Protocol::Http2 && !transport.has_agreed_on_http2() => {
+                self.fail(id, |failures| &mut failures.protocol);
+            }
             Ok(true) => {
                 if id == 0 && self.job.capture {
                     self.captured.tls = transport.tls_words();

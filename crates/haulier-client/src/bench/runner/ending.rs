@@ -11,11 +11,24 @@ use crate::bench::connection::{Interest, Phase};
 use crate::bench::job::Job;
 use crate::bench::sample::RequestTimes;
 
+/// The times of a request, ns since the start of the thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timing {
+    /// When it was due.
+    pub(super) due: u64,
+    /// When it was sent.
+    pub(super) sent: u64,
+    /// When the answer began.
+    pub(super) first_byte: u64,
+    /// How long the connection took for it; 0 on a kept one.
+    pub(super) connect_time: u64,
+}
+
 impl Runner<'_> {
-    pub(super) fn complete(&mut self, id: usize, complete: Complete) {
+    /// Counts a complete answer.
+    pub(super) fn count(&mut self, times: Timing, complete: Complete) {
         let is_open_loop = self.is_open_loop();
         let tally = &mut self.tally;
-        let connection = &mut self.connections[id];
         tally.count_status(complete.status, 1);
         tally.bytes.body += complete.body;
         tally.elapsed = self.now;
@@ -27,33 +40,48 @@ impl Runner<'_> {
                 tally.seconds.fail(self.now);
             }
         }
-        if failure.is_none() || self.job.expected.time_failures {
-            let latency = self.now.saturating_sub(connection.due);
-            tally.latency.record(latency);
-            tally
-                .first_byte
-                .record(connection.first_byte.saturating_sub(connection.sent));
-            tally.seconds.record(self.now, latency);
-            if is_open_loop {
-                tally.service.record(self.now.saturating_sub(connection.sent));
-            }
-            if self.job.as_ab {
-                tally.processing.record(latency.saturating_sub(connection.connect_time));
-            }
-            if self.job.keep_times {
-                tally.times.push(RequestTimes {
-                    started: self.epoch + connection.due / 1000,
-                    connect: connection.connect_time / 1000,
-                    wait: connection.first_byte.saturating_sub(connection.sent) / 1000,
-                    total: latency / 1000,
-                });
-            }
+        if failure.is_some() && !self.job.expected.time_failures {
+            return;
         }
+        let latency = self.now.saturating_sub(times.due);
+        let wait = times.first_byte.saturating_sub(times.sent);
+        tally.latency.record(latency);
+        tally.first_byte.record(wait);
+        tally.seconds.record(self.now, latency);
+        if is_open_loop {
+            tally.service.record(self.now.saturating_sub(times.sent));
+        }
+        if self.job.as_ab {
+            tally.processing.record(latency.saturating_sub(times.connect_time));
+        }
+        if self.job.keep_times {
+            tally.times.push(RequestTimes {
+                started: self.epoch + times.due / 1000,
+                connect: times.connect_time / 1000,
+                wait: wait / 1000,
+                total: latency / 1000,
+            });
+        }
+    }
+
+    pub(super) fn complete(&mut self, id: usize, complete: Complete) {
+        let connection = &self.connections[id];
+        let times = Timing {
+            due: connection.due,
+            sent: connection.sent,
+            first_byte: connection.first_byte,
+            connect_time: connection.connect_time,
+        };
+        self.count(times, complete);
+        let connection = &mut self.connections[id];
         connection.used += 1;
         connection.is_busy = false;
         self.has_captured |= id == 0;
+        if let Some(answer) = self.answers.get_mut(id) {
+            self.tally.seen.push(std::mem::take(answer));
+        }
         let is_kept = complete.keeps_alive && self.job.keep_alive;
-        tally.kept_alive += u64::from(is_kept);
+        self.tally.kept_alive += u64::from(is_kept);
         if is_kept {
             connection.phase = Phase::Idle;
             self.free(id);
@@ -78,18 +106,25 @@ impl Runner<'_> {
     }
 
     pub(super) fn fail(&mut self, id: usize, class: Class) {
-        *class(&mut self.tally.failures) += 1;
-        self.tally.seconds.fail(self.now);
-        self.tally.elapsed = self.now;
+        if self.connections[id].streams.is_some() {
+            return self.lose(id, class);
+        }
+        self.note_failure(class);
         self.connections[id].abandon();
         self.connections[id].is_busy = false;
-        if self.job.stop_on_error {
-            self.shared.stop.store(true, Ordering::Relaxed);
-        }
         if self.is_open_loop() {
             self.free(id);
         } else {
             self.later.push_back((self.now + PAUSE, id));
+        }
+    }
+
+    pub(super) fn note_failure(&mut self, class: Class) {
+        *class(&mut self.tally.failures) += 1;
+        self.tally.seconds.fail(self.now);
+        self.tally.elapsed = self.now;
+        if self.job.stop.ends(&self.tally.failures) {
+            self.shared.stop.store(true, Ordering::Relaxed);
         }
     }
 

@@ -12,6 +12,9 @@ use crate::bench::transport::Transport;
 
 impl Runner<'_> {
     pub(super) fn push(&mut self, id: usize) {
+        if self.connections[id].streams.is_some() {
+            return self.send_streams(id);
+        }
         let bytes = &self.job.requests[self.connections[id].request].bytes;
         loop {
             let connection = &mut self.connections[id];
@@ -96,6 +99,7 @@ impl Runner<'_> {
             Phase::Tunnel => self.read_tunnel(id),
             Phase::Handshake => self.shake(id),
             Phase::Sending | Phase::Waiting | Phase::Body => self.carry_on(id, flags),
+            Phase::Streams => self.carry_streams(id, flags),
             Phase::Closing if self.peer_closed => self.closed(id),
             Phase::Idle => self.connections[id].close(),
             Phase::Closing | Phase::Vacant | Phase::Retired => {}
@@ -180,8 +184,11 @@ impl Runner<'_> {
             is_head: self.job.requests[connection.request].is_head,
             expected: &self.job.expected,
             scratch: &mut self.scratch,
-            // Of one connection only: the pieces of two answers must not mix.
-            capture: (id == 0 && self.job.capture && !self.has_captured).then_some(&mut self.captured),
+            capture: match self.answers.get_mut(id) {
+                Some(answer) => Some(answer),
+                // Of one connection only: the pieces of two answers must not mix.
+                None => (id == 0 && self.job.capture && !self.has_captured).then_some(&mut self.captured),
+            },
         };
         match connection.answer.take(bytes, &mut reading) {
             Ok(None) => return false,
@@ -194,6 +201,9 @@ impl Runner<'_> {
     /// The server ended the connection.
     pub(super) fn ended(&mut self, id: usize) {
         self.look_at_clock();
+        if self.connections[id].streams.is_some() {
+            return self.lose(id, |failures| &mut failures.short_body);
+        }
         match self.connections[id].answer.end() {
             Ok(complete) => self.complete(id, complete),
             Err(_) if self.may_try_again(id) => self.again.push(id),

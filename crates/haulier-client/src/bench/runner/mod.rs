@@ -6,6 +6,7 @@
 mod connecting;
 mod ending;
 mod exchange;
+mod multiplexed;
 
 use std::collections::VecDeque;
 use std::io;
@@ -86,7 +87,8 @@ type Class = fn(&mut Failures) -> &mut u64;
 pub(super) fn run(job: &Job, thread: u32, shared: &Shared) -> io::Result<(Tally, Option<Captured>)> {
     let mut runner = Runner::new(job, thread, shared)?;
     runner.run()?;
-    let captured = job.capture.then_some(runner.captured);
+    let first = runner.tally.seen.first().cloned();
+    let captured = job.capture.then(|| first.unwrap_or(runner.captured));
     Ok((runner.tally, captured))
 }
 
@@ -105,6 +107,8 @@ struct Runner<'j> {
     scratch: Vec<u8>,
     captured: Captured,
     has_captured: bool,
+    /// By connection, where all answers are kept.
+    answers: Vec<Captured>,
     start: Instant,
     /// The same moment, µs since 1970.
     epoch: u64,
@@ -140,7 +144,7 @@ impl<'j> Runner<'j> {
             None => None,
             Some(options) => {
                 let name = ServerName::try_from(options.server_name.clone()).map_err(io::Error::other)?;
-                Some((tls::config(options)?, name))
+                Some((tls::config(options, job.protocol)?, name))
             }
         };
         let (pacer, left) = match &job.arrivals {
@@ -161,7 +165,7 @@ impl<'j> Runner<'j> {
             shared,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             tls,
-            connections: (0..count).map(|_| Connection::new(job.protocol)).collect(),
+            connections: (0..count).map(|_| Connection::new(job)).collect(),
             first,
             heads: job.requests.iter().map(|_| KnownHead::default()).collect(),
             tally: Tally::default(),
@@ -169,6 +173,7 @@ impl<'j> Runner<'j> {
             scratch: Vec::new(),
             captured: Captured::default(),
             has_captured: false,
+            answers: vec![Captured::default(); if job.keep_answers { count as usize } else { 0 }],
             start: Instant::now(),
             epoch: since_1970(),
             now: 0,
@@ -191,7 +196,11 @@ impl<'j> Runner<'j> {
         if self.pacer.is_some() {
             // An error leaves the slack of 50 µs, which the sending error shows.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-            self.idle.extend(0..self.connections.len());
+            // One entry for every request that may be on its way; connections take turns.
+            let slots = self.connections.iter().map(Connection::slots).max().unwrap_or(0);
+            for _ in 0..slots {
+                self.idle.extend(0..self.connections.len());
+            }
         } else {
             self.active = self.connections.len();
             self.again.extend((0..self.connections.len()).rev());
@@ -303,6 +312,9 @@ impl<'j> Runner<'j> {
 
     /// The next request of a closed loop, or the end of this place.
     fn next(&mut self, id: usize) {
+        if self.connections[id].streams.is_some() {
+            return self.fill(id);
+        }
         let Some(number) = self.ticket() else {
             self.connections[id].close();
             self.connections[id].phase = Phase::Retired;
@@ -355,6 +367,9 @@ impl<'j> Runner<'j> {
     /// Puts a request on a connection, a new one if there is none.
     fn dispatch(&mut self, id: usize, request: usize, due: u64) {
         let connection = &mut self.connections[id];
+        if connection.streams.is_some() {
+            return self.assign(id, request, due);
+        }
         connection.assign(request, due, self.now, self.job.protocol);
         if connection.transport.is_some() {
             connection.phase = Phase::Sending;
@@ -401,6 +416,7 @@ impl<'j> Runner<'j> {
                 self.fail(id, |failures| &mut failures.first_byte_timeout);
             }
             Phase::Body if is_too_long => self.fail(id, |failures| &mut failures.body_timeout),
+            Phase::Streams => self.check_streams(id),
             _ => {}
         }
     }

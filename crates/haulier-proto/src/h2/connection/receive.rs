@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use super::{Block, Connection, Event, LAST_PING, Shutdown, State, Step};
+use super::{Connection, Event, LAST_PING, Shutdown, State, Step};
 use crate::field::{Fields, Known};
 use crate::framing::{self, BodyLength};
 use crate::h2::PREFACE;
+use crate::h2::block::{self, Block, check_dependency, compression};
 use crate::h2::error::{ConnectionError, ErrorCode};
 use crate::h2::flow::Window;
-use crate::h2::frame::{self, ACK, DEFAULT_PAYLOAD, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind, PRIORITY};
-use crate::h2::hpack::HpackError;
+use crate::h2::frame::{self, ACK, DEFAULT_PAYLOAD, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind};
 use crate::h2::request::{RequestLines, TrailerLines};
 use crate::h2::settings::Settings;
 use crate::h2::stream::{Ended, Stream};
@@ -153,40 +153,21 @@ impl Connection {
                 "HEADERS on a stream that is not the client's",
             ));
         }
-        let mut block = head.unpadded(payload)?;
-        if head.has(PRIORITY) {
-            let (priority, rest) = block
-                .split_first_chunk::<5>()
-                .ok_or(ConnectionError::frame_size("HEADERS too short for its priority"))?;
-            check_dependency(id, priority)?;
-            block = rest;
-        }
+        let block = block::fragment(head, payload)?;
         let end = head.has(END_STREAM);
         if head.has(END_HEADERS) {
             return self.field_block(id, end, block, storage);
         }
-        self.block = Some(Box::new(Block {
-            stream: id,
-            end_stream: end,
-            bytes: block.to_vec(),
-            continuations: 0,
-        }));
+        self.block = Some(Box::new(Block::begin(id, end, block)));
         Ok(None)
     }
 
     fn continuation<'i>(&mut self, head: FrameHead, payload: &[u8], storage: &mut Fields) -> Outcome<'i> {
-        let most = self.limits.block();
+        let (most, continuations) = (self.limits.block(), self.limits.continuations);
         let Some(block) = &mut self.block else {
             return Err(ConnectionError::protocol("CONTINUATION without a field block"));
         };
-        block.continuations += 1;
-        if block.continuations > self.limits.continuations {
-            return Err(ConnectionError::flood("too many CONTINUATION frames"));
-        }
-        if block.bytes.len() + payload.len() > most {
-            return Err(ConnectionError::flood("field block too long"));
-        }
-        block.bytes.extend_from_slice(payload);
+        block.extend(payload, most, continuations)?;
         match self.block.take_if(|_| head.has(END_HEADERS)) {
             Some(block) => self.field_block(block.stream, block.end_stream, &block.bytes, storage),
             None => Ok(None),
@@ -427,28 +408,6 @@ impl Connection {
             Err(ConnectionError::flood("too many frames that carry nothing"))
         }
     }
-}
-
-fn compression(error: HpackError) -> ConnectionError {
-    ConnectionError {
-        code: ErrorCode::COMPRESSION_ERROR,
-        reason: match error {
-            HpackError::Truncated => "field block ends too early",
-            HpackError::Integer => "integer of a field block out of range",
-            HpackError::Index(_) => "index of a field block is in no table",
-            HpackError::Huffman => "bad Huffman code in a field block",
-            HpackError::TableSize => "dynamic table size update out of place or range",
-        },
-    }
-}
-
-/// A stream that depends on itself (RFC 7540 §5.3.1); what priorities say is otherwise ignored (RFC 9113 §5.3.2).
-fn check_dependency(id: u32, priority: &[u8; 5]) -> Result<(), ConnectionError> {
-    let [d0, d1, d2, d3, _] = *priority;
-    if u32::from_be_bytes([d0, d1, d2, d3]) & frame::MOST_STREAM == id {
-        return Err(ConnectionError::protocol("stream depends on itself"));
-    }
-    Ok(())
 }
 
 /// Bytes the body must have, if Content-Length tells (RFC 9113 §8.1.1).

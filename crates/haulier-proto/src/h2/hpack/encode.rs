@@ -12,8 +12,8 @@ pub const EMPTY_TABLE: u8 = 0x20;
 /// The static entry of `content-length`.
 const CONTENT_LENGTH: u32 = 28;
 /// Literal without indexing, and never to be indexed by anybody on the way (RFC 7541 §6.2.2, §6.2.3).
-const LITERAL: u8 = 0x00;
-const SECRET: u8 = 0x10;
+pub(super) const LITERAL: u8 = 0x00;
+pub(super) const SECRET: u8 = 0x10;
 
 /// The block of a response: `:status` and all fields. Names become lower case; what only concerns a connection
 /// (RFC 9113 §8.2.2) is left out.
@@ -73,14 +73,19 @@ pub fn fields(out: &mut Vec<u8>, fields: &Fields) {
 
 /// Appends one line, unless it only concerns a connection. The name becomes lower case.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    with_lower_case(name, |name| lower_case_field(out, name, value));
+}
+
+/// Gives the name in lower case to `write`.
+pub(super) fn with_lower_case(name: &[u8], write: impl FnOnce(&[u8])) {
     let mut lower = [0; 64];
     match lower.get_mut(..name.len()) {
         Some(lower) => {
             lower.copy_from_slice(name);
             lower.make_ascii_lowercase();
-            lower_case_field(out, lower, value);
+            write(lower);
         }
-        None => lower_case_field(out, &name.to_ascii_lowercase(), value),
+        None => write(&name.to_ascii_lowercase()),
     }
 }
 
@@ -111,7 +116,7 @@ pub fn is_connection_specific(name: &[u8]) -> bool {
 }
 
 /// What a compressor on the way must not mix with what others can guess (RFC 7541 §7.1.3).
-fn is_secret(name: &[u8]) -> bool {
+pub(super) fn is_secret(name: &[u8]) -> bool {
     matches!(
         name,
         b"set-cookie" | b"cookie" | b"authorization" | b"proxy-authorization"
@@ -119,7 +124,7 @@ fn is_secret(name: &[u8]) -> bool {
 }
 
 /// The static entry that has this very value; entries of one name follow each other.
-fn whole_entry(index: u32, name: &[u8], value: &[u8]) -> Option<u32> {
+pub(super) fn whole_entry(index: u32, name: &[u8], value: &[u8]) -> Option<u32> {
     (index..)
         .zip(&STATIC[index as usize - 1..])
         .take_while(|(_, (found, _))| *found == name)
@@ -128,7 +133,7 @@ fn whole_entry(index: u32, name: &[u8], value: &[u8]) -> Option<u32> {
 }
 
 /// Huffman-coded where that is shorter.
-fn string(out: &mut Vec<u8>, text: &[u8]) {
+pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
     let coded = huffman::encoded_length(text);
     if coded < text.len() {
         integer(out, 0x80, 7, coded as u32);
@@ -140,7 +145,7 @@ fn string(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// An integer in the low `prefix` bits of a byte whose other bits are `first` (RFC 7541 §5.1).
-fn integer(out: &mut Vec<u8>, first: u8, prefix: u32, value: u32) {
+pub(super) fn integer(out: &mut Vec<u8>, first: u8, prefix: u32, value: u32) {
     let most = (1u32 << prefix) - 1;
     if value < most {
         out.push(first | value as u8);

@@ -1,10 +1,12 @@
 //! HPACK, the compression of field lines in HTTP/2 (RFC 7541).
 //!
-//! Decoding keeps the peer's dynamic table; encoding uses the static table only, so that an encoded block depends on
-//! nothing but its fields: it is made once for a cached file and copied for every request.
+//! Decoding keeps the peer's dynamic table. A server's encoding uses the static table only, so that an encoded block
+//! depends on nothing but its fields: it is made once for a cached file and copied for every request. A client, whose
+//! requests are much alike, has an [`encoder::Encoder`] with a table.
 
 pub mod decode;
 pub mod encode;
+pub mod encoder;
 pub mod huffman;
 pub mod table;
 

@@ -12,6 +12,7 @@ use haulier_client::bench::target::Address;
 
 use super::status_line::ab_beats;
 use crate::cli::bench::BenchArgs;
+use crate::command::Outcome;
 
 /// What `-V` prints.
 pub(super) fn version(is_ab: bool) -> String {
@@ -55,6 +56,81 @@ pub(super) fn render(measured: &Measured, options: &Options, arguments: &BenchAr
     format!("{done}{body}")
 }
 
+/// From `-v 2` on: the request, and every answer as it came; from 3 on, every status.
+pub(super) fn exchanges(measured: &Measured, options: &Options, verbosity: u8) -> Vec<u8> {
+    let mut text = Vec::new();
+    if verbosity < 2 {
+        return text;
+    }
+    // POST and PUT have a word of their own.
+    let method = &options.template.method;
+    let is_sent = options.template.body.is_some();
+    let request = &measured.request;
+    let head = if is_sent {
+        let length = options.template.body.as_ref().map_or(0, Vec::len);
+        &request[..request.len() - length]
+    } else {
+        request
+    };
+    text.extend_from_slice(format!("INFO: {method} header == \n---\n").as_bytes());
+    text.extend_from_slice(head);
+    text.extend_from_slice(b"\n---\n");
+    for answer in measured.tallies.iter().flat_map(|tally| &tally.seen) {
+        text.extend_from_slice(b"LOG: header received:\n");
+        // ab shows what its first read has brought.
+        text.extend_from_slice(&answer.head);
+        text.extend_from_slice(&answer.body[..answer.body.len().min(AB_BUFFER.saturating_sub(answer.head.len()))]);
+        text.push(b'\n');
+        let status = answer.status;
+        let line = match status {
+            200..300 if verbosity < 3 => String::new(),
+            200..300 => format!("LOG: Response code = {status}\n"),
+            _ => format!("WARNING: Response code not 2xx ({status})\n"),
+        };
+        text.extend_from_slice(line.as_bytes());
+    }
+    text
+}
+
+/// From `-v 1` on with `-r`: a line for every failure that it went on after.
+pub(super) fn socket_errors(measured: &Measured, verbosity: u8) -> String {
+    let failures = measured.tallies[0].failures;
+    let lines = |error: &str, count: u64| format!("{error}\n").repeat(usize::try_from(count).unwrap_or(0));
+    if verbosity < 1 {
+        return String::new();
+    }
+    [lines(RESET.0, failures.reset), lines(REFUSED.0, failures.refused)].concat()
+}
+
+/// How ab ends when it does not go on, if it does not: what it says, and the code it leaves with.
+pub(super) fn abort(measured: &Measured, options: &Options) -> Option<Outcome> {
+    let failures = measured.tallies[0].failures;
+    if !options.stop.ends(&failures) {
+        return None;
+    }
+    let (line, code) = match failures {
+        _ if failures.timeouts() > 0 => TIMED_OUT,
+        _ if failures.refused > 0 => REFUSED,
+        _ if failures.tls > 0 => ("SSL handshake failed (1).", 1),
+        _ if failures.local > 0 => ("socket: Cannot assign requested address (99)", 99),
+        _ if failures.protocol > 0 => ("apr_socket_recv: Bad message (74)", 74),
+        _ => RESET,
+    };
+    let done = measured.tallies[0].answers() + failures.short_body;
+    if done > 0 {
+        println!("Total of {done} requests completed");
+    }
+    eprintln!("{line}");
+    Some(Outcome::FailedWith(code))
+}
+
+/// ab's words and exit codes for what went wrong with a socket: the numbers of the system, cut to a byte.
+const RESET: (&str, u8) = ("apr_socket_recv: Connection reset by peer (104)", 104);
+const REFUSED: (&str, u8) = ("apr_socket_recv: Connection refused (111)", 111);
+const TIMED_OUT: (&str, u8) = ("apr_pollset_poll: The timeout specified has expired (70007)", 119);
+/// What ab keeps of an answer, bytes.
+const AB_BUFFER: usize = 2048;
+
 /// ab says on standard error only what changes the meaning of all figures.
 pub(super) fn is_worth_saying(warning: &Warning) -> bool {
     warning.kind == WarningKind::GeneratorLimited
@@ -86,7 +162,8 @@ impl<'a> Report<'a> {
             arguments,
             tally,
             seconds: tally.elapsed as f64 / 1e9,
-            done: tally.answers(),
+            // A connection that ended, or broke where it goes on, ended a request all the same.
+            done: tally.requests + tally.failures.all(),
         }
     }
 
@@ -117,9 +194,9 @@ impl<'a> Report<'a> {
         let failures = tally.failures;
         let exceptions =
             failures.tls + failures.protocol + failures.body_timeout + failures.first_byte_timeout + failures.local;
-        let receive = failures.reset + failures.short_body;
+        let receive = failures.reset;
         let connect = failures.refused + failures.connect_timeout;
-        let length = failures.length + failures.body;
+        let length = failures.length + failures.body + failures.short_body;
         fact("Failed requests", (connect + receive + length + exceptions).to_string());
         if connect + receive + length + exceptions > 0 {
             let classes =

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use haulier_client::bench::campaign::{self, CampaignError, Measured, Options, Progress};
+use haulier_client::bench::job::StopRule;
 use haulier_client::bench::runner::Shared;
 use haulier_client::bench::sample::Tally;
 use haulier_client::bench::spread;
@@ -122,7 +123,13 @@ fn tell(
     interrupted: bool,
 ) -> Outcome {
     let run = &measured.run;
-    if arguments.verbosity >= 2 {
+    if arguments.ab {
+        let _ = io::stdout().write_all(&ab_text::exchanges(measured, options, arguments.verbosity));
+        eprint!("{}", ab_text::socket_errors(measured, arguments.verbosity));
+        if let Some(end) = ab_text::abort(measured, options) {
+            return end;
+        }
+    } else if arguments.verbosity >= 2 {
         eprint!("{}", first_exchange(measured, arguments.verbosity));
     }
     if arguments.ab {
@@ -174,7 +181,7 @@ fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, interr
             .iter()
             .any(|point| p95(point).is_none_or(|found| found > most) || point.total.requests == 0)
     });
-    let is_cut_off = options.stop_on_error
+    let is_cut_off = options.stop == StopRule::Any
         && measured
             .tallies
             .iter()

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use haulier_client::bench::campaign::Options;
-use haulier_client::bench::job::TlsOptions;
+use haulier_client::bench::job::{Protocol, StopRule, TlsOptions};
 use haulier_client::bench::mix::Mix;
 use haulier_client::bench::pacer::Spacing;
 use haulier_client::bench::target::{Target, Template};
 
 use crate::cli::bench::{ArrivalsArg, BenchArgs, figures_url, of_target};
+use crate::cli::get::HttpVersion;
 
 /// What ab does where nothing ends a timed run.
 const AB_MOST_IN_TIME: u64 = 50_000;
@@ -22,6 +23,11 @@ impl BenchArgs {
         let targets = self.targets()?;
         let mix = self.mix(seed)?;
         let template = self.template()?;
+        if template.http2 {
+            self.check_http2(&targets)?;
+        } else if self.streams.is_some() {
+            return Err("--streams is for --http 2".to_owned());
+        }
         let (count, duration) = self.limits()?;
         let connections = match (self.connections.is_empty(), self.ab) {
             (false, _) => self.connections.clone(),
@@ -32,6 +38,7 @@ impl BenchArgs {
             command: std::env::args().collect(),
             targets,
             connections,
+            streams: self.streams.unwrap_or(Options::default().streams),
             threads: self.threads,
             count,
             duration,
@@ -53,12 +60,17 @@ impl BenchArgs {
             source: self.source,
             proxy: self.proxy.clone(),
             same_length: self.strict_length || (self.ab && !self.any_length),
-            stop_on_error: self.stop_on_error || (self.ab && !self.go_on),
+            stop: match (self.ab, self.stop_on_error) {
+                (true, _) => StopRule::Ab { goes_on: self.go_on },
+                (false, true) => StopRule::Any,
+                (false, false) => StopRule::Never,
+            },
             mix,
             tls: self.tls(),
             seed,
             keep_times: self.gnuplot.is_some(),
             capture: self.ab || self.verbosity >= 2,
+            keep_answers: self.ab && self.verbosity >= 2,
         })
     }
 
@@ -176,7 +188,32 @@ impl BenchArgs {
                 !self.no_keepalive && self.conn_rate.is_none()
             },
             as_ab: self.ab,
+            http2: self.http == Some(HttpVersion::Two),
         })
+    }
+
+    /// What does not go together with HTTP/2.
+    fn check_http2(&self, targets: &[Target]) -> Result<(), String> {
+        let is_plain = |target: &Target| target.address.tls_name().is_none();
+        let wrong = if self.ab {
+            "ab speaks HTTP/1"
+        } else if self.read.is_some() || self.send.is_some() {
+            "slow readers and senders speak HTTP/1: --read and --send do not go with --http 2"
+        } else if self.framing_check {
+            "--framing-check is for HTTP/1: HTTP/2 tells the end of an answer from the end of a connection"
+        } else if self.proxy.is_some() && targets.iter().any(is_plain) {
+            "through a proxy HTTP/2 needs https"
+        } else if targets
+            .iter()
+            .any(|target| target.address.protocol(true) == Protocol::FastCgi)
+        {
+            "a FastCGI server does not speak HTTP/2"
+        } else if self.no_keepalive && self.streams.is_some_and(|streams| streams > 1) {
+            "a connection for each request has one stream: --streams does not go with --no-keepalive"
+        } else {
+            return Ok(());
+        };
+        Err(wrong.to_owned())
     }
 
     fn limits(&self) -> Result<(Option<u64>, Option<std::time::Duration>), String> {

@@ -71,6 +71,9 @@ fn what_was_done(run: &Run) -> String {
     };
     parts.push(format!("{} {word}", connections.join(", ")));
     parts.push(load.protocol.clone());
+    if let Some(streams) = load.streams {
+        parts.push(format!("{streams} streams on each"));
+    }
     if let Some(rate) = load.rate {
         let spacing = load.arrivals.as_deref().unwrap_or_default();
         parts.push(format!("{} requests a second ({spacing})", number::rate(rate)));

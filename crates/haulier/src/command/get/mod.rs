@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use haulier_client::client::{Client, ClientSettings};
-use haulier_client::connect::ConnectSettings;
+use haulier_client::connect::{ConnectSettings, Versions};
 use haulier_client::credentials::basic;
 use haulier_client::download::error::{Class, DownloadError};
 use haulier_client::download::pace::Pace;
@@ -25,7 +25,7 @@ use tokio::task::{JoinSet, LocalSet};
 use self::narrator::{Narrator, Screen};
 use super::Outcome;
 use crate::cli::Console;
-use crate::cli::get::GetArgs;
+use crate::cli::get::{GetArgs, HttpVersion};
 
 /// The largest checksum file, bytes.
 const MOST_LIST: usize = 16 * 1024 * 1024;
@@ -168,6 +168,11 @@ fn code(class: Class) -> u8 {
 fn client(arguments: &GetArgs) -> Result<Client, String> {
     let settings = ClientSettings {
         connect: ConnectSettings {
+            versions: match arguments.http {
+                None => Versions::Best,
+                Some(HttpVersion::One) => Versions::Http1,
+                Some(HttpVersion::Two) => Versions::Http2,
+            },
             timeout: arguments.connect_timeout,
             http_proxy: surroundings::proxy(arguments.proxy.as_ref(), "http_proxy")?,
             https_proxy: surroundings::proxy(arguments.proxy.as_ref(), "https_proxy")?,
