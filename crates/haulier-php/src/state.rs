@@ -824,7 +824,8 @@ impl State {
         self.settled = now;
     }
 
-    /// A connection of the server that is wanted, else of the one that does least, for us and for others; or leave to open one.
+    /// A connection of the server that is wanted, else of the one that does least, for us and for others; or leave to
+    /// open one.
     fn take(
         &mut self,
         most: usize,

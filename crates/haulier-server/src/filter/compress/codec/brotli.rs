@@ -43,7 +43,11 @@ impl Stream {
             .window_size(window)
             .mode(CompressionMode::Generic);
         if let Some(length) = length {
-            let most = if choice.level < QUICK_LEVEL { MOST_HINT } else { u32::MAX };
+            let most = if choice.level < QUICK_LEVEL {
+                MOST_HINT
+            } else {
+                u32::MAX
+            };
             options.size_hint(u32::try_from(length).unwrap_or(u32::MAX).min(most));
         }
         Ok(Self {
