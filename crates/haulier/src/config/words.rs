@@ -1031,7 +1031,7 @@ mod tests {
 
     #[test]
     fn a_setting_in_the_wrong_table_has_its_homes_elsewhere() {
-        assert_eq!(CONFIGURATION.homes_of("grace", &SITE), ["server"]);
+        assert_eq!(CONFIGURATION.homes_of("grace", &SITE), ["server", "pool.NAME"]);
         assert_eq!(CONFIGURATION.homes_of("connections", &SITE), ["limits", "pool.NAME"]);
         assert!(CONFIGURATION.homes_of("grace", &SERVER).is_empty());
     }
