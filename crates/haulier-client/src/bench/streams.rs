@@ -10,7 +10,8 @@ use haulier_proto::h2::client::{Ask, Client, ClientLimits};
 use super::answer::Complete;
 use super::job::{Expected, Outgoing};
 
-/// How often a request is sent again that the server says it has not taken.
+/// How often a request is sent again that the server says it has not taken, over connections on which it has answered
+/// nothing else either.
 const MOST_TRIES: u8 = 3;
 
 /// One request and its answer. Times are nanoseconds since the start of the thread.
@@ -52,6 +53,8 @@ pub(super) struct Streams {
     ready: VecDeque<usize>,
     /// Slots with a request's body on its way.
     uploading: usize,
+    /// Whether the server has begun an answer on this connection: who refuses the others of a full connection gets on.
+    pub(super) has_answered: bool,
     /// A frame whose end is still to come.
     pub(super) input: Vec<u8>,
     pub(super) storage: Fields,
@@ -67,6 +70,7 @@ impl Streams {
             free: (0..count).rev().collect(),
             ready: VecDeque::with_capacity(count),
             uploading: 0,
+            has_answered: false,
             input: Vec::new(),
             storage: Fields::new(),
         }
@@ -75,6 +79,7 @@ impl Streams {
     /// The connection is made anew: requests that are on it begin again.
     pub(super) fn rewind(&mut self, now: u64) {
         self.client = Client::new(ClientLimits::default());
+        self.has_answered = false;
         self.input.clear();
         self.ready.clear();
         for place in 0..self.slots.len() {
@@ -208,7 +213,7 @@ impl Streams {
 
     /// Lets the request of a slot be sent again, unless that was tried often enough; false then.
     pub(super) fn try_again(&mut self, place: usize, now: u64) -> bool {
-        self.slots[place].tries += 1;
+        self.slots[place].tries += u8::from(!self.has_answered);
         let may = self.slots[place].tries <= MOST_TRIES;
         if may {
             self.get_ready(place, now);
@@ -301,6 +306,19 @@ mod tests {
             assert_eq!(streams.slot(place).due, 1, "it was due when it was");
         }
         assert!(!streams.try_again(place, 3));
+    }
+
+    #[test]
+    fn a_server_that_answers_some_and_refuses_the_others_may_do_so_for_long() {
+        let (mut streams, requests) = (Streams::new(1), requests());
+        streams.assign(0, 1, 1);
+        let place = streams.places()[0];
+        for _ in 0..100 {
+            streams.rewind(2);
+            streams.send_ready(&requests, 2);
+            streams.has_answered = true;
+            assert!(streams.try_again(place, 2));
+        }
     }
 
     #[test]

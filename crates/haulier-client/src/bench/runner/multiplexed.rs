@@ -207,6 +207,7 @@ impl Runner<'_> {
         let streams = self.connections[id].streams.as_deref_mut()?;
         match event {
             Event::Head { stream, head, end } => {
+                streams.has_answered = true;
                 let place = streams.place_of(stream)?;
                 let slot = streams.slot(place);
                 (slot.first_byte, slot.since, slot.status) = (now, now, head.status());
