@@ -56,8 +56,9 @@ fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (3
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-proto --test mutation
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-image --test hostile damaged
 
-reloads: setup-build setup-test ## 50,000 requests across 20 reloads, none of which may fail
-	HAULIER_RELOADS=20 HAULIER_REQUESTS=50000 cargo test --locked -p haulier --test end_to_end reload::requests_across_reloads
+reloads: setup-build setup-test ## 50,000 requests across 20 reloads, over HTTP/1.1, HTTP/2 and TLS, none of which may fail
+	HAULIER_RELOADS=20 HAULIER_REQUESTS=50000 cargo test --locked -p haulier --test end_to_end -- \
+		reload::requests_across_reloads reload::streams_of_http2_across reload::certificates_are_exchanged
 
 deb: build             ## a Debian package of the release binary, in target/
 	@packaging/deb.sh $(TARGET_DIR)/release/haulier $(TARGET_DIR)

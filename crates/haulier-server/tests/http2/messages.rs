@@ -47,7 +47,7 @@ fn an_answer_has_the_same_fields_as_in_http_1_without_those_of_a_connection() {
 fn trailers_stand_behind_a_body_for_those_who_take_them() {
     let script = "<?php header('X-Accel-Buffering: no'); foreach (['one', 'two'] as $word) { echo $word; flush(); }";
     let site = Site::with_php(&[("stream.php", script)], |settings| {
-        settings.sites[0].development = true
+        settings.sites[0].development = true;
     });
     let mut peer = Peer::connect(&site);
     let stream = peer.request("GET", "/stream.php", &[("te", "trailers")], true);

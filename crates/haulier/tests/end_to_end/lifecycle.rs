@@ -290,45 +290,34 @@ fn serve_needs_no_configuration() {
     server.get("/missing").expect(404);
 }
 
-/// What must be there for a project to be taken for what it is, and whether a page that is no file reaches its front
-/// controller.
+/// Projects by what they are: the files that tell, and a page that is no file, where the front controller has it.
+const PROJECTS: [(&str, &str, Option<&str>); 6] = [
+    ("symfony", "public/index.php src/Kernel.php", Some("/products/7")),
+    ("laravel", "public/index.php artisan", Some("/products/7")),
+    ("wordpress", "index.php wp-config.php", Some("/hello-world/")),
+    ("drupal", "index.php core/lib/Drupal.php", Some("/node/7")),
+    ("plain", "index.php", None),
+    ("static", "index.html", None),
+];
+
 #[test]
 fn every_kind_of_project_is_served_by_one_word() {
-    let front = "<?php echo 'front of ', $_SERVER['REQUEST_URI'];";
-    let kinds: [(&str, &[(&str, &str)], Option<&str>); 6] = [
-        (
-            "symfony",
-            &[("public/index.php", front), ("src/Kernel.php", "<?php")],
-            Some("/products/7"),
-        ),
-        (
-            "laravel",
-            &[("public/index.php", front), ("artisan", "<?php")],
-            Some("/products/7"),
-        ),
-        (
-            "wordpress",
-            &[("index.php", front), ("wp-config.php", "<?php")],
-            Some("/hello-world/"),
-        ),
-        (
-            "drupal",
-            &[("index.php", front), ("core/lib/Drupal.php", "<?php")],
-            Some("/node/7"),
-        ),
-        ("plain", &[("index.php", front)], None),
-        ("static", &[("index.html", "front of /")], None),
-    ];
-    for (kind, files, page) in kinds {
+    for (kind, files, page) in PROJECTS {
         let directory = readable_directory();
-        for (name, content) in files {
+        for name in files.split(' ') {
             let path = directory.path().join(name);
             fs::create_dir_all(path.parent().expect("a folder")).expect("the directory is ours");
+            let content = match name {
+                "index.html" => "front of /",
+                _ => "<?php echo 'front of ', $_SERVER['REQUEST_URI'];",
+            };
             fs::write(path, content).expect("the directory is ours");
         }
         let mut command = Haulier::command();
-        command.arg("serve").arg(directory.path());
-        command.args(["--listen", "127.0.0.1:0"]);
+        command
+            .arg("serve")
+            .arg(directory.path())
+            .args(["--listen", "127.0.0.1:0"]);
         let server = Haulier::start(command, vec![Box::new(directory)]);
         let line: Value = serde_json::from_str(&server.lines()[0]).expect("the start line");
         assert_eq!(line["sites"][0]["app"], kind, "{line}");

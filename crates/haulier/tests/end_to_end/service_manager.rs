@@ -116,7 +116,7 @@ fn a_socket_of_the_manager_is_served_on_and_outlives_us() {
 
 /// The same with several sockets and their names. They are passed by the numbers they have here: the second value keeps
 /// them until the process has started.
-fn activated_by(sockets: Vec<(&str, TcpListener)>, config: &std::path::Path) -> (Command, Vec<OwnedFd>) {
+fn activated_by(sockets: &[(&str, TcpListener)], config: &std::path::Path) -> (Command, Vec<OwnedFd>) {
     let names: Vec<_> = sockets.iter().map(|(name, _)| *name).collect();
     let held: Vec<OwnedFd> = sockets
         .iter()
@@ -155,7 +155,7 @@ fn sockets_of_the_manager_may_be_for_tls_by_their_address_or_by_their_name() {
             .server(&format!("https = \"{}\"", tls.map_or(https.to_string(), str::to_owned)))
             .config(&table);
         let (config, _fpm) = site.prepare();
-        let (command, held) = activated_by(vec![("haulier.socket", plain), (name, secure)], &config);
+        let (command, held) = activated_by(&[("haulier.socket", plain), (name, secure)], &config);
         let server = Haulier::start(command, vec![Box::new(site)]);
         drop(held);
         let request = Request::get("/a.txt").with("Host", "shop.test");
