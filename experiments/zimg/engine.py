@@ -13,7 +13,6 @@ import json
 import math
 import os
 import platform
-import re
 import resource
 import shutil
 import subprocess
@@ -45,7 +44,7 @@ ONE_THREAD = {**os.environ, "VIPS_CONCURRENCY": "1", "OMP_NUM_THREADS": "1", "MA
 
 def main():
     arguments = parse()
-    for program in ("vipsthumbnail", "convert", "compare"):
+    for program in ("vipsthumbnail", "convert"):
         if not shutil.which(program):
             sys.exit(f"error: {program} is not installed (libvips-tools, imagemagick)")
     with tempfile.TemporaryDirectory(prefix="haulier-zimg-") as directory:
@@ -144,11 +143,39 @@ def magick(task, photo, rounds, output):
 
 
 def quality_of(path, reference):
-    """SSIM and PSNR against the reference."""
-    def metric(name):
-        answer = subprocess.run(["compare", "-metric", name, path, reference, "null:"], capture_output=True, text=True)
-        return float(re.match(r"[0-9.]+|inf", answer.stderr.strip()).group())
-    return {"ssim": metric("SSIM"), "psnr": metric("PSNR")}
+    """SSIM and PSNR of the brightness, against the reference."""
+    (width, height, found), (*size, wanted) = grey(path), grey(reference)
+    if size != [width, height]:
+        sys.exit(f"error: {path} is {width} × {height}, its reference {size[0]} × {size[1]}")
+    error = sum((a - b) ** 2 for a, b in zip(found, wanted)) / len(found)
+    return {"ssim": ssim(found, wanted, width, height), "psnr": 10 * math.log10(255**2 / error) if error else 99.0}
+
+
+def grey(path):
+    """Width, height and brightness of an image."""
+    pnm = subprocess.run(["convert", path, "-strip", "-colorspace", "Gray", "-depth", "8", "pgm:-"], check=True, capture_output=True).stdout
+    _, width, height, most = pnm.split(maxsplit=4)[:4]
+    start = pnm.index(most, pnm.index(height, pnm.index(width) + len(width)) + len(height)) + len(most) + 1
+    return int(width), int(height), pnm[start:]
+
+
+def ssim(one, two, width, height):
+    """Structural similarity (Wang et al. 2004), the mean of blocks of 8 × 8."""
+    sums = []
+    for top in range(0, height - 7, 8):
+        for left in range(0, width - 7, 8):
+            rows = [range((top + row) * width + left, (top + row) * width + left + 8) for row in range(8)]
+            a = [one[place] for row in rows for place in row]
+            b = [two[place] for row in rows for place in row]
+            mean_a, mean_b = sum(a) / 64, sum(b) / 64
+            variance_a = sum(value * value for value in a) / 64 - mean_a**2
+            variance_b = sum(value * value for value in b) / 64 - mean_b**2
+            both = sum(x * y for x, y in zip(a, b)) / 64 - mean_a * mean_b
+            sums.append(
+                (2 * mean_a * mean_b + 6.5025) * (2 * both + 58.5225)
+                / ((mean_a**2 + mean_b**2 + 6.5025) * (variance_a + variance_b + 58.5225))
+            )
+    return mean(sums)
 
 
 def geometric(values):
@@ -186,6 +213,9 @@ def render(results, photos, arguments):
             rate = geometric(row["cpu"][engine] / row["cpu"]["haulier"] for row in rows)
             word = "reached" if rate >= goal else "missed"
             lines.append(f"* {rate:.2f} × {engine} (geometric mean; the goal of {goal} is {word})")
+        ours, theirs = (mean(row["quality"][engine]["ssim"] for row in rows) for engine in ("haulier", "libvips"))
+        word = "no lower" if ours >= theirs else "lower"
+        lines.append(f"* quality against the reference: SSIM {ours:.4f}, libvips {theirs:.4f}: {word}")
     return "\n".join(lines) + "\n"
 
 

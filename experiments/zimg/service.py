@@ -41,7 +41,7 @@ class Missing(Exception):
 
 
 def need(program):
-    found = servers.find(program)
+    found = servers.find(program) or shutil.which(program)
     if not found:
         raise Missing(f"{program} is not installed")
     return found
@@ -90,7 +90,7 @@ class Haulier(servers.Server):
                 f'[server]\nthreads = {servers.CORES}\nhttp = "127.0.0.1:{self.port}"\nadmin = "off"\n'
                 '[log]\naccess = "off"\n[limits]\nkeepalive_requests = 1_000_000\n'
                 f'[site.img]\n[site.img.images]\nstore = "{store}"\ncache = [{caches}]\ncompat = "zimg"\n'
-                f"workers = {servers.CORES}\nqueue = 1000\n{self.more}"
+                f"workers = {servers.CORES}\nqueue = 1000\nvariants = 0\n{self.more}"
             )
         return [haulier, "run", "-c", path]
 
@@ -123,6 +123,24 @@ class ImageFilter(servers.Server):
             with open(path, "w") as file:
                 file.write(text)
         return path
+
+
+class ImgProxy(servers.Server):
+    """imgproxy on the files of the document root."""
+
+    def __init__(self, place, haulier):
+        self.program = need("imgproxy")
+        super().__init__("imgproxy", place, haulier)
+
+    def command(self, haulier):
+        settings = {
+            "BIND": f"127.0.0.1:{self.port}",
+            "LOCAL_FILESYSTEM_ROOT": self.place.docroot,
+            "WORKERS": str(servers.CORES),
+            "REQUESTS_QUEUE_SIZE": "1000",
+            "LOG_LEVEL": "error",
+        }
+        return ["env", *(f"IMGPROXY_{name}={value}" for name, value in settings.items()), self.program]
 
 
 class WithGd(servers.Server):
@@ -246,6 +264,9 @@ def turns(place, haulier, photo):
             raise Missing("libnginx-mod-http-image-filter is not installed")
         return ImageFilter(place, haulier)
 
+    def imgproxy():
+        return ImgProxy(place, haulier)
+
     def gd():
         if subprocess.run(["php", "-r", "exit((int) !extension_loaded('gd'));"]).returncode:
             raise Missing("php-gd is not installed")
@@ -269,6 +290,7 @@ def turns(place, haulier, photo):
     yield "cold: haulier", ours([], variants, cold)
     yield "cold: haulier, object store", ours([], variants, cold, with_store=bucket)
     yield "cold: nginx image_filter", peer(image_filter, "/resized/WIDTH/photo.jpg", cold)
+    yield "cold: imgproxy", peer(imgproxy, "/insecure/rs:fit:WIDTH:0/q:75/plain/local:///photo.jpg@jpg", cold)
     yield "cold: nginx and PHP, GD", peer(gd, "/gd.php?w=WIDTH", cold)
     yield "cold: nginx and PHP, ImageMagick", peer(magick, "/magick.php?w=WIDTH", cold)
     assert os.path.exists(small)

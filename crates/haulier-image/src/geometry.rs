@@ -46,16 +46,14 @@ impl Area {
         })
     }
 
-    /// A part of this size, pulled to a point: 0 is left and top, 1 right and bottom. `whole` pixels if it is not going
-    /// to be scaled.
-    pub(crate) fn part(self, (width, height): (f64, f64), (pull_x, pull_y): (f64, f64), whole: bool) -> Self {
-        let place = |slack: f64, pull: f64| {
-            let place = slack.max(0.0) * pull;
-            if whole { place.floor() } else { place }
-        };
+    /// A part of this size, pulled to a point: 0 is left and top, 1 right and bottom. It begins with a whole pixel of the
+    /// answer, as if all of it were scaled and then cut; `pixel` is the size of one.
+    pub(crate) fn part(self, (width, height): (f64, f64), (pull_x, pull_y): (f64, f64), pixel: (f64, f64)) -> Self {
+        // A hair's breadth is arithmetic.
+        let place = |slack: f64, pull: f64, pixel: f64| (slack.max(0.0) * pull / pixel + 1e-6).floor() * pixel;
         Self {
-            x: self.x + place(self.width - width, pull_x),
-            y: self.y + place(self.height - height, pull_y),
+            x: self.x + place(self.width - width, pull_x, pixel.0),
+            y: self.y + place(self.height - height, pull_y, pixel.1),
             width,
             height,
         }
@@ -63,7 +61,7 @@ impl Area {
 
     /// The same part of the image as it is stored, where `from` is the upright size and `to` the size of the stored one,
     /// which may have been made smaller by the decoder.
-    pub(crate) fn stored(self, orientation: Orientation, from: (u32, u32), to: (u32, u32)) -> Self {
+    pub(crate) fn stored(self, orientation: Orientation, from: (u32, u32), to: (f64, f64)) -> Self {
         let (width, height) = (f64::from(from.0), f64::from(from.1));
         let first = lay(orientation, (self.x / width, self.y / height));
         let second = lay(
@@ -72,7 +70,7 @@ impl Area {
         );
         let (left, right) = (first.0.min(second.0), first.0.max(second.0));
         let (top, bottom) = (first.1.min(second.1), first.1.max(second.1));
-        let (width, height) = (f64::from(to.0), f64::from(to.1));
+        let (width, height) = to;
         Self {
             x: snapped(left * width),
             y: snapped(top * height),
@@ -127,8 +125,11 @@ impl Shape {
         match transform.mode {
             Mode::Cover => {
                 let scale = across.max(down);
+                // As zimg does it: all of it is scaled to whole pixels, and then cut.
+                let pixel = |side: f64| side / f64::from(rounded(side * scale));
+                let seen = (wanted_width * pixel(width), wanted_height * pixel(height));
                 Self {
-                    seen: ((wanted_width / scale).min(width), (wanted_height / scale).min(height)),
+                    seen: (seen.0.min(width), seen.1.min(height)),
                     ..Self::to(whole, (wanted_width, wanted_height))
                 }
             }
@@ -228,7 +229,7 @@ mod tests {
             (Mode::Cover, (0, 0), (640, 856), (640.0, 856.0)),
             (Mode::Cover, (100, 0), (100, 134), (640.0, 856.0)),
             (Mode::Cover, (0, 100), (75, 100), (640.0, 856.0)),
-            (Mode::Cover, (100, 100), (100, 100), (640.0, 640.0)),
+            (Mode::Cover, (100, 100), (100, 100), (640.0, 100.0 * (856.0 / 134.0))),
             (Mode::Fit, (100, 100), (75, 100), (640.0, 856.0)),
             (Mode::Fit, (1280, 0), (1280, 1712), (640.0, 856.0)),
             (Mode::ScaleDown, (1280, 0), (640, 856), (640.0, 856.0)),
@@ -303,9 +304,11 @@ mod tests {
     #[test]
     fn a_part_is_pulled_to_its_side() {
         let whole = Area::whole((101, 50));
-        assert_eq!(whole.part((50.0, 50.0), (0.5, 0.5), true).x, 25.0);
-        assert_eq!(whole.part((50.0, 50.0), (0.5, 0.5), false).x, 25.5);
-        assert_eq!(whole.part((50.0, 50.0), (1.0, 0.5), true).x, 51.0);
+        let one = (1.0, 1.0);
+        assert_eq!(whole.part((50.0, 50.0), (0.5, 0.5), one).x, 25.0);
+        assert_eq!(whole.part((50.0, 50.0), (0.5, 0.5), (0.25, 1.0)).x, 25.5);
+        assert_eq!(whole.part((50.0, 50.0), (0.5, 0.5), (8.0, 1.0)).x, 24.0);
+        assert_eq!(whole.part((50.0, 50.0), (1.0, 0.5), one).x, 51.0);
     }
 
     #[test]
@@ -333,7 +336,7 @@ mod tests {
             width: 30.0,
             height: 40.0,
         };
-        let stored = area.stored(Orientation::of(6), (100, 200), (100, 50));
+        let stored = area.stored(Orientation::of(6), (100, 200), (100.0, 50.0));
         // Upright 100 × 200, stored 200 × 100 at half size.
         assert_eq!((stored.x, stored.y), (10.0, 30.0));
         assert_eq!((stored.width, stored.height), (20.0, 15.0));

@@ -92,6 +92,8 @@ pub struct Transform {
     pub format: FormatChoice,
     /// How exact the answer is.
     pub quality: Quality,
+    /// Most bytes of the answer: it is made less exact until it fits, where the format can be; 0 is any number.
+    pub bytes: u32,
     /// Only the first picture of an animation.
     pub still: bool,
 }
@@ -116,6 +118,7 @@ impl Default for Transform {
             background: None,
             format: FormatChoice::Keep,
             quality: Quality::Fixed(75),
+            bytes: 0,
             still: false,
         }
     }
@@ -191,6 +194,9 @@ impl Transform {
             Quality::Fixed(quality) => part(format_args!("q{quality}")),
             Quality::OfOriginal(percent) => part(format_args!("q{percent}%")),
         }
+        if self.bytes != 0 {
+            part(format_args!("most{}", self.bytes));
+        }
         if self.still {
             part(format_args!("still"));
         }
@@ -225,11 +231,13 @@ impl Transform {
     }
 
     /// Takes the next larger width and height of a ladder, or its last: a site that offers few sizes is not made to
-    /// store thousands. The ratio of the two sides stays. The ladder ascends.
+    /// store thousands. The ratio of the two sides stays. What is cut out and not scaled keeps its size. The ladder
+    /// ascends.
     pub fn round_to(&mut self, ladder: &[u32]) {
         let Size { width, height, unit } = self.size;
         let leading = width.max(height);
-        if unit == Unit::Percent || leading == 0 || ladder.is_empty() {
+        let is_scaled = unit == Unit::Pixels && self.mode != Mode::Crop;
+        if !is_scaled || leading == 0 || ladder.is_empty() {
             return;
         }
         let step = ladder.iter().copied().find(|&step| step >= leading);

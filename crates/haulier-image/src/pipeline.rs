@@ -14,8 +14,14 @@ use crate::options::{FormatChoice, Transform};
 use crate::original::Original;
 use crate::step::{self, Frame, Plan};
 
-/// Up to this quality the decoder may make the picture as small as the answer; above it, twice as large.
+/// A decoder leaves the picture at least so many times larger than the answer: it takes the mean of blocks, and what is
+/// made of those by a filter is the softer the fewer there are.
+const SPARE: f64 = 2.0;
+/// Up to this quality a progressive picture is read at an eighth wherever that is enough: its means are a tenth of the
+/// file, and all the rest need not be decoded.
 const COARSE: u8 = 80;
+/// The smallest a decoder makes a picture.
+const EIGHTH: f64 = 8.0;
 
 /// A variant.
 #[derive(Debug, Clone)]
@@ -104,7 +110,7 @@ pub(crate) fn render_with(
     let shape = Shape::of(area.width, area.height, transform);
     let quality = transform.quality.of(original.quality);
     let wish = Wish {
-        reduction: reduction(&shape, transform, quality),
+        reduction: reduction(&original, &shape, transform, quality),
         grey: transform.grey && profile.as_ref().is_none_or(Profile::is_srgb),
         animated,
     };
@@ -143,7 +149,7 @@ pub(crate) fn render_with(
     let (width, height) = (first.raster.width, first.raster.height);
     let pictures = Pictures { frames, loops };
     let began = Instant::now();
-    let bytes = codec::of(format).write(&pictures, quality)?;
+    let bytes = write(format, &pictures, quality, transform.bytes)?;
     Ok(Rendered {
         bytes: bytes.into(),
         format,
@@ -171,13 +177,41 @@ fn format_of(transform: &Transform, original: &Original) -> Result<Format, Image
     }
 }
 
+/// Writes a variant. One that is longer than `most` bytes is written again, as exactly as fits; what cannot be made to
+/// fit is as short as it gets.
+fn write(format: Format, pictures: &Pictures, quality: u8, most: u32) -> Result<Vec<u8>, ImageError> {
+    let codec = codec::of(format);
+    let fits = |bytes: &Vec<u8>| most == 0 || bytes.len() as u64 <= u64::from(most);
+    let first = codec.write(pictures, quality)?;
+    let has_quality = matches!(format, Format::Jpeg | Format::WebP | Format::Avif);
+    if fits(&first) || !has_quality || quality == 1 {
+        return Ok(first);
+    }
+    let mut best = codec.write(pictures, 1)?;
+    // What is known to fit, and what is known not to.
+    let (mut low, mut high) = (1, quality);
+    while fits(&best) && high - low > 1 {
+        let middle = low + (high - low) / 2;
+        let bytes = codec.write(pictures, middle)?;
+        if fits(&bytes) {
+            (low, best) = (middle, bytes);
+        } else {
+            high = middle;
+        }
+    }
+    Ok(best)
+}
+
 /// How much smaller a decoder may make the picture. A border has to be looked for in the picture as it is.
-fn reduction(shape: &Shape, transform: &Transform, quality: u8) -> f64 {
+fn reduction(original: &Original, shape: &Shape, transform: &Transform, quality: u8) -> f64 {
     if transform.trim.is_some() {
         return 1.0;
     }
-    let spare = if quality > COARSE { 2.0 } else { 1.0 };
-    (shape.reduction() / spare).max(1.0)
+    let reduction = shape.reduction();
+    if original.progressive && quality <= COARSE && reduction >= EIGHTH {
+        return reduction;
+    }
+    (reduction / SPARE).max(1.0)
 }
 
 /// Bytes that the pixels of all stages take together, at most.

@@ -36,21 +36,7 @@ fn made(bytes: &[u8], transform: &Transform) -> Rendered {
 
 /// The pixels of a PNG that we wrote.
 fn pixels(png: &[u8]) -> Photo {
-    let mut decoder = png::Decoder::new(std::io::Cursor::new(png));
-    decoder.set_transformations(png::Transformations::EXPAND);
-    let mut reader = decoder.read_info().expect("a header");
-    let mut data = vec![0; reader.output_buffer_size().expect("a size")];
-    let info = reader.next_frame(&mut data).expect("pixels");
-    let data = match info.color_type {
-        png::ColorType::Rgb => data,
-        png::ColorType::Grayscale => data.iter().flat_map(|&value| [value; 3]).collect(),
-        other => panic!("{other:?} is not compared here"),
-    };
-    Photo {
-        width: info.width,
-        height: info.height,
-        data,
-    }
+    Photo::from_png(png)
 }
 
 fn cjpeg(photo: &Photo, arguments: &[&str]) -> Option<Vec<u8>> {

@@ -20,4 +20,4 @@ pub use courier::Courier;
 pub use local::LocalStore;
 pub use location::{BadLocation, Location, ObjectOptions, Service};
 pub use object::ObjectStore;
-pub use store::{Content, Key, Later, NotAKey, Put, Store, StoreError};
+pub use store::{Content, Key, Later, NotAKey, Part, Put, Store, StoreError};

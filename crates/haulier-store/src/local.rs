@@ -6,6 +6,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 
 use crate::courier::blocking;
-use crate::store::{Content, Key, Later, Put, Store, StoreError};
+use crate::store::{Content, Key, Later, Part, Put, Store, StoreError};
 
 /// Where files are written before they have their name.
 const UNFINISHED: &str = "unfinished";
@@ -111,13 +112,13 @@ impl LocalStore {
         Ok(())
     }
 
-    fn get_now(&self, key: &Key) -> io::Result<Option<Content>> {
+    fn get_now(&self, key: &Key) -> io::Result<Option<(File, u64)>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::open(self.path(key), flags, Mode::empty()) {
             Ok(file) => {
                 let file = File::from(file);
                 let length = file.metadata()?.len();
-                Ok(Some(Content::File(file, length)))
+                Ok(Some((file, length)))
             }
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -210,7 +211,18 @@ impl Store for LocalStore {
 
     fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>> {
         let (store, key) = (self.clone(), key.clone());
-        Box::pin(async move { Ok(blocking(move || store.get_now(&key)).await?) })
+        Box::pin(async move {
+            let found = blocking(move || store.get_now(&key)).await?;
+            Ok(found.map(|(file, length)| Content::File(file, length)))
+        })
+    }
+
+    fn get_part<'a>(&'a self, key: &'a Key, _: Range<u64>) -> Later<'a, Result<Option<Part>, StoreError>> {
+        let (store, key) = (self.clone(), key.clone());
+        Box::pin(async move {
+            let found = blocking(move || store.get_now(&key)).await?;
+            Ok(found.map(|(file, length)| Part::File(file, length)))
+        })
     }
 
     fn head<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<u64>, StoreError>> {

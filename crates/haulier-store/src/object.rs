@@ -3,6 +3,7 @@
 //! An object is written in one request that fails if the key is taken, so several machines may share one bucket.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,14 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, Error, ObjectStore as Client, ObjectStoreExt, PutMode, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientOptions, Error, GetOptions, GetResult, ObjectStore as Client, ObjectStoreExt, PutMode,
+    RetryConfig,
+};
 use tokio::sync::mpsc;
 
 use crate::location::{Location, ObjectOptions, Service};
-use crate::store::{Content, Key, Later, Put, Store, StoreError};
+use crate::store::{Content, Key, Later, Part, Put, Store, StoreError};
 
 /// Until a connection stands.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -167,6 +171,36 @@ fn absent_as_none<T>(result: Result<T, Error>) -> Result<Option<T>, StoreError> 
     }
 }
 
+/// What was found, as it comes.
+fn content(found: GetResult) -> Content {
+    let length = found.range.end - found.range.start;
+    let (pieces, received) = mpsc::channel(AHEAD);
+    let mut stream = found.into_stream();
+    tokio::spawn(async move {
+        let mut sent = 0;
+        loop {
+            let piece = match stream.try_next().await {
+                Ok(Some(piece)) => {
+                    sent += piece.len() as u64;
+                    Ok(piece)
+                }
+                Ok(None) if sent == length => return,
+                Ok(None) => Err(StoreError::Short { length, received: sent }),
+                Err(error) => Err(remote(error)),
+            };
+            // Nobody reads any more, or nothing more comes.
+            let is_end = piece.is_err();
+            if pieces.send(piece).await.is_err() || is_end {
+                return;
+            }
+        }
+    });
+    Content::Stream {
+        length,
+        pieces: received,
+    }
+}
+
 impl Store for ObjectStore {
     fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<Put, StoreError>> {
         Box::pin(async move {
@@ -187,31 +221,20 @@ impl Store for ObjectStore {
             let Some(found) = absent_as_none(self.client.get(&self.path(key)).await)? else {
                 return Ok(None);
             };
-            let length = found.meta.size;
-            let (pieces, received) = mpsc::channel(AHEAD);
-            let mut stream = found.into_stream();
-            tokio::spawn(async move {
-                let mut sent = 0;
-                loop {
-                    let piece = match stream.try_next().await {
-                        Ok(Some(piece)) => {
-                            sent += piece.len() as u64;
-                            Ok(piece)
-                        }
-                        Ok(None) if sent == length => return,
-                        Ok(None) => Err(StoreError::Short { length, received: sent }),
-                        Err(error) => Err(remote(error)),
-                    };
-                    // Nobody reads any more, or nothing more comes.
-                    let is_end = piece.is_err();
-                    if pieces.send(piece).await.is_err() || is_end {
-                        return;
-                    }
-                }
-            });
-            Ok(Some(Content::Stream {
-                length,
-                pieces: received,
+            Ok(Some(content(found)))
+        })
+    }
+
+    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> Later<'a, Result<Option<Part>, StoreError>> {
+        Box::pin(async move {
+            let options = GetOptions {
+                range: Some(range.into()),
+                ..GetOptions::default()
+            };
+            let found = absent_as_none(self.client.get_opts(&self.path(key), options).await)?;
+            Ok(found.map(|found| Part::Stream {
+                total: found.meta.size,
+                content: content(found),
             }))
         })
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::str::FromStr;
 
@@ -22,6 +23,10 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// The object, or `None` if there is none.
     fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>>;
+
+    /// The bytes of the object in a range that begins within it and holds at least one; what lies beyond its end is left
+    /// out. `None` if there is no object.
+    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> Later<'a, Result<Option<Part>, StoreError>>;
 
     /// Its length in bytes, or `None` if there is none.
     fn head<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<u64>, StoreError>>;
@@ -89,6 +94,20 @@ impl Content {
             }
         }
     }
+}
+
+/// A part of an object that was found.
+#[derive(Debug)]
+pub enum Part {
+    /// The object is a file of this machine, open for reading, of this length in bytes: every part of it is at hand.
+    File(File, u64),
+    /// It comes over the network.
+    Stream {
+        /// Bytes of the whole object.
+        total: u64,
+        /// What was asked for.
+        content: Content,
+    },
 }
 
 /// The first `length` bytes of a file.

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 
 use crate::Courier;
 use crate::cache::{Cache, CacheKey};
-use crate::store::{Key, Put, Store};
+use crate::store::{Content, Key, Part, Put, Store};
 
 /// Longer than any cache takes.
 const TOO_LONG: usize = 20 << 20;
@@ -23,6 +23,7 @@ pub fn store(courier: &Courier, store: Arc<dyn Store>) {
     let test = async move {
         what_was_put_is_found_and_never_replaced(&*store).await;
         objects_of_any_length_come_back_whole(&*store).await;
+        every_part_of_an_object_is_found(&*store).await;
         one_of_several_writers_is_told_that_it_created(&store).await;
         keys_are_listed_in_their_order(&*store).await;
     };
@@ -104,6 +105,46 @@ async fn objects_of_any_length_come_back_whole(store: &dyn Store) {
         );
         assert!(store.delete(&key).await.expect("deleted"));
     }
+}
+
+async fn every_part_of_an_object_is_found(store: &dyn Store) {
+    let key = key("part0000");
+    assert!(store.get_part(&key, 0..1).await.expect("an answer").is_none());
+    let whole = content(3_000_000, 5);
+    assert_eq!(store.put(&key, whole.clone()).await.expect("stored"), Put::Created);
+    for (from, to) in [
+        (0, 16),
+        (1_000_000, 2_999_999),
+        (2_999_999, 3_000_000),
+        (2_000_000, 9_000_000),
+    ] {
+        let part = store
+            .get_part(&key, from..to)
+            .await
+            .expect("an answer")
+            .expect("it is there");
+        let end = to.min(3_000_000);
+        let (total, bytes) = match part {
+            Part::File(file, total) => {
+                let bytes = Content::File(file, total).into_bytes().await.expect("a file");
+                (total, bytes.slice(from as usize..end as usize))
+            }
+            Part::Stream { total, content } => {
+                assert_eq!(
+                    content.length(),
+                    end - from,
+                    "a part has the length it was said to have"
+                );
+                (total, content.into_bytes().await.expect("a whole part"))
+            }
+        };
+        assert_eq!(total, 3_000_000);
+        assert!(
+            bytes == whole.slice(from as usize..end as usize),
+            "bytes {from} to {to}"
+        );
+    }
+    assert!(store.delete(&key).await.expect("deleted"));
 }
 
 async fn one_of_several_writers_is_told_that_it_created(store: &Arc<dyn Store>) {

@@ -105,6 +105,8 @@ impl Images {
             token: images.token.clone(),
             presets: images.presets.clone(),
             only_presets: images.only_presets,
+            widths: images.widths.clone(),
+            variants: images.variants,
             sign: images.sign.clone(),
             fallback: images.fallback.clone(),
             cache_control: Some(asked.cache_control.clone()),

@@ -17,7 +17,7 @@ use crate::raster::Raster;
 /// How an original is to be read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Wish {
-    /// So many times smaller it may become while it is read, at least 1.
+    /// So many times smaller it may become while it is read, at least 1; what is left to scale is taken off already.
     pub(crate) reduction: f64,
     /// Only its brightness is wanted.
     pub(crate) grey: bool,

@@ -78,7 +78,7 @@ fn is_animation(bytes: &[u8]) -> bool {
     bytes.get(12..16) == Some(b"VP8X") && bytes.get(20).is_some_and(|flags| flags & 2 != 0)
 }
 
-/// The decoder makes the picture smaller on its way, by its own filter: only as far as is left to scale properly.
+/// The decoder makes the picture smaller on its way, by its own filter.
 fn read_still(bytes: &[u8], original: &Original, wish: &Wish) -> Result<Raster, ImageError> {
     let mut config = sys::WebPDecoderConfig::new().map_err(|()| malformed("libwebp is of another version"))?;
     // SAFETY: the bytes are alive for the call; the features are plain numbers of the configuration.
@@ -93,11 +93,7 @@ fn read_still(bytes: &[u8], original: &Original, wish: &Wish) -> Result<Raster, 
     if (width, height) != (original.width, original.height) {
         return Err(malformed("two sizes in one file"));
     }
-    let divisor = if wish.reduction >= 4.0 {
-        (wish.reduction / 2.0) as u32
-    } else {
-        1
-    };
+    let divisor = (wish.reduction as u32).max(1);
     let (width, height) = (width.div_ceil(divisor), height.div_ceil(divisor));
     if divisor > 1 {
         config.options.use_scaling = 1;
@@ -372,7 +368,7 @@ mod tests {
         let bytes = WebP
             .write(&still(waves(400, 200, Kind::Rgb)), 90)
             .expect("it is written");
-        for (reduction, width) in [(1.0, 400), (3.9, 400), (4.0, 200), (10.0, 80)] {
+        for (reduction, width) in [(1.0, 400), (1.9, 400), (2.0, 200), (5.0, 80)] {
             let wish = Wish { reduction, ..WHOLE };
             assert_eq!(
                 read(&WebP, &bytes, &wish).expect("it is read").frames[0].raster.width,

@@ -6,6 +6,8 @@ use crate::options::{Background, Flip, Gravity, Mode, Pad, Region, Transform, Un
 
 /// Most pixels that may be added at a side.
 const MOST_PAD: u32 = 4096;
+/// More bytes than any answer has.
+const MOST_BYTES: u32 = 1 << 30;
 /// A coordinate no image reaches: what is larger is a mistake.
 const MOST_PIXELS: u32 = 1_000_000;
 
@@ -44,6 +46,7 @@ impl Extra {
             "dpr" => self.dpr = hundredths(name, value, 100, 500)?,
             "still" => self.still = Some(switch(name, value)?),
             "crop" => transform.region = Some(region(value)?),
+            "bytes" => transform.bytes = number(name, value, MOST_BYTES)?,
             "trim" => transform.trim = Some(trim(value)?),
             "enlarge" => transform.enlarge &= switch(name, value)?,
             "linear" => transform.linear = switch(name, value)?,
@@ -223,6 +226,7 @@ mod tests {
             ("dpr", "1.5", "1,cover150x0,q75,keep"),
             ("still", "1", "1,cover100x0,q75,still,keep"),
             ("crop", "1,2,3,0", "1,cut1+2+3x0,cover100x0,q75,keep"),
+            ("bytes", "20000", "1,cover100x0,q75,most20000,keep"),
             ("trim", "", "1,trim10,cover100x0,q75,keep"),
             ("enlarge", "0", "1,cover100x0,small,q75,keep"),
             ("linear", "1", "1,cover100x0,linear,q75,keep"),
@@ -248,6 +252,7 @@ mod tests {
             ("dpr", "0.5"),
             ("crop", "1,2,3"),
             ("crop", "1,2,3,-4"),
+            ("bytes", "20k"),
             ("trim", "256"),
             ("flip", ""),
             ("blur", "101"),

@@ -77,15 +77,15 @@ pub(crate) const SCAN: u8 = 0xda;
 pub(crate) const END: u8 = 0xd9;
 
 pub(super) fn read(bytes: &[u8]) -> Option<Original> {
-    let (mut frame, mut orientation, mut quality) = (None, Orientation::UPRIGHT, None);
+    let (mut frame, mut orientation, mut quality) = (None, None, None);
     for segment in Segments::of(bytes) {
         match (segment.marker, segment.content) {
             (marker, content) if is_frame(marker) => frame = Some((marker, content)),
             (0xdb, content) => quality = quality.or_else(|| quality_of(content)),
             (0xe1, content) => {
-                if let Some(tiff) = content.strip_prefix(b"Exif\0\0") {
-                    orientation = exif::orientation(tiff);
-                }
+                // Of two blocks the first one counts, as everywhere.
+                let tiff = content.strip_prefix(b"Exif\0\0").filter(|_| orientation.is_none());
+                orientation = orientation.or(tiff.map(exif::orientation));
             }
             (SCAN | END, _) => break,
             _ => {}
@@ -100,7 +100,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
         channels.clamp(1, 4),
     );
     Some(Original {
-        orientation,
+        orientation: orientation.unwrap_or(Orientation::UPRIGHT),
         quality,
         progressive: matches!(marker, 0xc2 | 0xc6 | 0xca | 0xce),
         ..original

@@ -19,14 +19,15 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     }
     let shape = Shape::of(area.width, area.height, transform);
     frame.limits.check_output(shape.canvas.0, shape.canvas.1)?;
-    let is_scaled = shape.seen != (f64::from(shape.scaled.0), f64::from(shape.scaled.1));
+    let (across, down) = shape.scaled;
+    let pixel = (shape.seen.0 / f64::from(across), shape.seen.1 / f64::from(down));
     let pull = match transform.gravity {
         Gravity::Entropy | Gravity::Attention => interest::pull(frame, area, shape.seen),
         Gravity::Focal { x, y } => focal(area, shape.seen, (f64::from(x) / 1000.0, f64::from(y) / 1000.0)),
         fixed => fixed.anchor(),
     };
     *frame.plan = Some(Plan {
-        area: area.part(shape.seen, pull, !is_scaled),
+        area: area.part(shape.seen, pull, pixel),
         shape,
     });
     Ok(())

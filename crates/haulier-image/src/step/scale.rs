@@ -6,7 +6,9 @@ use fast_image_resize::{FilterType, MulDiv, PixelTrait, ResizeAlg, ResizeOptions
 
 use crate::codec::malformed;
 use crate::error::ImageError;
+use crate::format::Format;
 use crate::geometry::Area;
+use crate::original::Original;
 use crate::raster::{Kind, Raster};
 use crate::step::Frame;
 
@@ -14,7 +16,9 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     let plan = frame.plan();
     let original = frame.original;
     let stored = (frame.raster.width, frame.raster.height);
-    let area = plan.area.stored(original.orientation, original.upright(), stored);
+    let area = plan
+        .area
+        .stored(original.orientation, original.upright(), covered(original, stored));
     let (width, height) = plan.shape.scaled;
     let (width, height) = if original.orientation.swaps() {
         (height, width)
@@ -36,6 +40,23 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
         Kind::Rgba | Kind::Cmyk => by_number::<U8x4>(raster, area, width, height)?,
     };
     Ok(())
+}
+
+/// How much of the stored picture the image takes, pixels. A JPEG that is read smaller has its sides rounded up: the last
+/// row and column reach beyond the edge, and are no reason to stretch the rest.
+fn covered(original: &Original, (width, height): (u32, u32)) -> (f64, f64) {
+    let is_of =
+        |divisor: &u32| (original.width.div_ceil(*divisor), original.height.div_ceil(*divisor)) == (width, height);
+    match [8, 4, 2]
+        .iter()
+        .find(|divisor| original.format == Format::Jpeg && is_of(divisor))
+    {
+        Some(&divisor) => {
+            let side = |side: u32| f64::from(side) / f64::from(divisor);
+            (side(original.width), side(original.height))
+        }
+        None => (f64::from(width), f64::from(height)),
+    }
 }
 
 /// Mixes the numbers of the colours, as nearly all programs do.
@@ -159,6 +180,27 @@ mod tests {
                 assert_eq!((raster.width, raster.height, raster.kind), (50, 41, kind));
             }
         }
+    }
+
+    #[test]
+    fn a_picture_that_was_read_smaller_is_not_stretched_by_its_last_row() {
+        let original = |format, width, height| Original {
+            format,
+            width,
+            height,
+            orientation: crate::original::Orientation::UPRIGHT,
+            frames: 1,
+            quality: None,
+            alpha: false,
+            channels: 3,
+            progressive: false,
+        };
+        let jpeg = original(Format::Jpeg, 1680, 1050);
+        assert_eq!(covered(&jpeg, (1680, 1050)), (1680.0, 1050.0));
+        assert_eq!(covered(&jpeg, (420, 263)), (420.0, 262.5));
+        assert_eq!(covered(&jpeg, (210, 132)), (210.0, 131.25));
+        // libwebp brings all of the picture to the size.
+        assert_eq!(covered(&original(Format::WebP, 1680, 1050), (210, 132)), (210.0, 132.0));
     }
 
     #[test]

@@ -63,6 +63,31 @@ impl Photo {
         Self { width, height, data }
     }
 
+    /// Reads a PNG of eight bits a channel; of one with transparency, which must be opaque everywhere, the colours.
+    pub(crate) fn from_png(png: &[u8]) -> Self {
+        let mut decoder = png::Decoder::new(std::io::Cursor::new(png));
+        decoder.set_transformations(png::Transformations::EXPAND);
+        let mut reader = decoder.read_info().expect("a header");
+        let mut data = vec![0; reader.output_buffer_size().expect("a size")];
+        let info = reader.next_frame(&mut data).expect("pixels");
+        let data = match info.color_type {
+            png::ColorType::Rgb => data,
+            png::ColorType::Rgba => {
+                assert!(data.chunks_exact(4).all(|pixel| pixel[3] == 255), "it is opaque");
+                data.chunks_exact(4)
+                    .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
+                    .collect()
+            }
+            png::ColorType::Grayscale => data.iter().flat_map(|&value| [value; 3]).collect(),
+            other => panic!("{other:?} is not compared here"),
+        };
+        Self {
+            width: info.width,
+            height: info.height,
+            data,
+        }
+    }
+
     /// Brightness of each pixel.
     fn luma(&self) -> Vec<f64> {
         let luma =

@@ -10,23 +10,43 @@ use super::prometheus::{add, counter, gauge, histogram, observe, set};
 use super::{Metrics, SiteTotals, Times, Totals};
 use crate::handler::image::Step;
 
-/// The numbers of one site.
+/// What the image service of one site has counted, apart from its requests ([`SiteTotals::images`]).
 #[derive(Debug)]
-pub(super) struct ImageReading {
-    site: String,
+pub struct ImageTotals {
+    /// Its name.
+    pub site: String,
+    /// Images taken in.
+    pub uploaded: u64,
+    /// Variants that were made and kept nowhere.
+    pub unkept: u64,
+    /// Bytes of the images in memory.
+    pub in_memory: u64,
+    /// The processes that make variants; sites that ask for the same share them.
+    pub workers: WorkersStatus,
     steps: [Times; Step::ALL.len()],
-    uploaded: u64,
-    in_memory: u64,
     tiers: Vec<TierStatus>,
-    workers: WorkersStatus,
+}
+
+impl ImageTotals {
+    /// The steps of making a variant with the time they took.
+    pub fn steps(&self) -> impl Iterator<Item = (&'static str, &Times)> {
+        Step::ALL.iter().map(|step| step.as_str()).zip(&self.steps)
+    }
+
+    /// Calls to a cache that came to nothing.
+    #[must_use]
+    pub fn cache_failures(&self) -> u64 {
+        self.tiers.iter().map(|tier| tier.failures).sum()
+    }
 }
 
 /// The numbers of all sites that serve images.
-pub(super) fn take(metrics: &Metrics) -> Vec<ImageReading> {
-    let read = metrics.images().into_iter().map(|(site, service)| ImageReading {
+pub(super) fn take(metrics: &Metrics) -> Vec<ImageTotals> {
+    let read = metrics.images().into_iter().map(|(site, service)| ImageTotals {
         site,
         steps: service.steps(),
         uploaded: service.uploaded(),
+        unkept: service.unkept(),
         in_memory: service.in_memory(),
         tiers: service.tiers(),
         workers: service.workers(),
@@ -34,14 +54,14 @@ pub(super) fn take(metrics: &Metrics) -> Vec<ImageReading> {
     read.collect()
 }
 
-fn totals_of<'t>(reading: &ImageReading, totals: &'t Totals) -> Option<&'t SiteTotals> {
+fn totals_of<'t>(reading: &ImageTotals, totals: &'t Totals) -> Option<&'t SiteTotals> {
     let mut sites = totals.sites.iter();
     sites.find(|(name, _)| *name == reading.site).map(|(_, totals)| totals)
 }
 
 pub(super) fn encode(
     encoder: &mut DescriptorEncoder<'_>,
-    readings: &[ImageReading],
+    readings: &[ImageTotals],
     totals: &Totals,
 ) -> Result<(), Error> {
     let help = "Requests for images, by where the image came from; a 304 needed none.";
@@ -54,13 +74,18 @@ pub(super) fn encode(
     let help = "Time the steps of making a variant took.";
     let mut metric = histogram(encoder, "haulier_image_duration_seconds", help)?;
     for reading in readings {
-        for (step, times) in Step::ALL.into_iter().zip(&reading.steps) {
-            observe(&mut metric, &[("site", &reading.site), ("step", step.as_str())], times)?;
+        for (step, times) in reading.steps() {
+            observe(&mut metric, &[("site", &reading.site), ("step", step)], times)?;
         }
     }
     let mut metric = counter(encoder, "haulier_image_uploads", "Images taken in.")?;
     for reading in readings {
         add(&mut metric, &[("site", &reading.site)], reading.uploaded)?;
+    }
+    let help = "Variants beyond those that are kept of an image: made, sent, and forgotten.";
+    let mut metric = counter(encoder, "haulier_image_unkept", help)?;
+    for reading in readings {
+        add(&mut metric, &[("site", &reading.site)], reading.unkept)?;
     }
     let mut metric = gauge(encoder, "haulier_image_memory_bytes", "Bytes of the images in memory.")?;
     for reading in readings {
@@ -81,7 +106,7 @@ pub(super) fn encode(
     encode_workers(encoder, readings)
 }
 
-fn encode_workers(encoder: &mut DescriptorEncoder<'_>, readings: &[ImageReading]) -> Result<(), Error> {
+fn encode_workers(encoder: &mut DescriptorEncoder<'_>, readings: &[ImageTotals]) -> Result<(), Error> {
     let mut metric = gauge(encoder, "haulier_image_workers", "Image workers by what they do.")?;
     for reading in readings {
         for (state, count) in [("busy", reading.workers.busy), ("idle", reading.workers.idle)] {

@@ -29,6 +29,7 @@ use crate::tls::Certificates;
 
 use self::pools::Pools;
 pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
+pub use images::ImageTotals;
 pub use reason::is_clients;
 pub use recent::{Failure, Noted, SlowRequest};
 pub(crate) use stream::Streamed;
@@ -219,6 +220,12 @@ impl Metrics {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .worst_first(&sites)
+    }
+
+    /// What the image services have counted, in the order of their sites.
+    #[must_use]
+    pub fn image_totals(&self) -> Vec<ImageTotals> {
+        images::take(self)
     }
 
     /// The sites that serve images.

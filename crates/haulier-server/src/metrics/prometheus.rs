@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::images::{self, ImageReading};
+use super::images::{self, ImageTotals};
 use super::process::Process;
 use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, Times, Totals};
 
@@ -31,7 +31,7 @@ pub(super) fn encode(metrics: &Metrics) -> String {
 struct Reading {
     totals: Totals,
     pools: Vec<PoolReading>,
-    images: Vec<ImageReading>,
+    images: Vec<ImageTotals>,
     http1_connections: u64,
     http2_connections: u64,
     reloads: [(&'static str, u64); ReloadResult::ALL.len()],

@@ -96,6 +96,10 @@ fn command(name: &str, key: CacheKey) -> Cmd {
 
 #[allow(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
 fn of_library(error: RedisError) -> CacheError {
+    // Two thirds of the keys would be somewhere else: that is to be seen at the first call.
+    if error.is_cluster_error() {
+        return CacheError::Server(format!("it is a node of a cluster, which is not spoken here ({error})"));
+    }
     CacheError::Server(error.to_string())
 }
 

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use haulier_php::{Pool, PoolKind};
 use haulier_server::metrics::{
-    HandlerTotals, Metrics, SiteTotals, StreamingScript, Times, Totals, Transfer, is_clients,
+    HandlerTotals, ImageTotals, Metrics, SiteTotals, StreamingScript, Times, Totals, Transfer, is_clients,
 };
 
 use super::history::{History, Range, Reading, Sample};
-use super::state::{CertificateState, Downloads, PoolState, RunningState, SiteState, State, StreamingState};
+use super::state::{
+    CertificateState, Downloads, ImageState, PoolState, RunningState, SiteState, State, StreamingState,
+};
 use super::view::{CodingView, PoolView, SiteFacts, TransferView, View};
 
 /// How often a reading is taken.
@@ -163,6 +165,7 @@ impl Reporter {
                 active: all_sites(&now.totals).map(|site| site.sending).sum(),
                 bytes_per_second: bytes(&now.totals).saturating_sub(bytes(&rate.totals)) as f64 / seconds,
             },
+            images: self.images(now, minute, rate),
             certificates: self.metrics.certificates().into_iter().map(certificate_state).collect(),
             worker_seconds_saved: all_sites(&now.totals).map(|site| site.saved.as_secs_f64()).sum(),
             streaming: self
@@ -172,6 +175,21 @@ impl Reporter {
                 .map(streaming_state)
                 .collect(),
         }
+    }
+
+    fn images(&self, now: &Reading, minute: &Reading, rate: &Reading) -> Vec<ImageState> {
+        let seconds = now.at.saturating_duration_since(rate.at).as_secs_f64().max(0.001);
+        let all = self.metrics.image_totals().into_iter().map(|images| {
+            let of = |reading: &Reading| find(&reading.totals, 0, &images.site).cloned().unwrap_or_default();
+            let (now, minute, rate) = (of(now), of(minute), of(rate));
+            image_state(
+                &images,
+                &now,
+                &minute,
+                made(&now).saturating_sub(made(&rate)) as f64 / seconds,
+            )
+        });
+        all.collect()
     }
 
     /// What the dashboard shows, with charts of this range.
@@ -403,6 +421,44 @@ fn shares(now: &SiteTotals, minute: &SiteTotals) -> BTreeMap<String, f64> {
     recent
         .map(|(name, count)| (name.to_owned(), count as f64 / all as f64))
         .collect()
+}
+
+/// Variants made.
+fn made(site: &SiteTotals) -> u64 {
+    let mut images = site.images();
+    images
+        .find(|(result, _)| *result == "made")
+        .map_or(0, |(_, count)| count)
+}
+
+fn image_state(images: &ImageTotals, now: &SiteTotals, minute: &SiteTotals, made_per_second: f64) -> ImageState {
+    let recent = now.images().zip(minute.images());
+    let recent: Vec<_> = recent
+        .map(|((result, now), (_, minute))| (result, now.saturating_sub(minute)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    let all: u64 = recent.iter().map(|(_, count)| count).sum();
+    let steps = images.steps().filter(|(_, times)| times.count() > 0);
+    ImageState {
+        site: images.site.clone(),
+        shares: recent
+            .into_iter()
+            .map(|(result, count)| (result.to_owned(), count as f64 / all as f64))
+            .collect(),
+        made_per_second,
+        made_total: made(now),
+        uploads_total: images.uploaded,
+        unkept_total: images.unkept,
+        cache_failures_total: images.cache_failures(),
+        memory_bytes: images.in_memory,
+        busy: images.workers.busy,
+        workers: images.workers.busy + images.workers.idle,
+        queued: images.workers.waiting,
+        crashes: images.workers.crashed,
+        steps_ms: steps
+            .map(|(step, times)| (step.to_owned(), times.sum.as_secs_f64() * 1000.0 / times.count() as f64))
+            .collect(),
+    }
 }
 
 fn streaming_state(script: StreamingScript) -> StreamingState {

@@ -29,6 +29,9 @@ pub(crate) struct State {
     /// Sites with TLS.
     #[serde(default)]
     pub(crate) certificates: Vec<CertificateState>,
+    /// Sites that serve images.
+    #[serde(default)]
+    pub(crate) images: Vec<ImageState>,
     /// Worker time saved by all sites since the start.
     pub(crate) worker_seconds_saved: f64,
     /// Scripts that still stream large bodies through PHP, the worst first.
@@ -52,6 +55,37 @@ pub(crate) struct SiteState {
     pub(crate) handoffs_total: BTreeMap<String, u64>,
     /// Reasons that occurred, since the start.
     pub(crate) errors_total: BTreeMap<String, u64>,
+}
+
+/// The image service of one site; its rate is of the last ten seconds, its shares of the last minute.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ImageState {
+    pub(crate) site: String,
+    /// Share of each place images came from, 0 to 1: a cache, `made`, `original` or `error`. Empty without any.
+    pub(crate) shares: BTreeMap<String, f64>,
+    pub(crate) made_per_second: f64,
+    pub(crate) made_total: u64,
+    pub(crate) uploads_total: u64,
+    /// Made beyond the number that is kept of an image.
+    pub(crate) unkept_total: u64,
+    pub(crate) cache_failures_total: u64,
+    pub(crate) memory_bytes: u64,
+    /// Processes that make variants: those at work, and all there are.
+    pub(crate) busy: usize,
+    pub(crate) workers: usize,
+    pub(crate) queued: usize,
+    /// Processes that an image ended.
+    pub(crate) crashes: u64,
+    /// Mean time of each step of a variant since the start; without those that never ran.
+    pub(crate) steps_ms: BTreeMap<String, f64>,
+}
+
+impl ImageState {
+    /// What of it came from a cache, 0 to 1; `None` without any.
+    pub(crate) fn cached(&self) -> Option<f64> {
+        let found = ["memory", "disk", "memcached", "redis"];
+        (!self.shares.is_empty()).then(|| found.iter().filter_map(|name| self.shares.get(*name)).sum())
+    }
 }
 
 /// The certificates of one site.

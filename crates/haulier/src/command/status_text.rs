@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::admin::state::{CertificateState, PoolState, RunningState, SiteState, State, StreamingState};
+use crate::admin::state::{CertificateState, ImageState, PoolState, RunningState, SiteState, State, StreamingState};
 use crate::quantity::{milliseconds, rate, size, span};
 
 /// The whole page.
@@ -10,6 +10,7 @@ pub(super) fn render(state: &State) -> String {
     let mut text = head(state);
     text.push_str(&sites(&state.sites));
     text.push_str(&pools(&state.pools));
+    text.push_str(&images(&state.images));
     let _ = writeln!(
         text,
         "downloads  {} active, {}/s    PHP saved: {} of worker time",
@@ -61,15 +62,16 @@ fn head(state: &State) -> String {
 }
 
 /// Handlers with a column of their own; all others are one.
-const COLUMNS: [(&str, &[&str]); 3] = [
+const COLUMNS: [(&str, &[&str]); 4] = [
     ("php", &["php"]),
     ("static", &["static"]),
     ("handed", &["handed", "offloaded"]),
+    ("images", &["image"]),
 ];
 
 fn sites(sites: &[SiteState]) -> String {
     let titles = [
-        "site", "req/s", "p50", "p95", "5xx/min", "php", "static", "handed", "other",
+        "site", "req/s", "p50", "p95", "5xx/min", "php", "static", "handed", "images", "other",
     ];
     let rows = sites.iter().map(|site| {
         let share = |handlers: &[&str]| handlers.iter().filter_map(|name| site.shares.get(*name)).sum::<f64>();
@@ -114,6 +116,28 @@ fn pools(pools: &[PoolState]) -> String {
             pool.restarts.to_string(),
             memory(pool.memory_bytes),
             pool.running.first().map_or_else(|| "–".to_owned(), running),
+        ]
+    });
+    table(&titles, &rows.collect::<Vec<_>>())
+}
+
+fn images(sites: &[ImageState]) -> String {
+    if sites.is_empty() {
+        return String::new();
+    }
+    let titles = ["images", "cached", "made", "made/s", "busy", "queue", "in memory"];
+    let rows = sites.iter().map(|site| {
+        let percent =
+            |share: Option<f64>| share.map_or_else(|| "–".to_owned(), |share| format!("{:.0}%", share * 100.0));
+        let made = site.cached().map(|_| site.shares.get("made").copied().unwrap_or(0.0));
+        vec![
+            site.site.clone(),
+            percent(site.cached()),
+            percent(made),
+            rate(site.made_per_second),
+            format!("{}/{}", site.busy, site.workers),
+            site.queued.to_string(),
+            memory(Some(site.memory_bytes)),
         ]
     });
     table(&titles, &rows.collect::<Vec<_>>())
@@ -237,6 +261,7 @@ mod tests {
                 active: 14,
                 bytes_per_second: 212e6,
             },
+            images: Vec::new(),
             certificates: Vec::new(),
             worker_seconds_saved: 6720.0,
             streaming: Vec::new(),
@@ -247,8 +272,8 @@ mod tests {
     fn a_state_is_a_page_of_aligned_columns() {
         let expected = "\
 haulier 0.1.0  up 3 d 4 h  config /etc/haulier/haulier.toml  pid 812  60 connections
-site  req/s    p50    p95  5xx/min  php  static  handed  other
-shop    142  21 ms  1.2 s        2  31%     52%     17%     0%
+site  req/s    p50    p95  5xx/min  php  static  handed  images  other
+shop    142  21 ms  1.2 s        2  31%     52%     17%      0%     0%
 pool  busy  queue  restarts     mem  longest
 php    5/8      0        12  412 MB  GET /export\u{fffd}[2J 2.1 s
 downloads  14 active, 212 MB/s    PHP saved: 1 h 52 min of worker time
@@ -265,10 +290,42 @@ downloads  14 active, 212 MB/s    PHP saved: 1 h 52 min of worker time
         (site.shares, site.p50_ms, site.p95_ms, site.requests_per_second) = (BTreeMap::new(), None, None, 0.0);
         let text = render(&state);
         assert!(
-            text.contains("shop      0    –    –        2    –       –       –      –\n"),
+            text.contains("shop      0    –    –        2    –       –       –       –      –\n"),
             "{text}"
         );
         assert!(text.contains("no config") && !text.contains("pool"), "{text}");
+    }
+
+    #[test]
+    fn images_are_told_by_where_they_came_from() {
+        let mut state = state();
+        let shares = [("memory", 0.9), ("disk", 0.05), ("made", 0.03), ("original", 0.02)];
+        state.images.push(ImageState {
+            site: "img".into(),
+            shares: shares.map(|(name, share)| (name.to_owned(), share)).into(),
+            made_per_second: 12.0,
+            made_total: 1000,
+            uploads_total: 7,
+            unkept_total: 0,
+            cache_failures_total: 0,
+            memory_bytes: 80_000_000,
+            busy: 1,
+            workers: 2,
+            queued: 0,
+            crashes: 0,
+            steps_ms: BTreeMap::new(),
+        });
+        let expected = "\
+images  cached  made  made/s  busy  queue  in memory
+img        95%    3%      12   1/2      0      80 MB
+";
+        assert!(render(&state).contains(expected), "{}", render(&state));
+        state.images[0].shares.clear();
+        assert!(
+            render(&state).contains("img          –     –      12   1/2"),
+            "{}",
+            render(&state)
+        );
     }
 
     #[test]

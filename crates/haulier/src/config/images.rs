@@ -21,6 +21,8 @@ const OWN_PIXELS: u64 = 50_000_000;
 const MEMORY: u64 = 128 << 20;
 /// Variants that may wait for a worker.
 const QUEUE: u64 = 64;
+/// Variants of an image that are kept: ten widths in two formats and for two kinds of screens, and some more.
+const VARIANTS: u64 = 64;
 /// One variant.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest side there may be: the longest that JPEG and WebP can say together.
@@ -45,6 +47,10 @@ pub(crate) struct Images {
     pub(crate) token: Option<String>,
     pub(crate) presets: Vec<(String, Transform)>,
     pub(crate) only_presets: bool,
+    /// Ascending; empty: any.
+    pub(crate) widths: Vec<u32>,
+    /// Of one image, kept within a day; 0: all.
+    pub(crate) variants: usize,
     pub(crate) sign: Vec<Vec<u8>>,
     pub(crate) fallback: Option<PathBuf>,
     pub(crate) workers: usize,
@@ -122,6 +128,8 @@ pub(super) fn resolve(
             .filter_map(|(name, query)| preset(name, query, &defaults, report))
             .collect(),
         only_presets: value_or(table.only_presets.as_ref(), false),
+        widths: resolve_widths(table, report),
+        variants: to_usize(value_or(table.variants.as_ref(), VARIANTS)),
         sign: keys(table.sign.as_deref().unwrap_or_default(), report),
         fallback: table
             .fallback
@@ -304,6 +312,24 @@ fn resolve_limits(table: &ImagesTable, has_store: bool, report: &mut Report) -> 
     }
 }
 
+/// The ladder of sizes, ascending. What is longer than a variant may be leads nowhere.
+fn resolve_widths(table: &ImagesTable, report: &mut Report) -> Vec<u32> {
+    let longest = value_or(table.max_side.as_ref(), Limits::default().output_side.into());
+    let written = table.widths.as_deref().unwrap_or_default();
+    for width in written.iter().filter(|width| width.value > longest) {
+        report.push(
+            Diagnostic::error("config::images", format!("no variant is {} pixels wide", width.value))
+                .at(width.place.as_ref(), format!("`max_side` is {longest}")),
+        );
+    }
+    let mut widths: Vec<u32> = written
+        .iter()
+        .filter_map(|width| u32::try_from(width.value).ok())
+        .collect();
+    widths.sort_unstable();
+    widths
+}
+
 fn preset(
     name: &Placed<String>,
     query: &Placed<String>,
@@ -363,6 +389,14 @@ fn resolve_caches(written: Option<&[Placed<String>]>, base: &Path, report: &mut 
     let mut memory = 0;
     let mut caches = Vec::new();
     for one in written {
+        if let Some((title, help)) = unspoken(&one.value) {
+            report.push(
+                Diagnostic::error("config::cache", title)
+                    .at(one.place.as_ref(), "named here")
+                    .help(help),
+            );
+            continue;
+        }
         match cache(&one.value, base) {
             Some(Cache::Memory(bytes)) => memory += bytes,
             Some(Cache::Other(place)) => caches.push(place),
@@ -378,6 +412,25 @@ fn resolve_caches(written: Option<&[Placed<String>]>, base: &Path, report: &mut 
     }
     (memory, caches)
 }
+
+/// What Redis can do and haulier does not: why, and what to do instead.
+fn unspoken(text: &str) -> Option<(&'static str, &'static str)> {
+    let (scheme, rest) = text.split_once("://")?;
+    match scheme {
+        "rediss" | "valkeys" => Some((
+            "haulier speaks to Redis without TLS",
+            "a tunnel on this machine (stunnel, for one) is `redis://127.0.0.1:PORT`",
+        )),
+        "redis+cluster" | "redis-cluster" | "redis+sentinel" => Some(ONE_REDIS),
+        "redis" if rest.contains(',') => Some(ONE_REDIS),
+        _ => None,
+    }
+}
+
+const ONE_REDIS: (&str, &str) = (
+    "haulier speaks to one Redis, not to a cluster of them",
+    "several servers can be one cache as `memcached://10.0.0.5:11211,10.0.0.6:11211`",
+);
 
 enum Cache {
     Memory(u64),
@@ -464,6 +517,21 @@ mod tests {
             "",
         ] {
             assert!(cache(bad, Path::new("/")).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_redis_could_do_is_refused_with_its_reason() {
+        for text in [
+            "rediss://cache.example.com",
+            "redis://a:6379,b:6379",
+            "redis+cluster://a",
+        ] {
+            let (title, help) = unspoken(text).expect(text);
+            assert!(title.contains("Redis") && help.contains("://"), "{text}");
+        }
+        for text in ["redis://127.0.0.1:6379/1", "memcached://a,b", "disk:/x:1GiB"] {
+            assert_eq!(unspoken(text), None, "{text}");
         }
     }
 

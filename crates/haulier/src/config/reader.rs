@@ -155,6 +155,36 @@ impl<'r> Reader<'r> {
     /// A whole number from `least` on; `why` says what a smaller one would mean. No setting means more than `MOST`.
     pub(crate) fn count(&mut self, section: &Section<'_>, key: &str, least: u64, why: &str) -> Option<Placed<u64>> {
         let entry = section.entry(key)?;
+        self.count_of(section, key, entry, least, why)
+    }
+
+    /// A list of whole numbers from `least` on.
+    pub(crate) fn counts(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        least: u64,
+        why: &str,
+    ) -> Option<Vec<Placed<u64>>> {
+        let entry = section.entry(key)?;
+        let Some(list) = entry.get_ref().as_array() else {
+            self.wrong_type(key, entry, "a list of whole numbers", "such as `[320, 640]`");
+            return None;
+        };
+        let numbers = list
+            .iter()
+            .filter_map(|one| self.count_of(section, key, one, least, why));
+        Some(numbers.collect())
+    }
+
+    fn count_of(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        entry: Entry<'_>,
+        least: u64,
+        why: &str,
+    ) -> Option<Placed<u64>> {
         let Some(integer) = entry.get_ref().as_integer() else {
             self.wrong_type(key, entry, "a whole number", "without quotes and without a unit");
             return None;

@@ -11,6 +11,7 @@ enum Kind {
     Count,
     Flag,
     Texts,
+    Counts,
     /// Names of the user's own, each with a text; numbers and flags count as PHP's texts for them.
     Pairs,
 }
@@ -97,6 +98,7 @@ const KINDS: &[(&str, &str, &[Kind])] = &[
     ("site.NAME.images", "root", &[Kind::Text]),
     ("site.NAME.images", "format", &[Kind::Text]),
     ("site.NAME.images", "max_pixels", &[Kind::Count]),
+    ("site.NAME.images", "widths", &[Kind::Counts]),
     ("site.NAME.images", "download", &[Kind::Texts]),
     ("site.NAME.images", "token", &[Kind::Text]),
     ("site.NAME.images", "sign", &[Kind::Text, Kind::Texts]),
@@ -191,6 +193,7 @@ fn value(kind: Kind) -> Value {
         Kind::Count => json!({"type": "integer"}),
         Kind::Flag => json!({"type": "boolean"}),
         Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
+        Kind::Counts => json!({"type": "array", "items": {"type": "integer"}}),
         Kind::Pairs => json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
     }
 }
@@ -228,13 +231,21 @@ mod tests {
             Kind::Count => "7",
             Kind::Flag => "true",
             Kind::Texts => "[\"x\"]",
+            Kind::Counts => "[7]",
             Kind::Pairs => "{ x = \"y\" }",
         }
     }
 
     #[test]
     fn every_setting_takes_what_its_schema_says_and_nothing_else() {
-        let all = [Kind::Text, Kind::Count, Kind::Flag, Kind::Texts, Kind::Pairs];
+        let all = [
+            Kind::Text,
+            Kind::Count,
+            Kind::Flag,
+            Kind::Texts,
+            Kind::Counts,
+            Kind::Pairs,
+        ];
         for table in words::TABLES {
             for word in table.words {
                 let below = format!("{}.{}", table.name, word.name);

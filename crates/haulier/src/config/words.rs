@@ -681,6 +681,16 @@ pub(super) static SITE_IMAGES: Table = Table {
         ),
         word("max_side", "4096", "Longest side of a variant, pixels."),
         word(
+            "widths",
+            "any",
+            "The sizes there are, such as `[320, 640, 1280]`: what is asked for becomes the next larger one, its ratio stays.",
+        ),
+        word(
+            "variants",
+            "64",
+            "New variants of an image that are kept within a day; more are made but kept nowhere. 0 keeps all.",
+        ),
+        word(
             "upload",
             "{}",
             "`[site.NAME.images.upload]`: who may upload, and how much.",

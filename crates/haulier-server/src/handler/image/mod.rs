@@ -5,6 +5,7 @@
 //! courier's thread (`flight`), once for all who want the same.
 
 mod api;
+mod budget;
 mod compat;
 mod failure;
 mod flight;
@@ -21,6 +22,9 @@ mod upload;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use haulier_image::Format;
+use haulier_proto::field::Fields;
 use haulier_proto::head::Method;
 use haulier_store::Key;
 
@@ -297,25 +301,49 @@ async fn try_image(
         },
         None => {
             let etag = ready::tag(&wanted.key);
-            match on_courier(service, Arc::clone(service).open(wanted)).await? {
+            let service_of_it = Arc::clone(service);
+            let opened = match ready::range_asked(&request.head, &etag) {
+                Some(asked) => {
+                    let asked = Bytes::copy_from_slice(asked);
+                    on_courier(service, service_of_it.open_part(wanted, asked)).await?
+                }
+                None => on_courier(service, service_of_it.open(wanted)).await?,
+            };
+            match opened {
                 Opened::Ready(ready, result) => (ready, result),
                 Opened::Stream { length, first, pieces } => {
-                    let format = haulier_image::Format::of_bytes(&first);
-                    let mut fields = ready::fields(&etag, format, &frame, order.negotiated);
-                    // Its parts cannot be had one by one.
-                    fields.remove("Accept-Ranges");
-                    let mut response = Response::new(200, Handler::Image);
-                    *response.head.fields_mut() = fields;
-                    response.body = Body::Stream(Box::new(OriginalStream::new(length, first, pieces)));
-                    response.trace.image = Some(ImageResult::Original);
-                    return Ok(response);
+                    let format = Format::of_bytes(&first);
+                    let fields = ready::fields(&etag, format, &frame, order.negotiated);
+                    let body = OriginalStream::new(length, first, pieces);
+                    return Ok(streamed(200, fields, body));
                 }
+                Opened::Part {
+                    range,
+                    total,
+                    format,
+                    pieces,
+                } => {
+                    let mut fields = ready::fields(&etag, format, &frame, order.negotiated);
+                    fields.append("Content-Range", ready::place(range, total));
+                    let body = OriginalStream::new(range.length(), Bytes::new(), pieces);
+                    return Ok(streamed(206, fields, body));
+                }
+                Opened::Beyond(total) => return Ok(ready::unsatisfiable(total)),
             }
         }
     };
     let mut response = ready.answer(&request.head, &frame, order.negotiated);
     response.trace.image = Some(result);
     Ok(response)
+}
+
+/// What comes over the network as it is sent.
+fn streamed(status: u16, fields: Fields, body: OriginalStream) -> Response {
+    let mut response = Response::new(status, Handler::Image);
+    *response.head.fields_mut() = fields;
+    response.body = Body::Stream(Box::new(body));
+    response.trace.image = Some(ImageResult::Original);
+    response
 }
 
 /// 404, with the image that stands in for others if there is one.

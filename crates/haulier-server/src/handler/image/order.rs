@@ -41,9 +41,7 @@ pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> R
         _ => Failure::from(&error),
     })?;
     match transform(service, parsed, verdict)? {
-        Some(transform) => settled(visit, service, transform, |transform| {
-            service.stored(id, Some(transform))
-        }),
+        Some(chosen) => settled(visit, service, chosen, |transform| service.stored(id, Some(transform))),
         None => Ok(Order {
             wanted: service.stored(id, None),
             negotiated: false,
@@ -66,7 +64,7 @@ pub(super) fn of_file(
     };
     let ordered = judge(visit, service).and_then(|verdict| transform(service, parsed, verdict));
     Some(match ordered {
-        Ok(Some(transform)) => settled(visit, service, transform, |transform| {
+        Ok(Some(chosen)) => settled(visit, service, chosen, |transform| {
             service.file(visit.path, entry, transform)
         }),
         Ok(None) => return None,
@@ -110,42 +108,60 @@ fn unsigned() -> Failure {
     Failure::new(403, "the address is not signed")
 }
 
+/// A transform, and who thought of it.
+struct Chosen {
+    transform: Transform,
+    /// The client did: the site neither wrote it down as a preset nor signed it.
+    by_client: bool,
+}
+
 /// The transform a query orders, if it may: a preset always, anything else as the settings say.
-fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<Option<Transform>, Failure> {
+fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<Option<Chosen>, Failure> {
     let settings = &service.settings;
     let is_free = match verdict {
         Verdict::Valid => true,
         _ => settings.sign.is_empty() && !settings.only_presets,
     };
-    let transform = match parsed {
+    let mut transform = match parsed {
         Query::Preset(name) => {
             let preset = service.preset(&name).cloned();
-            return preset
-                .map(Some)
-                .ok_or_else(|| Failure::new(404, "there is no such preset"));
+            let transform = preset.ok_or_else(|| Failure::new(404, "there is no such preset"))?;
+            return Ok(Some(Chosen {
+                transform,
+                by_client: false,
+            }));
         }
         _ if !is_free && settings.only_presets => return Err(Failure::new(403, "only presets are made here")),
         _ if !is_free => return Err(unsigned()),
         Query::Original => return Ok(None),
         Query::Transform(transform) => transform,
     };
+    let by_client = !matches!(verdict, Verdict::Valid);
+    if by_client {
+        transform.round_to(&settings.widths);
+    }
     transform
         .check(&settings.limits)
         .map_err(|error| Failure::new(400, error.to_string()))?;
-    Ok(Some(transform))
+    Ok(Some(Chosen { transform, by_client }))
 }
 
 fn settled(
     visit: &Visit<'_>,
     service: &ImageService,
-    mut transform: Transform,
+    chosen: Chosen,
     wanted: impl FnOnce(Transform) -> Wanted,
 ) -> Result<Order, Failure> {
     let accept = visit.request.head.fields().get("Accept");
     let accept = accept.and_then(|accept| std::str::from_utf8(accept).ok());
+    let Chosen {
+        mut transform,
+        by_client,
+    } = chosen;
     let negotiated = negotiate(&mut transform, accept, &service.settings.formats);
-    Ok(Order {
-        wanted: wanted(transform),
-        negotiated,
-    })
+    let wanted = Wanted {
+        by_client,
+        ..wanted(transform)
+    };
+    Ok(Order { wanted, negotiated })
 }

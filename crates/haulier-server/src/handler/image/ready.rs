@@ -134,31 +134,43 @@ fn from_memory(request: &RequestHead, bytes: &Bytes, etag: &str, heads: &Heads) 
             let mut head = Head::Prepared(Arc::clone(&heads.whole));
             match range(request, bytes.len() as u64, etag) {
                 Some(Ok(range)) => {
-                    let place = format!("bytes {}-{}/{}", range.start, range.end, bytes.len());
-                    head.fields_mut().append("Content-Range", place);
+                    head.fields_mut()
+                        .append("Content-Range", place(range, bytes.len() as u64));
                     let part = bytes.slice(range.start as usize..=range.end as usize);
                     prepared(206, head, part.into())
                 }
-                Some(Err(())) => Response::new(416, Handler::Image)
-                    .with("Content-Range", format!("bytes */{}", bytes.len()))
-                    .with("Accept-Ranges", "bytes"),
+                Some(Err(())) => unsatisfiable(bytes.len() as u64),
                 None => prepared(200, head, bytes.clone().into()),
             }
         }
     }
 }
 
-/// One range is answered; of several the whole image is, as RFC 9110 §14.2 allows: it is short.
-fn range(request: &RequestHead, length: u64, etag: &str) -> Option<Result<ByteRange, ()>> {
+/// `bytes 0-99/1000` (RFC 9110 §14.4)
+pub(super) fn place(range: ByteRange, total: u64) -> String {
+    format!("bytes {}-{}/{total}", range.start, range.end)
+}
+
+/// The answer to a range that begins behind the end.
+pub(super) fn unsatisfiable(total: u64) -> Response {
+    Response::new(416, Handler::Image)
+        .with("Content-Range", format!("bytes */{total}"))
+        .with("Accept-Ranges", "bytes")
+}
+
+/// The value of Range, if it is to be looked at (RFC 9110 §14.2, §13.1.5).
+pub(super) fn range_asked<'r>(request: &'r RequestHead, etag: &str) -> Option<&'r [u8]> {
     let fields = request.fields();
     let value = fields.known(Known::Range)?;
-    if request.method() != Method::Get
-        || fields.is_repeated(Known::Range)
-        || !conditional::range_applies(fields, &validators(etag))
-    {
-        return None;
-    }
-    match range::resolve(value, length, 1) {
+    let applies = request.method() == Method::Get
+        && !fields.is_repeated(Known::Range)
+        && conditional::range_applies(fields, &validators(etag));
+    applies.then_some(value)
+}
+
+/// One range is answered; of several the whole image is, as RFC 9110 §14.2 allows: it is short.
+fn range(request: &RequestHead, length: u64, etag: &str) -> Option<Result<ByteRange, ()>> {
+    match range::resolve(range_asked(request, etag)?, length, 1) {
         Ranges::One(range) => Some(Ok(range)),
         Ranges::Unsatisfiable => Some(Err(())),
         Ranges::Whole | Ranges::Many(_) => None,

@@ -14,11 +14,13 @@ use bytes::Bytes;
 use haulier_image::{Format, FormatChoice, ImageError, Source, Transform};
 use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
+use haulier_proto::range::{self, ByteRange, Ranges};
 use haulier_store::cache::{CacheKey, Cached, MemoryCache, Tier, TierStatus, Weigh};
-use haulier_store::{Content, Key, Put, StoreError};
+use haulier_store::{Content, Key, Part, Put, StoreError};
 use md5::{Digest, Md5};
 use tokio::sync::{Semaphore, mpsc};
 
+use super::budget::Budget;
 use super::failure::Failure;
 use super::flight::Flights;
 use super::ready::{Ready, Shared};
@@ -60,10 +62,12 @@ pub struct ImageService {
     flights: Arc<Flights<Made>>,
     pub(super) uploads: Semaphore,
     fallback: Option<Fallback>,
+    budget: Budget,
     /// Fields of every stored image.
     frame: Arc<Fields>,
     steps: Mutex<[Times; Step::ALL.len()]>,
     uploaded: AtomicU64,
+    unkept: AtomicU64,
     generation: AtomicU64,
     /// Another one for every service there ever was in this process.
     pub(super) number: u64,
@@ -130,8 +134,8 @@ pub(super) struct Fallback {
 pub(super) enum Original {
     /// An image of the store.
     Stored(Key),
-    /// A file of the document root.
-    File(Arc<OpenFile>),
+    /// A file of the document root, and what its variants have in common.
+    File(Arc<OpenFile>, CacheKey),
     /// The image that stands in for others.
     Fallback,
 }
@@ -146,6 +150,8 @@ pub(super) struct Wanted {
     pub(super) key: CacheKey,
     /// Fields of its answer that do not depend on what it is.
     pub(super) frame: Arc<Fields>,
+    /// The client thought of it: it counts among those that are kept.
+    pub(super) by_client: bool,
 }
 
 impl Wanted {
@@ -157,6 +163,7 @@ impl Wanted {
             key: CacheKey::of(&[name, variant.as_bytes()]),
             transform: transform.map(Box::new),
             frame,
+            by_client: false,
         }
     }
 }
@@ -179,6 +186,16 @@ pub(super) enum Opened {
         first: Bytes,
         pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
     },
+    /// A part of it comes over the network.
+    Part {
+        range: ByteRange,
+        /// Bytes of the whole.
+        total: u64,
+        format: Option<Format>,
+        pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
+    },
+    /// The range lies behind the end of an image of so many bytes.
+    Beyond(u64),
 }
 
 /// An image that was taken in.
@@ -226,8 +243,10 @@ impl ImageService {
             flights: Arc::default(),
             uploads: Semaphore::new(UPLOADS),
             fallback,
+            budget: Budget::new(settings.variants),
             steps: Mutex::default(),
             uploaded: AtomicU64::new(0),
+            unkept: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             settings,
@@ -247,7 +266,7 @@ impl ImageService {
         if let Some(cache_control) = entry.head.fields().get("Cache-Control") {
             frame.set("Cache-Control", cache_control);
         }
-        let original = Original::File(Arc::clone(&entry.file));
+        let original = Original::File(Arc::clone(&entry.file), name);
         Wanted::new(original, name.as_bytes(), Some(transform), Arc::new(frame))
     }
 
@@ -255,7 +274,7 @@ impl ImageService {
     pub(super) fn at_hand(&self, wanted: &Wanted, now: Instant) -> Option<(Arc<Ready>, Option<Instant>)> {
         let until = match &wanted.original {
             Original::Stored(id) => Some(self.known_until(id, now)?),
-            Original::File(_) | Original::Fallback => None,
+            Original::File(..) | Original::Fallback => None,
         };
         Some((self.memory.as_ref()?.find(&wanted.key)?.0, until))
     }
@@ -298,12 +317,10 @@ impl ImageService {
         let fallback = self.fallback.as_ref()?;
         let transform = wanted.transform.as_deref().cloned();
         let frame = Arc::clone(&wanted.frame);
-        Some(Wanted::new(
-            Original::Fallback,
-            fallback.key.as_bytes(),
-            transform,
-            frame,
-        ))
+        Some(Wanted {
+            by_client: wanted.by_client,
+            ..Wanted::new(Original::Fallback, fallback.key.as_bytes(), transform, frame)
+        })
     }
 
     async fn make(self: Arc<Self>, wanted: Wanted) -> Made {
@@ -354,8 +371,7 @@ impl ImageService {
 
     /// Ready, and in memory from now on.
     fn keep(&self, wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
-        let format = Format::of_bytes(&bytes);
-        let ready = Arc::new(Ready::of_bytes(bytes, &wanted.key, format, &wanted.frame));
+        let ready = ready_of(wanted, bytes);
         if let Some(memory) = &self.memory {
             memory.keep(wanted.key, Shared(Arc::clone(&ready)));
         }
@@ -413,6 +429,10 @@ impl ImageService {
             rendered.times.steps,
             rendered.times.write,
         ]);
+        if !self.may_keep(wanted) {
+            self.unkept.fetch_add(1, Ordering::Relaxed);
+            return Ok(Made::Ready(ready_of(wanted, rendered.bytes), ImageResult::Made));
+        }
         let ready = self.keep(wanted, rendered.bytes.clone());
         // Nobody waits for the farther caches.
         let (tiers, key) = (self.settings.tiers.clone(), wanted.key);
@@ -420,9 +440,19 @@ impl ImageService {
         Ok(Made::Ready(ready, ImageResult::Made))
     }
 
+    /// Whether there is room for one more variant of its image.
+    fn may_keep(&self, wanted: &Wanted) -> bool {
+        let image = match &wanted.original {
+            Original::Stored(id) => known_key(id),
+            Original::File(_, name) => *name,
+            Original::Fallback => CacheKey::of(&[b"fallback"]),
+        };
+        !wanted.by_client || self.budget.takes(image, &wanted.key, now())
+    }
+
     async fn source(&self, original: &Original) -> Result<Source, Failure> {
         match original {
-            Original::File(file) => {
+            Original::File(file, _) => {
                 let file = file
                     .file()
                     .try_clone()
@@ -472,18 +502,14 @@ impl ImageService {
         }
         let content = match &wanted.original {
             Original::Stored(id) => self.fetch(id).await?,
-            Original::Fallback | Original::File(_) => {
+            Original::Fallback | Original::File(..) => {
                 let fallback = self.fallback.as_ref().ok_or_else(Failure::missing)?;
                 let ready = self.keep(&wanted, fallback.content.clone());
                 return Ok(Opened::Ready(ready, ImageResult::Original));
             }
         };
         match content {
-            Content::File(file, length) => {
-                let format = format_of(&file);
-                let ready = Ready::of_file(file, length, &key, format, &wanted.frame);
-                Ok(Opened::Ready(Arc::new(ready), ImageResult::Original))
-            }
+            Content::File(file, length) => Ok(in_file(file, length, &wanted)),
             Content::Stream { length, mut pieces } if length > MOST_ORIGINAL => {
                 let first = pieces
                     .recv()
@@ -500,6 +526,50 @@ impl ImageService {
                 tokio::spawn(async move { tiers.put(key, &bytes).await });
                 Ok(Opened::Ready(ready, ImageResult::Original))
             }
+        }
+    }
+
+    /// A part of an original, or all of it where that is no more trouble: it is short, a file, or in a cache. `asked` is
+    /// the value of Range.
+    pub(super) async fn open_part(self: Arc<Self>, wanted: Wanted, asked: Bytes) -> Result<Opened, Failure> {
+        let (Original::Stored(id), Some(store)) = (&wanted.original, &self.settings.store) else {
+            return self.open(wanted).await;
+        };
+        if let Some((ready, result)) = self.cached(&wanted).await {
+            return match self.is_still_there(&wanted.original).await {
+                true => Ok(Opened::Ready(ready, result)),
+                false => Err(Failure::missing()),
+            };
+        }
+        // What it is, and how long, is told by its beginning.
+        let found = store.get_part(id, 0..HEAD as u64).await;
+        let found = found.map_err(|error| self.store_failed(&error))?;
+        self.note(id, found.is_some());
+        let (total, head) = match found.ok_or_else(Failure::missing)? {
+            Part::File(file, length) => return Ok(in_file(file, length, &wanted)),
+            Part::Stream { total, content } => (total, content),
+        };
+        let ranges = range::resolve(&asked, total, 1);
+        if total <= MOST_ORIGINAL || matches!(ranges, Ranges::Whole | Ranges::Many(_)) {
+            return self.open(wanted).await;
+        }
+        let Ranges::One(range) = ranges else {
+            return Ok(Opened::Beyond(total));
+        };
+        let head = head.into_bytes().await.map_err(|error| self.store_failed(&error))?;
+        let found = store.get_part(id, range.start..range.end + 1).await;
+        match found.map_err(|error| self.store_failed(&error))? {
+            Some(Part::Stream {
+                content: Content::Stream { length, pieces },
+                ..
+            }) if length == range.length() => Ok(Opened::Part {
+                range,
+                total,
+                format: Format::of_bytes(&head),
+                pieces,
+            }),
+            Some(_) => Err(self.store_failed(&StoreError::Remote("another part than was asked for".into()))),
+            None => Err(Failure::missing()),
         }
     }
 
@@ -650,6 +720,11 @@ impl ImageService {
         self.uploaded.load(Ordering::Relaxed)
     }
 
+    /// Variants that were made and kept nowhere, since the start.
+    pub(crate) fn unkept(&self) -> u64 {
+        self.unkept.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the images in memory.
     pub(crate) fn in_memory(&self) -> u64 {
         self.memory.as_ref().map_or(0, MemoryCache::bytes)
@@ -664,6 +739,19 @@ impl ImageService {
     pub(crate) fn workers(&self) -> haulier_image::WorkersStatus {
         self.settings.workers.status()
     }
+}
+
+/// An image in memory.
+fn ready_of(wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
+    let format = Format::of_bytes(&bytes);
+    Arc::new(Ready::of_bytes(bytes, &wanted.key, format, &wanted.frame))
+}
+
+/// An original that is a file.
+fn in_file(file: File, length: u64, wanted: &Wanted) -> Opened {
+    let format = format_of(&file);
+    let ready = Ready::of_file(file, length, &wanted.key, format, &wanted.frame);
+    Opened::Ready(Arc::new(ready), ImageResult::Original)
 }
 
 fn known_key(id: &Key) -> CacheKey {

@@ -47,6 +47,10 @@ pub struct ImageSettings {
     pub presets: Vec<(String, Transform)>,
     /// Nothing else is made.
     pub only_presets: bool,
+    /// The sizes there are, ascending: a variant gets the next larger one. Empty: any.
+    pub widths: Vec<u32>,
+    /// New variants of one original that are kept within a day; 0: all.
+    pub variants: usize,
     /// Keys of signed addresses; with any, an address without a signature is for presets only.
     pub sign: Vec<Vec<u8>>,
     /// An image that stands in for one that is missing.

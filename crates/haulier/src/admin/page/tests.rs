@@ -4,7 +4,7 @@ use haulier_php::{FpmStatus, PoolStatus, ServerStatus, Work, WorkerStatus};
 use haulier_server::metrics::{Failure, Noted, SlowRequest, Times, Totals};
 
 use super::super::history::PoolSample;
-use super::super::state::{CertificateState, Downloads, SiteState, State, StreamingState};
+use super::super::state::{CertificateState, Downloads, ImageState, SiteState, State, StreamingState};
 use super::super::view::{CodingView, PoolView, SiteFacts, TransferView};
 use super::*;
 
@@ -28,6 +28,7 @@ fn fresh() -> View {
             active: 0,
             bytes_per_second: 0.0,
         },
+        images: Vec::new(),
         certificates: Vec::new(),
         worker_seconds_saved: 0.0,
         streaming: Vec::new(),
@@ -65,6 +66,26 @@ fn site(name: &str) -> SiteState {
         worker_seconds_saved: 0.0,
         handoffs_total: std::collections::BTreeMap::new(),
         errors_total: std::collections::BTreeMap::new(),
+    }
+}
+
+fn images(site: &str, made_per_second: f64) -> ImageState {
+    let shares = [("memory", 0.9), ("disk", 0.06), ("made", 0.04)];
+    let steps = [("fetch", 0.2), ("decode", 6.04), ("resize", 1.0), ("encode", 0.5)];
+    ImageState {
+        site: site.into(),
+        shares: shares.map(|(name, share)| (name.to_owned(), share)).into(),
+        made_per_second,
+        made_total: 1000,
+        uploads_total: 7,
+        unkept_total: 0,
+        cache_failures_total: 0,
+        memory_bytes: 80_000_000,
+        busy: 1,
+        workers: 2,
+        queued: 3,
+        crashes: 0,
+        steps_ms: steps.map(|(name, time)| (name.to_owned(), time)).into(),
     }
 }
 
@@ -185,6 +206,9 @@ fn crowded(text: &str) -> View {
         bytes: 9_000_000,
         rule: "[site.shop.offload] types = [\"text/csv\"]".into(),
     }];
+    view.state.images = (0..60)
+        .map(|number| images(&format!("{text}-{number}"), f64::from(number)))
+        .collect();
     view.codings = vec![CodingView {
         name: "zstd",
         taken: 1_000_000,
@@ -324,6 +348,22 @@ fn certificates_are_shown_and_those_that_need_somebody_are_spoken_of() {
     assert!(page.matches("<script>").count() == 1 && !page.contains("<img"));
     view.state.certificates.push(certificate("api", Some(-2.5)));
     assert!(render(&view).contains("<h1 class=\"bad\">api: certificate ended 2 days ago: clients refuse it</h1>"));
+}
+
+#[test]
+fn images_are_shown_with_where_they_came_from_and_the_busiest_site_first() {
+    let mut view = fresh();
+    view.state.images = vec![images("quiet", 0.0), images("shop", 12.0)];
+    let page = render(&view);
+    check_tags(&page);
+    assert!(
+        page.contains("<h2>Images</h2>") && page.contains("memory 90%, disk 6%, made 4%"),
+        "{page}"
+    );
+    assert!(page.contains("fetch 0.2 ms, decode 6.0 ms, resize 1.0 ms, encode 0.5 ms"));
+    let places = ["<th>shop", "<th>quiet"].map(|cell| page.find(cell).expect("it is shown"));
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(render(&crowded(EVIL)).contains("<h2>Compression and images</h2>"));
 }
 
 #[test]

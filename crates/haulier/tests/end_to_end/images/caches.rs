@@ -146,6 +146,66 @@ fn two_haulier_on_one_bucket_and_one_memcached_serve_the_same_and_one_may_die() 
 }
 
 #[test]
+fn parts_of_a_long_original_come_from_the_bucket_alone() {
+    let Some(s3) = Service::s3() else {
+        println!("SKIPPED: no versitygw; `make test` installs it where Go is there");
+        return;
+    };
+    let haulier = Images::new()
+        .store("s3://bucket/originals")
+        .more(&s3.s3_table())
+        .start();
+    let image = jpeg(4000, 3000, 3);
+    let length = image.len();
+    assert!(length > 2 << 20, "longer than what is cached of an original: {length}");
+    let id = upload(&haulier, &image);
+    let target = format!("/{id}");
+    let whole = haulier.get(&target).expect(200);
+    assert!(whole.body == image);
+    assert_eq!(whole.field("Accept-Ranges"), Some("bytes"));
+    let etag = whole.field("ETag").expect("a tag").to_owned();
+    let ask = |range: &str| haulier.ask(&Request::get(&target).with("Range", range));
+    for (range, from, to) in [
+        ("bytes=0-99", 0, 99),
+        ("bytes=1500000-1500009", 1_500_000, 1_500_009),
+        ("bytes=-7", length - 7, length - 1),
+        (&*format!("bytes={}-", length - 100), length - 100, length - 1),
+    ] {
+        let part = ask(range).expect(206);
+        assert!(part.body == image[from..=to], "{range}");
+        assert_eq!(part.field("Content-Type"), Some("image/jpeg"));
+        assert_eq!(part.field("ETag"), Some(etag.as_str()));
+        let place = format!("bytes {from}-{to}/{length}");
+        assert_eq!(part.field("Content-Range"), Some(place.as_str()));
+    }
+    let beyond = ask(&format!("bytes={length}-")).expect(416);
+    assert_eq!(
+        beyond.field("Content-Range"),
+        Some(format!("bytes */{length}").as_str())
+    );
+    assert!(ask("bytes=0-1,5-6").expect(200).body == image, "several are the whole");
+    let other = Request::get(&target)
+        .with("Range", "bytes=0-9")
+        .with("If-Range", "\"other\"");
+    assert!(haulier.ask(&other).expect(200).body == image);
+    let same = Request::get(&target).with("Range", "bytes=0-9").with("If-Range", &etag);
+    assert_eq!(haulier.ask(&same).expect(206).body, image[..10]);
+    haulier
+        .ask(&Request::get("/5f189d8ec57f5a5a0d3dcba47fa797e2").with("Range", "bytes=0-9"))
+        .expect(404);
+    // A short one is cached whole, and its parts come from there.
+    let short = jpeg(300, 200, 4);
+    let target = format!("/{}", upload(&haulier, &short));
+    for _ in 0..2 {
+        let part = haulier
+            .ask(&Request::get(&target).with("Range", "bytes=5-8"))
+            .expect(206);
+        assert_eq!(part.body, short[5..9]);
+    }
+    wait_until("the second one to be counted", || results(&haulier, "memory") == 1);
+}
+
+#[test]
 fn a_store_that_cannot_be_written_to_says_so_and_keeps_nothing() {
     let images = Images::new();
     let store = images.store_path();

@@ -278,6 +278,48 @@ fn a_full_queue_is_503_with_a_time_to_come_again() {
 }
 
 #[test]
+fn status_and_dashboard_say_where_images_came_from() {
+    let haulier = Images::new().start();
+    let id = upload(&haulier, &jpeg(640, 480, 0));
+    for _ in 0..3 {
+        haulier.get(&format!("/{id}?w=100")).expect(200);
+    }
+    let state = || {
+        let answer = Connection::open(haulier.admin()).ask(&Request::get("/api/state.json"));
+        let state: serde_json::Value = serde_json::from_slice(&answer.expect(200).body).expect("JSON");
+        state["images"][0].clone()
+    };
+    wait_until("the last one to be counted", || {
+        state()["shares"]["memory"] == 2.0 / 3.0
+    });
+    let images = state();
+    assert_eq!(
+        (&images["site"], images["made_total"].as_u64()),
+        (&"img".into(), Some(1))
+    );
+    assert_eq!(images["uploads_total"], 1);
+    for step in ["fetch", "decode", "resize", "encode"] {
+        assert!(
+            images["steps_ms"][step].as_f64().is_some_and(|time| time >= 0.0),
+            "{images}"
+        );
+    }
+    let status = haulier.tell(&["status"]);
+    let text = String::from_utf8(status.stdout).expect("text");
+    let line = text.lines().skip_while(|line| !line.starts_with("images")).nth(1);
+    let cells: Vec<&str> = line.expect("a line for the site").split_whitespace().collect();
+    assert_eq!(cells[..3], ["img", "67%", "33%"], "{text}");
+    let page = Connection::open(haulier.admin())
+        .ask(&Request::get("/"))
+        .expect(200)
+        .text();
+    assert!(
+        page.contains("<h2>Images</h2>") && page.contains("memory 67%, made 33%"),
+        "{page}"
+    );
+}
+
+#[test]
 fn metrics_say_where_images_came_from() {
     let haulier = Images::new().start();
     let id = upload(&haulier, &jpeg(640, 480, 0));
