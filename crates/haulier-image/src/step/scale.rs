@@ -250,7 +250,7 @@ mod tests {
             apply,
             waves(100, 80, Kind::Rgb),
             &to(40, 30, false),
-            crate::Format::Png,
+            Format::Png,
             6,
         );
         let raster = raster.expect("it is scaled");
