@@ -29,6 +29,8 @@ pub enum Change {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
+    /// The first window says little: servers that limit let a second's worth through at once.
+    Starting,
     Measuring,
     /// The new connections need a moment to get going.
     Settling {
@@ -58,7 +60,7 @@ impl Growth {
         Self {
             most,
             lanes: 1,
-            phase: if most > 1 { Phase::Measuring } else { Phase::Fixed },
+            phase: if most > 1 { Phase::Starting } else { Phase::Fixed },
             rates: Vec::new(),
         }
     }
@@ -72,6 +74,10 @@ impl Growth {
     pub fn step(&mut self, rate: f64, left: u64) -> Change {
         match self.phase {
             Phase::Fixed => Change::Stay,
+            Phase::Starting => {
+                self.phase = Phase::Measuring;
+                Change::Stay
+            }
             Phase::Settling { before, added } => {
                 self.phase = Phase::Judging { before, added };
                 Change::Stay
@@ -178,7 +184,7 @@ mod tests {
             }
             windows += 1;
         }
-        assert_eq!((lanes, windows), (16, 5));
+        assert_eq!((lanes, windows), (16, 6));
     }
 
     #[test]
@@ -197,6 +203,7 @@ mod tests {
     fn one_connection_stays_one_and_a_short_rest_is_not_worth_another() {
         assert_eq!(lanes_on(|lanes| lanes as f64 * 1e6, 1), (1, 1));
         let mut growth = Growth::new(4);
+        assert_eq!(growth.step(9e6, MUCH), Change::Stay);
         assert_eq!(growth.step(1e6, MUCH), Change::Stay);
         assert_eq!(growth.step(1e6, 900_000), Change::Stay);
         assert_eq!(growth.step(1e6, MUCH), Change::Stay);
@@ -211,5 +218,12 @@ mod tests {
             if window.get() % 4 == 0 { lanes as f64 * 4e6 } else { 0.0 }
         };
         assert_eq!(lanes_on(bursts, 4), (4, 4));
+        // The first burst comes at once, and the next one within the same four windows.
+        window.set(0);
+        let at_once = |lanes: usize| {
+            let burst = bursts(lanes);
+            if window.get() == 1 { 4e6 } else { burst }
+        };
+        assert_eq!(lanes_on(at_once, 16), (16, 16));
     }
 }

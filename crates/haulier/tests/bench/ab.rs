@@ -228,7 +228,7 @@ fn assert_ends_alike(arguments: &[&str], does: fn() -> Does) {
             "Complete requests",
             "Document Length",
             "LOG",
-            "WARNING",
+            "WARNING: Response",
             "INFO",
             "Total of",
             "HTTP/",
@@ -262,6 +262,8 @@ fn a_broken_socket_ends_it_as_it_ends_ab() {
         (Some(111), "apr_socket_recv: Connection refused (111)\n")
     );
     assert!(gone.stdout.ends_with("(be patient)..."), "{}", gone.stdout);
+    let patient = ours(&Place::new(), &["-r", "-n", "3", "http://127.0.0.1:1/"]);
+    assert_eq!(patient.code, Some(0), "{patient:?}");
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn a_body_of_another_length_than_promised_is_a_failure() {
             },
         ),
         (
-            [five.clone(), frame(Kind::ResetStream, 0, 1, &[0, 0, 0, 2])].concat(),
+            [five, frame(Kind::ResetStream, 0, 1, &[0, 0, 0, 2])].concat(),
             StreamError::Reset(ErrorCode::INTERNAL_ERROR),
         ),
     ] {

@@ -125,10 +125,10 @@ fn tell(
     let run = &measured.run;
     if arguments.ab {
         let _ = io::stdout().write_all(&ab_text::exchanges(measured, options, arguments.verbosity));
-        eprint!("{}", ab_text::socket_errors(measured, arguments.verbosity));
         if let Some(end) = ab_text::abort(measured, options) {
             return end;
         }
+        eprint!("{}", ab_text::socket_errors(measured, arguments.verbosity));
     } else if arguments.verbosity >= 2 {
         eprint!("{}", first_exchange(measured, arguments.verbosity));
     }
@@ -191,6 +191,9 @@ fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, interr
     } else if is_missed {
         eprintln!("--max-p95 was missed");
         Outcome::FailedWith(MISSED)
+    } else if arguments.ab {
+        // ab is content with whatever it has measured.
+        Outcome::Done
     } else if is_cut_off || points.iter().all(|point| point.total.requests == 0) {
         Outcome::Failed
     } else {
