@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll};
 
+use haulier_proto::copy;
 use haulier_proto::fastcgi::record::{BEGIN_REQUEST, END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT};
 use haulier_proto::fastcgi::{CgiHead, EndRequest, HeadParser, Header, Record, RecordReader, RecordType};
 
@@ -236,7 +237,7 @@ impl Exchange {
             // What else came with it is mostly body too.
             self.body.reserve(content.len() + more);
         }
-        self.body.extend_from_slice(content);
+        copy::append(&mut self.body, content);
         Ok(())
     }
 

@@ -175,10 +175,15 @@ impl Connection {
     /// Sends a field block: a response head, an interim one, or with `end` trailers or a head without a body. False if
     /// the stream is gone.
     pub fn send_head(&mut self, stream: u32, block: &[u8], end: bool) -> bool {
+        self.send_head_of(stream, end, |out| out.extend_from_slice(block))
+    }
+
+    /// The same for a block that `write` appends in its place.
+    pub fn send_head_of(&mut self, stream: u32, end: bool, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         if self.streams.get(stream).is_none() {
             return false;
         }
-        self.write_head(stream, block, end);
+        self.write_head(stream, end, write);
         if end {
             self.finish(stream);
         }
@@ -252,8 +257,13 @@ impl Connection {
     /// Sends head and body of a response in one go: what most answers are. Says how much of the body went out, or
     /// `None` if the stream is gone.
     pub fn respond(&mut self, stream: u32, block: &[u8], body: &[u8]) -> Option<usize> {
+        self.respond_of(stream, body, |out| out.extend_from_slice(block))
+    }
+
+    /// The same for a block that `write` appends in its place.
+    pub fn respond_of(&mut self, stream: u32, body: &[u8], write: impl FnOnce(&mut Vec<u8>)) -> Option<usize> {
         let end = body.is_empty();
-        if !self.send_head(stream, block, end) {
+        if !self.send_head_of(stream, end, write) {
             return None;
         }
         if end {
@@ -371,14 +381,15 @@ impl Connection {
         }
     }
 
-    fn write_head(&mut self, stream: u32, block: &[u8], end: bool) {
+    fn write_head(&mut self, stream: u32, end: bool, write: impl FnOnce(&mut Vec<u8>)) {
         let most = self.most_payload();
-        if std::mem::take(&mut self.tell_table) {
-            let block = [&[EMPTY_TABLE], block].concat();
-            frame::write_headers(&mut self.output, stream, &block, end, most);
-        } else {
-            frame::write_headers(&mut self.output, stream, block, end, most);
-        }
+        let tell_table = std::mem::take(&mut self.tell_table);
+        frame::fill_headers(&mut self.output, stream, end, most, |out| {
+            if tell_table {
+                out.push(EMPTY_TABLE);
+            }
+            write(out);
+        });
     }
 
     fn most_payload(&self) -> u32 {

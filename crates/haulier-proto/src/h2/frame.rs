@@ -130,6 +130,30 @@ impl FrameHead {
     }
 }
 
+/// Appends HEADERS whose field block `write` appends in its place. A block of more than `most` bytes gets CONTINUATION.
+pub fn fill_headers(out: &mut Vec<u8>, stream: u32, end_stream: bool, most: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEAD_LENGTH]);
+    write(out);
+    let length = (out.len() - start - HEAD_LENGTH) as u32;
+    if length > most {
+        let block = out.split_off(start + HEAD_LENGTH);
+        out.truncate(start);
+        return write_headers(out, stream, &block, end_stream, most);
+    }
+    let head = FrameHead {
+        length,
+        kind: Kind::Headers,
+        flags: if end_stream {
+            END_HEADERS | END_STREAM
+        } else {
+            END_HEADERS
+        },
+        stream,
+    };
+    out[start..start + HEAD_LENGTH].copy_from_slice(&head.bytes());
+}
+
 /// Appends a field block as HEADERS and as many CONTINUATION as `most` bytes a frame make necessary.
 pub fn write_headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end_stream: bool, most: u32) {
     let mut flags = if end_stream { END_STREAM } else { 0 };
@@ -259,6 +283,19 @@ mod tests {
         }
         assert!(bytes.is_empty());
         found
+    }
+
+    #[test]
+    fn a_block_written_in_its_place_makes_the_same_frames() {
+        for length in [0, 9, 10, 11, 25] {
+            for end_stream in [false, true] {
+                let (mut filled, mut written) = (vec![1, 2], vec![1, 2]);
+                let block = vec![7; length];
+                fill_headers(&mut filled, 3, end_stream, 10, |out| out.extend_from_slice(&block));
+                write_headers(&mut written, 3, &block, end_stream, 10);
+                assert_eq!(filled, written, "{length}");
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
+use haulier_proto::copy;
 use rustix::buffer::spare_capacity;
 use rustix::net::RecvFlags;
 use rustls::server::UnbufferedServerConnection;
@@ -247,7 +248,7 @@ impl Session {
             let part = &part[skipped.min(part.len())..];
             skipped = 0;
             let room = self.piece - plain.len();
-            plain.extend_from_slice(&part[..part.len().min(room)]);
+            copy::append(&mut plain, &part[..part.len().min(room)]);
         }
         self.encrypt(&plain)?;
         self.sent_of(fd, withheld + plain.len(), more)

@@ -63,15 +63,13 @@ impl Connection {
         let head_only = request
             .as_ref()
             .is_some_and(|request| request.head.method() == Method::Head);
-        let mut block = self.thread.buffers.take();
-        head::write(&mut block, &self.thread, status, &head, length);
         let body = if head_only || is_bodiless || length == Some(0) {
             Body::Empty
         } else {
             body
         };
-        let (first, sent) = self.send_first(stream.id, &block, &body);
-        self.thread.buffers.give(block);
+        let write = |out: &mut Vec<u8>| head::write(out, &self.thread, status, &head, length);
+        let (first, sent) = self.send_first(stream.id, write, &body);
         self.wake();
         if let First::Part(skip) = first {
             let mut sending = Box::new(Sending::new(request, site, status, trace));
@@ -123,14 +121,14 @@ impl Connection {
 
     /// The head, with a short body behind it. Any other body waits for its turn. Says how far that came, and how many
     /// bytes it was with the heads of frames.
-    fn send_first(&self, stream: u32, block: &[u8], body: &Body) -> (First, u64) {
+    fn send_first(&self, stream: u32, write_head: impl FnOnce(&mut Vec<u8>), body: &Body) -> (First, u64) {
         let mut machine = self.machine();
         let before = machine.output().len();
         let fits = |short: &&[u8]| short.is_empty() || (short.len() <= COPIED && before < MOST_OUTPUT);
         let short = short(body).filter(fits);
         let sent = match short {
-            Some(short) => machine.respond(stream, block, short),
-            None => machine.send_head(stream, block, false).then_some(0),
+            Some(short) => machine.respond_of(stream, short, write_head),
+            None => machine.send_head_of(stream, false, write_head).then_some(0),
         };
         let first = match (sent, short) {
             (None, _) => First::Gone,
