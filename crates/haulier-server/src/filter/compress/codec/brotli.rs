@@ -15,8 +15,8 @@ const LEAST_WINDOW: u32 = 16;
 const QUICK_WINDOW: u32 = 19;
 const QUICK_LEVEL: i32 = 5;
 /// Level 4 takes another match finder for what it is told to be longer than this: four megabytes of table, which no
-/// processor's cache holds, for a tenth less bytes (4 MB of HTML: 66 ms of the server against 60 ms in nginx, which
-/// tells it nothing).
+/// processor's cache holds, for a tenth less bytes (4 MB of HTML out of PHP: 66 ms of the server and 1,249 KB against
+/// 55 ms and 1,380 KB; nginx 62 ms and 1,380 KB).
 const MOST_HINT: u32 = (1 << 20) - 1;
 
 pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> {

@@ -21,6 +21,9 @@ const KEEP: usize = 2;
 /// From here on a compressor takes megabytes, and is used for files only.
 const HIGH: i32 = 10;
 
+/// From this many bytes on it is worth while to ask for less room than the worst case needs.
+const LONG: usize = 64 * 1024;
+
 pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> {
     COMPRESSORS.with_borrow_mut(|kept| {
         let position = kept.iter().position(|(level, _)| *level == choice.level);
@@ -32,11 +35,16 @@ pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> 
                 Compressor::new(level)
             }
         };
-        let mut out = vec![0; compressor.gzip_compress_bound(body.len())];
-        let written = compressor
-            .gzip_compress(body, &mut out)
-            .map_err(|_| CodecError::new(Coding::Gzip, "bound too small"))?;
-        out.truncate(written);
+        let bound = compressor.gzip_compress_bound(body.len());
+        // Room is filled with zeros before: for a long body that gains, half of it is enough.
+        let likely = if body.len() > LONG { body.len() / 2 } else { bound };
+        let mut out = vec![0; likely];
+        let mut written = compressor.gzip_compress(body, &mut out);
+        if written.is_err() {
+            out = vec![0; bound];
+            written = compressor.gzip_compress(body, &mut out);
+        }
+        out.truncate(written.map_err(|_| CodecError::new(Coding::Gzip, "bound too small"))?);
         if choice.level < HIGH {
             kept.truncate(KEEP - 1);
             kept.push((choice.level, compressor));

@@ -66,6 +66,20 @@ fn whole_bodies_of_every_size_come_back() {
 }
 
 #[test]
+fn a_long_body_that_gains_nothing_comes_back() {
+    let mut state = 9_u64;
+    let bytes = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    });
+    let noise: Vec<u8> = bytes.take(200_000).collect();
+    for coding in Coding::PLAIN {
+        let coded = whole(choice(coding, 3), &noise).expect("memory");
+        assert!(coded.len() > 190_000 && decode(coding, &coded) == noise, "{coding:?}");
+    }
+}
+
+#[test]
 fn every_level_gives_the_body_back() {
     let body = text(20_000);
     let levels = [(Coding::Zstd, 1..=19), (Coding::Brotli, 0..=11), (Coding::Gzip, 1..=12)];
