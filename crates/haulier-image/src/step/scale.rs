@@ -246,13 +246,7 @@ mod tests {
 
     #[test]
     fn a_turned_original_is_scaled_as_it_is_stored() {
-        let raster = run_as(
-            apply,
-            waves(100, 80, Kind::Rgb),
-            &to(40, 30, false),
-            Format::Png,
-            6,
-        );
+        let raster = run_as(apply, waves(100, 80, Kind::Rgb), &to(40, 30, false), Format::Png, 6);
         let raster = raster.expect("it is scaled");
         assert_eq!((raster.width, raster.height), (30, 40));
     }
