@@ -70,15 +70,21 @@ impl HealthChecks {
 
 /// Looks after one server for ever.
 async fn watch(shared: Arc<Shared>, server: usize, health: Option<Health>) {
+    let mut has_warned = false;
     loop {
         match &health {
             Some(health) => {
                 tokio::time::sleep(health.every).await;
                 let pong = tokio::time::timeout(health.every, ask(&shared, server, &health.path)).await;
-                shared.note_health(server, pong.is_ok_and(|pong| pong.is_some()), health);
+                let is_well = pong.is_ok_and(|pong| pong.is_some());
+                shared.note_health(server, is_well, health);
                 if let Some(path) = &health.status {
                     let told = tokio::time::timeout(health.every, ask(&shared, server, path)).await;
                     let status = told.ok().flatten().and_then(|text| FpmStatus::parse(&text));
+                    if is_well && status.is_none() && !std::mem::replace(&mut has_warned, true) {
+                        let (pool, server) = (shared.settings.name.as_str(), &shared.addresses[server]);
+                        tracing::warn!(pool, %server, path, "php-fpm does not tell its status there: see its pm.status_path");
+                    }
                     shared.note_status(server, status);
                 }
             }

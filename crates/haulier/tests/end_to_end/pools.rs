@@ -188,12 +188,20 @@ health = {{ path = "/ping", every = "100ms", fail = 2, recover = 2 }}
 #[test]
 fn what_php_fpm_says_of_itself_is_on_the_dashboard_and_in_the_metrics() {
     let fpm = PhpFpm::start(Socket::Tcp, 3, &[]);
-    let pool = format!(
-        "\n[pool.fpm]\nservers = [{:?}]\nconnections = 2\nhealth = {{ path = \"/ping\", status = \"/status\", every = \"100ms\" }}\n",
-        fpm.server()
-    );
-    let site = Site::new().php("hello.php", "echo 'hello';");
-    let server = site.setting("pool = \"fpm\"").config(&pool).start();
+    let asked_at = |status: &str| {
+        let health = format!("health = {{ path = \"/ping\", status = {status:?}, every = \"100ms\" }}");
+        let pool = format!(
+            "\n[pool.fpm]\nservers = [{:?}]\nconnections = 1\n{health}\n",
+            fpm.server()
+        );
+        let site = Site::new().php("hello.php", "echo 'hello';");
+        site.setting("pool = \"fpm\"").config(&pool).start()
+    };
+    let wrong = asked_at("/elsewhere");
+    wrong.wait_for_line("does not tell its status there");
+    wrong.get("/hello.php").expect(200);
+    drop(wrong);
+    let server = asked_at("/status");
     let metrics = server.metrics();
     assert_eq!(
         metrics.sum("haulier_upstream_queue_length{pool=\"fpm\""),
