@@ -25,17 +25,18 @@ export async function serve(t, root, more = '') {
   return (await start(t, root, more)).address;
 }
 
-// The same; gives the addresses of site and dashboard, and what ends it before the test's end.
-export async function start(t, root, more = '') {
+// The same with further lines of `[server]`; gives the addresses of site and dashboard, that with TLS where there is one,
+// and what ends it before the test's end.
+export async function start(t, root, more = '', server = '') {
   const directory = mkdtempSync(join(tmpdir(), 'haulier-web-'));
   const config = join(directory, 'haulier.toml');
   const site = `[site.web]\nroot = ${JSON.stringify(root)}\n${more}\n`;
   const spool = `spool_dir = ${JSON.stringify(directory)}\n`;
-  writeFileSync(config, `[server]\nhttp = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\ngrace = "1s"\n${spool}${site}`);
-  const server = spawn(program, ['run', '-c', config], { stdio: ['ignore', 'pipe', 'pipe'] });
-  const ended = new Promise((resolve) => server.once('exit', resolve));
+  writeFileSync(config, `[server]\nhttp = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\ngrace = "1s"\n${spool}${server}\n${site}`);
+  const running = spawn(program, ['run', '-c', config], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const ended = new Promise((resolve) => running.once('exit', resolve));
   const stop = async () => {
-    server.kill('SIGTERM');
+    running.kill('SIGTERM');
     await ended;
   };
   t.after(async () => {
@@ -43,19 +44,20 @@ export async function start(t, root, more = '') {
     rmSync(directory, { recursive: true });
   });
   const lines = [];
-  for (const stream of [server.stdout, server.stderr]) {
+  for (const stream of [running.stdout, running.stderr]) {
     const reader = createInterface({ input: stream });
     stream.addresses = new Promise((resolve) => {
       reader.on('line', (line) => {
         lines.push(line);
         const site = line.match(/"listen":\["([^"]+)"/);
         const admin = line.match(/"admin":"([^"]+)"/);
-        if (site && admin) resolve({ address: `http://${site[1]}`, admin: `http://${admin[1]}/`, stop });
+        const secure = line.match(/"https":\["([^"]+)"/)?.[1];
+        if (site && admin) resolve({ address: `http://${site[1]}`, admin: `http://${admin[1]}/`, secure, stop });
       });
     });
   }
   const failed = ended.then(() => { throw new Error(`haulier did not start:\n${lines.join('\n')}`); });
-  return Promise.race([server.stdout.addresses, server.stderr.addresses, failed]);
+  return Promise.race([running.stdout.addresses, running.stderr.addresses, failed]);
 }
 
 // A browser for one test.
