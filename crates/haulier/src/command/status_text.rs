@@ -81,7 +81,8 @@ fn sites(sites: &[SiteState]) -> String {
             if site.shares.is_empty() {
                 "–".to_owned()
             } else {
-                format!("{:.0}%", share * 100.0)
+                // A sum of nothing is -0.
+                format!("{:.0}%", share.abs() * 100.0)
             }
         };
         let mut row = vec![

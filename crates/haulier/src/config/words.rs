@@ -1043,6 +1043,6 @@ mod tests {
     fn a_setting_in_the_wrong_table_has_its_homes_elsewhere() {
         assert_eq!(CONFIGURATION.homes_of("grace", &SITE), ["server", "pool.NAME"]);
         assert_eq!(CONFIGURATION.homes_of("connections", &SITE), ["limits", "pool.NAME"]);
-        assert!(CONFIGURATION.homes_of("grace", &SERVER).is_empty());
+        assert!(CONFIGURATION.homes_of("threads", &SERVER).is_empty());
     }
 }

@@ -7,7 +7,7 @@ use crate::markup::Escaped;
 use crate::quantity::{rate, size, span};
 
 /// Sites of images that are shown, the busiest of them.
-const SHOWN: usize = 8;
+const SHOWN: usize = 6;
 
 pub(super) fn section(view: &View) -> String {
     let (title, tables) = match (compression(view), images(&view.state.images)) {

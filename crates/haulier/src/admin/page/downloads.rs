@@ -9,7 +9,7 @@ use crate::markup::Escaped;
 use crate::quantity::{count, counted, size, span};
 
 /// Downloads shown one by one.
-const SHOWN: usize = 10;
+const SHOWN: usize = 8;
 
 pub(super) fn section(view: &View) -> String {
     let state = &view.state;

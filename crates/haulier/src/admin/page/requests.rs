@@ -11,7 +11,7 @@ use crate::markup::Escaped;
 use crate::quantity::{milliseconds, span};
 
 /// Letters shown of a request or a message. Fifty of them are most of the page.
-const LETTERS: usize = 64;
+const LETTERS: usize = 44;
 /// Failures whose message is shown.
 const MESSAGES: usize = 8;
 
