@@ -473,6 +473,11 @@ impl Shared {
     pub(crate) fn grant_due(self: &Arc<Self>) {
         for server in 0..self.addresses.len() {
             if self.lock().may_open(server) {
+        // Their workers end now; whoever comes next is to wait for new ones.
+        let idle = std::mem::take(&mut place.idle);
+        place.open -= idle.len();
+        drop(state);
+        drop(idle);
                 self.grant_free(server);
             }
         }
