@@ -101,6 +101,11 @@ impl Pool {
         }
     }
 
+    /// When it was started.
+    pub fn started(&self) -> Instant {
+        self.shared.started
+    }
+
     /// What the pool is doing now.
     pub fn status(&self) -> PoolStatus {
         self.shared.status()

@@ -64,6 +64,12 @@ pub struct PoolStatus {
     pub shrunk: u64,
     /// Requests that took longer than the slow log allows.
     pub slow: u64,
+    /// Most requests PHP has worked on at a time.
+    pub most_busy: usize,
+    /// Most requests that have waited at a time.
+    pub most_queued: usize,
+    /// Times the last free worker was taken.
+    pub full: u64,
     /// Times the php-cgi master ended unasked.
     pub exits: u64,
     /// PHP can be reached, as far as we know: php-cgi runs, or some server took the last connection made to it.
@@ -94,10 +100,13 @@ impl PoolStatus {
             (&mut self.shrunk, before.shrunk),
             (&mut self.slow, before.slow),
             (&mut self.exits, before.exits),
+            (&mut self.full, before.full),
         ];
         for (count, earlier) in counts {
             *count += earlier;
         }
+        self.most_busy = self.most_busy.max(before.most_busy);
+        self.most_queued = self.most_queued.max(before.most_queued);
         self.busy_time += before.busy_time;
         self.waits = self.waits.and(before.waits);
         self
@@ -172,6 +181,7 @@ pub(crate) struct Shared {
     seeds: Seeds,
     /// Wake the supervisors of php-cgi programs that rest, one an address; none if they never do.
     alarms: Vec<OwnedFd>,
+    pub(crate) started: Instant,
     /// Told when the last lease ends while the pool stops.
     drained: Notify,
     state: Mutex<State>,
@@ -336,6 +346,7 @@ impl Shared {
             connections,
             seeds: Seeds::of(&addresses),
             alarms,
+            started: Instant::now(),
             drained: Notify::new(),
             state: Mutex::new(state),
             addresses,
@@ -375,6 +386,7 @@ impl Shared {
             wants,
             grant: sender,
         });
+        state.counts.most_queued = state.counts.most_queued.max(state.waiters.len());
         if let Some(server) = resting {
             state.servers[server].rests = false;
             let _ = rustix::io::write(&self.alarms[server], &1_u64.to_ne_bytes()); // full: it rings already
@@ -461,6 +473,11 @@ impl Shared {
             return Err(idle - unused);
         }
         (place.available, place.rests) = (false, true);
+        // Their workers end now; whoever comes next is to wait for new ones.
+        let idle = std::mem::take(&mut place.idle);
+        place.open -= idle.len();
+        drop(state);
+        drop(idle);
         Ok(())
     }
 
@@ -489,6 +506,9 @@ impl Shared {
         let place = &mut state.servers[server];
         place.open += free;
         place.busy += free;
+        if free > 0 {
+            state.note_most();
+        }
         drop(state);
         for _ in 0..free {
             self.put_back(server, None);
@@ -795,6 +815,13 @@ impl State {
         is_well && !excluded.contains(&server)
     }
 
+    /// To be called when more workers are busy than before.
+    fn note_most(&mut self) {
+        let busy = self.busy();
+        self.counts.full += u64::from(busy == self.counts.workers);
+        self.counts.most_busy = self.counts.most_busy.max(busy);
+    }
+
     /// How many workers may be put to work now.
     fn spawns_left(&mut self) -> usize {
         let Some(rate) = self.spawn_rate else {
@@ -854,6 +881,7 @@ impl State {
         let spawns = connection.is_none();
         server.open += usize::from(spawns);
         self.spawned.1 = self.spawned.1.saturating_add(u32::from(spawns));
+        self.note_most();
         Some((number, connection))
     }
 

@@ -138,7 +138,11 @@ fn respond(head: &RequestHead, local: Option<IpAddr>, reporter: &Reporter) -> An
             Ok(body) => Answer::new(200, "application/json", body),
             Err(error) => Answer::text(500, format!("{error}\n")),
         },
-        _ => Answer::text(404, "there is /, /metrics, /healthz and /api/state.json\n"),
+        path => match path.strip_prefix(b"/fpm/").and_then(|pool| reporter.fpm_status(pool)) {
+            Some(status) if head.query() == Some(b"json") => Answer::new(200, "application/json", status.to_json()),
+            Some(status) => Answer::text(200, status.to_text()),
+            None => Answer::text(404, "there is /, /metrics, /healthz, /api/state.json and /fpm/POOL\n"),
+        },
     }
 }
 

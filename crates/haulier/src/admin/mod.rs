@@ -5,6 +5,7 @@
 
 mod control;
 mod find;
+mod fpm;
 mod history;
 mod http;
 mod page;

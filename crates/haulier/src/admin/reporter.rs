@@ -10,6 +10,7 @@ use haulier_server::metrics::{
     HandlerTotals, ImageTotals, Metrics, SiteTotals, StreamingScript, Times, Totals, Transfer, is_clients,
 };
 
+use super::fpm::FpmStatus;
 use super::history::{History, Range, Reading, Sample};
 use super::state::{
     CertificateState, Downloads, ImageState, PoolState, RunningState, SiteState, State, StreamingState,
@@ -131,6 +132,13 @@ impl Reporter {
         let pools = self.metrics.pools();
         let sick = pools.iter().filter(|pool| !pool.status().is_live);
         sick.map(|pool| pool.settings().name.clone()).collect()
+    }
+
+    /// The pool of this name in the words of php-fpm.
+    pub(super) fn fpm_status(&self, name: &[u8]) -> Option<FpmStatus> {
+        let pools = self.metrics.pools();
+        let pool = pools.iter().find(|pool| pool.settings().name.as_bytes() == name)?;
+        Some(FpmStatus::of(pool, &self.metrics.pool_status(pool)))
     }
 
     /// What it is doing now.

@@ -266,3 +266,49 @@ fn a_file_prepended_for_good_runs_beside_the_functions_of_haulier() {
     let server = site.pool(&line).start();
     assert_eq!(server.get("/page.php").expect(200).text(), "mine yes false");
 }
+
+#[test]
+fn a_pool_that_may_rest_ends_its_php_and_starts_it_for_the_next_request() {
+    let site = Site::new().php("pid.php", "echo getmypid();");
+    let server = site
+        .setting("pool = \"rare\"")
+        .config("[pool.rare]\nworkers = { min = 0, max = 2, idle = \"500ms\", spawn_rate = 8 }\n")
+        .start();
+    let mut pids = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        pids.insert(server.get("/pid.php").expect(200).text());
+        wait_until("no PHP to be left", || children_of(server.pid()).is_empty());
+    }
+    assert_eq!(pids.len(), 3, "{pids:?}");
+    let metrics = server.metrics();
+    assert_eq!(metrics.value("haulier_php_workers{pool=\"rare\",state=\"idle\"}"), 0.0);
+    Connection::open(server.admin())
+        .ask(&Request::get("/healthz"))
+        .expect(200);
+    assert!(!server.lines().iter().any(|line| line.contains("\"level\":\"error\"")));
+}
+
+#[test]
+fn visitors_with_one_session_meet_one_php_fpm() {
+    let fpms = [PhpFpm::start(Socket::Unix, 3, &[]), PhpFpm::start(Socket::Tcp, 3, &[])];
+    let site = Site::new().php("who.php", "echo posix_getppid();");
+    let config = format!(
+        "[pool.web]\nservers = [{:?}, {:?}]\nconnections = 2\nbalance = \"hash:cookie:SHOP\"\n",
+        fpms[0].server(),
+        fpms[1].server()
+    );
+    let server = site.setting("pool = \"web\"").config(&config).start();
+    let visit = |session: &str| {
+        let request = Request::get("/who.php").with("Cookie", &format!("a=b; SHOP={session}"));
+        server.ask(&request).expect(200).text()
+    };
+    let sessions: Vec<String> = (0..16).map(|number| format!("s{number}")).collect();
+    let homes: Vec<String> = sessions.iter().map(|session| visit(session)).collect();
+    assert!(
+        homes.iter().any(|home| *home != homes[0]),
+        "both have visitors: {homes:?}"
+    );
+    for (session, home) in sessions.iter().zip(&homes) {
+        assert_eq!(visit(session), *home);
+    }
+}

@@ -280,3 +280,43 @@ fn watching_prints_again_and_again_until_nobody_reads() {
         "a reader that has gone away is no failure"
     );
 }
+
+#[test]
+fn tools_for_php_fpm_find_its_words_while_every_worker_is_busy() {
+    let site = Site::new()
+        .php("hello.php", "echo 'hello';")
+        .php(
+            "wait.php",
+            "while (!file_exists($_GET['gate'])) { usleep(10000); clearstatcache(); }",
+        )
+        .workers(1);
+    let gate = site.writable("gates").join("open");
+    let server = site.start();
+    server.get("/hello.php").expect(200);
+    let address = server.address();
+    let target = format!("/wait.php?gate={}", gate.display());
+    let waiting = thread::spawn(move || Connection::open(address).ask(&Request::get(&target)));
+    let ask = |path: &str| Connection::open(server.admin()).ask(&Request::get(path));
+    let json = || serde_json::from_str::<Value>(&ask("/fpm/php?json").expect(200).text()).expect("JSON");
+    wait_until("the only worker to be busy", || json()["active processes"] == 1);
+    let said = json();
+    for (name, value) in [
+        ("accepted conn", 2),
+        ("idle processes", 0),
+        ("total processes", 1),
+        ("max active processes", 1),
+        ("listen queue", 0),
+        ("listen queue len", 512),
+    ] {
+        assert_eq!(said[name], value, "{name} in {said}");
+    }
+    assert!(said["max children reached"].as_u64() >= Some(1), "{said}");
+    let text = ask("/fpm/php").expect(200).text();
+    assert!(
+        text.starts_with("pool:                 php\nprocess manager:      static\n"),
+        "{text}"
+    );
+    ask("/fpm/other").expect(404);
+    fs::write(&gate, "").expect("the directory is ours");
+    waiting.join().expect("it was answered").expect(200);
+}
