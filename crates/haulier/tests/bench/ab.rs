@@ -228,7 +228,7 @@ fn assert_ends_alike(arguments: &[&str], does: fn() -> Does) {
             "Complete requests",
             "Document Length",
             "LOG",
-            "WARNING: Response",
+            "WARNING",
             "INFO",
             "Total of",
             "HTTP/",
