@@ -281,7 +281,8 @@ fn a_pool_that_may_rest_ends_its_php_and_starts_it_for_the_next_request() {
     }
     assert_eq!(pids.len(), 3, "{pids:?}");
     let metrics = server.metrics();
-    assert_eq!(metrics.value("haulier_php_workers{pool=\"rare\",state=\"idle\"}"), 0.0);
+    let exits = metrics.count("haulier_php_worker_exits_total{pool=\"rare\",reason=\"master\"}");
+    assert_eq!(exits, 0, "nobody ended unasked");
     Connection::open(server.admin())
         .ask(&Request::get("/healthz"))
         .expect(200);
