@@ -354,7 +354,7 @@ fn our_own_server_answers_as_many_as_were_asked() {
     let config = place.write(
         "haulier.toml",
         &format!(
-            "[server]\nhttp = \"127.0.0.1:{port}\"\n[site.files]\nroot = \"{root}\"\napp = \"static\"\n[log]\naccess = \"off\"\n"
+            "[server]\nhttp = \"127.0.0.1:{port}\"\nadmin = \"off\"\n[site.files]\nroot = \"{root}\"\napp = \"static\"\n[log]\naccess = \"off\"\n"
         ),
     );
     let _server = start(

@@ -131,7 +131,7 @@ pub(crate) fn haulier() -> Server {
     Server::start("none", env!("CARGO_BIN_EXE_haulier"), |directory, address| {
         let at = directory.display();
         let config = format!(
-            "[server]\nhttp = \"{address}\"\n[site.files]\nroot = \"{at}/root\"\napp = \"static\"\n[log]\naccess = \"off\"\n"
+            "[server]\nhttp = \"{address}\"\nadmin = \"off\"\n[site.files]\nroot = \"{at}/root\"\napp = \"static\"\n[log]\naccess = \"off\"\n"
         );
         fs::write(directory.join("haulier.toml"), config).expect("written");
         let mut command = Command::new(env!("CARGO_BIN_EXE_haulier"));

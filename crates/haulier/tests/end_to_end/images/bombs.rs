@@ -115,16 +115,17 @@ fn eight_bombs_at_once_take_bounded_memory_and_files_are_served_meanwhile() {
             visitor.join().expect("the visitor"),
         )
     });
+    // Whoever waits too long for memory is told to come again; what lies about itself is no image.
+    let made = answers.iter().filter(|answer| answer.status() == 200).count();
     for (number, answer) in answers.into_iter().enumerate() {
-        match number < 6 {
-            true => assert_eq!(picture(answer).1, 100, "bomb {number}"),
-            false => assert!(
-                matches!(answer.status(), 200 | 422),
-                "bomb {number}: {}",
-                answer.status()
-            ),
+        match (number < 6, answer.status()) {
+            (_, 200) => assert_eq!(picture(answer).1, 100, "bomb {number}"),
+            (_, 503) => assert!(answer.field("Retry-After").is_some(), "bomb {number}"),
+            (false, 422) => {}
+            (_, status) => panic!("bomb {number}: {status}"),
         }
     }
+    assert!(made > 0, "some were made");
     println!(
         "eight bombs: {} MiB at most, {} files meanwhile",
         most >> 20,
