@@ -18,11 +18,9 @@ async fn every_worker_says_what_it_does() {
     let pool = own_pool(&scripts, 3, |_, _| {});
     assert_eq!(pool.workers(), [], "none was needed yet");
     let mut tasks = JoinSet::new();
-    for number in 0..2 {
-        let (pool, call) = (
-            Arc::clone(&pool),
-            Call::get(&scripts, if number == 0 { "do=pid" } else { "do=sleep&n=4000" }),
-        );
+    // The long one first: the other would else leave its worker to it on a slow machine, and one would do.
+    for query in ["do=sleep&n=15000", "do=pid"] {
+        let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, query));
         tasks.spawn_local(async move { call.text(&pool).await });
     }
     let both_seen = || pool.workers().len() == 2 && matches!(pool.workers()[0].work, Work::Long(..));
