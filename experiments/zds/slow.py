@@ -52,12 +52,15 @@ class Script:
         self.times = f"{self.place}/docroot/times/log"
 
     def light(self, server):
-        """(requests a second, p99 in µs, bytes of memory) of the page of one line."""
+        """(requests a second, p99 in µs, bytes of memory) of the page of one line; 0 and nothing of one nobody answers."""
         target = f"{self.place}/light.json"
         watched = [word for pid in server["pids"] for word in ("--pid", str(pid))]
         shape = ["-c", "4", "--duration", f"{self.seconds}s", "--warmup", "500ms"]
         command = [self.haulier, "bench", *shape, *watched, "--json", target, f"{server['url']}/hello.php"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if ended.returncode != 0 and "does not answer" in ended.stderr:
+            return 0.0, None, None
+        ended.check_returncode()
         with open(target) as file:
             total = json.load(file)["points"][0]["total"]
         p99 = dict(map(tuple, total["latency"]["percentiles"]))[99.0]
