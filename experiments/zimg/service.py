@@ -116,9 +116,10 @@ class ImageFilter(servers.Server):
             with open(path) as file:
                 text = file.read()
             text = f"load_module {IMAGE_FILTER};\n" + text.replace(
-                "location / { }",
-                "location / { }\n        location ~ ^/resized/(\\d+)/(.*)$ { rewrite ^/resized/\\d+(/.*)$ $1 break;"
-                " image_filter resize $1 -; image_filter_jpeg_quality 75; image_filter_buffer 20M; }",
+                "location / {",
+                "location ~ ^/resized/(?<width>\\d+)/ { rewrite ^/resized/\\d+(/.*)$ $1 break;"
+                " image_filter resize $width -; image_filter_jpeg_quality 75; image_filter_buffer 20M; }\n"
+                "        location / {",
             )
             with open(path, "w") as file:
                 file.write(text)
