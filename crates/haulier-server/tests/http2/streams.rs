@@ -2,7 +2,7 @@
 
 use haulier_proto::h2::error::ErrorCode;
 
-use crate::peer::{Peer, data, head, reset};
+use crate::peer::{Peer, data, head, reset, window_update};
 use crate::site::{LARGE, Site, large};
 
 /// Holds a worker until the file it names exists.
@@ -47,12 +47,20 @@ fn a_slow_script_holds_nobody_else_up() {
     assert_eq!(peer.answer(slow).expect(200).text(), "open");
 }
 
+/// All bodies wait for their windows, which open in one write: whoever is served first is the server's choice alone.
 #[test]
 fn large_bodies_take_turns() {
     let site = Site::start();
-    let mut peer = Peer::connect_with(&site, &[(4, 1 << 24)]);
-    peer.send(crate::peer::window_update(0, 1 << 26));
+    let mut peer = Peer::connect_with(&site, &[(4, 0)]);
     let streams: Vec<_> = (0..4).map(|_| peer.get("/large.bin")).collect();
+    for &stream in &streams {
+        peer.answer_until(stream, |answer| answer.status == 200);
+    }
+    let opened: Vec<_> = streams
+        .iter()
+        .map(|&stream| window_update(stream, LARGE as u32))
+        .collect();
+    peer.send([opened.concat(), window_update(0, 1 << 26)].concat());
     let first = peer.answer(streams[0]).expect(200);
     assert!(first.body == large(), "every byte in its place");
     for &stream in &streams[1..] {
