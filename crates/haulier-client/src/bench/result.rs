@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The version of this document.
 pub const SCHEMA: u32 = 1;
@@ -214,6 +215,7 @@ pub struct Total {
     pub requests_per_second: f64,
     pub failures: Failures,
     /// Answers by status, the failed ones too.
+    #[serde(deserialize_with = "numbers_as_keys")]
     pub statuses: BTreeMap<u16, u64>,
     pub connections_opened: u64,
     pub bytes: Bytes,
@@ -233,6 +235,19 @@ pub struct Total {
     pub server: Option<ServerUse>,
     /// One entry a second, of all slices, in order.
     pub timeline: Vec<Second>,
+}
+
+/// JSON's keys are text. The deserialiser makes them numbers by itself, except inside a tagged value, as a page of a
+/// report is one.
+fn numbers_as_keys<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<u16, u64>, D::Error> {
+    let named = BTreeMap::<String, u64>::deserialize(source)?;
+    let numbered = named.into_iter().map(|(name, count)| {
+        let number = name
+            .parse()
+            .map_err(|_| D::Error::custom(format_args!("{name:?} is no status")))?;
+        Ok((number, count))
+    });
+    numbered.collect()
 }
 
 /// Failed requests by class.
@@ -558,6 +573,24 @@ mod tests {
     fn a_class_that_an_older_document_does_not_know_is_zero() {
         let failures: Failures = serde_json::from_str(r#"{"refused": 3}"#).expect("a document");
         assert_eq!(failures.all(), 3);
+    }
+
+    /// Serde reads the inside of a tagged value from a buffer, where a key is text for good.
+    #[test]
+    fn statuses_are_read_back_inside_a_tagged_value() {
+        #[derive(Deserialize)]
+        #[serde(tag = "part")]
+        enum Part {
+            Counts {
+                #[serde(deserialize_with = "numbers_as_keys")]
+                statuses: BTreeMap<u16, u64>,
+            },
+        }
+        let read = |text: &str| serde_json::from_str::<Part>(text);
+        let Part::Counts { statuses } =
+            read(r#"{"part": "Counts", "statuses": {"200": 7, "503": 1}}"#).expect("a part");
+        assert_eq!(statuses, BTreeMap::from([(200, 7), (503, 1)]));
+        assert!(read(r#"{"part": "Counts", "statuses": {"many": 1}}"#).is_err());
     }
 
     #[test]

@@ -127,6 +127,14 @@ fn a_plan_starts_measures_and_ends_its_servers() {
             "{file}"
         );
     }
+
+    for stored in ["book.json", "page.html"] {
+        let again = place.bench(&["report", stored, "-o", "again.json"]);
+        assert_eq!(again.code, Some(0), "{stored}: {again:?}");
+        let text = fs::read_to_string(place.path("again.json")).expect("written");
+        let read: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(read["pages"], book["pages"], "{stored}");
+    }
 }
 
 #[test]
