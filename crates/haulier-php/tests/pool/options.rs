@@ -149,6 +149,15 @@ async fn limits_and_niceness_hold_for_every_worker() {
     pool.stop(Duration::ZERO).await;
 }
 
+/// sched(7): 3 is SCHED_BATCH.
+#[tokio::test]
+async fn workers_wait_for_a_free_processor() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    assert_eq!(Call::get(&scripts, "do=policy").text(&pool).await, "3");
+    pool.stop(Duration::ZERO).await;
+}
+
 #[tokio::test]
 async fn php_runs_as_the_group_that_the_pool_names() {
     if !rustix::process::geteuid().is_root() {

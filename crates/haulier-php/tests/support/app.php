@@ -29,6 +29,7 @@ switch ($do) {
     case 'ini': echo ini_get($_GET['name']); break;
     case 'ini-set': echo json_encode([ini_set($_GET['name'], $_GET['value']), ini_get($_GET['name'])]); break;
     case 'limits': echo posix_getrlimit()['soft openfiles'], ' ', proc_stat()[16]; break;
+    case 'policy': echo proc_stat()[38]; break;
     case 'grow': for ($i = 0; $i < $n * 16; $i++) $kept[] = str_repeat('x', 65000); echo getmypid(); break;
     case 'stream':
         header('Content-Type: text/event-stream');
