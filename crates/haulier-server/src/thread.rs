@@ -10,7 +10,7 @@ use haulier_proto::h2::hpack;
 
 use crate::access_log::AccessLog;
 use crate::handler::image::Memo;
-use crate::handler::static_files::FileCache;
+use crate::handler::static_files::{FileCache, Handed};
 use crate::listen::Gate;
 use crate::metrics::{Counters, Metrics};
 use crate::protocol::Deadlines;
@@ -24,6 +24,8 @@ use crate::tls::Scratch;
 pub(crate) struct Thread {
     serving: RefCell<Rc<Serving>>,
     pub(crate) files: FileCache,
+    /// Files that scripts name.
+    pub(crate) handed: Handed,
     /// What addresses of images mean.
     pub(crate) images: Memo,
     pub(crate) clock: Clock,
@@ -65,6 +67,7 @@ impl Thread {
         Rc::new(Self {
             serving: RefCell::new(Rc::new(serving)),
             files,
+            handed: Handed::default(),
             images: Memo::default(),
             clock: Clock::new(),
             buffers: Buffers::default(),

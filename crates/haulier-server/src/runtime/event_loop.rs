@@ -139,6 +139,7 @@ impl Start {
             if thread.clock.coarse().saturating_duration_since(aged) > FileCache::AGE {
                 aged = thread.clock.coarse();
                 thread.files.age();
+                thread.handed.age();
             }
             doors.forget_closed();
             if control.abort.load(Ordering::SeqCst) {

@@ -1,7 +1,7 @@
 //! Scripts that name a file and are done: X-Sendfile, X-LIGHTTPD-send-file, X-Sendfile2 and X-Accel-Redirect.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
 use super::support::client::{Request, Response, encode};
@@ -423,6 +423,68 @@ fn a_script_that_goes_on_does_not_keep_the_client_waiting() {
     assert!(!done.exists(), "the script is still at work");
     fs::write(&gate, "").expect("ours");
     super::support::wait_until("the script's own end", || done.exists());
+}
+
+/// From its second time on a file stays open: whatever happens to it, nobody may notice.
+#[test]
+fn a_file_handed_off_again_and_again_is_the_one_that_is_there() {
+    let site = site();
+    let directory = site.root().with_file_name("private");
+    let (file, other) = (directory.join("again.bin"), directory.join("other.bin"));
+    let secret = directory.with_file_name("secret");
+    let write = |path: &Path, text: &str| fs::write(path, text).expect("the directory is ours");
+    write(&secret, "outside");
+    write(&file, "first");
+    let target = target("X-Sendfile", file.to_str().expect("text"));
+    let server = site.start();
+    let thrice = |expected: &str| {
+        let answers: Vec<_> = (0..3).map(|_| server.get(&target).expect(200)).collect();
+        for answer in &answers {
+            assert_eq!(answer.text(), expected);
+            assert_eq!(answer.field("ETag"), answers[0].field("ETag"));
+        }
+        answers[0].field("ETag").expect("of the file").to_owned()
+    };
+    let first = thrice("first");
+    write(&file, "the second, written in its place");
+    assert_ne!(thrice("the second, written in its place"), first);
+    write(&other, "third");
+    fs::rename(&other, &file).expect("ours");
+    thrice("third");
+
+    fs::remove_file(&file).expect("ours");
+    server.get(&target).expect(404);
+    symlink(&secret, &file).expect("ours");
+    server.get(&target).expect(404);
+    fs::remove_file(&file).expect("ours");
+    write(&file, "back");
+    thrice("back");
+
+    // A deployment: the name leads elsewhere, and what it led to is still there.
+    let moved = directory.with_file_name("moved");
+    fs::rename(&directory, &moved).expect("ours");
+    fs::create_dir(&directory).expect("ours");
+    write(&file, "of the new release");
+    thrice("of the new release");
+}
+
+/// An export that a script makes for one download.
+#[test]
+fn a_file_handed_off_once_is_not_held() {
+    let site = site();
+    let file = site.root().with_file_name("private").join("export.bin");
+    fs::write(&file, content(LENGTH)).expect("the directory is ours");
+    let target = target("X-Sendfile", file.to_str().expect("text"));
+    let server = site.start();
+    assert!(server.get(&target).expect(200).body == content(LENGTH));
+    fs::remove_file(&file).expect("ours");
+    server.get("/get.php?field=X-None&path=").expect(200);
+    let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("ours");
+    let names = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let held: Vec<_> = names
+        .filter(|name| name.display().to_string().contains("export.bin"))
+        .collect();
+    assert!(held.is_empty(), "{held:?}");
 }
 
 #[test]

@@ -16,9 +16,10 @@ use haulier_proto::status;
 
 use super::translate::Translated;
 use crate::body::{Body, Chunk, FileSlice, OpenFile, Parts};
-use crate::handler::static_files::{self, Name, Refused, Representation, Sendable};
+use crate::handler::static_files::{self, Handed, Name, Refused, Representation, Sendable};
 use crate::response::{Handler, Head, Response, Via};
 use crate::route::Site;
+use crate::thread::Thread;
 
 /// What a script wants sent in place of its body.
 #[derive(Debug, PartialEq, Eq)]
@@ -134,14 +135,16 @@ pub(super) fn token() -> &'static str {
 
 /// The response to an order, or why there is none.
 pub(super) fn respond(
+    thread: &Thread,
     site: &Site,
     head: &RequestHead,
     order: &Order<'_>,
     translated: Translated,
 ) -> Result<Response, Refused> {
+    let handed = &thread.handed;
     let (mut response, via) = match order {
-        Order::File(order) => (respond_with_file(site, head, order, translated)?, order.via),
-        Order::Parts(parts) => (respond_with_parts(site, parts, translated)?, Via::XSendfile),
+        Order::File(order) => (respond_with_file(handed, site, head, order, translated)?, order.via),
+        Order::Parts(parts) => (respond_with_parts(handed, site, parts, translated)?, Via::XSendfile),
         Order::Malformed => return Err(Refused::Denied("X-Sendfile2 is not `/path first-last, …`".to_owned())),
     };
     response.trace.handler = Handler::Handed;
@@ -150,6 +153,7 @@ pub(super) fn respond(
 }
 
 fn respond_with_file(
+    handed: &Handed,
     site: &Site,
     head: &RequestHead,
     order: &FileOrder<'_>,
@@ -159,15 +163,21 @@ fn respond_with_file(
     if status::is_bodiless(status) {
         return Ok(with_head(status, translated.fields, Body::Empty));
     }
-    let sendable = site.send_roots.open(site, order.name)?;
-    let file = FileResponse::of_named(sendable, translated.fields, order.by_extension);
+    let sendable = site.send_roots.find(site, order.name, handed)?;
+    let file = FileResponse::of_named(&sendable, translated.fields, order.by_extension);
     Ok(file.respond(head, status))
 }
 
-fn respond_with_parts(site: &Site, orders: &[PartOrder<'_>], translated: Translated) -> Result<Response, Refused> {
+fn respond_with_parts(
+    handed: &Handed,
+    site: &Site,
+    orders: &[PartOrder<'_>],
+    translated: Translated,
+) -> Result<Response, Refused> {
     let mut slices = Vec::with_capacity(orders.len());
     for order in orders {
-        let file = site.send_roots.open(site, Name::Path(order.path))?.file;
+        let sendable = site.send_roots.find(site, Name::Path(order.path), handed)?;
+        let file = Arc::clone(&sendable.file);
         let end = order
             .last
             .map_or(file.length(), |last| last.saturating_add(1).min(file.length()));
@@ -206,7 +216,7 @@ pub(super) struct FileResponse {
 
 impl FileResponse {
     /// A file the script named. What it did not say follows from the file.
-    fn of_named(sendable: Sendable, mut fields: Fields, by_extension: bool) -> Self {
+    fn of_named(sendable: &Sendable, mut fields: Fields, by_extension: bool) -> Self {
         if by_extension || !fields.contains("Content-Type") {
             fields.set("Content-Type", sendable.content_type);
         }
@@ -216,7 +226,7 @@ impl FileResponse {
         if !fields.contains("Last-Modified") {
             fields.append("Last-Modified", date::format(sendable.last_modified));
         }
-        Self::with_validators(sendable.file, fields)
+        Self::with_validators(Arc::clone(&sendable.file), fields)
     }
 
     /// A file whose validators are those of the fields, if any.

@@ -211,7 +211,7 @@ async fn take_answer(
         ..PhpTrace::default()
     };
     if let Some(order) = handoff::order(&answer.head) {
-        let mut response = match handoff::respond(site, &request.head, &order, translated) {
+        let mut response = match handoff::respond(thread, site, &request.head, &order, translated) {
             Ok(response) => response,
             Err(refused) => not_sent(site, request, call, handoff::field_of(&order), refused),
         };

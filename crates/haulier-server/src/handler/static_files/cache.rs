@@ -10,11 +10,9 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::io::Errno;
-
 use super::entry::{self, Entry};
 use super::names;
-use super::open::Version;
+use super::open::{Version, out_of_descriptors};
 use super::resolve::{self, Resolved, Script};
 use crate::route::Site;
 
@@ -291,8 +289,4 @@ fn until_settled(version: &Version) -> Option<Duration> {
 fn is_first_index(site: &Site, name: &[u8]) -> bool {
     let last = name.rsplit(|&byte| byte == b'/').next();
     site.settings.index.first().map(String::as_bytes) == last
-}
-
-fn out_of_descriptors(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }

@@ -91,6 +91,11 @@ impl Version {
         let stat = rustix::fs::statat(root.directory, relative(path), rustix::fs::AtFlags::empty()).ok()?;
         Some(Self::of(&stat))
     }
+
+    /// What this path has now, as [`Version::now`].
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        Some(Self::of(&rustix::fs::stat(path).ok()?))
+    }
 }
 
 /// Opens this path, which begins with `/`.
@@ -209,6 +214,11 @@ fn is_missing(error: Errno) -> bool {
         error,
         Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO | Errno::NODEV | Errno::INVAL | Errno::ILSEQ
     )
+}
+
+/// No more files can be opened.
+pub(super) fn out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// The path as the system wants it under a directory descriptor.

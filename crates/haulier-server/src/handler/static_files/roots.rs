@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -17,8 +18,9 @@ use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::entry;
+use super::handed::Handed;
 use super::names::{self, Kind};
-use super::open::{self, Opened, Regular, Root};
+use super::open::{self, Opened, Regular, Root, Version};
 use crate::body::OpenFile;
 use crate::route::Site;
 use crate::settings::SendfileSettings;
@@ -32,7 +34,7 @@ pub(crate) struct SendRoots {
 }
 
 /// How a script names a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Name<'n> {
     /// A path of the file system.
     Path(&'n [u8]),
@@ -42,10 +44,19 @@ pub(crate) enum Name<'n> {
     Location(&'n [u8]),
 }
 
+impl<'n> Name<'n> {
+    /// As the script wrote it.
+    pub(super) fn bytes(self) -> &'n [u8] {
+        let (Self::Path(bytes) | Self::Encoded(bytes) | Self::Location(bytes)) = self;
+        bytes
+    }
+}
+
 /// A file that may be sent, open.
 #[derive(Debug)]
 pub(crate) struct Sendable {
     pub(crate) file: Arc<OpenFile>,
+    pub(super) version: Version,
     /// Of the file: strong, with its quotes.
     pub(crate) etag: Vec<u8>,
     /// Seconds since 1970.
@@ -90,21 +101,52 @@ impl SendRoots {
         roots.filter_map(|(number, root)| Some((root.open()?.path.clone(), format!("{MAPPED}{number}/"))))
     }
 
-    /// Opens what a script named: by the name as it stands, then percent-decoded.
-    pub(crate) fn open(&self, site: &Site, name: Name<'_>) -> Result<Sendable, Refused> {
-        match self.try_open(site, name) {
-            // A root that was replaced still leads to the old directory.
-            Err(Refused::Denied(_)) if self.renew() => self.try_open(site, name),
-            opened => opened,
+    /// What a script named, open: from `handed`, or anew.
+    pub(crate) fn find(&self, site: &Site, name: Name<'_>, handed: &Handed) -> Result<Rc<Sendable>, Refused> {
+        if let Some(sendable) = handed.find(site, name) {
+            return Ok(sendable);
         }
+        // A root that was replaced would still lead to the old directory.
+        self.roots().for_each(LazyRoot::renew);
+        let sendable = Rc::new(match self.open(site, name) {
+            Err(Refused::Failed(error)) if open::out_of_descriptors(&error) && handed.shed() => {
+                self.open(site, name)?
+            }
+            opened => opened?,
+        });
+        handed.note(site, name, &sendable, || self.place(site, name));
+        Ok(sendable)
     }
 
-    fn renew(&self) -> bool {
-        let all = self.roots.iter().chain(self.map.iter().map(|(_, root)| root));
-        all.fold(false, |renewed, root| root.renew() | renewed)
+    /// Where the name as it stands leads; whether that may be sent, only opening it tells.
+    fn place(&self, site: &Site, name: Name<'_>) -> Option<PathBuf> {
+        let spelling = spellings(name).into_iter().next()?;
+        let (root, inside) = match name {
+            Name::Path(_) | Name::Encoded(_) => return Some(local(site, &spelling)),
+            Name::Location(_) => match mapped_root(&spelling) {
+                Some((number, inside)) => (&self.roots.get(number)?.given, inside.to_vec()),
+                None if self.map.is_empty() => (&site.root, spelling),
+                None => self
+                    .mapped_location(&spelling)
+                    .map(|(inside, root)| (&root.given, inside))?,
+            },
+        };
+        let inside = inside.strip_prefix(b"/")?;
+        Some(root.join(OsStr::from_bytes(inside)))
     }
 
-    fn try_open(&self, site: &Site, name: Name<'_>) -> Result<Sendable, Refused> {
+    /// The directory of the longest fitting prefix of `map`, with what follows the prefix.
+    fn mapped_location(&self, location: &[u8]) -> Option<(Vec<u8>, &LazyRoot)> {
+        let mut fitting = self.map.iter();
+        fitting.find_map(|(prefix, root)| Some((beneath(location, prefix)?, root)))
+    }
+
+    fn roots(&self) -> impl Iterator<Item = &LazyRoot> {
+        self.roots.iter().chain(self.map.iter().map(|(_, root)| root))
+    }
+
+    /// Opens it: by the name as it stands, then percent-decoded.
+    fn open(&self, site: &Site, name: Name<'_>) -> Result<Sendable, Refused> {
         let mut tried = String::new();
         for spelling in spellings(name) {
             let attempt = match name {
@@ -190,11 +232,7 @@ impl SendRoots {
                 }
             };
         }
-        let mut fitting = self
-            .map
-            .iter()
-            .filter_map(|(prefix, root)| Some((beneath(location, prefix)?, root)));
-        let Some((inside, root)) = fitting.next() else {
+        let Some((inside, root)) = self.mapped_location(location) else {
             note(tried, location, "begins with no prefix of `map`");
             return Ok(None);
         };
@@ -238,16 +276,15 @@ impl LazyRoot {
     }
 
     /// Opens it anew if its name stands for another directory by now.
-    fn renew(&self) -> bool {
+    fn renew(&self) {
         let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
         let held = self.opened.load();
         let held = held.as_ref().and_then(|root| rustix::fs::fstat(&root.directory).ok());
         let named = rustix::fs::stat(&self.given).ok();
         if named.is_none() || held.map(identity) == named.map(identity) {
-            return false;
+            return;
         }
         self.opened.store(OpenRoot::open(&self.given).map(Arc::new));
-        true
     }
 }
 
@@ -367,6 +404,7 @@ impl Sendable {
             etag: entry::entity_tag(&regular.version),
             last_modified: entry::last_modified(&regular.version, std::time::SystemTime::now()),
             content_type: super::mime::of(name),
+            version: regular.version,
             file: Arc::new(entry::open_file(regular)),
         }
     }

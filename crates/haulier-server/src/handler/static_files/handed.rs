@@ -1,0 +1,115 @@
+//! Files that scripts hand off again and again, held open from one time to the next.
+//!
+//! A script may have written the file a moment ago, so nothing is taken on trust: every time, the name it gave is looked
+//! up (`stat`), and what was opened counts only if that is the very same file in the very same state. Opening it beneath
+//! its root costs five times as much.
+//!
+//! One a thread, so nothing is locked. A file is held from the second time on: an export that is made for one download
+//! gives its space back at once when it is deleted.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use super::open::Version;
+use super::roots::{Name, Sendable};
+use crate::route::Site;
+
+/// Files one thread holds at most; with one more it begins anew.
+const MOST: usize = 128;
+
+/// What was handed off lately.
+#[derive(Debug, Default)]
+pub(crate) struct Handed {
+    /// By hash of site and name; a slot tells whose it is.
+    slots: RefCell<HashMap<u64, Slot, foldhash::fast::RandomState>>,
+    hasher: foldhash::fast::RandomState,
+}
+
+#[derive(Debug)]
+struct Slot {
+    site: u32,
+    name: Box<[u8]>,
+    held: Option<Held>,
+    /// Asked for since the last [`Handed::age`].
+    is_used: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// Where the name leads, links and all.
+    place: PathBuf,
+    version: Version,
+    sendable: Rc<Sendable>,
+}
+
+impl Handed {
+    /// The file of this name, if it is held and still the one that the name stands for.
+    pub(super) fn find(&self, site: &Site, name: Name<'_>) -> Option<Rc<Sendable>> {
+        let key = self.key(site, name);
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(&key).filter(|slot| slot.is_of(site, name))?;
+        slot.is_used = true;
+        let held = slot.held.as_ref()?;
+        if Version::at(&held.place) == Some(held.version) {
+            return Some(Rc::clone(&held.sendable));
+        }
+        slots.remove(&key);
+        None
+    }
+
+    /// Remembers that this name was opened, and holds what was opened if it was so before. `place` is asked for then.
+    pub(super) fn note(
+        &self,
+        site: &Site,
+        name: Name<'_>,
+        sendable: &Rc<Sendable>,
+        place: impl FnOnce() -> Option<PathBuf>,
+    ) {
+        let key = self.key(site, name);
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = slots.get_mut(&key).filter(|slot| slot.is_of(site, name)) {
+            let version = sendable.version;
+            let place = place().filter(|place| Version::at(place) == Some(version));
+            slot.held = place.map(|place| Held {
+                place,
+                version,
+                sendable: Rc::clone(sendable),
+            });
+            return;
+        }
+        if slots.len() >= MOST {
+            slots.clear();
+        }
+        let slot = Slot {
+            site: site.number,
+            name: name.bytes().into(),
+            held: None,
+            is_used: true,
+        };
+        slots.insert(key, slot);
+    }
+
+    /// Lets go of what was not asked for since it was called last.
+    pub(crate) fn age(&self) {
+        let still = |_: &u64, slot: &mut Slot| std::mem::take(&mut slot.is_used);
+        self.slots.borrow_mut().retain(still);
+    }
+
+    /// Lets go of everything, if there is anything: the process is out of descriptors.
+    pub(super) fn shed(&self) -> bool {
+        !std::mem::take(&mut *self.slots.borrow_mut()).is_empty()
+    }
+
+    fn key(&self, site: &Site, name: Name<'_>) -> u64 {
+        self.hasher.hash_one((site.number, name))
+    }
+}
+
+impl Slot {
+    fn is_of(&self, site: &Site, name: Name<'_>) -> bool {
+        self.site == site.number && *self.name == *name.bytes()
+    }
+}
