@@ -14,9 +14,9 @@ KINDS = {"fsockopen": "fsockopen", "socket": "socket", "nonblocking": "non-block
 WORDS = ["close", "timeout", "buffer"]
 OPTIONS = [list(chosen) for count in range(4) for chosen in itertools.combinations(WORDS, count)]
 SIZE = 100_000_000
-PATIENCE = 40  # seconds; beyond the idle time-out of 15
+PATIENCE = 20  # seconds; well beyond the idle time-out of 5
 CLOSE_WAIT = "08"  # in /proc/net/tcp: the server has closed, the client has not
-SPINNING = 2.0  # seconds in that state: nobody who reads takes so long to notice
+SPINNING = 1.5  # seconds in that state: nobody who reads takes so long to notice
 WAITED = 0.05  # seconds after the last byte
 
 
