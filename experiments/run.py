@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -179,7 +180,12 @@ def report(chosen):
     if not books:
         return True
     path = f"{chosen.output}/experiments.json"
-    write(path, json.dumps(whole(books, chosen.quick), ensure_ascii=False))
+    try:
+        book = whole(books, chosen.quick)
+    except (LookupError, ValueError, TypeError, AttributeError):
+        traceback.print_exc()  # what was measured is kept, and the next experiment has its turn
+        return False
+    write(path, json.dumps(book, ensure_ascii=False))
     targets = [f"{chosen.output}/experiments.html"] + ([] if chosen.quick else [chosen.page])
     outputs = [word for target in targets for word in ("-o", target)]
     return subprocess.run([chosen.haulier, "bench", "report", path, *outputs]).returncode == 0

@@ -48,7 +48,10 @@ def cell(port, kind, options):
     client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     if hangs(client, port):
         return "hangs", None
-    answer = json.loads(client.stdout.read())
+    said = client.stdout.read()
+    if client.returncode != 0 or not said:
+        return f"exit {client.returncode}", None
+    answer = json.loads(said)
     if answer["bytes"] != SIZE:
         return f"{answer['bytes']:,} bytes only", answer["after"]
     mark = "*" if answer["after"] > answer["seconds"] / 2 else ""

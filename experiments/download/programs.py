@@ -87,6 +87,8 @@ def run(command, out, digest, patience=PATIENCE):
     ended, spent = time.monotonic(), children() - before
     if done.returncode != 0:
         return None, None, None, f"exit {done.returncode}"
+    if not os.path.exists(out):
+        return None, None, None, "no file"
     with open(out, "rb") as file:
         right = hashlib.file_digest(file, "sha256").hexdigest() == digest
     return ended - begun, ended, spent, None if right else "wrong file"

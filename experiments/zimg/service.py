@@ -30,6 +30,8 @@ import load  # noqa: E402
 import measure  # noqa: E402
 import servers  # noqa: E402
 
+# What may go wrong with one of many: it is left out, and the others still count.
+FAULTS = (servers.CannotStart, OSError, http.client.HTTPException, LookupError, ValueError, TypeError, AttributeError)
 IMAGE_FILTER = "/usr/lib/nginx/modules/ngx_http_image_filter_module.so"
 VERSITYGW = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
 SWEEP = (100, 300, 1000, 2000, 5000, 10000, 15000, 19000)
@@ -456,14 +458,17 @@ def main():
                     missing[name] = str(why)
                     print(f"{name}: left out, {why}", flush=True)
                     continue
-                except (servers.CannotStart, OSError, http.client.HTTPException) as why:
-                    missing[name] = f"it failed: {why!r}"  # the others still count
+                except FAULTS as why:
+                    missing[name] = f"it failed: {why!r}"
                     print(f"{name}: {why!r}", flush=True)
                     continue
                 results.setdefault(name, []).append(row)
                 print(f"{name}: {row['rps']:,.0f} a second, {row['cpu']:,.0f} µs of CPU, {row['failed']:.0f} failed", flush=True)
         if wanted(chosen, "sweep"):
-            rows = sweep(place, haulier, chosen.most, chosen.rounds)
+            try:
+                rows = sweep(place, haulier, chosen.most, chosen.rounds)
+            except FAULTS as why:
+                missing["sweep"] = f"it failed: {why!r}"
     json.dump(outcome(results, rows, missing), sys.stdout)
 
 

@@ -30,6 +30,8 @@ import load  # noqa: E402
 import measure  # noqa: E402
 import servers  # noqa: E402
 
+# What may go wrong with one of many: it is left out, and the others still count.
+FAULTS = (servers.CannotStart, OSError, http.client.HTTPException, LookupError, ValueError, TypeError, AttributeError)
 QUICK = ["uncompressed", "haulier zstd 3", "nginx gzip 6", "PHP gzencode"]
 LEVELS = {"zstd": range(1, 20), "br": range(0, 12), "gzip": range(1, 13)}
 BROTLI = "/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so"
@@ -332,8 +334,8 @@ def main():
                     continue
                 try:
                     row = one_round(one, place, asked["haulier"], chosen)
-                except (servers.CannotStart, OSError, http.client.HTTPException) as why:
-                    left_out[one.name] = f"it failed: {why!r}"  # the others still count
+                except FAULTS as why:
+                    left_out[one.name] = f"it failed: {why!r}"
                     print(f"{one.name}: {why!r}", flush=True)
                     continue
                 if row is None:
