@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 PORT ?= 8080
 ROUNDS ?= 3
-# Folders of experiments/, in the order of the report.
+# Folders of experiments/; what is not named keeps its figures.
 EXPERIMENTS ?= zds zimg symfony zstd download
 QUICK ?=
 FUZZ_SECONDS ?= 300
@@ -31,6 +31,7 @@ check: setup-build     ## format, clippy, all tests, docs; installs nothing but 
 	cargo clippy --workspace --all-targets --locked -- $(STRICT)
 	RUSTDOCFLAGS="$(STRICT)" cargo doc --workspace --no-deps --locked --quiet
 	python3 -m unittest discover --start-directory bench --pattern '*_test.py'
+	python3 -m unittest discover --start-directory experiments --pattern '*_test.py'
 	cargo test --workspace --locked --no-fail-fast
 	@$(MAKE) --no-print-directory web
 
@@ -45,12 +46,9 @@ build: setup-build     ## the release binary, target/release/haulier
 bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W="hello 10k" ROUNDS=3)
 	bench/bench.py --haulier $(TARGET_DIR)/release/haulier --rounds $(ROUNDS) $(W)
 
-experiments: setup-bench build ## the experiments beside the peers, one report and docs/experiments.md (QUICK=--quick)
-	$(TARGET_DIR)/release/haulier bench run $(wildcard $(EXPERIMENTS:%=experiments/%/plan.toml)) $(QUICK) \
-		--title Experiments -o $(TARGET_DIR)/experiments.html -o $(TARGET_DIR)/experiments.json \
-		$(if $(QUICK),,-o docs/experiments.md)
+experiments: setup-bench build ## experiments of others beside the peers, docs/experiments.md (EXPERIMENTS="zds zstd" QUICK=--quick)
 	$(if $(QUICK),,cargo build --release --locked -p haulier-image --example thumbnails)
-	$(if $(QUICK),,experiments/zimg/engine.py --thumbnails $(TARGET_DIR)/release/examples/thumbnails)
+	experiments/run.py --haulier $(TARGET_DIR)/release/haulier --output $(TARGET_DIR) $(QUICK) $(EXPERIMENTS)
 
 fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (300)
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-proto --test mutation

@@ -14,9 +14,9 @@ KINDS = {"fsockopen": "fsockopen", "socket": "socket", "nonblocking": "non-block
 WORDS = ["close", "timeout", "buffer"]
 OPTIONS = [list(chosen) for count in range(4) for chosen in itertools.combinations(WORDS, count)]
 SIZE = 100_000_000
-PATIENCE = 40  # seconds; beyond the idle time-out of 15
+PATIENCE = 20  # seconds; well beyond the idle time-out of 5
 CLOSE_WAIT = "08"  # in /proc/net/tcp: the server has closed, the client has not
-SPINNING = 2.0  # seconds in that state: nobody who reads takes so long to notice
+SPINNING = 1.5  # seconds in that state: nobody who reads takes so long to notice
 WAITED = 0.05  # seconds after the last byte
 
 
@@ -48,7 +48,10 @@ def cell(port, kind, options):
     client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     if hangs(client, port):
         return "hangs", None
-    answer = json.loads(client.stdout.read())
+    said = client.stdout.read()
+    if client.returncode != 0 or not said:
+        return f"exit {client.returncode}", None
+    answer = json.loads(said)
     if answer["bytes"] != SIZE:
         return f"{answer['bytes']:,} bytes only", answer["after"]
     mark = "*" if answer["after"] > answer["seconds"] / 2 else ""

@@ -23,12 +23,15 @@ $head = strpos($got, "\r\n\r\n");
 $bytes = $head === false ? 0 : strlen($got) - $head - 4;
 echo json_encode(['bytes' => $bytes, 'seconds' => ($ended - $begun) / 1e9, 'after' => ($ended - $last) / 1e9]), "\n";
 
-/** Notes when something came. */
+/** Notes when something came. What PHP hands over after a long wait for more was there before it. */
 function seen(string $piece): string
 {
+    static $before = null;
+    $now = hrtime(true);
     if ($piece !== '') {
-        $GLOBALS['last'] = hrtime(true);
+        $GLOBALS['last'] = $before !== null && $now - $before > 300_000_000 ? $before : $now;
     }
+    $before = $now;
     return $piece;
 }
 

@@ -51,9 +51,12 @@ def main():
         photos = find_photos(arguments.photos, directory)
         results = {name: measure(task, photos, arguments, directory) for name, task in TASKS.items()}
     page = render(results, photos, arguments)
-    os.makedirs(os.path.dirname(PAGE), exist_ok=True)
-    with open(PAGE, "w", encoding="utf-8") as file:
+    os.makedirs(os.path.dirname(os.path.abspath(arguments.page)), exist_ok=True)
+    with open(arguments.page, "w", encoding="utf-8") as file:
         file.write(page)
+    if arguments.part:
+        with open(arguments.part, "w", encoding="utf-8") as file:
+            json.dump(part(results, photos), file)
     print(page)
 
 
@@ -62,6 +65,8 @@ def parse():
     parser.add_argument("--thumbnails", default=f"{ROOT}/target/release/examples/thumbnails", help="our example program")
     parser.add_argument("--photos", help="a directory of JPEGs instead of the package")
     parser.add_argument("--rounds", type=int, default=5, help="variants of each photograph (5)")
+    parser.add_argument("--page", default=PAGE, help="the page that is written")
+    parser.add_argument("--part", metavar="FILE", help="write the summary here as well, as JSON of a report's part")
     parser.add_argument("--conditions", default="", help="a sentence for the page about what else the machine was doing")
     return parser.parse_args()
 
@@ -186,6 +191,28 @@ def geometric(values):
 def mean(values):
     values = list(values)
     return sum(values) / len(values)
+
+
+def part(results, photos):
+    """The figures in short, as a part of the experiment's page: CPU of a variant (geometric mean) and quality (mean)."""
+    engines, rows, sentences = ["haulier", "libvips", "ImageMagick"], [], []
+    for name, measured in results.items():
+        spent = {engine: 1000 * geometric(row["cpu"][engine] for row in measured) for engine in engines}
+        rows.append({"name": name, "cells": [spent[engine] for engine in engines]})
+        quality = {engine: mean(row["quality"][engine]["ssim"] for row in measured) for engine in engines}
+        rows.append({"name": f"{name}, SSIM", "cells": [f"{quality[engine]:.4f}" for engine in engines]})
+        for engine, goal in TASKS[name]["goals"].items():
+            times = spent[engine] / spent["haulier"]
+            holds = "holds" if times >= goal else "does not hold"
+            sentences.append(f"{name}: {times:.2f} × {engine} (at least {goal}): {holds}")
+    columns = [{"name": engine, "unit": "time", "best": "least"} for engine in engines]
+    about = (
+        f"Variants of {len(photos)} photographs (Debian's {PACKAGE}), JPEG at quality 75, on one thread without a server: CPU "
+        "time of one, the geometric mean, without what it takes to start; and likeness (SSIM) to a Lanczos reference."
+    )
+    note = "Every photograph: docs/experiments/zimg-engine.md."
+    outcome = {"sentences": sentences, "tables": [{"columns": columns, "rows": rows, "note": note}]}
+    return {"part": "script", "title": "The engine alone", "about": about, "outcome": outcome}
 
 
 def render(results, photos, arguments):

@@ -30,9 +30,13 @@ import load  # noqa: E402
 import measure  # noqa: E402
 import servers  # noqa: E402
 
+# What may go wrong with one of many: it is left out, and the others still count.
+FAULTS = (servers.CannotStart, OSError, http.client.HTTPException, LookupError, ValueError, TypeError, AttributeError)
 IMAGE_FILTER = "/usr/lib/nginx/modules/ngx_http_image_filter_module.so"
 VERSITYGW = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
 SWEEP = (100, 300, 1000, 2000, 5000, 10000, 15000, 19000)
+SWEEP_OF_PEERS = (100, 1000, 5000, 10000, 19000)
+ECHO = "zimg works!"
 WARM = "?w=400&h=300&q=60"
 
 
@@ -313,21 +317,46 @@ def make_photos(place):
         return file.read()
 
 
-def sweep(place, haulier, most):
-    """zimg's echo at growing concurrency, a connection per request; every failure counts."""
-    rows = []
+def burst(place, server, path, connections):
+    """A connection per request; every failure counts."""
+    requests = str(max(20_000, 2 * connections))
+    command = [f"{place.path}/burst", str(server.port), path, requests, str(connections), "18", ECHO]
+    output, _, _ = load.run(command, bench.cores()[1], 60)
+    return dict(load.from_json(output, connections), connections=connections)
+
+
+def sweep(place, haulier, most, rounds):
+    """Rows by server: zimg's echo at growing concurrency, and files of the same text from the peers."""
+    with open(f"{place.docroot}/echo.txt", "w") as file:
+        file.write(ECHO)
+    found = {}
+
+    def note(name, server, path, levels):
+        for connections in (one for one in levels if one <= most):
+            row = burst(place, server, path, connections)
+            found.setdefault(name, []).append(row)
+            print(f"sweep, {name}, {connections}: {row['rps']:,.0f} a second, {row['failed']:.0f} failed", flush=True)
+
     with Haulier(place, haulier, ["memory:64MiB"]) as server:
         measure.pin(server.roots, bench.cores()[0])
-        for connections in (one for one in SWEEP if one <= most):
-            output, wall, _ = load.run(
-                [f"{place.path}/burst", str(server.port), "/echo", str(max(20_000, 2 * connections)), str(connections), "18", "zimg works!"],
-                bench.cores()[1],
-                60,
-            )
-            row = dict(load.from_json(output, connections), connections=connections)
-            rows.append(row)
-            print(f"sweep {connections}: {row['rps']:,.0f} a second, {row['failed']:.0f} failed", flush=True)
-    return rows
+        for _ in range(rounds):
+            note("haulier", server, "/echo", SWEEP)
+    for name in ("nginx", "lighttpd", "h2o"):
+        if servers.available(name, haulier):
+            with contextlib.suppress(servers.CannotStart), servers.Server(name, place, haulier) as server:
+                measure.pin(server.roots, bench.cores()[0])
+                note(name, server, "/echo.txt", SWEEP_OF_PEERS)
+    return {name: by_level(rows) for name, rows in found.items()}
+
+
+def by_level(rows):
+    """One row for each number of connections: the median rate, and all failures."""
+    levels = dict.fromkeys(row["connections"] for row in rows)
+    of = {level: [row for row in rows if row["connections"] == level] for level in levels}
+    return [
+        dict(connections=level, rps=median(rows, "rps"), failed=sum(row["failed"] for row in rows))
+        for level, rows in of.items()
+    ]
 
 
 def median(rows, key):
@@ -350,18 +379,31 @@ def outcome(results, rows, missing):
     tables = [{"columns": columns, "rows": body, "note": "“Cold” is another width for every request, with no cache at all."}]
     charts, said = [], [f"left out: {name} ({why})" for name, why in missing.items()]
     if rows:
-        swept = [{"name": f"{row['connections']:,}", "cells": [row["rps"], row["failed"]]} for row in rows]
-        tables.append({"title": "zimg’s echo, by connections", "columns": [columns[0], columns[3]], "rows": swept})
-        points = [[row["connections"], row["rps"]] for row in rows]
+        levels = sorted({row["connections"] for of in rows.values() for row in of})
+        tables += [swept(rows, levels, "rps"), swept(rows, levels, "failed")]
         charts.append(
             {
                 "title": "zimg’s echo: requests a second against connections",
                 "x": {"name": "connections", "log": True},
                 "y": {"name": "requests a second"},
-                "series": [{"name": "haulier", "points": points}],
+                "series": [
+                    {"name": name, "points": [[row["connections"], row["rps"]] for row in of]} for name, of in rows.items()
+                ],
             }
         )
     return {"sentences": promises(results, rows) + said, "tables": tables, "charts": charts}
+
+
+def swept(rows, levels, key):
+    """A table of the sweep: a row for each number of connections, a column for each server."""
+    cells = {name: {row["connections"]: row[key] for row in of} for name, of in rows.items()}
+    titles = {"rps": "zimg’s echo, requests a second by connections", "failed": "zimg’s echo, failed requests"}
+    return {
+        "title": titles[key],
+        "columns": [{"name": name} for name in rows],
+        "rows": [{"name": f"{level:,}", "cells": [of.get(level) for of in cells.values()]} for level in levels],
+        "note": "A connection for each request; the peers send a file of the same text, at fewer steps and once.",
+    }
 
 
 def promises(results, rows):
@@ -371,10 +413,13 @@ def promises(results, rows):
         ratio = median(results["warm: haulier, memory"], "rps") / max(median(results["static, 10 KB: haulier"], "rps"), 1e-9)
         holds = "holds" if ratio >= 0.9 else "does not hold"
         said.append(f"a warm variant at {ratio:.2f} × the rate of a static file of 10 KB (at least 0.9): {holds}")
-    if rows:
-        failed = sum(row["failed"] for row in rows)
-        holds = "does not hold" if failed else "holds"
-        said.append(f"failures in the sweep up to {rows[-1]['connections']:,}: {failed:.0f} (none): {holds}")
+    if "haulier" in rows:
+        ours = rows["haulier"]
+        failed, best = sum(row["failed"] for row in ours), max(row["rps"] for row in ours)
+        top, share = ours[-1]["connections"], ours[-1]["rps"] / max(best, 1e-9)
+        said.append(f"failures in the sweep up to {top:,}: {failed:.0f} (none): {'does not hold' if failed else 'holds'}")
+        holds = "holds" if share >= 0.9 else "does not hold"
+        said.append(f"at {top:,} connections haulier keeps {share:.2f} of its best rate (at least 0.9): {holds}")
     return said
 
 
@@ -382,7 +427,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", metavar="TEXT", help="contestants whose name holds this; `sweep` for the sweep")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--most", type=int, default=19_000, help="connections the sweep ends with")
     return parser.parse_args()
 
@@ -397,7 +442,7 @@ def main():
     if asked["quick"]:
         chosen.rounds, chosen.seconds, chosen.most = 1, 1, 1000
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
-    results, rows, missing = {}, [], {}
+    results, rows, missing = {}, {}, {}
     with contextlib.redirect_stdout(sys.stderr), bench.the_only_run(), contextlib.ExitStack() as stack:
         place = servers.Place()
         stack.callback(place.remove)
@@ -413,10 +458,17 @@ def main():
                     missing[name] = str(why)
                     print(f"{name}: left out, {why}", flush=True)
                     continue
+                except FAULTS as why:
+                    missing[name] = f"it failed: {why!r}"
+                    print(f"{name}: {why!r}", flush=True)
+                    continue
                 results.setdefault(name, []).append(row)
                 print(f"{name}: {row['rps']:,.0f} a second, {row['cpu']:,.0f} µs of CPU, {row['failed']:.0f} failed", flush=True)
         if wanted(chosen, "sweep"):
-            rows = sweep(place, haulier, chosen.most)
+            try:
+                rows = sweep(place, haulier, chosen.most, chosen.rounds)
+            except FAULTS as why:
+                missing["sweep"] = f"it failed: {why!r}"
     json.dump(outcome(results, rows, missing), sys.stdout)
 
 

@@ -10,6 +10,9 @@ const MOST_COLUMNS: usize = 4;
 /// Figures nearer to each other than this share are not told apart, whatever was measured.
 const NEAR: f64 = 0.01;
 
+/// A text longer than this in a script's table is no figure.
+const LONGEST_FIGURE: usize = 24;
+
 /// A table of texts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Grid {
@@ -54,6 +57,14 @@ pub(crate) enum Mark {
     Doubtful,
     /// Words, not a figure.
     Words,
+}
+
+impl Grid {
+    /// Whether a column, the names not counted, has words in it.
+    pub(crate) fn has_words(&self, column: usize) -> bool {
+        let mut cells = self.lines.iter().filter_map(|line| line.cells.get(column));
+        cells.any(|cell| cell.mark == Mark::Words)
+    }
 }
 
 impl Shown {
@@ -653,6 +664,9 @@ pub(crate) fn of_script(table: &Table) -> Grid {
         table.columns.get(column).and_then(|head| best(&values, head.best))
     };
     let marked: Vec<Option<usize>> = (0..table.columns.len()).map(best_of).collect();
+    let worded: Vec<bool> = (0..table.columns.len())
+        .map(|column| is_worded(table, column))
+        .collect();
     let cell = |row: usize, column: usize| match table.rows[row].cells.get(column) {
         Some(Cell::Number(value)) => Shown {
             text: of_unit(*value, table.columns[column].unit),
@@ -662,7 +676,16 @@ pub(crate) fn of_script(table: &Table) -> Grid {
                 Mark::None
             },
         },
-        Some(Cell::Text(text)) => Shown::plain(text.clone()),
+        Some(Cell::Text(text)) => Shown {
+            text: text.clone(),
+            mark: if is_alarm(text) {
+                Mark::Bad
+            } else if worded[column] {
+                Mark::Words
+            } else {
+                Mark::None
+            },
+        },
         Some(Cell::Nothing) | None => Shown::plain("–".to_owned()),
     };
     let line = |row: usize| Line {
@@ -676,6 +699,21 @@ pub(crate) fn of_script(table: &Table) -> Grid {
         note: table.note.clone(),
         ..Grid::default()
     }
+}
+
+/// Whether a column holds words to be read from the left, rather than figures.
+fn is_worded(table: &Table, column: usize) -> bool {
+    let cells = || table.rows.iter().filter_map(|row| row.cells.get(column));
+    let longest = cells().map(|cell| match cell {
+        Cell::Text(text) => text.chars().count(),
+        Cell::Number(_) | Cell::Nothing => 0,
+    });
+    longest.max().unwrap_or(0) > LONGEST_FIGURE && !cells().any(|cell| matches!(cell, Cell::Number(_)))
+}
+
+/// A text in capitals says that something is wrong; an abbreviation does not.
+fn is_alarm(text: &str) -> bool {
+    text.chars().filter(|letter| letter.is_alphabetic()).count() > 4 && !text.contains(char::is_lowercase)
 }
 
 /// A figure of a script as its column wants it.
@@ -696,5 +734,52 @@ fn named_line(name: String) -> Line {
     Line {
         name,
         cells: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::book::{Column, Row};
+    use super::*;
+
+    fn of_cells(cells: &[Cell]) -> Grid {
+        let column = |name: &str| Column {
+            name: name.to_owned(),
+            ..Column::default()
+        };
+        of_script(&Table {
+            columns: vec![column("a"), column("b")],
+            rows: cells
+                .chunks(2)
+                .map(|cells| Row {
+                    name: "x".to_owned(),
+                    cells: cells.to_vec(),
+                })
+                .collect(),
+            ..Table::default()
+        })
+    }
+
+    fn text(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+
+    #[test]
+    fn words_are_told_from_figures_by_their_length() {
+        let long = text("314 µs, lighttpd with X-Sendfile");
+        let grid = of_cells(&[long.clone(), text("1.2 ×"), text("5 µs"), text("–")]);
+        assert_eq!((grid.has_words(0), grid.has_words(1)), (true, false));
+        let with_a_figure = of_cells(&[long, Cell::Nothing, Cell::Number(3.0), Cell::Nothing]);
+        assert!(!with_a_figure.has_words(0), "figures stand at the right");
+    }
+
+    #[test]
+    fn capitals_are_marked_unless_they_abbreviate() {
+        let grid = of_cells(&[text("WRONG FILE"), text("JPEG"), text("MISSED"), text("right")]);
+        let marks = grid.lines.iter().flat_map(|line| &line.cells).map(|cell| cell.mark);
+        assert_eq!(
+            marks.collect::<Vec<_>>(),
+            [Mark::Bad, Mark::None, Mark::Bad, Mark::None]
+        );
     }
 }

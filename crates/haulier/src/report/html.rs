@@ -338,7 +338,8 @@ impl Writer {
         for (number, name) in grid.head.iter().enumerate() {
             let key = grid.targets_across && run.is_some_and(|run| number < run.targets.len());
             let swatch = if key { target_swatch(number) } else { String::new() };
-            let _ = write!(self.out, "<th scope=\"col\">{swatch}{}</th>", escaped(name));
+            let class = if grid.has_words(number) { " class=\"words\"" } else { "" };
+            let _ = write!(self.out, "<th scope=\"col\"{class}>{swatch}{}</th>", escaped(name));
         }
         self.put("</tr></thead><tbody>");
         for (number, line) in grid.lines.iter().enumerate() {

@@ -110,7 +110,7 @@ fn table(out: &mut String, grid: &Grid) {
     ];
     for one in &grid.lines {
         let figures = one.cells.iter().map(|shown| match shown.mark {
-            Mark::Best => format!("**{}**", cell(&shown.text)),
+            Mark::Best | Mark::Bad => format!("**{}**", cell(&shown.text)),
             _ => cell(&shown.text),
         });
         rows.push(std::iter::once(cell(&one.name)).chain(figures).collect());
@@ -124,11 +124,12 @@ fn table(out: &mut String, grid: &Grid) {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| width(column).unwrap_or(0).max(3))
         .collect();
+    let to_the_left = |column: usize| column == 0 || grid.has_words(column - 1);
     let rule: Vec<String> = widths
         .iter()
         .enumerate()
         .map(|(column, width)| match column {
-            0 => "-".repeat(*width),
+            _ if to_the_left(column) => "-".repeat(*width),
             _ => format!("{}:", "-".repeat(width - 1)),
         })
         .collect();
@@ -140,7 +141,7 @@ fn table(out: &mut String, grid: &Grid) {
             let text = row.get(column).map_or("", String::as_str);
             let room = " ".repeat(width.saturating_sub(text.chars().count()));
             let _ = match column {
-                0 => write!(out, " {text}{room} |"),
+                _ if to_the_left(column) => write!(out, " {text}{room} |"),
                 _ => write!(out, " {room}{text} |"),
             };
         }
