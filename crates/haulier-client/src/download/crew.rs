@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::error::{DownloadError, Remedy};
 use super::growth::{Change, Growth, SMALL};
@@ -29,7 +29,7 @@ pub(super) async fn run(
     lanes.spawn_local(work(Rc::clone(job), lane, Some(first)));
     let is_small = end == u64::MAX || end - start < SMALL;
     let mut growth = Growth::new(if is_small { 1 } else { most });
-    let mut gauge = Gauge::new();
+    let mut seen = job.look();
     let mut ticks = interval(WINDOW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
@@ -48,9 +48,9 @@ pub(super) async fn run(
                 Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
             },
             _ = ticks.tick() => {
-                let rate = gauge.rate(job.received.get());
-                job.report(rate, lanes.len());
-                match growth.step(rate, left(job)) {
+                let before = std::mem::replace(&mut seen, job.look());
+                job.report(seen.rate_since(&before), lanes.len());
+                match growth.step(seen.clone(), left(job)) {
                     Change::Stay => {}
                     Change::Add(more) => (0..more).for_each(|_| add(job, &mut lanes)),
                     Change::Remove(fewer) => job.board.borrow_mut().retire(fewer),
@@ -79,29 +79,4 @@ fn is_final(error: &DownloadError) -> bool {
 fn left(job: &Job) -> u64 {
     let part = job.part.borrow();
     part.total().map_or(0, |total| total.saturating_sub(part.done().len()))
-}
-
-/// The rate between two looks.
-struct Gauge {
-    bytes: u64,
-    since: Instant,
-}
-
-impl Gauge {
-    fn new() -> Self {
-        Self {
-            bytes: 0,
-            since: Instant::now(),
-        }
-    }
-
-    fn rate(&mut self, bytes: u64) -> f64 {
-        let elapsed = self.since.elapsed().as_secs_f64().max(0.001);
-        let rate = (bytes - self.bytes) as f64 / elapsed;
-        *self = Self {
-            bytes,
-            since: Instant::now(),
-        };
-        rate
-    }
 }

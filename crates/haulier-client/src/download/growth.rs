@@ -4,6 +4,8 @@
 //! the second brings as much as the first: then all that are allowed are of use. Where it brings less, the number doubles as
 //! long as doubling gains, and goes back where it does not.
 
+use super::gauge::{Look, Measurement};
+
 /// Files smaller than this come in one piece, bytes.
 pub const SMALL: u64 = 8 * 1024 * 1024;
 /// What a step must gain to be kept.
@@ -12,11 +14,6 @@ const GAIN: f64 = 1.3;
 const ALONE: f64 = 1.8;
 /// With less than this left at the present rate, seconds, another connection comes too late.
 const WORTHWHILE: f64 = 1.0;
-
-/// Two windows that differ by no more than this are a measurement.
-const EVEN: f64 = 1.15;
-/// So many windows are one whatever they say: a second, since servers that limit often do it by the second.
-const MOST_WINDOWS: usize = 4;
 
 /// What to do with the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +47,7 @@ pub struct Growth {
     most: usize,
     lanes: usize,
     phase: Phase,
-    rates: Vec<f64>,
+    measurement: Measurement,
 }
 
 impl Growth {
@@ -61,7 +58,7 @@ impl Growth {
             most,
             lanes: 1,
             phase: if most > 1 { Phase::Starting } else { Phase::Fixed },
-            rates: Vec::new(),
+            measurement: Measurement::begin(Look::default()),
         }
     }
 
@@ -70,38 +67,27 @@ impl Growth {
         self.phase = Phase::Fixed;
     }
 
-    /// One window has passed at `rate` bytes a second; `left` bytes are still to come.
-    pub fn step(&mut self, rate: f64, left: u64) -> Change {
+    /// One window has passed, and this is what is seen; `left` bytes are still to come.
+    pub fn step(&mut self, look: Look, left: u64) -> Change {
         match self.phase {
             Phase::Fixed => Change::Stay,
-            Phase::Starting => {
-                self.phase = Phase::Measuring;
-                Change::Stay
-            }
-            Phase::Settling { before, added } => {
-                self.phase = Phase::Judging { before, added };
-                Change::Stay
-            }
-            Phase::Measuring | Phase::Judging { .. } => match self.mean_with(rate) {
-                Some(mean) => self.judge(mean, left),
+            Phase::Starting => self.measure(look, Phase::Measuring),
+            Phase::Settling { before, added } => self.measure(look, Phase::Judging { before, added }),
+            Phase::Measuring | Phase::Judging { .. } => match self.measurement.add(look.clone()) {
+                Some(rate) => {
+                    self.measurement = Measurement::begin(look);
+                    self.judge(rate, left)
+                }
                 None => Change::Stay,
             },
         }
     }
 
-    /// The rate over the last windows, once there are enough of them.
-    fn mean_with(&mut self, rate: f64) -> Option<f64> {
-        self.rates.push(rate);
-        let (least, most) = self.rates.iter().fold((f64::MAX, 0f64), |(least, most), &rate| {
-            (least.min(rate), most.max(rate))
-        });
-        let is_even = self.rates.len() >= 2 && least > 0.0 && most <= least * EVEN;
-        if !is_even && self.rates.len() < MOST_WINDOWS {
-            return None;
-        }
-        let mean = self.rates.iter().sum::<f64>() / self.rates.len() as f64;
-        self.rates.clear();
-        Some(mean)
+    /// From here on it is measured.
+    fn measure(&mut self, look: Look, phase: Phase) -> Change {
+        self.measurement = Measurement::begin(look);
+        self.phase = phase;
+        Change::Stay
     }
 
     fn judge(&mut self, rate: f64, left: u64) -> Change {
@@ -149,16 +135,39 @@ impl Growth {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gauge::Flow;
     use super::*;
 
     const MUCH: u64 = 1 << 40;
 
+    /// A link seen once in a window: what its lanes have brought.
+    #[derive(Default)]
+    struct Link {
+        look: Look,
+    }
+
+    impl Link {
+        /// A quarter of a second at this rate, shared by so many lanes.
+        fn pass(&mut self, rate: f64, lanes: usize) -> Look {
+            self.look.at += 0.25;
+            self.look
+                .lanes
+                .resize(lanes.max(self.look.lanes.len()), Flow::default());
+            for lane in self.look.lanes.iter_mut().take(lanes).filter(|_| rate > 0.0) {
+                lane.bytes += (rate / lanes as f64 / 4.0) as u64;
+                lane.at = self.look.at;
+            }
+            self.look.clone()
+        }
+    }
+
     /// Runs windows against a link; the number of lanes at the end, and the most there were.
     fn lanes_on(rate: impl Fn(usize) -> f64, most: usize) -> (usize, usize) {
         let mut growth = Growth::new(most);
+        let mut link = Link::default();
         let (mut lanes, mut peak) = (1, 1);
         for _ in 0..50 {
-            match growth.step(rate(lanes), MUCH) {
+            match growth.step(link.pass(rate(lanes), lanes), MUCH) {
                 Change::Add(more) => lanes += more,
                 Change::Remove(fewer) => lanes -= fewer,
                 Change::Stay => {}
@@ -177,9 +186,10 @@ mod tests {
     #[test]
     fn a_link_that_limits_nothing_else_is_filled_at_the_second_step() {
         let mut growth = Growth::new(16);
+        let mut link = Link::default();
         let (mut lanes, mut windows) = (1, 0);
         while lanes < 16 && windows < 50 {
-            if let Change::Add(more) = growth.step(lanes as f64 * 1e6, MUCH) {
+            if let Change::Add(more) = growth.step(link.pass(lanes as f64 * 1e6, lanes), MUCH) {
                 lanes += more;
             }
             windows += 1;
@@ -203,11 +213,12 @@ mod tests {
     fn one_connection_stays_one_and_a_short_rest_is_not_worth_another() {
         assert_eq!(lanes_on(|lanes| lanes as f64 * 1e6, 1), (1, 1));
         let mut growth = Growth::new(4);
-        assert_eq!(growth.step(9e6, MUCH), Change::Stay);
-        assert_eq!(growth.step(1e6, MUCH), Change::Stay);
-        assert_eq!(growth.step(1e6, 900_000), Change::Stay);
-        assert_eq!(growth.step(1e6, MUCH), Change::Stay);
-        assert_eq!(growth.step(1e6, 1_100_000), Change::Add(1));
+        let mut link = Link::default();
+        assert_eq!(growth.step(link.pass(9e6, 1), MUCH), Change::Stay);
+        assert_eq!(growth.step(link.pass(1e6, 1), MUCH), Change::Stay);
+        assert_eq!(growth.step(link.pass(1e6, 1), 900_000), Change::Stay);
+        assert_eq!(growth.step(link.pass(1e6, 1), MUCH), Change::Stay);
+        assert_eq!(growth.step(link.pass(1e6, 1), 1_100_000), Change::Add(1));
     }
 
     #[test]

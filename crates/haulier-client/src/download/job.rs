@@ -3,10 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::time::Instant;
 
 use super::board::{Board, MOVE};
 use super::error::DownloadError;
 use super::event::{Event, Observer};
+use super::gauge::{Flow, Look};
 use super::pace::Pace;
 use super::resume::Part;
 use super::validators::Validators;
@@ -29,6 +31,9 @@ pub(super) struct Job {
     pub(super) follower: RefCell<Option<Follower>>,
     /// Bytes that came in this attempt.
     pub(super) received: Cell<u64>,
+    /// What each lane brought of them.
+    pub(super) flows: RefCell<Vec<Flow>>,
+    pub(super) began: Instant,
 }
 
 impl Job {
@@ -51,15 +56,29 @@ impl Job {
         self.pace.as_ref().map_or(MOVE, |pace| pace.piece())
     }
 
-    /// Bytes have arrived in the file.
-    pub(super) fn moved(&self, at: u64, bytes: u64) -> Result<(), DownloadError> {
+    /// Bytes of a lane have arrived in the file.
+    pub(super) fn moved(&self, lane: usize, at: u64, bytes: u64) -> Result<(), DownloadError> {
         let mut part = self.part.borrow_mut();
         part.wrote(at, at + bytes)?;
         if let Some(follower) = &*self.follower.borrow() {
             follower.reached(part.done().prefix());
         }
         self.received.set(self.received.get() + bytes);
+        let mut flows = self.flows.borrow_mut();
+        if flows.len() <= lane {
+            flows.resize(lane + 1, Flow::default());
+        }
+        flows[lane].bytes += bytes;
+        flows[lane].at = self.began.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// What has come up to now.
+    pub(super) fn look(&self) -> Look {
+        Look {
+            at: self.began.elapsed().as_secs_f64(),
+            lanes: self.flows.borrow().clone(),
+        }
     }
 
     pub(super) async fn pay(&self, bytes: usize) {

@@ -6,6 +6,7 @@
 pub mod board;
 pub mod error;
 pub mod event;
+pub mod gauge;
 pub mod growth;
 pub mod name;
 pub mod pace;
@@ -25,6 +26,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Instant;
 
 use board::Board;
 use error::{DownloadError, Remedy};
@@ -435,6 +437,8 @@ impl Download {
             board: RefCell::new(Board::new(free)),
             follower: RefCell::new(follower),
             received: Cell::new(0),
+            flows: RefCell::default(),
+            began: Instant::now(),
         }))
     }
 

@@ -54,7 +54,7 @@ async fn fetch(job: &Job, lane: usize, first: Option<Exchange>, conveyor: &mut C
             break;
         }
         job.board.borrow_mut().advance(lane, moved as u64);
-        job.moved(at, moved as u64)?;
+        job.moved(lane, at, moved as u64)?;
         job.pay(moved).await;
     }
     job.client.give_back(exchange);

@@ -71,6 +71,17 @@ impl Wire {
         Ok(())
     }
 
+    /// Body bytes as servers let them through that count by the second: a second's worth at once, bytes, and a rest.
+    pub(crate) fn bursts(&mut self, bytes: &[u8], rate: usize) -> io::Result<()> {
+        for (number, piece) in bytes.chunks(rate).enumerate() {
+            if number > 0 {
+                thread::sleep(Duration::from_secs(1));
+            }
+            self.body(piece)?;
+        }
+        Ok(())
+    }
+
     /// Ends the connection with a reset instead of an end.
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO))?;

@@ -40,6 +40,20 @@ fn a_link_limited_for_each_connection_gets_more_of_them() {
 }
 
 #[test]
+fn a_limit_by_the_second_gets_all_connections_although_it_comes_in_bursts() {
+    let file = data(32 * MIB, 7);
+    let served = Arc::clone(&file);
+    let peer = Peer::start(move |asked, wire| {
+        let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
+        wire.bursts(&served[start..end], MIB)
+    });
+    let place = Place::new();
+    let ended = place.get_well(&[&peer.url("/f.bin"), "--json", "-x", "8"]);
+    assert!(place.read("f.bin") == *file);
+    assert_eq!(most_connections(&ended), 8);
+}
+
+#[test]
 fn one_connection_is_one_if_that_was_asked() {
     let file = data(24 * MIB, 2);
     let served = Arc::clone(&file);
