@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use haulier_php::{Balance, Pool, PoolKind, Server};
 use tokio::task::JoinSet;
 
 use crate::support::responder::{Responder, hello};
-use crate::support::{Call, Fpm, Scripts, external, free_address, parent, wait_until_async};
+use crate::support::{Call, Fpm, Scripts, external, free_address, parent, wait_until, wait_until_async};
 
 #[tokio::test]
 async fn a_server_that_refuses_is_passed_over() {
@@ -42,11 +43,14 @@ async fn no_server_at_all_is_connect_refused() {
 #[tokio::test(flavor = "local")]
 async fn the_least_busy_server_is_used() {
     let scripts = Scripts::new();
+    let asked = Arc::new(AtomicUsize::new(0));
     let servers: Vec<Responder> = (0..3)
         .map(|_| {
-            Responder::start(|mut peer| {
+            let asked = Arc::clone(&asked);
+            Responder::start(move |mut peer| {
                 while peer.request()?.is_some() {
-                    std::thread::sleep(Duration::from_millis(300));
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    wait_until("all of them are there", || asked.load(Ordering::SeqCst) == 6);
                     peer.write(&hello())?;
                 }
                 Ok(())

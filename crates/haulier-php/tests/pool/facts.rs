@@ -274,7 +274,8 @@ async fn an_answer_dropped_half_way_leaves_a_working_pool() {
 #[tokio::test]
 async fn what_is_flushed_arrives_before_the_rest() {
     on_every_server(async |name, scripts, pool| {
-        let mut response = Call::get(scripts, "do=slow-body&n=300").send(pool).await.expect(name);
+        let call = Call::held_in_body(scripts, &name.replace(' ', "-"));
+        let mut response = call.send(pool).await.expect(name);
         assert_eq!(
             response.body().await.expect(name).as_deref(),
             Some(&b"first"[..]),
@@ -282,6 +283,7 @@ async fn what_is_flushed_arrives_before_the_rest() {
         );
         assert!(matches!(response.try_body(), Ok(TryBody::Pending)), "{name}");
         assert_eq!(pool.status().busy, 1, "{name}");
+        scripts.open(&name.replace(' ', "-"));
         let rest = Answer::of(response).await.expect(name);
         assert_eq!(rest.body, b"second", "{name}");
         assert_eq!(pool.status().busy, 0, "{name}");

@@ -1,22 +1,25 @@
 //! Servers of others that fall ill and recover, with and without health checks.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use haulier_php::{Health, Pool, PoolKind, PoolSettings, Server};
 use tokio::task::JoinSet;
 
 use crate::support::responder::{Responder, hello};
-use crate::support::{Call, Fpm, Scripts, external, free_address, wait_until_async};
+use crate::support::{Call, Fpm, Scripts, at_some_pace, external, free_address, wait_until_async};
 
-fn with_health(mut settings: PoolSettings, path: &str) -> PoolSettings {
+/// Asked so often, and given as long for an answer.
+fn with_health(mut settings: PoolSettings, path: &str, every: Duration) -> PoolSettings {
     let PoolKind::External(external) = &mut settings.kind else {
         unreachable!("it was made so")
     };
     external.health = Some(Health {
         path: path.into(),
         status: Some("/status".into()),
-        every: Duration::from_millis(150),
+        every,
         fail: 2,
         recover: 2,
     });
@@ -27,15 +30,20 @@ fn up(pool: &Pool) -> Vec<bool> {
     pool.servers().iter().map(|server| server.is_up).collect()
 }
 
-#[tokio::test]
-async fn php_fpm_answers_the_ping_and_a_wrong_path_is_no_answer() {
+#[test]
+fn php_fpm_answers_the_ping_and_a_wrong_path_is_no_answer() {
+    at_some_pace(Duration::from_millis(150), php_fpm_answers_the_ping);
+}
+
+async fn php_fpm_answers_the_ping(every: Duration) {
     let scripts = Scripts::new();
     let fpm = Fpm::start(&scripts, 3);
     let right = Pool::start(with_health(
         external(vec![fpm.unix.clone(), fpm.tcp.clone()], 2),
         "/ping",
+        every,
     ));
-    let wrong = Pool::start(with_health(external(vec![fpm.unix.clone()], 2), "/no-such-ping"));
+    let wrong = Pool::start(with_health(external(vec![fpm.unix.clone()], 2), "/no-such-ping", every));
     let (right, wrong) = (right.expect("the pool starts"), wrong.expect("the pool starts"));
     wait_until_async("two failures", || up(&wrong) == [false]).await;
     assert_eq!(up(&right), [true, true]);
@@ -48,13 +56,18 @@ async fn php_fpm_answers_the_ping_and_a_wrong_path_is_no_answer() {
     );
 }
 
-#[tokio::test(flavor = "local")]
-async fn a_server_that_does_much_for_others_gets_less_of_ours() {
+#[test]
+fn a_server_that_does_much_for_others_gets_less_of_ours() {
+    at_some_pace(Duration::from_millis(150), busy_for_others);
+}
+
+async fn busy_for_others(every: Duration) {
     let (scripts, other_scripts) = (Scripts::new(), Scripts::new());
     let (shared, own) = (Fpm::start(&scripts, 4), Fpm::start(&other_scripts, 4));
     let pool = Pool::start(with_health(
         external(vec![shared.tcp.clone(), own.tcp.clone()], 3),
         "/ping",
+        every,
     ));
     let pool = pool.expect("the pool starts");
     let told = |server: usize| pool.servers()[server].told;
@@ -65,7 +78,7 @@ async fn a_server_that_does_much_for_others_gets_less_of_ours() {
     let others = Pool::start(external(vec![shared.tcp.clone()], 3)).expect("the pool starts");
     let mut held = JoinSet::new();
     for _ in 0..3 {
-        let (others, call) = (Arc::clone(&others), Call::get(&scripts, "do=sleep&n=20000"));
+        let (others, call) = (Arc::clone(&others), Call::held(&scripts, "never"));
         held.spawn_local(async move { call.text(&others).await });
     }
     wait_until_async("it tells of them", || told(0).is_some_and(|told| told.active >= 3)).await;
@@ -77,8 +90,12 @@ async fn a_server_that_does_much_for_others_gets_less_of_ours() {
     held.abort_all();
 }
 
-#[tokio::test]
-async fn a_server_that_hangs_is_left_out_until_it_answers() {
+#[test]
+fn a_server_that_hangs_is_left_out_until_it_answers() {
+    at_some_pace(Duration::from_millis(150), one_that_hangs);
+}
+
+async fn one_that_hangs(every: Duration) {
     let scripts = Scripts::new();
     let silent = Responder::start(|mut peer| {
         while peer.request()?.is_some() {}
@@ -86,7 +103,9 @@ async fn a_server_that_hangs_is_left_out_until_it_answers() {
     });
     let well = Responder::answering(hello());
     let servers = vec![silent.server(), well.server()];
-    let pool = Pool::start(with_health(external(servers, 2), "/ping")).expect("the pool starts");
+    let mut settings = with_health(external(servers, 2), "/ping", every);
+    settings.timeout = 10 * every;
+    let pool = Pool::start(settings).expect("the pool starts");
     wait_until_async("the silent one is out", || up(&pool) == [false, true]).await;
     for _ in 0..10 {
         assert_eq!(Call::post(&scripts, "", b"x").text(&pool).await, "hello");
@@ -109,10 +128,13 @@ async fn a_dead_server_costs_one_refused_connection_until_it_is_back() {
     assert_eq!(up(&pool), [false, true]);
     std::fs::rename(&elsewhere, path).expect("and back");
     wait_until_async("it is asked again", || up(&pool) == [true, true]).await;
-    let slow = || Call::get(&scripts, "do=sleep&n=300");
-    let (first, second) = (slow(), slow());
-    let (first, second) = tokio::join!(first.text(&pool), second.text(&pool));
-    assert_ne!(first, second, "both servers are at work again");
+    let held = Call::held(&scripts, "go");
+    let both = async {
+        wait_until_async("both servers are at work again", || pool.status().busy == 2).await;
+        scripts.open("go");
+    };
+    let (first, second, ()) = tokio::join!(held.text(&pool), held.text(&pool), both);
+    assert_ne!(first, second);
 }
 
 #[tokio::test(flavor = "local")]
@@ -120,28 +142,32 @@ async fn a_server_stopped_and_started_under_load_costs_no_request_that_can_be_re
     let (scripts, other_scripts) = (Scripts::new(), Scripts::new());
     let (mut mortal, steady) = (Fpm::start(&scripts, 3), Fpm::start(&other_scripts, 3));
     let pool = Pool::start(external(vec![mortal.unix.clone(), steady.unix.clone()], 2)).expect("the pool starts");
-    let until = Instant::now() + Duration::from_secs(3);
+    let (answers, is_over) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
         let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, "do=sleep&n=3"));
+        let (answers, is_over) = (Rc::clone(&answers), Rc::clone(&is_over));
         tasks.spawn_local(async move {
-            let mut answers = 0;
-            while Instant::now() < until {
+            while !is_over.get() {
                 let answer = call.answer(&pool).await.expect("another server has it");
                 assert!(answer.text().starts_with("slept "));
-                answers += 1;
+                answers.set(answers.get() + 1);
             }
-            answers
         });
     }
+    let some_more = async || {
+        let enough = answers.get() + 20;
+        wait_until_async("twenty further answers", || answers.get() >= enough).await;
+    };
     for _ in 0..3 {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        some_more().await;
         mortal.stop();
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        some_more().await;
         mortal = Fpm::start(&scripts, 3);
     }
-    let answers: usize = tasks.join_all().await.iter().sum();
-    assert!(answers > 100, "{answers} answers");
+    some_more().await;
+    is_over.set(true);
+    tasks.join_all().await;
     let status = pool.status();
     assert_eq!((status.crashes, status.exhausted, status.busy), (0, 0, 0), "{status:?}");
 }
@@ -150,14 +176,11 @@ async fn a_server_stopped_and_started_under_load_costs_no_request_that_can_be_re
 async fn those_who_wait_get_the_worker_of_a_server_that_comes_back() {
     let scripts = Scripts::new();
     let address = free_address();
-    let slow = Responder::start(|mut peer| {
-        while peer.request()?.is_some() {
-            std::thread::sleep(Duration::from_millis(1500));
-            peer.write(&hello())?;
-        }
+    let silent = Responder::start(|mut peer| {
+        while peer.request()?.is_some() {}
         Ok(())
     });
-    let pool = Pool::start(external(vec![Server::Tcp(address), slow.server()], 1)).expect("the pool starts");
+    let pool = Pool::start(external(vec![Server::Tcp(address), silent.server()], 1)).expect("the pool starts");
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
         let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, ""));

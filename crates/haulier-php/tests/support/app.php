@@ -15,6 +15,8 @@ switch ($do) {
         break;
     case 'big': for ($i = 0; $i < $n; $i++) echo str_repeat(chr(97 + $i % 26), 1000); break;
     case 'sleep': usleep($n * 1000); echo 'slept ', getmypid(); break;
+    case 'hold': wait_for($_GET['gate']); echo 'slept ', getmypid(); break;
+    case 'hold-body': echo 'first'; ob_flush(); flush(); wait_for($_GET['gate']); echo 'second'; break;
     case 'spin': set_time_limit(0); while (true); break;
     case 'slow-body': echo 'first'; ob_flush(); flush(); usleep($n * 1000); echo 'second'; break;
     case 'die-in-body': echo 'first'; ob_flush(); flush(); posix_kill(getmypid(), 9); break;
@@ -37,6 +39,11 @@ switch ($do) {
         break;
     case 'user': echo posix_geteuid(), ' ', posix_getegid(), ' ', implode(',', posix_getgroups()); break;
 
+}
+
+// At most four minutes.
+function wait_for($gate) {
+    for ($i = 0; $i < 48000 && !file_exists($gate); $i++) { usleep(5000); clearstatcache(); }
 }
 
 // What stands behind the name in /proc/self/stat.

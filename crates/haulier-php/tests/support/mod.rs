@@ -8,19 +8,23 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use haulier_php::{Body, External, Pool, PoolError, PoolKind, PoolSettings, Request, Response, Server, Supervised};
 use haulier_proto::fastcgi::{CgiHead, ParamsWriter};
 use tempfile::TempDir;
+use tokio::task::LocalSet;
 
 pub(crate) mod responder;
+pub(crate) mod visitors;
 
 /// Generous: what takes this long on a loaded machine has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory of PHP scripts that any user can read, with `app.php` in it.
 pub(crate) struct Scripts {
@@ -42,6 +46,11 @@ impl Scripts {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Lets the scripts of [`Call::held`] go on that wait for this gate.
+    pub(crate) fn open(&self, gate: &str) {
+        self.add(gate, "");
     }
 }
 
@@ -114,6 +123,16 @@ pub(crate) struct Fpm {
 
 impl Fpm {
     pub(crate) fn start(scripts: &Scripts, children: usize) -> Self {
+        for _ in 0..9 {
+            if let Some(fpm) = Self::try_start(scripts, children) {
+                return fpm;
+            }
+        }
+        panic!("php-fpm does not listen: {}", scripts.path("fpm.log").display());
+    }
+
+    /// `None` if it ends, as it does where somebody else has taken its port meanwhile.
+    fn try_start(scripts: &Scripts, children: usize) -> Option<Self> {
         let (socket, address) = (scripts.path("fpm.sock"), free_address());
         let _ = fs::remove_file(&socket);
         let pool = |name: &str, listen: String| {
@@ -138,18 +157,23 @@ impl Fpm {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let master = command.spawn().expect("php-fpm starts");
-        let fpm = Self {
+        let mut fpm = Self {
             master,
             unix: Server::Unix(socket.clone()),
             tcp: Server::Tcp(address),
         };
+        let mut has_ended = false;
         wait_until("php-fpm listens", || {
-            UnixStream::connect(&socket).is_ok() && TcpStream::connect(address).is_ok()
+            has_ended = fpm.master.try_wait().expect("our child").is_some();
+            has_ended || (UnixStream::connect(&socket).is_ok() && TcpStream::connect(address).is_ok())
         });
-        fpm
+        (!has_ended).then_some(fpm)
     }
 
     pub(crate) fn stop(&mut self) {
+        if self.master.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
         let pid = rustix::process::Pid::from_child(&self.master);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = self.master.wait();
@@ -162,11 +186,31 @@ impl Drop for Fpm {
     }
 }
 
-/// An address nobody listens on.
+/// An address nobody listens on. Its port is below those the system gives to whoever wants any, so that it stays free
+/// while other tests run.
 pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() % 12_000;
+    let mut ports = (0..12_000).map(|_| {
+        let number = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        SocketAddr::from(([127, 0, 0, 1], (20_000 + (first + number) % 12_000) as u16))
+    });
+    ports
+        .find(|address| TcpListener::bind(address).is_ok())
         .expect("a free port")
+}
+
+/// Runs a test in which PHP, or we, have to be in time: with this span, and if that fails, with four and sixteen times as
+/// much. A machine that stalls spoils one of them; what is wrong fails at every pace.
+pub(crate) fn at_some_pace(span: Duration, test: impl AsyncFn(Duration)) {
+    let run = |span| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        LocalSet::new().block_on(&runtime.expect("a runtime"), test(span));
+    };
+    let is_right = |span| catch_unwind(AssertUnwindSafe(|| run(span))).is_ok();
+    if !is_right(span) && !is_right(4 * span) {
+        run(16 * span);
+    }
 }
 
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -214,6 +258,16 @@ impl Call {
             affinity: None,
             wanted: true,
         }
+    }
+
+    /// Says nothing until its gate is opened, then `slept` and its process id, as `do=sleep` does.
+    pub(crate) fn held(scripts: &Scripts, gate: &str) -> Self {
+        Self::get(scripts, &format!("do=hold&gate={}", scripts.path(gate).display()))
+    }
+
+    /// Says `first`, and `second` when its gate is opened.
+    pub(crate) fn held_in_body(scripts: &Scripts, gate: &str) -> Self {
+        Self::get(scripts, &format!("do=hold-body&gate={}", scripts.path(gate).display()))
     }
 
     pub(crate) fn post(scripts: &Scripts, query: &str, body: &[u8]) -> Self {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 /// Far longer than any answer takes: only a server that hangs meets it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection.
 pub(crate) struct Client {
@@ -213,7 +213,13 @@ impl Client {
     pub(crate) fn is_silent_for(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).expect("a time-out can be set");
         let mut byte = [0];
-        let silent = matches!(self.stream.peek(&mut byte), Err(error) if is_time_out(error.kind()));
+        let heard = loop {
+            match self.stream.peek(&mut byte) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                heard => break heard,
+            }
+        };
+        let silent = matches!(heard, Err(error) if is_time_out(error.kind()));
         self.stream
             .set_read_timeout(Some(PATIENCE))
             .expect("a time-out can be set");

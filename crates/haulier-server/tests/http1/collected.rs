@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::client::{Client, To};
-use crate::site::{SMUGGLED, Site};
+use crate::site::{SMUGGLED, Site, at_some_pace, wait};
 
 /// Tells what PHP received.
 const ECHO: (&str, &str) = (
@@ -299,16 +299,16 @@ fn a_body_that_stalls_is_answered_408() {
 /// Row 10: a body is slow only if it stalls; each byte begins the wait anew.
 #[test]
 fn a_body_with_pauses_is_whole() {
-    let site = Site::with_php(&[ECHO], |settings| {
-        settings.limits.body_timeout = Duration::from_secs(2);
+    at_some_pace(Duration::from_millis(500), |step| {
+        let site = Site::with_php(&[ECHO], |settings| settings.limits.body_timeout = 3 * step);
+        let mut client = site.connect();
+        client.send(post("Content-Length: 11\r\n"));
+        for piece in ["hello", " ", "wor", "ld"] {
+            wait(step);
+            client.send(piece);
+        }
+        assert!(client.response().text().contains(HELLO_WORLD));
     });
-    let mut client = site.connect();
-    client.send(post("Content-Length: 11\r\n"));
-    for piece in ["hello", " ", "wor", "ld"] {
-        crate::site::wait(Duration::from_millis(900));
-        client.send(piece);
-    }
-    assert!(client.response().text().contains(HELLO_WORLD));
 }
 
 /// Row 9: requests with bodies in a row, cut anywhere.

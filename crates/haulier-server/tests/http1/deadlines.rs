@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::client::To;
-use crate::site::{Site, wait};
+use crate::site::{Site, at_some_pace, wait};
 
 const GET: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -40,15 +40,17 @@ fn a_head_that_trickles_meets_its_deadline() {
 /// Requests that follow each other closely are many heads, not a slow one.
 #[test]
 fn the_deadline_of_a_head_begins_anew_with_each_request() {
-    let site = Site::with_limits(|limits| limits.head_timeout = Duration::from_millis(1500));
-    let mut client = site.connect();
-    let (begin, end) = GET.split_at(10);
-    client.send(begin);
-    for _ in 0..12 {
-        wait(Duration::from_millis(250));
-        client.send(format!("{end}{begin}"));
-        assert_eq!(client.response().status, 200);
-    }
+    at_some_pace(Duration::from_millis(250), |step| {
+        let site = Site::with_limits(|limits| limits.head_timeout = 6 * step);
+        let mut client = site.connect();
+        let (begin, end) = GET.split_at(10);
+        client.send(begin);
+        for _ in 0..12 {
+            wait(step);
+            client.send(format!("{end}{begin}"));
+            assert_eq!(client.response().status, 200);
+        }
+    });
 }
 
 #[test]
@@ -100,16 +102,18 @@ fn a_client_that_does_not_read_is_cut_off() {
 /// A client that reads slowly, but reads, gets everything.
 #[test]
 fn a_slow_reader_gets_its_body() {
-    let site = Site::with_limits(|limits| limits.send_timeout = Duration::from_secs(3));
-    let mut client = site.connect_narrow();
-    client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    assert_eq!(client.try_response(To::Head).map(|response| response.status), Some(200));
-    let mut taken = 0;
-    for _ in 0..8 {
-        wait(Duration::from_millis(500));
-        taken += client.exactly(1024 * 1024).len();
-    }
-    assert_eq!(taken + client.rest().len(), crate::site::LARGE);
+    at_some_pace(Duration::from_millis(500), |step| {
+        let site = Site::with_limits(|limits| limits.send_timeout = 6 * step);
+        let mut client = site.connect_narrow();
+        client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert_eq!(client.try_response(To::Head).map(|response| response.status), Some(200));
+        let mut taken = 0;
+        for _ in 0..8 {
+            wait(step);
+            taken += client.exactly(1024 * 1024).len();
+        }
+        assert_eq!(taken + client.rest().len(), crate::site::LARGE);
+    });
 }
 
 /// Row 10: many stalled clients do not slow down the others.

@@ -92,8 +92,15 @@ fn the_preface_of_http_2_is_refused_where_that_is_not_spoken() {
 /// RFC 8446 §6: who greets with TLS is answered in TLS, by an alert.
 #[test]
 fn tls_is_told_that_it_is_not_spoken_here() {
+    const GREETING: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    const ALERT: &[u8] = b"\x15\x03\x01\x00\x02\x02\x28";
     let site = Site::start();
     let mut client = site.connect();
-    client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
-    assert_eq!(client.rest(), b"\x15\x03\x01\x00\x02\x02\x28");
+    client.send(GREETING);
+    assert_eq!(client.rest(), ALERT);
+    let mut late = site.connect();
+    // They are accepted in their order, so after this answer it was, with nothing to read on it.
+    assert_eq!(site.get("/ten.txt", "").status, 200);
+    late.send(GREETING);
+    assert_eq!(late.rest(), ALERT);
 }

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -34,6 +36,8 @@ pub(crate) struct Site {
     root: TempDir,
     /// The workers, and where they listen.
     php: Option<(Arc<Pool>, TempDir)>,
+    /// How many requests were made to mark a place in the log.
+    marks: AtomicUsize,
 }
 
 impl Site {
@@ -59,6 +63,7 @@ impl Site {
             log,
             root,
             php: None,
+            marks: AtomicUsize::new(0),
         }
     }
 
@@ -127,25 +132,33 @@ impl Site {
         );
     }
 
-    /// All lines of the access log so far.
+    /// The lines of the access log about all that was answered so far. Lines are written behind the answers, in their
+    /// order: so when that of one more request is there, those before it are.
     pub(crate) fn log(&self) -> String {
-        // The writing thread is asynchronous on purpose; a line is there within a moment.
-        let mut before = self.log.text();
-        for _ in 0..5 {
-            wait(Duration::from_millis(5));
-            let now = self.log.text();
-            if now.len() == before.len() {
-                break;
+        let mark = format!("/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
+        self.get(&mark, "");
+        let log = self.log_until(|log| log.contains(&format!("\"{mark}\"")));
+        let lines = log.split_inclusive('\n').filter(|line| !line.contains("\"/mark-"));
+        lines.collect()
+    }
+
+    /// The access log, once there is enough in it.
+    #[track_caller]
+    pub(crate) fn log_until(&self, is_enough: impl Fn(&str) -> bool) -> String {
+        for _ in 0..12_000 {
+            let log = self.log.text();
+            if is_enough(&log) {
+                return log;
             }
-            before = now;
+            wait(Duration::from_millis(5));
         }
-        self.log.text()
+        panic!("no more in the log than: {}", self.log.text());
     }
 
     /// Open connections once they are no more than `most`; waits for the server to notice.
     pub(crate) fn assert_connections_fall_to(&self, most: usize) {
         let server = self.server.as_ref().expect("a running server");
-        for _ in 0..2000 {
+        for _ in 0..6000 {
             if server.active() <= most {
                 return;
             }
@@ -183,6 +196,15 @@ impl Drop for Site {
 #[allow(clippy::disallowed_methods, reason = "a test has no event loop to stall")]
 pub(crate) fn wait(time: Duration) {
     std::thread::sleep(time);
+}
+
+/// Runs a test whose client has to be in time itself: with the time between its steps as given, and if that fails, with
+/// four and sixteen times as much. A machine that stalls spoils one of them, a server that is wrong fails at every pace.
+pub(crate) fn at_some_pace(step: Duration, test: impl Fn(Duration)) {
+    let is_right = |pace| catch_unwind(AssertUnwindSafe(|| test(pace))).is_ok();
+    if !is_right(step) && !is_right(4 * step) {
+        test(16 * step);
+    }
 }
 
 /// What the log wrote.
@@ -272,8 +294,8 @@ fn pool_settings(sockets: &Path) -> PoolSettings {
         ..Supervised::new("php-cgi".into(), sockets.to_owned())
     };
     PoolSettings {
-        timeout: Duration::from_secs(20),
-        queue_timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
+        queue_timeout: Duration::from_secs(60),
         ..PoolSettings::new("php", PoolKind::Supervised(own))
     }
 }

@@ -6,7 +6,7 @@ use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::frame::Kind;
 
 use crate::peer::{Peer, frame, pong};
-use crate::site::Site;
+use crate::site::{Site, at_some_pace, wait};
 
 const GATE: &str = "<?php while (!file_exists(__DIR__ . '/go')) { usleep(5000); clearstatcache(); } echo 'open';";
 
@@ -25,24 +25,27 @@ fn assert_farewell(peer: &mut Peer, last: u32) {
 
 #[test]
 fn a_drain_answers_what_runs_and_what_was_under_way() {
-    let site = Site::with_php(&[("gate.php", GATE)], |_| {});
-    let mut peer = Peer::connect(&site);
-    let running = peer.get("/gate.php");
-    peer.assert_alive();
-    site.drain();
-    let announced = peer.control(Kind::GoAway);
-    assert_eq!(announced.last_stream(), 0x7fff_ffff);
-    // The client had not read that when it sent this.
-    peer.assert_alive();
-    let ping = peer.control(Kind::Ping);
-    peer.send(pong(&ping));
-    assert_eq!(peer.control(Kind::GoAway).last_stream(), 5);
-    let late = peer.get("/ten.txt");
-    assert_eq!(peer.answer(late).reset, Some(ErrorCode::REFUSED_STREAM));
-    std::fs::write(site.root().join("go"), "").expect("the directory is ours");
-    assert_eq!(peer.answer(running).expect(200).text(), "open");
-    assert!(peer.rest().is_empty(), "then it is over");
-    site.assert_connections_fall_to(0);
+    // The server waits a second for the answer to its PING, whatever the pace.
+    at_some_pace(Duration::ZERO, |_| {
+        let site = Site::with_php(&[("gate.php", GATE)], |_| {});
+        let mut peer = Peer::connect(&site);
+        let running = peer.get("/gate.php");
+        peer.assert_alive();
+        site.drain();
+        let announced = peer.control(Kind::GoAway);
+        assert_eq!(announced.last_stream(), 0x7fff_ffff);
+        // The client had not read that when it sent this.
+        peer.assert_alive();
+        let ping = peer.control(Kind::Ping);
+        peer.send(pong(&ping));
+        assert_eq!(peer.control(Kind::GoAway).last_stream(), 5);
+        let late = peer.get("/ten.txt");
+        assert_eq!(peer.answer(late).reset, Some(ErrorCode::REFUSED_STREAM));
+        std::fs::write(site.root().join("go"), "").expect("the directory is ours");
+        assert_eq!(peer.answer(running).expect(200).text(), "open");
+        assert!(peer.rest().is_empty(), "then it is over");
+        site.assert_connections_fall_to(0);
+    });
 }
 
 #[test]
@@ -68,39 +71,45 @@ fn a_client_that_answers_no_ping_is_not_waited_for() {
 
 #[test]
 fn an_idle_connection_is_told_before_it_is_closed() {
-    let site = Site::with_limits(|limits| limits.idle_timeout = Duration::from_millis(300));
-    let mut peer = Peer::connect(&site);
-    peer.assert_alive();
-    assert_farewell(&mut peer, 1);
-    assert!(peer.rest().is_empty());
-    site.assert_connections_fall_to(0);
+    at_some_pace(Duration::from_millis(300), |idle| {
+        let site = Site::with_limits(|limits| limits.idle_timeout = idle);
+        let mut peer = Peer::connect(&site);
+        peer.assert_alive();
+        assert_farewell(&mut peer, 1);
+        assert!(peer.rest().is_empty());
+        site.assert_connections_fall_to(0);
+    });
 }
 
 #[test]
 fn a_ping_now_and_then_does_not_keep_a_connection() {
-    let site = Site::with_limits(|limits| limits.idle_timeout = Duration::from_millis(400));
-    let mut peer = Peer::connect(&site);
-    peer.assert_alive();
-    for _ in 0..30 {
-        peer.send(crate::peer::ping([0; 8], 0));
-        let frame = peer.frame().expect("a frame");
-        if frame.kind == Kind::GoAway {
-            return;
+    at_some_pace(Duration::from_millis(100), |step| {
+        let site = Site::with_limits(|limits| limits.idle_timeout = 4 * step);
+        let mut peer = Peer::connect(&site);
+        peer.assert_alive();
+        for _ in 0..30 {
+            peer.send(crate::peer::ping([0; 8], 0));
+            let frame = peer.frame().expect("a frame");
+            if frame.kind == Kind::GoAway {
+                return;
+            }
+            wait(step);
         }
-        crate::site::wait(Duration::from_millis(100));
-    }
-    panic!("three seconds of nothing but PING");
+        panic!("a long time of nothing but PING");
+    });
 }
 
 #[test]
 fn requests_now_and_then_keep_a_connection() {
-    let site = Site::with_limits(|limits| limits.idle_timeout = Duration::from_secs(1));
-    let mut peer = Peer::connect(&site);
-    for _ in 0..6 {
-        crate::site::wait(Duration::from_millis(400));
-        peer.assert_alive();
-    }
-    assert!(peer.control.iter().all(|frame| frame.kind != Kind::GoAway));
+    at_some_pace(Duration::from_millis(200), |step| {
+        let site = Site::with_limits(|limits| limits.idle_timeout = 5 * step);
+        let mut peer = Peer::connect(&site);
+        for _ in 0..6 {
+            wait(2 * step);
+            peer.assert_alive();
+        }
+        assert!(peer.control.iter().all(|frame| frame.kind != Kind::GoAway));
+    });
 }
 
 #[test]
@@ -146,5 +155,6 @@ fn a_client_that_is_gone_costs_nothing_further() {
         peer.answer_until(stream, |answer| answer.body.len() >= 100);
     }
     site.assert_connections_fall_to(0);
-    assert_eq!(site.log().matches("client_gone").count(), 20);
+    let log = site.log_until(|log| log.matches("client_gone").count() >= 20);
+    assert_eq!(log.matches("client_gone").count(), 20);
 }

@@ -291,7 +291,7 @@ fn a_head_beyond_the_limits_is_answered_on_its_stream() {
     let stream = peer.get(&format!("/ten.txt?{}", "x".repeat(16_385)));
     peer.answer(stream).expect(414);
     peer.assert_alive();
-    assert!(site.log().contains(r#""status":431"#));
+    site.log_until(|log| log.contains(r#""status":431"#));
 }
 
 #[test]

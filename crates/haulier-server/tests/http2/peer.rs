@@ -17,7 +17,7 @@ use socket2::{Domain, Socket, Type};
 use crate::site::Site;
 
 /// Far longer than any answer takes: only a server that hangs meets it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection.
 pub(crate) struct Peer {

@@ -98,9 +98,8 @@ fn a_stream_the_client_gives_up_is_over_and_the_others_go_on() {
     peer.send([reset(script), reset(file)].concat());
     peer.assert_alive();
     std::fs::write(site.root().join("go"), "").expect("the directory is ours");
-    while site.log().matches("client_gone").count() < 2 {
-        peer.assert_alive();
-    }
+    site.log_until(|log| log.matches("client_gone").count() >= 2);
+    peer.assert_alive();
     assert_eq!(peer.so_far(script).status, 0);
 }
 
@@ -111,7 +110,6 @@ fn a_body_given_up_in_the_middle_ends_its_handler() {
     let stream = peer.request("POST", "/up.php", &[("content-length", "100000")], false);
     peer.send([data(stream, &[b'x'; 1000], false), reset(stream)].concat());
     peer.assert_alive();
-    while !site.log().contains("client_gone") {
-        peer.assert_alive();
-    }
+    site.log_until(|log| log.contains("client_gone"));
+    peer.assert_alive();
 }

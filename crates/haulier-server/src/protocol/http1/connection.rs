@@ -167,6 +167,7 @@ impl Connection {
             next = match next {
                 Next::Turn => self.turn(),
                 Next::Read => match self.read().await {
+                    Ok(Read::Bytes) if self.is_greeted_by_tls() => return self.refuse_tls(),
                     Ok(Read::Bytes | Read::Nothing) => Next::Turn,
                     Ok(Read::End) if self.expired.take() && !self.input.borrow().is_empty() => {
                         self.refuse(408, "head_timeout")
@@ -183,6 +184,9 @@ impl Connection {
 
     /// Whether the client took this for a port that wants TLS.
     fn is_greeted_by_tls(&self) -> bool {
+        if self.served.get() > 0 {
+            return false;
+        }
         let first = self.input.borrow().first().copied();
         first.is_some_and(|first| detect::of(first) == Spoken::Tls) && !self.awaits_proxy_header.get()
     }
