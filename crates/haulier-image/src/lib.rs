@@ -6,6 +6,7 @@
 
 mod codec;
 mod colour;
+mod copyright;
 mod error;
 mod exif;
 mod format;

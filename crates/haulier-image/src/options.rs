@@ -40,6 +40,8 @@ pub struct Defaults {
     pub quality: u8,
     /// True if images may be made larger than they are (zimg's `disable_zoom_up` is the opposite).
     pub enlarge: bool,
+    /// Variants say who made the original and whose it is.
+    pub copyright: bool,
     /// zimg 1: with both sizes the height rules, nothing is enlarged, answers are JPEG at 75 % of the original's quality.
     pub first_version: bool,
 }
@@ -50,6 +52,7 @@ impl Default for Defaults {
             format: FormatChoice::Keep,
             quality: 75,
             enlarge: true,
+            copyright: false,
             first_version: false,
         }
     }
@@ -96,6 +99,8 @@ pub struct Transform {
     pub bytes: u32,
     /// Only the first picture of an animation.
     pub still: bool,
+    /// Who made the original and whose it is goes with it; everything else of its metadata is left out.
+    pub copyright: bool,
 }
 
 impl Default for Transform {
@@ -120,6 +125,7 @@ impl Default for Transform {
             quality: Quality::Fixed(75),
             bytes: 0,
             still: false,
+            copyright: false,
         }
     }
 }
@@ -199,6 +205,9 @@ impl Transform {
         }
         if self.still {
             part(format_args!("still"));
+        }
+        if self.copyright {
+            part(format_args!("copyright"));
         }
         part(format_args!(
             "{}",
@@ -517,12 +526,13 @@ mod tests {
             format: FormatChoice::As(Format::WebP),
             quality: Quality::OfOriginal(75),
             still: true,
+            copyright: true,
             ..Transform::default()
         };
         assert_eq!(
             transform.key(),
             "1,trim10,cut1+2+300x0,cover100x50,small,linear,at300+1000,turn90,flip10,grey,blur150,sharpen50,\
-             pad1+2+3+4,onff0080ff,q75%,still,webp"
+             pad1+2+3+4,onff0080ff,q75%,still,copyright,webp"
         );
     }
 

@@ -25,6 +25,8 @@ const QUEUE: u64 = 64;
 const VARIANTS: u64 = 64;
 /// One variant.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Whether variants say whose they are.
+const METADATA: [(&str, bool); 2] = [("none", false), ("copyright", true)];
 /// Longest side there may be: the longest that JPEG and WebP can say together.
 const LONGEST_SIDE: u64 = 16_383;
 
@@ -262,6 +264,7 @@ fn resolve_defaults(table: &ImagesTable, compat: Compat, report: &mut Report) ->
         format,
         quality: u8::try_from(quality.min(100)).unwrap_or(100),
         enlarge: value_or(table.enlarge.as_ref(), true),
+        copyright: choice("metadata", table.metadata.as_ref(), &METADATA, report).unwrap_or(false),
         first_version: compat == Compat::Zimg1,
     }
 }

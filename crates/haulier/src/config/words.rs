@@ -675,6 +675,11 @@ pub(super) static SITE_IMAGES: Table = Table {
         ),
         word("enlarge", "true", "Images may be made larger than they are."),
         word(
+            "metadata",
+            "\"none\"",
+            "What of an original's metadata its variants have: `copyright` is who made it and whose it is.",
+        ),
+        word(
             "max_pixels",
             "40000000; 50000000 without `store`",
             "Most pixels of an original, told from its header.",

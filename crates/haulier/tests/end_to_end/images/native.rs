@@ -118,6 +118,43 @@ fn without_a_query_it_is_the_original_and_every_mode_has_its_size() {
     }
 }
 
+/// With Exif that has an artist, a copyright, and the program that made it.
+fn credited(jpeg: &[u8]) -> Vec<u8> {
+    let mut tiff = b"MM\0*\0\0\0\x08\0\x03".to_vec();
+    let texts = [(0x0131_u16, "a program"), (0x013b, "A. Artist"), (0x8298, "(c) Owner")];
+    for (index, (tag, text)) in texts.iter().enumerate() {
+        tiff.extend(tag.to_be_bytes());
+        tiff.extend([0, 2, 0, 0, 0, text.len() as u8 + 1]);
+        tiff.extend((50 + 10 * index as u32).to_be_bytes());
+    }
+    tiff.extend([0; 4]);
+    tiff.extend(texts.iter().flat_map(|(_, text)| format!("{text}\0").into_bytes()));
+    let length = (8 + tiff.len() as u16).to_be_bytes();
+    [&jpeg[..2], b"\xff\xe1", &length, b"Exif\0\0", &tiff, &jpeg[2..]].concat()
+}
+
+#[test]
+fn variants_say_whose_they_are_where_that_is_wanted_and_nothing_else() {
+    let image = credited(&jpeg(64, 48, 0));
+    let contains = |body: &[u8], text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+    for (settings, expected) in [("", false), ("metadata = \"copyright\"", true)] {
+        let haulier = Images::new()
+            .with(settings)
+            .more("[site.img.images.presets]\nthumb = \"w=20\"")
+            .start();
+        let id = upload(&haulier, &image);
+        for query in ["w=32", "w=32&f=png", "w=32&f=webp", "w=32&f=gif", "t=thumb"] {
+            let answer = haulier.get(&format!("/{id}?{query}"));
+            let body = answer.body.clone();
+            assert!(picture(answer).1 <= 32, "{query}");
+            assert_eq!(contains(&body, "A. Artist"), expected, "{query} {settings}");
+            assert_eq!(contains(&body, "(c) Owner"), expected, "{query} {settings}");
+            assert!(!contains(&body, "a program"), "{query} {settings}");
+        }
+        assert!(haulier.get(&format!("/{id}")).expect(200).body == image);
+    }
+}
+
 #[test]
 fn the_best_format_the_client_takes_is_sent_and_said() {
     let haulier = Images::new().start();
