@@ -5,6 +5,7 @@
 
 pub mod accept;
 mod extra;
+mod hints;
 pub mod native;
 mod query;
 pub mod zimg;
@@ -12,6 +13,8 @@ pub mod zimg;
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
+
+pub use self::hints::{Hinted, Hints};
 
 use crate::error::ImageError;
 use crate::format::Format;
@@ -101,6 +104,10 @@ pub struct Transform {
     pub still: bool,
     /// Who made the original and whose it is goes with it; everything else of its metadata is left out.
     pub copyright: bool,
+    /// The query said for how dense a screen its sizes are, and they are multiplied: no hint of a client counts. No part
+    /// of the key, and not told to a worker.
+    #[serde(skip)]
+    pub has_density: bool,
 }
 
 impl Default for Transform {
@@ -126,6 +133,7 @@ impl Default for Transform {
             bytes: 0,
             still: false,
             copyright: false,
+            has_density: false,
         }
     }
 }
@@ -237,6 +245,27 @@ impl Transform {
         let width = self.size.width.saturating_add(left).saturating_add(right);
         let height = self.size.height.saturating_add(top).saturating_add(bottom);
         limits.check_output(width, height)
+    }
+
+    /// Multiplies all sizes in pixels by so many hundredths.
+    fn times(&mut self, hundredths: u16) {
+        let times = |side: u32| (u64::from(side) * u64::from(hundredths) / 100).min(u64::from(u32::MAX)) as u32;
+        if self.size.unit == Unit::Pixels {
+            self.size.width = times(self.size.width);
+            self.size.height = times(self.size.height);
+        }
+        let Pad {
+            top,
+            right,
+            bottom,
+            left,
+        } = self.pad;
+        self.pad = Pad {
+            top: times(top),
+            right: times(right),
+            bottom: times(bottom),
+            left: times(left),
+        };
     }
 
     /// Takes the next larger width and height of a ladder, or its last: a site that offers few sizes is not made to

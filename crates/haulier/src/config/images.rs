@@ -47,6 +47,7 @@ pub(crate) struct Images {
     pub(crate) download: Option<Vec<Network>>,
     pub(crate) admin: Vec<Network>,
     pub(crate) token: Option<String>,
+    pub(crate) client_hints: bool,
     pub(crate) presets: Vec<(String, Transform)>,
     pub(crate) only_presets: bool,
     /// Ascending; empty: any.
@@ -129,6 +130,7 @@ pub(super) fn resolve(
         presets: presets
             .filter_map(|(name, query)| preset(name, query, &defaults, report))
             .collect(),
+        client_hints: value_or(table.client_hints.as_ref(), false),
         only_presets: value_or(table.only_presets.as_ref(), false),
         widths: resolve_widths(table, report),
         variants: to_usize(value_or(table.variants.as_ref(), VARIANTS)),

@@ -691,6 +691,11 @@ pub(super) static SITE_IMAGES: Table = Table {
             "The sizes there are, such as `[320, 640, 1280]`: what is asked for becomes the next larger one, its ratio stays.",
         ),
         word(
+            "client_hints",
+            "false",
+            "Density and width that a browser says choose sizes the address leaves open; pages ask for them.",
+        ),
+        word(
             "variants",
             "64",
             "New variants of an image that are kept within a day; more are made but kept nowhere. 0 keeps all.",

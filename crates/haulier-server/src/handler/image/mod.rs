@@ -166,16 +166,16 @@ fn begin_image(visit: &Visit<'_>, service: &Arc<ImageService>, id: &Key) -> Begu
 fn begin_order(visit: &Visit<'_>, service: &Arc<ImageService>, order: Order) -> Begun {
     let head = &visit.request.head;
     let etag = ready::tag(&order.wanted.key);
-    if let Some(response) = ready::unchanged(head, &etag, &order.wanted.frame, order.negotiated) {
+    if let Some(response) = ready::unchanged(head, &etag, &order.wanted.frame, order.terms) {
         return Begun::Response(response);
     }
     match service.at_hand(&order.wanted, visit.thread.clock.coarse()) {
         Some((ready, until)) => {
-            let mut response = ready.answer(head, &order.wanted.frame, order.negotiated);
+            let mut response = ready.answer(head, &order.wanted.frame, order.terms);
             response.trace.image = Some(ImageResult::Memory);
             if let Some(until) = until.filter(|_| visit.local.is_none() && visit.path == head.path()) {
                 let (images, wanted) = (&visit.thread.images, &order.wanted);
-                images.note(service, head, &ready, &wanted.frame, order.negotiated, until);
+                images.note(service, head, &ready, &wanted.frame, order.terms, until);
             }
             Begun::Response(response)
         }
@@ -316,7 +316,7 @@ async fn try_image(
                 Opened::Ready(ready, result) => (ready, result, times),
                 Opened::Stream { length, first, pieces } => {
                     let format = Format::of_bytes(&first);
-                    let fields = ready::fields(&etag, format, &frame, order.negotiated);
+                    let fields = ready::fields(&etag, format, &frame, order.terms);
                     let body = OriginalStream::new(length, first, pieces);
                     return Ok(streamed(200, fields, body, times));
                 }
@@ -326,7 +326,7 @@ async fn try_image(
                     format,
                     pieces,
                 } => {
-                    let mut fields = ready::fields(&etag, format, &frame, order.negotiated);
+                    let mut fields = ready::fields(&etag, format, &frame, order.terms);
                     fields.append("Content-Range", ready::place(range, total));
                     let body = OriginalStream::new(range.length(), Bytes::new(), pieces);
                     return Ok(streamed(206, fields, body, times));
@@ -335,7 +335,7 @@ async fn try_image(
             }
         }
     };
-    let mut response = ready.answer(&request.head, &frame, order.negotiated);
+    let mut response = ready.answer(&request.head, &frame, order.terms);
     response.trace.image = Some(result);
     response.trace.image_times = Some(Box::new(times));
     Ok(response)

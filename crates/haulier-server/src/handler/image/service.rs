@@ -362,7 +362,7 @@ impl ImageService {
         let ready = match hit.value {
             Cached::File(file, length) if length > MOST_COPIED => {
                 let format = format_of(&file);
-                Arc::new(Ready::of_file(file, length, &key, format, &wanted.frame))
+                Arc::new(Ready::of_file(file, length, &key, format))
             }
             value => {
                 let bytes = tokio::task::spawn_blocking(move || value.into_bytes())
@@ -709,6 +709,11 @@ impl ImageService {
         Ok(info)
     }
 
+    /// Whether pages are to ask for client hints.
+    pub(crate) fn follows_hints(&self) -> bool {
+        self.settings.client_hints
+    }
+
     /// The preset of this name.
     pub(super) fn preset(&self, name: &str) -> Option<&Transform> {
         let mut presets = self.settings.presets.iter();
@@ -757,13 +762,13 @@ impl ImageService {
 /// An image in memory.
 fn ready_of(wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
     let format = Format::of_bytes(&bytes);
-    Arc::new(Ready::of_bytes(bytes, &wanted.key, format, &wanted.frame))
+    Arc::new(Ready::of_bytes(bytes, &wanted.key, format))
 }
 
 /// An original that is a file.
 fn in_file(file: File, length: u64, wanted: &Wanted) -> Opened {
     let format = format_of(&file);
-    let ready = Ready::of_file(file, length, &wanted.key, format, &wanted.frame);
+    let ready = Ready::of_file(file, length, &wanted.key, format);
     Opened::Ready(Arc::new(ready), ImageResult::Original)
 }
 

@@ -193,6 +193,61 @@ fn the_best_format_the_client_takes_is_sent_and_said() {
 }
 
 #[test]
+fn a_browser_that_says_what_screen_it_has_gets_a_picture_for_it() {
+    let haulier = Images::new()
+        .with("client_hints = true")
+        .more("[site.img.images.presets]\nthumb = \"w=50&h=40\"")
+        .start();
+    let id = upload(&haulier, &jpeg(640, 480, 0));
+    let ask = |query: &str, field: &str, value: &str| {
+        haulier.ask(&Request::get(&format!("/{id}?{query}")).with(field, value))
+    };
+    for (query, field, value, expected, vary) in [
+        ("w=100", "X-Nothing", "1", 100, Some("Sec-CH-DPR, DPR")),
+        ("w=100", "Sec-CH-DPR", "2.0", 200, Some("Sec-CH-DPR, DPR")),
+        ("w=100", "DPR", "1.2", 150, Some("Sec-CH-DPR, DPR")),
+        ("w=100", "Sec-CH-Width", "500", 100, Some("Sec-CH-DPR, DPR")),
+        ("w=100&dpr=1", "Sec-CH-DPR", "2", 100, None),
+        ("q=70", "Sec-CH-Width", "300", 320, Some("Sec-CH-Width, Width")),
+        ("q=70", "Width", "3000", 640, Some("Sec-CH-Width, Width")),
+        ("q=70", "Width", "wide", 640, Some("Sec-CH-Width, Width")),
+        ("t=thumb", "Sec-CH-DPR", "3", 150, Some("Sec-CH-DPR, DPR")),
+        ("w=100&f=auto", "Sec-CH-DPR", "3", 300, Some("Accept, Sec-CH-DPR, DPR")),
+    ] {
+        // From the worker, and then from memory.
+        for _ in 0..2 {
+            let answer = ask(query, field, value);
+            assert_eq!(answer.field("Vary"), vary, "{query} {field}: {value}");
+            assert_eq!(picture(answer).1, expected, "{query} {field}: {value}");
+        }
+    }
+    let hinted = ask("w=100", "Sec-CH-DPR", "2").expect(200);
+    let said = haulier.get(&format!("/{id}?w=200")).expect(200);
+    assert_eq!(
+        hinted.field("ETag"),
+        said.field("ETag"),
+        "one variant, however it was asked for"
+    );
+    let request = Request::get(&format!("/{id}?w=100")).with("Sec-CH-DPR", "2");
+    let tag = hinted.field("ETag").expect("a tag").to_owned();
+    let unchanged = haulier.ask(&request.with("If-None-Match", &tag)).expect(304);
+    assert_eq!(unchanged.field("Vary"), Some("Sec-CH-DPR, DPR"));
+    assert!(haulier.get(&format!("/{id}")).expect(200).body == jpeg(640, 480, 0));
+    let page = haulier.get("/").expect(200);
+    assert_eq!(page.field("Accept-CH"), Some("Sec-CH-DPR, Sec-CH-Width, DPR, Width"));
+}
+
+#[test]
+fn hints_are_passed_over_where_nobody_wants_them() {
+    let haulier = Images::new().start();
+    let id = upload(&haulier, &jpeg(640, 480, 0));
+    let answer = haulier.ask(&Request::get(&format!("/{id}?w=100")).with("Sec-CH-DPR", "2"));
+    assert_eq!(answer.field("Vary"), None);
+    assert_eq!(picture(answer).1, 100);
+    assert_eq!(haulier.get("/").expect(200).field("Accept-CH"), None);
+}
+
+#[test]
 fn deleting_takes_the_token_of_the_site() {
     let haulier = Images::new().with(&format!("token = {TOKEN:?}")).start();
     let id = upload(&haulier, &jpeg(64, 48, 0));
