@@ -1,47 +1,125 @@
-//! The one thing of Exif that changes a picture: its orientation (Exif 2.32 §4.6.4, tag 274).
+//! What of Exif is read: the orientation, which changes a picture, and who made it; and what is written: the latter
+//! (Exif 2.32 §4.6).
 
 use crate::original::Orientation;
 
+/// Who made the picture.
+pub(crate) const ARTIST: u16 = 315;
+/// Whose it is.
+pub(crate) const COPYRIGHT: u16 = 33_432;
 const ORIENTATION: u16 = 274;
-/// Type SHORT of TIFF.
+/// Types of TIFF.
+const ASCII: u16 = 2;
 const SHORT: u16 = 3;
 /// An IFD0 has a dozen entries; one that claims thousands is not read further.
 const MOST_ENTRIES: u16 = 512;
 
 /// Finds the orientation in a TIFF structure; without one, or in a broken one, the image is upright.
 pub(crate) fn orientation(tiff: &[u8]) -> Orientation {
-    find(tiff).map_or(Orientation::UPRIGHT, Orientation::of)
+    let found = Directory::of(tiff).and_then(|directory| directory.number(ORIENTATION));
+    found.map_or(Orientation::UPRIGHT, Orientation::of)
 }
 
-fn find(tiff: &[u8]) -> Option<u16> {
-    let big = match tiff.get(..4)? {
-        b"MM\0*" => true,
-        b"II*\0" => false,
-        _ => return None,
-    };
-    let short = |at: usize| {
-        let pair = tiff.get(at..at.checked_add(2)?)?;
+/// The text under a tag, as it is stored: a NUL ends it, and may stand in it.
+pub(crate) fn text(tiff: &[u8], tag: u16) -> Option<&[u8]> {
+    Directory::of(tiff)?.text(tag)
+}
+
+/// The first directory of a TIFF structure.
+struct Directory<'a> {
+    tiff: &'a [u8],
+    big: bool,
+    at: usize,
+    entries: u16,
+}
+
+impl<'a> Directory<'a> {
+    fn of(tiff: &'a [u8]) -> Option<Self> {
+        let big = match tiff.get(..4)? {
+            b"MM\0*" => true,
+            b"II*\0" => false,
+            _ => return None,
+        };
+        let mut directory = Self {
+            tiff,
+            big,
+            at: 0,
+            entries: 0,
+        };
+        directory.at = usize::try_from(directory.long(4)?).ok()?;
+        directory.entries = directory.short(directory.at)?.min(MOST_ENTRIES);
+        Some(directory)
+    }
+
+    fn short(&self, at: usize) -> Option<u16> {
+        let pair = self.tiff.get(at..at.checked_add(2)?)?;
         let pair = [pair[0], pair[1]];
-        Some(if big {
+        Some(if self.big {
             u16::from_be_bytes(pair)
         } else {
             u16::from_le_bytes(pair)
         })
-    };
-    let long = |at: usize| {
-        let (first, second) = (u32::from(short(at)?), u32::from(short(at.checked_add(2)?)?));
-        Some(if big {
+    }
+
+    fn long(&self, at: usize) -> Option<u32> {
+        let (first, second) = (u32::from(self.short(at)?), u32::from(self.short(at.checked_add(2)?)?));
+        Some(if self.big {
             first << 16 | second
         } else {
             second << 16 | first
         })
-    };
-    let directory = usize::try_from(long(4)?).ok()?;
-    let entries = short(directory)?.min(MOST_ENTRIES);
-    (0..usize::from(entries))
-        .map(|index| directory + 2 + 12 * index)
-        .find(|&entry| short(entry) == Some(ORIENTATION) && short(entry + 2) == Some(SHORT))
-        .and_then(|entry| short(entry + 8))
+    }
+
+    /// Where the entry of a tag and type stands.
+    fn entry(&self, tag: u16, kind: u16) -> Option<usize> {
+        (0..usize::from(self.entries))
+            .map(|index| self.at + 2 + 12 * index)
+            .find(|&entry| self.short(entry) == Some(tag) && self.short(entry + 2) == Some(kind))
+    }
+
+    fn number(&self, tag: u16) -> Option<u16> {
+        self.short(self.entry(tag, SHORT)? + 8)
+    }
+
+    fn text(&self, tag: u16) -> Option<&'a [u8]> {
+        let entry = self.entry(tag, ASCII)?;
+        let length = usize::try_from(self.long(entry + 4)?).ok()?;
+        // What has room in the entry stands there.
+        let place = match length {
+            0..=4 => entry + 8,
+            _ => usize::try_from(self.long(entry + 8)?).ok()?,
+        };
+        self.tiff.get(place..place.checked_add(length)?)
+    }
+}
+
+/// A TIFF structure of texts alone. Tags ascend, and no text has a NUL.
+pub(crate) fn of_texts(texts: &[(u16, &str)]) -> Vec<u8> {
+    let mut tiff = b"MM\0*\0\0\0\x08".to_vec();
+    tiff.extend((texts.len() as u16).to_be_bytes());
+    // Behind the entries, and the number of the next directory: none.
+    let mut place = tiff.len() + 12 * texts.len() + 4;
+    let mut values = Vec::new();
+    for (tag, text) in texts {
+        let length = text.len() + 1;
+        tiff.extend(tag.to_be_bytes());
+        tiff.extend(ASCII.to_be_bytes());
+        tiff.extend((length as u32).to_be_bytes());
+        if length <= 4 {
+            let mut value = [0; 4];
+            value[..text.len()].copy_from_slice(text.as_bytes());
+            tiff.extend(value);
+            continue;
+        }
+        tiff.extend((place as u32).to_be_bytes());
+        values.extend_from_slice(text.as_bytes());
+        // The next one begins at an even place.
+        values.resize(values.len() + 1 + length % 2, 0);
+        place += length + length % 2;
+    }
+    tiff.extend([0; 4]);
+    tiff.extend(values);
+    tiff
 }
 
 #[cfg(test)]
@@ -84,6 +162,23 @@ mod tests {
             assert_eq!(u16::from(orientation(&tiff(true, number)).number()), number);
             assert_eq!(u16::from(orientation(&tiff(false, number)).number()), number);
         }
+    }
+
+    #[test]
+    fn texts_are_found_as_they_were_written() {
+        let texts = [(ARTIST, "A. Müller"), (COPYRIGHT, "me")];
+        let tiff = of_texts(&texts);
+        assert_eq!(text(&tiff, ARTIST), Some("A. Müller\0".as_bytes()));
+        assert_eq!(text(&tiff, COPYRIGHT), Some(&b"me\0"[..]));
+        assert_eq!(text(&tiff, 270), None);
+        assert_eq!(orientation(&tiff), Orientation::UPRIGHT);
+        assert_eq!(text(&of_texts(&texts[1..]), COPYRIGHT), Some(&b"me\0"[..]));
+        for length in 0..tiff.len() {
+            let _ = text(&tiff[..length], COPYRIGHT);
+        }
+        let mut lying = tiff;
+        lying[14..18].copy_from_slice(&[0xff; 4]);
+        assert_eq!(text(&lying, ARTIST), None);
     }
 
     #[test]

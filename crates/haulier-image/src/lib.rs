@@ -6,6 +6,7 @@
 
 mod codec;
 mod colour;
+mod copyright;
 mod error;
 mod exif;
 mod format;
@@ -22,8 +23,8 @@ pub use error::{Excess, ImageError, OptionError};
 pub use format::Format;
 pub use limits::Limits;
 pub use options::{
-    Background, Defaults, Flip, FormatChoice, Gravity, Mode, Pad, Quality, Region, Request, Size, Transform, Unit,
-    accept, native, zimg,
+    Background, Defaults, Flip, FormatChoice, Gravity, Hinted, Hints, Mode, Pad, Quality, Region, Request, Size,
+    Transform, Unit, accept, native, zimg,
 };
 pub use original::{Orientation, Original};
 pub use pipeline::{Rendered, probe, render};

@@ -5,6 +5,7 @@
 
 pub mod accept;
 mod extra;
+mod hints;
 pub mod native;
 mod query;
 pub mod zimg;
@@ -12,6 +13,8 @@ pub mod zimg;
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
+
+pub use self::hints::{Hinted, Hints};
 
 use crate::error::ImageError;
 use crate::format::Format;
@@ -40,6 +43,8 @@ pub struct Defaults {
     pub quality: u8,
     /// True if images may be made larger than they are (zimg's `disable_zoom_up` is the opposite).
     pub enlarge: bool,
+    /// Variants say who made the original and whose it is.
+    pub copyright: bool,
     /// zimg 1: with both sizes the height rules, nothing is enlarged, answers are JPEG at 75 % of the original's quality.
     pub first_version: bool,
 }
@@ -50,6 +55,7 @@ impl Default for Defaults {
             format: FormatChoice::Keep,
             quality: 75,
             enlarge: true,
+            copyright: false,
             first_version: false,
         }
     }
@@ -96,6 +102,12 @@ pub struct Transform {
     pub bytes: u32,
     /// Only the first picture of an animation.
     pub still: bool,
+    /// Who made the original and whose it is goes with it; everything else of its metadata is left out.
+    pub copyright: bool,
+    /// The query said for how dense a screen its sizes are, and they are multiplied: no hint of a client counts. No part
+    /// of the key, and not told to a worker.
+    #[serde(skip)]
+    pub has_density: bool,
 }
 
 impl Default for Transform {
@@ -120,6 +132,8 @@ impl Default for Transform {
             quality: Quality::Fixed(75),
             bytes: 0,
             still: false,
+            copyright: false,
+            has_density: false,
         }
     }
 }
@@ -200,6 +214,9 @@ impl Transform {
         if self.still {
             part(format_args!("still"));
         }
+        if self.copyright {
+            part(format_args!("copyright"));
+        }
         part(format_args!(
             "{}",
             match self.format {
@@ -228,6 +245,27 @@ impl Transform {
         let width = self.size.width.saturating_add(left).saturating_add(right);
         let height = self.size.height.saturating_add(top).saturating_add(bottom);
         limits.check_output(width, height)
+    }
+
+    /// Multiplies all sizes in pixels by so many hundredths.
+    fn times(&mut self, hundredths: u16) {
+        let times = |side: u32| (u64::from(side) * u64::from(hundredths) / 100).min(u64::from(u32::MAX)) as u32;
+        if self.size.unit == Unit::Pixels {
+            self.size.width = times(self.size.width);
+            self.size.height = times(self.size.height);
+        }
+        let Pad {
+            top,
+            right,
+            bottom,
+            left,
+        } = self.pad;
+        self.pad = Pad {
+            top: times(top),
+            right: times(right),
+            bottom: times(bottom),
+            left: times(left),
+        };
     }
 
     /// Takes the next larger width and height of a ladder, or its last: a site that offers few sizes is not made to
@@ -517,12 +555,13 @@ mod tests {
             format: FormatChoice::As(Format::WebP),
             quality: Quality::OfOriginal(75),
             still: true,
+            copyright: true,
             ..Transform::default()
         };
         assert_eq!(
             transform.key(),
             "1,trim10,cut1+2+300x0,cover100x50,small,linear,at300+1000,turn90,flip10,grey,blur150,sharpen50,\
-             pad1+2+3+4,onff0080ff,q75%,still,webp"
+             pad1+2+3+4,onff0080ff,q75%,still,copyright,webp"
         );
     }
 

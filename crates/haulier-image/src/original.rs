@@ -6,7 +6,7 @@
 mod avif;
 mod gif;
 pub(crate) mod jpeg;
-mod png;
+pub(crate) mod png;
 pub(crate) mod webp;
 
 use serde::{Deserialize, Serialize};

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::codec::{self, Picture, Pictures, Wish};
 use crate::colour::Profile;
+use crate::copyright::Copyright;
 use crate::error::ImageError;
 use crate::format::Format;
 use crate::geometry::{Area, Shape};
@@ -147,7 +148,14 @@ pub(crate) fn render_with(
         .first()
         .ok_or_else(|| ImageError::Malformed("an image without a picture".into()))?;
     let (width, height) = (first.raster.width, first.raster.height);
-    let pictures = Pictures { frames, loops };
+    let pictures = Pictures {
+        frames,
+        loops,
+        copyright: transform
+            .copyright
+            .then(|| Copyright::of(bytes, original.format))
+            .flatten(),
+    };
     let began = Instant::now();
     let bytes = write(format, &pictures, quality, transform.bytes)?;
     Ok(Rendered {

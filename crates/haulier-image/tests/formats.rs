@@ -48,6 +48,43 @@ fn djpeg(bytes: &[u8], arguments: &[&str]) -> Option<Photo> {
     run("djpeg", &arguments, bytes).map(|pnm| Photo::from_pnm(&pnm))
 }
 
+/// A JPEG whose XMP says who made it.
+fn credited() -> Option<Vec<u8>> {
+    let packet = "http://ns.adobe.com/xap/1.0/\0<x:xmpmeta><dc:creator><rdf:Seq><rdf:li>A. Miller</rdf:li></rdf:Seq>\
+         </dc:creator><dc:rights><rdf:Alt><rdf:li xml:lang=\"x-default\">Owner &amp; Co</rdf:li></rdf:Alt></dc:rights>";
+    let plain = cjpeg(&Photo::new(61, 43), &[])?;
+    let length = (packet.len() as u16 + 2).to_be_bytes();
+    Some([&plain[..2], b"\xff\xe1", &length, packet.as_bytes(), &plain[2..]].concat())
+}
+
+#[test]
+fn the_copyright_of_a_variant_is_what_imagemagick_finds_there() {
+    let Some(original) = credited() else { return };
+    for (format, names) in [
+        (Format::Jpeg, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
+        (Format::Png, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
+        (Format::WebP, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
+        (Format::Gif, "%c|%wx%h"),
+    ] {
+        let transform = Transform {
+            copyright: true,
+            ..sized(30, 0, Mode::Fit, format)
+        };
+        let rendered = made(&original, &transform);
+        let file = format!("{format}:-");
+        let Some(said) = run("identify", &["-format", names, &file], &rendered.bytes) else {
+            return;
+        };
+        let expected = match format {
+            Format::Gif => "Owner & Co, A. Miller|30x21",
+            _ => "A. Miller|Owner & Co|30x21",
+        };
+        assert_eq!(String::from_utf8_lossy(&said), expected, "{format}");
+        let without = made(&original, &sized(30, 0, Mode::Fit, format));
+        assert!(without.bytes.len() < rendered.bytes.len(), "{format}");
+    }
+}
+
 #[test]
 fn every_kind_of_jpeg_is_read_as_djpeg_reads_it() {
     let photo = Photo::new(203, 131);

@@ -258,6 +258,23 @@ impl ImageResult {
     }
 }
 
+/// Where the time of an image went; what did not happen has none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ImageTimes {
+    /// Looking into the caches.
+    pub cache: Option<Duration>,
+    /// Getting the original out of its store.
+    pub fetch: Option<Duration>,
+    /// Waiting for a worker, and for memory.
+    pub queue: Option<Duration>,
+    /// Reading the original.
+    pub decode: Option<Duration>,
+    /// The steps: scaling and all others.
+    pub resize: Option<Duration>,
+    /// Writing the variant.
+    pub encode: Option<Duration>,
+}
+
 /// What the access log and the metrics tell beside status and size.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace {
@@ -270,6 +287,8 @@ pub(crate) struct Trace {
     pub handoff: Option<Via>,
     /// Where the image came from, if it is one.
     pub image: Option<ImageResult>,
+    /// Apart: what is in memory took no time.
+    pub image_times: Option<Box<ImageTimes>>,
     /// How the body was coded on its way.
     pub compressed: Option<Arc<Compressed>>,
     /// The coding of a file's variant that was sent in its place.
@@ -285,6 +304,7 @@ impl Trace {
             php: None,
             handoff: None,
             image: None,
+            image_times: None,
             compressed: None,
             variant: None,
         }

@@ -103,6 +103,7 @@ impl Images {
             download: images.download.clone(),
             admin: images.admin.clone(),
             token: images.token.clone(),
+            client_hints: images.client_hints,
             presets: images.presets.clone(),
             only_presets: images.only_presets,
             widths: images.widths.clone(),

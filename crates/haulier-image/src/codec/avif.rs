@@ -43,6 +43,10 @@ impl Codec for Avif {
             .with_alpha_quality(quality)
             .with_speed(SPEED)
             .with_num_threads(Some(1));
+        let encoder = match &pictures.copyright {
+            Some(copyright) => encoder.with_exif(copyright.exif()),
+            None => encoder,
+        };
         let encoded = match raster.kind {
             Kind::Rgba => {
                 let pixels: &[RGBA8] = raster.data.as_rgba();

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::num::NonZeroU64;
 
-use gif::{ColorOutput, DecodeOptions, Decoder, DisposalMethod, Encoder, Frame, MemoryLimit, Repeat};
+use gif::{ColorOutput, DecodeOptions, Decoder, DisposalMethod, Encoder, Extension, Frame, MemoryLimit, Repeat};
 
 use crate::codec::{Codec, Each, Picture, Pictures, Wish, malformed};
 use crate::error::ImageError;
@@ -68,6 +68,11 @@ impl Codec for Gif {
                 times => Repeat::Finite(times),
             };
             encoder.set_repeat(repeat).map_err(malformed)?;
+        }
+        if let Some(copyright) = &pictures.copyright {
+            let line = copyright.line();
+            let comment = encoder.write_raw_extension(Extension::Comment.into(), &[line.as_bytes()]);
+            comment.map_err(malformed)?;
         }
         for picture in &pictures.frames {
             encoder.write_frame(&frame(picture, width, height)).map_err(malformed)?;

@@ -1,6 +1,7 @@
 //! Formats to pixels and back, behind one trait.
 //!
-//! Pixels always come as eight bits a channel. Nothing of an original's metadata reaches a variant: a writer gets pixels.
+//! Pixels always come as eight bits a channel. Nothing of an original's metadata reaches a variant but its copyright,
+//! where that is wanted: a writer gets pixels.
 
 #[cfg(feature = "avif")]
 mod avif;
@@ -9,6 +10,7 @@ mod jpeg;
 mod png;
 mod webp;
 
+use crate::copyright::Copyright;
 use crate::error::ImageError;
 use crate::format::Format;
 use crate::original::Original;
@@ -39,6 +41,8 @@ pub(crate) struct Pictures {
     pub(crate) frames: Vec<Picture>,
     /// How often an animation runs; 0 is for ever.
     pub(crate) loops: u16,
+    /// Who made them and whose they are, if that is to be said.
+    pub(crate) copyright: Option<Copyright>,
 }
 
 impl Pictures {
@@ -159,6 +163,7 @@ pub(crate) mod testing {
         Pictures {
             frames: vec![Picture { raster, delay: 0 }],
             loops: 0,
+            copyright: None,
         }
     }
 
@@ -170,7 +175,11 @@ pub(crate) mod testing {
             frames.push(picture);
             Ok(())
         })?;
-        Ok(Pictures { frames, loops })
+        Ok(Pictures {
+            frames,
+            loops,
+            copyright: None,
+        })
     }
 
     /// Mean difference of two images of the same size and kind, in steps of 255.

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Limits, Transformations};
+use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Limits, Transformations, chunk};
 
 use crate::codec::{Codec, Each, Picture, Pictures, Wish, decoded, malformed};
 use crate::error::ImageError;
@@ -64,6 +64,10 @@ impl Codec for Png {
         encoder.set_depth(BitDepth::Eight);
         encoder.set_compression(Compression::Balanced);
         let mut writer = encoder.write_header().map_err(malformed)?;
+        if let Some(copyright) = &pictures.copyright {
+            let exif = writer.write_chunk(chunk::eXIf, &copyright.exif());
+            exif.map_err(malformed)?;
+        }
         writer.write_image_data(&raster.data).map_err(malformed)?;
         writer.finish().map_err(malformed)?;
         Ok(bytes)

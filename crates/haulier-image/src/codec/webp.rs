@@ -8,6 +8,7 @@ use std::slice;
 use libwebp_sys as sys;
 
 use crate::codec::{Codec, Each, Picture, Pictures, Wish, decoded, malformed};
+use crate::copyright;
 use crate::error::ImageError;
 use crate::original::{Original, webp};
 use crate::raster::{Kind, Raster};
@@ -50,20 +51,26 @@ impl Codec for WebP {
             return Err(malformed("too large for a WebP"));
         }
         let config = config(quality)?;
-        if pictures.frames.len() > 1 {
-            return write_animation(pictures, &config);
-        }
-        let mut picture = Image::of(first)?;
-        let mut writer = Writer::new();
-        picture.0.writer = Some(sys::WebPMemoryWrite);
-        picture.0.custom_ptr = (&raw mut writer.0).cast();
-        // SAFETY: configuration and picture are initialised, and the writer the picture points to outlives the call.
-        let done = unsafe { sys::WebPEncode(&raw const config, &raw mut picture.0) };
-        if done == 0 {
-            return Err(malformed(format!("{:?}", picture.0.error_code)));
-        }
-        Ok(writer.bytes())
+        let bytes = match pictures.frames.len() {
+            1 => write_still(first, &config)?,
+            _ => write_animation(pictures, &config)?,
+        };
+        let copyright = pictures.copyright.as_ref();
+        Ok(copyright::into_webp(bytes, copyright, (first.width, first.height)))
     }
+}
+
+fn write_still(raster: &Raster, config: &sys::WebPConfig) -> Result<Vec<u8>, ImageError> {
+    let mut picture = Image::of(raster)?;
+    let mut writer = Writer::new();
+    picture.0.writer = Some(sys::WebPMemoryWrite);
+    picture.0.custom_ptr = (&raw mut writer.0).cast();
+    // SAFETY: configuration and picture are initialised, and the writer the picture points to outlives the call.
+    let done = unsafe { sys::WebPEncode(config, &raw mut picture.0) };
+    if done == 0 {
+        return Err(malformed(format!("{:?}", picture.0.error_code)));
+    }
+    Ok(writer.bytes())
 }
 
 fn config(quality: u8) -> Result<sys::WebPConfig, ImageError> {
@@ -386,6 +393,7 @@ mod tests {
         let pictures = Pictures {
             frames: vec![picture(0, 100), picture(128, 40), picture(255, 70)],
             loops: 2,
+            copyright: None,
         };
         let bytes = WebP.write(&pictures, 90).expect("it is written");
         let wish = Wish {

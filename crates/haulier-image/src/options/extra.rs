@@ -2,7 +2,7 @@
 
 use crate::error::OptionError;
 use crate::options::query::{bad, hundredths, number, switch};
-use crate::options::{Background, Flip, Gravity, Mode, Pad, Region, Transform, Unit};
+use crate::options::{Background, Flip, Gravity, Mode, Pad, Region, Transform};
 
 /// Most pixels that may be added at a side.
 const MOST_PAD: u32 = 4096;
@@ -19,7 +19,7 @@ pub(super) struct Extra {
     mode: Option<Mode>,
     gravity: Option<Gravity>,
     focal: Option<Gravity>,
-    dpr: u16,
+    dpr: Option<u16>,
     still: Option<bool>,
 }
 
@@ -30,7 +30,7 @@ impl Default for Extra {
             mode: None,
             gravity: None,
             focal: None,
-            dpr: 100,
+            dpr: None,
             still: None,
         }
     }
@@ -43,7 +43,7 @@ impl Extra {
             "mode" => self.mode = Some(mode(value)?),
             "gravity" => self.gravity = Some(gravity(value)?),
             "focal" => self.focal = Some(focal(value)?),
-            "dpr" => self.dpr = hundredths(name, value, 100, 500)?,
+            "dpr" => self.dpr = Some(hundredths(name, value, 100, 500)?),
             "still" => self.still = Some(switch(name, value)?),
             "crop" => transform.region = Some(region(value)?),
             "bytes" => transform.bytes = number(name, value, MOST_BYTES)?,
@@ -74,24 +74,9 @@ impl Extra {
             (gravity, focal) => gravity.or(focal).unwrap_or(Gravity::Centre),
         };
         transform.still = self.still.unwrap_or(transform.still);
-        if self.dpr != 100 {
-            let times = |side: u32| (u64::from(side) * u64::from(self.dpr) / 100).min(u64::from(u32::MAX)) as u32;
-            if transform.size.unit == Unit::Pixels {
-                transform.size.width = times(transform.size.width);
-                transform.size.height = times(transform.size.height);
-            }
-            let Pad {
-                top,
-                right,
-                bottom,
-                left,
-            } = transform.pad;
-            transform.pad = Pad {
-                top: times(top),
-                right: times(right),
-                bottom: times(bottom),
-                left: times(left),
-            };
+        if let Some(dpr) = self.dpr {
+            transform.times(dpr);
+            transform.has_density = true;
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ pub fn parse(query: &str, defaults: &Defaults, others: &[&str]) -> Result<Reques
         enlarge: defaults.enlarge,
         format: defaults.format,
         quality: Quality::Fixed(defaults.quality),
+        copyright: defaults.copyright,
         ..Transform::default()
     };
     for (name, value) in pairs(query).filter(|(name, _)| !others.contains(&name.as_ref())) {

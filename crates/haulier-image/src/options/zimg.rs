@@ -32,6 +32,7 @@ pub fn parse(query: &str, defaults: &Defaults) -> Result<Request, OptionError> {
     let mut transform = Transform {
         enlarge: defaults.enlarge,
         still: true,
+        copyright: defaults.copyright,
         ..Transform::default()
     };
     let mut extra = Extra::default();

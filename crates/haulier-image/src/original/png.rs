@@ -10,7 +10,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     }
     let (width, height) = (be32(bytes, 16)?, be32(bytes, 20)?);
     let colour = *bytes.get(25)?;
-    let chunks = Chunks { bytes, at: 8 };
+    let chunks = Chunks::of(bytes);
     let mut orientation = None;
     let mut transparency = false;
     for (name, content) in chunks.take_while(|(name, _)| name != b"IDAT") {
@@ -35,9 +35,16 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
 }
 
 /// Chunks by name and content, up to the first that is not all there.
-struct Chunks<'a> {
+pub(crate) struct Chunks<'a> {
     bytes: &'a [u8],
     at: usize,
+}
+
+impl<'a> Chunks<'a> {
+    /// All chunks behind the signature.
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 8 }
+    }
 }
 
 impl<'a> Iterator for Chunks<'a> {

@@ -7,7 +7,7 @@ use crate::original::{Original, le16, le32};
 pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     let mut original: Option<Original> = None;
     let mut frames = 0_u32;
-    for (name, content) in (Chunks { bytes, at: 12 }) {
+    for (name, content) in Chunks::of(bytes) {
         match &name {
             b"VP8X" => original = original.or(Some(extended(content)?)),
             b"VP8L" => original = original.or(Some(lossless(content)?)),
@@ -30,7 +30,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
 
 /// The profile of an extended file.
 pub(crate) fn profile(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut chunks = Chunks { bytes, at: 12 };
+    let mut chunks = Chunks::of(bytes);
     chunks
         .find(|(name, _)| name == b"ICCP")
         .map(|(_, content)| content.to_vec())
@@ -63,9 +63,16 @@ fn lossy(content: &[u8]) -> Option<Original> {
 }
 
 /// Chunks by name and content. One that is cut short comes with what is there of it: decoders read such files, too.
-struct Chunks<'a> {
+pub(crate) struct Chunks<'a> {
     bytes: &'a [u8],
     at: usize,
+}
+
+impl<'a> Chunks<'a> {
+    /// All chunks behind the signature.
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 12 }
+    }
 }
 
 impl<'a> Iterator for Chunks<'a> {

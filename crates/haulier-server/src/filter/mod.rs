@@ -3,6 +3,7 @@
 mod access;
 pub(crate) mod basic_auth;
 mod canonical;
+mod client_hints;
 pub(crate) mod compress;
 pub(crate) mod https;
 pub(crate) mod maintenance;
@@ -80,6 +81,7 @@ pub(crate) fn on_body(
 pub(crate) fn on_response(site: &Site, request: &Request, response: &mut Response) {
     let Request { head, peer, .. } = request;
     server_timing::on_response(site, head, response);
+    client_hints::on_response(site, response);
     // What the configuration sets holds over what PHP says.
     site_headers::on_response(site, peer.tls, response);
     // Last: it depends on every other field, and nothing may change a body that is coded.

@@ -1,4 +1,5 @@
-//! `Server-Timing` for sites in development: what the browser's tools show as the time in the queue and in PHP.
+//! `Server-Timing` for sites in development: what the browser's tools show as the time in the queue and in PHP, or where
+//! an image came from and what making it took.
 //!
 //! An answer that is still coming has no time in PHP yet. Where the client takes trailers (RFC 9110 §6.5), it stands
 //! behind the body.
@@ -13,14 +14,18 @@ use haulier_proto::field::{Fields, tokens};
 use haulier_proto::head::{Method, RequestHead, Version};
 
 use crate::body::{Body, BodyStream, BrokenBody, Chunk};
-use crate::response::Response;
+use crate::response::{ImageResult, ImageTimes, Response, Trace};
 use crate::route::Site;
 
 const NAME: &str = "Server-Timing";
 
-/// Adds the times of a PHP answer.
+/// Adds the times of a PHP answer, or of an image.
 pub(super) fn on_response(site: &Site, head: &RequestHead, response: &mut Response) {
     if !site.settings.development {
+        return;
+    }
+    if let Some(told) = of_image(&response.trace) {
+        response.head.fields_mut().append(NAME, told);
         return;
     }
     let Some(php) = &response.trace.php else { return };
@@ -39,6 +44,42 @@ pub(super) fn on_response(site: &Site, head: &RequestHead, response: &mut Respon
         }
         body => body,
     };
+}
+
+/// Which cache an image came from, and how long each step took that there was.
+fn of_image(trace: &Trace) -> Option<String> {
+    let cache = match trace.image? {
+        ImageResult::Error => return None,
+        ImageResult::Made | ImageResult::Original => "miss",
+        cache => cache.as_str(),
+    };
+    let times = trace.image_times.as_deref().copied().unwrap_or_default();
+    let ImageTimes {
+        cache: asked,
+        fetch,
+        queue,
+        decode,
+        resize,
+        encode,
+    } = times;
+    let mut value = format!("cache;desc={cache}");
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+    if let Some(time) = asked {
+        let _ = write!(value, ";dur={:.1}", milliseconds(time));
+    }
+    let steps = [
+        ("fetch", fetch),
+        ("queue", queue),
+        ("decode", decode),
+        ("resize", resize),
+        ("encode", encode),
+    ];
+    for (step, time) in steps {
+        if let Some(time) = time {
+            let _ = write!(value, ", {step};dur={:.1}", milliseconds(time));
+        }
+    }
+    Some(value)
 }
 
 /// Whether the client keeps what stands behind a body (RFC 9110 §10.1.4), and there will be one.
@@ -135,6 +176,56 @@ mod tests {
             let mut response = answered_by_php(38_000);
             on_response(&site, &asked("GET", "HTTP/1.1", ""), &mut response);
             assert_eq!(response.head.fields().get("Server-Timing"), expected);
+        }
+    }
+
+    #[test]
+    fn an_image_tells_its_cache_and_the_steps_there_were() {
+        let micros = |number| Some(Duration::from_micros(number));
+        let made = ImageTimes {
+            cache: micros(100),
+            fetch: micros(1200),
+            queue: micros(0),
+            decode: micros(9000),
+            resize: micros(2040),
+            encode: micros(12_345),
+        };
+        let found = ImageTimes {
+            cache: micros(700),
+            ..ImageTimes::default()
+        };
+        let read = ImageTimes {
+            fetch: micros(700),
+            ..ImageTimes::default()
+        };
+        for (result, times, expected) in [
+            (ImageResult::Memory, None, Some("cache;desc=memory")),
+            (ImageResult::Redis, Some(found), Some("cache;desc=redis;dur=0.7")),
+            (
+                ImageResult::Original,
+                Some(read),
+                Some("cache;desc=miss, fetch;dur=0.7"),
+            ),
+            (
+                ImageResult::Made,
+                Some(made),
+                Some(
+                    "cache;desc=miss;dur=0.1, fetch;dur=1.2, queue;dur=0.0, decode;dur=9.0, resize;dur=2.0, \
+                     encode;dur=12.3",
+                ),
+            ),
+            (ImageResult::Error, None, None),
+        ] {
+            for development in [true, false] {
+                let site = Root::new().with(|settings| settings.development = development).site();
+                let mut response = Response::new(200, Handler::Image);
+                response.trace.image = Some(result);
+                response.trace.image_times = times.map(Box::new);
+                on_response(&site, &asked("GET", "HTTP/1.1", ""), &mut response);
+                let told = response.head.fields().get(NAME);
+                let expected = expected.filter(|_| development);
+                assert_eq!(told, expected.map(str::as_bytes), "{result:?}");
+            }
         }
     }
 

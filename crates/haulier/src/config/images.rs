@@ -25,6 +25,8 @@ const QUEUE: u64 = 64;
 const VARIANTS: u64 = 64;
 /// One variant.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Whether variants say whose they are.
+const METADATA: [(&str, bool); 2] = [("none", false), ("copyright", true)];
 /// Longest side there may be: the longest that JPEG and WebP can say together.
 const LONGEST_SIDE: u64 = 16_383;
 
@@ -45,6 +47,7 @@ pub(crate) struct Images {
     pub(crate) download: Option<Vec<Network>>,
     pub(crate) admin: Vec<Network>,
     pub(crate) token: Option<String>,
+    pub(crate) client_hints: bool,
     pub(crate) presets: Vec<(String, Transform)>,
     pub(crate) only_presets: bool,
     /// Ascending; empty: any.
@@ -127,6 +130,7 @@ pub(super) fn resolve(
         presets: presets
             .filter_map(|(name, query)| preset(name, query, &defaults, report))
             .collect(),
+        client_hints: value_or(table.client_hints.as_ref(), false),
         only_presets: value_or(table.only_presets.as_ref(), false),
         widths: resolve_widths(table, report),
         variants: to_usize(value_or(table.variants.as_ref(), VARIANTS)),
@@ -262,6 +266,7 @@ fn resolve_defaults(table: &ImagesTable, compat: Compat, report: &mut Report) ->
         format,
         quality: u8::try_from(quality.min(100)).unwrap_or(100),
         enlarge: value_or(table.enlarge.as_ref(), true),
+        copyright: choice("metadata", table.metadata.as_ref(), &METADATA, report).unwrap_or(false),
         first_version: compat == Compat::Zimg1,
     }
 }

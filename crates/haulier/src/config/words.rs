@@ -675,6 +675,11 @@ pub(super) static SITE_IMAGES: Table = Table {
         ),
         word("enlarge", "true", "Images may be made larger than they are."),
         word(
+            "metadata",
+            "\"none\"",
+            "What of an original's metadata its variants have: `copyright` is who made it and whose it is.",
+        ),
+        word(
             "max_pixels",
             "40000000; 50000000 without `store`",
             "Most pixels of an original, told from its header.",
@@ -684,6 +689,11 @@ pub(super) static SITE_IMAGES: Table = Table {
             "widths",
             "any",
             "The sizes there are, such as `[320, 640, 1280]`: what is asked for becomes the next larger one, its ratio stays.",
+        ),
+        word(
+            "client_hints",
+            "false",
+            "Density and width that a browser says choose sizes the address leaves open; pages ask for them.",
         ),
         word(
             "variants",

@@ -9,6 +9,7 @@ use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use crate::codec::jpeg::{FULL_COLOUR, divisor, inks, memory, opaque, scans};
 use crate::codec::{Codec, Each, Picture, Pictures, Wish, malformed};
 use crate::colour::grey;
+use crate::copyright;
 use crate::error::ImageError;
 use crate::original::{Original, jpeg};
 use crate::raster::{Kind, Raster};
@@ -81,6 +82,6 @@ impl Codec for Pure {
         encoder
             .encode(&raster.data, side(raster.width)?, side(raster.height)?, kind)
             .map_err(malformed)?;
-        Ok(bytes)
+        Ok(copyright::into_jpeg(bytes, pictures.copyright.as_ref()))
     }
 }

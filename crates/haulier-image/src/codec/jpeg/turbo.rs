@@ -10,6 +10,7 @@ use turbojpeg_sys as sys;
 
 use crate::codec::jpeg::{FULL_COLOUR, divisor, inks, memory, opaque, scans};
 use crate::codec::{Codec, Each, Picture, Pictures, Wish, malformed};
+use crate::copyright;
 use crate::error::ImageError;
 use crate::original::{Original, jpeg};
 use crate::raster::{Kind, Raster};
@@ -56,7 +57,8 @@ impl Codec for Turbo {
         handle.set(sys::TJPARAM_TJPARAM_SUBSAMP, sampling as c_int)?;
         let measured = raster.width * raster.height <= MEASURED;
         handle.set(sys::TJPARAM_TJPARAM_OPTIMIZE, c_int::from(measured))?;
-        handle.compress(&raster)
+        let bytes = handle.compress(&raster)?;
+        Ok(copyright::into_jpeg(bytes, pictures.copyright.as_ref()))
     }
 }
 

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use haulier_image::Hints;
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
-use super::ready::Ready;
+use super::order;
+use super::ready::{Ready, Terms};
 use super::service::ImageService;
 use crate::response::Response;
 
@@ -29,7 +31,7 @@ pub(crate) struct Memo {
 struct Remembered {
     ready: Weak<Ready>,
     frame: Arc<Fields>,
-    negotiated: bool,
+    terms: Terms,
     /// The image is known to be there until then.
     until: Instant,
     /// Of the service: another one means that something was deleted.
@@ -54,7 +56,7 @@ impl Memo {
         if now >= found.until || found.generation != service.generation() {
             return None;
         }
-        Some(found.ready.upgrade()?.answer(head, &found.frame, found.negotiated))
+        Some(found.ready.upgrade()?.answer(head, &found.frame, found.terms))
     }
 
     /// Remembers what an address means until a time.
@@ -64,7 +66,7 @@ impl Memo {
         head: &RequestHead,
         ready: &Arc<Ready>,
         frame: &Arc<Fields>,
-        negotiated: bool,
+        terms: Terms,
         until: Instant,
     ) {
         if !is_plain(service, head) || head.target().len() > LONGEST {
@@ -79,7 +81,7 @@ impl Memo {
         let remembered = Remembered {
             ready: Arc::downgrade(ready),
             frame: Arc::clone(frame),
-            negotiated,
+            terms,
             until,
             generation: service.generation(),
         };
@@ -103,4 +105,10 @@ fn write_key(key: &mut Vec<u8>, service: &ImageService, head: &RequestHead) {
     key.extend_from_slice(head.target());
     key.push(0);
     key.extend_from_slice(head.fields().get("Accept").unwrap_or_default());
+    if service.settings.client_hints {
+        let Hints { density, width } = order::hints(head);
+        key.push(0);
+        key.extend_from_slice(&density.unwrap_or(0).to_le_bytes());
+        key.extend_from_slice(&width.unwrap_or(0).to_le_bytes());
+    }
 }

@@ -21,6 +21,7 @@ mod stream;
 mod upload;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_image::Format;
@@ -39,7 +40,7 @@ use crate::body::Body;
 use crate::handler::error_page;
 use crate::handler::static_files::Entry;
 use crate::request::Request;
-use crate::response::{Handler, ImageResult, Response};
+use crate::response::{Handler, ImageResult, ImageTimes, Response};
 use crate::route::{Site, Visit};
 use crate::thread::{Thread, now};
 
@@ -165,16 +166,16 @@ fn begin_image(visit: &Visit<'_>, service: &Arc<ImageService>, id: &Key) -> Begu
 fn begin_order(visit: &Visit<'_>, service: &Arc<ImageService>, order: Order) -> Begun {
     let head = &visit.request.head;
     let etag = ready::tag(&order.wanted.key);
-    if let Some(response) = ready::unchanged(head, &etag, &order.wanted.frame, order.negotiated) {
+    if let Some(response) = ready::unchanged(head, &etag, &order.wanted.frame, order.terms) {
         return Begun::Response(response);
     }
     match service.at_hand(&order.wanted, visit.thread.clock.coarse()) {
         Some((ready, until)) => {
-            let mut response = ready.answer(head, &order.wanted.frame, order.negotiated);
+            let mut response = ready.answer(head, &order.wanted.frame, order.terms);
             response.trace.image = Some(ImageResult::Memory);
             if let Some(until) = until.filter(|_| visit.local.is_none() && visit.path == head.path()) {
                 let (images, wanted) = (&visit.thread.images, &order.wanted);
-                images.note(service, head, &ready, &wanted.frame, order.negotiated, until);
+                images.note(service, head, &ready, &wanted.frame, order.terms, until);
             }
             Begun::Response(response)
         }
@@ -294,9 +295,10 @@ async fn try_image(
     wanted: Wanted,
 ) -> Result<Response, Failure> {
     let frame = Arc::clone(&wanted.frame);
-    let (ready, result) = match wanted.transform {
+    let begin = now();
+    let (ready, result, times) = match wanted.transform {
         Some(_) => match service.obtain(wanted).await {
-            Made::Ready(ready, result) => (ready, result),
+            Made::Ready(ready, result, times) => (ready, result, times),
             Made::Failed(failure) => return Err(failure),
         },
         None => {
@@ -309,13 +311,14 @@ async fn try_image(
                 }
                 None => on_courier(service, service_of_it.open(wanted)).await?,
             };
+            let times = untouched(&opened, now().saturating_duration_since(begin));
             match opened {
-                Opened::Ready(ready, result) => (ready, result),
+                Opened::Ready(ready, result) => (ready, result, times),
                 Opened::Stream { length, first, pieces } => {
                     let format = Format::of_bytes(&first);
-                    let fields = ready::fields(&etag, format, &frame, order.negotiated);
+                    let fields = ready::fields(&etag, format, &frame, order.terms);
                     let body = OriginalStream::new(length, first, pieces);
-                    return Ok(streamed(200, fields, body));
+                    return Ok(streamed(200, fields, body, times));
                 }
                 Opened::Part {
                     range,
@@ -323,26 +326,38 @@ async fn try_image(
                     format,
                     pieces,
                 } => {
-                    let mut fields = ready::fields(&etag, format, &frame, order.negotiated);
+                    let mut fields = ready::fields(&etag, format, &frame, order.terms);
                     fields.append("Content-Range", ready::place(range, total));
                     let body = OriginalStream::new(range.length(), Bytes::new(), pieces);
-                    return Ok(streamed(206, fields, body));
+                    return Ok(streamed(206, fields, body, times));
                 }
                 Opened::Beyond(total) => return Ok(ready::unsatisfiable(total)),
             }
         }
     };
-    let mut response = ready.answer(&request.head, &frame, order.negotiated);
+    let mut response = ready.answer(&request.head, &frame, order.terms);
     response.trace.image = Some(result);
+    response.trace.image_times = Some(Box::new(times));
     Ok(response)
 }
 
+/// Where the time of an original went that was opened within it.
+fn untouched(opened: &Opened, took: Duration) -> ImageTimes {
+    let is_fetched = !matches!(opened, Opened::Ready(_, result) if *result != ImageResult::Original);
+    ImageTimes {
+        fetch: is_fetched.then_some(took),
+        cache: (!is_fetched).then_some(took),
+        ..ImageTimes::default()
+    }
+}
+
 /// What comes over the network as it is sent.
-fn streamed(status: u16, fields: Fields, body: OriginalStream) -> Response {
+fn streamed(status: u16, fields: Fields, body: OriginalStream, times: ImageTimes) -> Response {
     let mut response = Response::new(status, Handler::Image);
     *response.head.fields_mut() = fields;
     response.body = Body::Stream(Box::new(body));
     response.trace.image = Some(ImageResult::Original);
+    response.trace.image_times = Some(Box::new(times));
     response
 }
 

@@ -2,10 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use haulier_image::{OptionError, Request as Query, Transform, native, zimg};
+use haulier_image::{Hinted, Hints, OptionError, Request as Query, Transform, native, zimg};
+use haulier_proto::head::RequestHead;
 use haulier_store::Key;
 
 use super::failure::Failure;
+use super::ready::Terms;
 use super::service::{ImageService, Wanted, negotiate};
 use super::settings::Compat;
 use super::signature::{self, Verdict};
@@ -19,8 +21,8 @@ const MOST_OTHERS: usize = 8;
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     pub(super) wanted: Wanted,
-    /// The client's Accept chose its format.
-    pub(super) negotiated: bool,
+    /// What chose it beside the address.
+    pub(super) terms: Terms,
 }
 
 /// What an address of an image orders.
@@ -40,11 +42,11 @@ pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> R
         Verdict::Unsigned if !settings.sign.is_empty() => unsigned(),
         _ => Failure::from(&error),
     })?;
-    match transform(service, parsed, verdict)? {
+    match transform(visit, service, parsed, verdict)? {
         Some(chosen) => settled(visit, service, chosen, |transform| service.stored(id, Some(transform))),
         None => Ok(Order {
             wanted: service.stored(id, None),
-            negotiated: false,
+            terms: Terms::default(),
         }),
     }
 }
@@ -62,7 +64,7 @@ pub(super) fn of_file(
         Ok(parsed) => parsed,
         Err(error) => return Some(Err(Failure::from(&error))),
     };
-    let ordered = judge(visit, service).and_then(|verdict| transform(service, parsed, verdict));
+    let ordered = judge(visit, service).and_then(|verdict| transform(visit, service, parsed, verdict));
     Some(match ordered {
         Ok(Some(chosen)) => settled(visit, service, chosen, |transform| {
             service.file(visit.path, entry, transform)
@@ -113,10 +115,39 @@ struct Chosen {
     transform: Transform,
     /// The client did: the site neither wrote it down as a preset nor signed it.
     by_client: bool,
+    /// The hint of the client that changes it.
+    hinted: Hinted,
+}
+
+/// What a client says of its screen.
+pub(super) fn hints(head: &RequestHead) -> Hints {
+    let text = |name| std::str::from_utf8(head.fields().get(name)?).ok();
+    Hints::read(
+        text("Sec-CH-DPR").or_else(|| text("DPR")),
+        text("Sec-CH-Width").or_else(|| text("Width")),
+    )
+}
+
+/// Lets the client's hints choose what a query leaves open; gives the one that counts, whether or not it was sent.
+fn follow(visit: &Visit<'_>, service: &ImageService, transform: &mut Transform) -> Hinted {
+    let settings = &service.settings;
+    if !settings.client_hints {
+        return Hinted::Nothing;
+    }
+    let hinted = transform.hinted();
+    if hinted != Hinted::Nothing {
+        transform.follow(&hints(&visit.request.head), &settings.widths, &settings.limits);
+    }
+    hinted
 }
 
 /// The transform a query orders, if it may: a preset always, anything else as the settings say.
-fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<Option<Chosen>, Failure> {
+fn transform(
+    visit: &Visit<'_>,
+    service: &ImageService,
+    parsed: Query,
+    verdict: Verdict,
+) -> Result<Option<Chosen>, Failure> {
     let settings = &service.settings;
     let is_free = match verdict {
         Verdict::Valid => true,
@@ -125,8 +156,9 @@ fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<
     let mut transform = match parsed {
         Query::Preset(name) => {
             let preset = service.preset(&name).cloned();
-            let transform = preset.ok_or_else(|| Failure::new(404, "there is no such preset"))?;
+            let mut transform = preset.ok_or_else(|| Failure::new(404, "there is no such preset"))?;
             return Ok(Some(Chosen {
+                hinted: follow(visit, service, &mut transform),
                 transform,
                 by_client: false,
             }));
@@ -137,13 +169,18 @@ fn transform(service: &ImageService, parsed: Query, verdict: Verdict) -> Result<
         Query::Transform(transform) => transform,
     };
     let by_client = !matches!(verdict, Verdict::Valid);
+    let hinted = follow(visit, service, &mut transform);
     if by_client {
         transform.round_to(&settings.widths);
     }
     transform
         .check(&settings.limits)
         .map_err(|error| Failure::new(400, error.to_string()))?;
-    Ok(Some(Chosen { transform, by_client }))
+    Ok(Some(Chosen {
+        transform,
+        by_client,
+        hinted,
+    }))
 }
 
 fn settled(
@@ -157,11 +194,15 @@ fn settled(
     let Chosen {
         mut transform,
         by_client,
+        hinted,
     } = chosen;
-    let negotiated = negotiate(&mut transform, accept, &service.settings.formats);
+    let accept = negotiate(&mut transform, accept, &service.settings.formats);
     let wanted = Wanted {
         by_client,
         ..wanted(transform)
     };
-    Ok(Order { wanted, negotiated })
+    Ok(Order {
+        wanted,
+        terms: Terms { accept, hinted },
+    })
 }

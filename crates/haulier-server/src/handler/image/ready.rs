@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use haulier_image::Format;
+use haulier_image::{Format, Hinted};
 use haulier_proto::conditional::{self, Precondition, Validators};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
@@ -26,9 +26,38 @@ pub(super) struct Ready {
     picture: Picture,
     etag: String,
     format: Option<Format>,
-    heads: Heads,
-    /// The same for clients whose Accept chose the format.
-    negotiated: OnceLock<Heads>,
+    /// What is said of it, by how it was chosen.
+    heads: [OnceLock<Heads>; Terms::COUNT],
+}
+
+/// What of a request chose a variant, beside the address.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// The format, by Accept.
+    pub(super) accept: bool,
+    /// The size, by a client hint.
+    pub(super) hinted: Hinted,
+}
+
+impl Terms {
+    /// How many there are.
+    const COUNT: usize = 6;
+
+    fn index(self) -> usize {
+        usize::from(self.accept) * 3 + self.hinted as usize
+    }
+
+    /// The value of Vary (RFC 9110 §12.5.5).
+    fn vary(self) -> Option<&'static str> {
+        match (self.accept, self.hinted) {
+            (false, Hinted::Nothing) => None,
+            (true, Hinted::Nothing) => Some("Accept"),
+            (false, Hinted::Density) => Some("Sec-CH-DPR, DPR"),
+            (true, Hinted::Density) => Some("Accept, Sec-CH-DPR, DPR"),
+            (false, Hinted::Width) => Some("Sec-CH-Width, Width"),
+            (true, Hinted::Width) => Some("Accept, Sec-CH-Width, Width"),
+        }
+    }
 }
 
 /// What is said of it.
@@ -41,8 +70,8 @@ struct Heads {
 }
 
 impl Heads {
-    fn new(etag: &str, format: Option<Format>, frame: &Fields, negotiated: bool) -> Self {
-        let fields = fields(etag, format, frame, negotiated);
+    fn new(etag: &str, format: Option<Format>, frame: &Fields, terms: Terms) -> Self {
+        let fields = fields(etag, format, frame, terms);
         let not_modified = without_metadata(&fields);
         Self {
             whole: Arc::new(PreparedHead::new(fields)),
@@ -63,23 +92,21 @@ pub(super) fn tag(key: &CacheKey) -> String {
 }
 
 impl Ready {
-    /// Of bytes in memory. `frame` are the fields every answer of the site has.
-    pub(super) fn of_bytes(bytes: Bytes, key: &CacheKey, format: Option<Format>, frame: &Fields) -> Self {
-        Self::new(Picture::Bytes(bytes), key, format, frame)
+    /// Of bytes in memory.
+    pub(super) fn of_bytes(bytes: Bytes, key: &CacheKey, format: Option<Format>) -> Self {
+        Self::new(Picture::Bytes(bytes), key, format)
     }
 
     /// Of the first `length` bytes of a file.
-    pub(super) fn of_file(file: File, length: u64, key: &CacheKey, format: Option<Format>, frame: &Fields) -> Self {
-        Self::new(Picture::File(Arc::new(OpenFile::new(file, length))), key, format, frame)
+    pub(super) fn of_file(file: File, length: u64, key: &CacheKey, format: Option<Format>) -> Self {
+        Self::new(Picture::File(Arc::new(OpenFile::new(file, length))), key, format)
     }
 
-    fn new(picture: Picture, key: &CacheKey, format: Option<Format>, frame: &Fields) -> Self {
-        let etag = tag(key);
+    fn new(picture: Picture, key: &CacheKey, format: Option<Format>) -> Self {
         Self {
             picture,
-            heads: Heads::new(&etag, format, frame, false),
-            negotiated: OnceLock::new(),
-            etag,
+            heads: Default::default(),
+            etag: tag(key),
             format,
         }
     }
@@ -91,15 +118,11 @@ impl Ready {
         }
     }
 
-    /// Answers GET or HEAD as the conditions and the range of the request want it. `negotiated` says that the client's
-    /// Accept chose the format.
-    pub(super) fn answer(&self, request: &RequestHead, frame: &Fields, negotiated: bool) -> Response {
-        let heads = match negotiated {
-            true => self
-                .negotiated
-                .get_or_init(|| Heads::new(&self.etag, self.format, frame, true)),
-            false => &self.heads,
-        };
+    /// Answers GET or HEAD as the conditions and the range of the request want it. `frame` are the fields every answer of
+    /// the site has.
+    pub(super) fn answer(&self, request: &RequestHead, frame: &Fields, terms: Terms) -> Response {
+        let heads = &self.heads[terms.index()];
+        let heads = heads.get_or_init(|| Heads::new(&self.etag, self.format, frame, terms));
         let mut response = match &self.picture {
             Picture::File(file) => {
                 let etag = &self.etag;
@@ -213,7 +236,7 @@ pub(super) fn content_type(format: Option<Format>) -> &'static str {
 }
 
 /// The fields of a 200.
-pub(super) fn fields(etag: &str, format: Option<Format>, frame: &Fields, negotiated: bool) -> Fields {
+pub(super) fn fields(etag: &str, format: Option<Format>, frame: &Fields, terms: Terms) -> Fields {
     let mut fields = Fields::new();
     fields.append("Content-Type", content_type(format));
     fields.append("ETag", etag);
@@ -222,15 +245,15 @@ pub(super) fn fields(etag: &str, format: Option<Format>, frame: &Fields, negotia
     for (name, value) in frame.iter() {
         fields.set(name, value);
     }
-    if negotiated {
-        fields.append("Vary", "Accept");
+    if let Some(vary) = terms.vary() {
+        fields.append("Vary", vary);
     }
     fields
 }
 
 /// The 304 for a request that names this tag; `None` if it must be looked at further. Nothing was made, looked up or
 /// read for it.
-pub(super) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, negotiated: bool) -> Option<Response> {
+pub(super) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, terms: Terms) -> Option<Response> {
     let asked = request.fields();
     let value = asked.known(Known::IfNoneMatch)?.trim_ascii();
     if asked.known(Known::IfMatch).is_some() || asked.known(Known::IfUnmodifiedSince).is_some() {
@@ -242,7 +265,7 @@ pub(super) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, negot
     let is_named =
         value != b"*" && conditional::evaluate(asked, request.method(), &validators(etag)) == Precondition::NotModified;
     (is_bare || is_named).then(|| {
-        let fields = without_metadata(&fields(etag, None, frame, negotiated));
+        let fields = without_metadata(&fields(etag, None, frame, terms));
         prepared(304, fields.into(), Body::Empty)
     })
 }
@@ -277,8 +300,13 @@ mod tests {
 
     fn ready() -> Ready {
         let bytes = Bytes::from_static(b"0123456789");
-        Ready::of_bytes(bytes, &CacheKey::of(&[b"x"]), Some(Format::WebP), &frame())
+        Ready::of_bytes(bytes, &CacheKey::of(&[b"x"]), Some(Format::WebP))
     }
+
+    const ACCEPTED: Terms = Terms {
+        accept: true,
+        hinted: Hinted::Nothing,
+    };
 
     fn body(response: &Response) -> &[u8] {
         match &response.body {
@@ -290,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_whole_image_says_what_it_is() {
-        let response = ready().answer(&head("GET", "/x", ""), &frame(), true);
+        let response = ready().answer(&head("GET", "/x", ""), &frame(), ACCEPTED);
         assert_eq!((response.status, body(&response)), (200, &b"0123456789"[..]));
         let fields = response.head.fields();
         for (name, value) in [
@@ -306,15 +334,39 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_names_all_that_chose_it() {
+        let ready = ready();
+        let mut seen = std::collections::HashSet::new();
+        for accept in [false, true] {
+            for hinted in [Hinted::Nothing, Hinted::Density, Hinted::Width] {
+                let terms = Terms { accept, hinted };
+                assert!(seen.insert(terms.index()) && terms.index() < Terms::COUNT, "{terms:?}");
+                let response = ready.answer(&head("GET", "/x", ""), &frame(), terms);
+                let vary = response.head.fields().get("Vary").map(String::from_utf8_lossy);
+                let names: Vec<&str> = vary.as_deref().unwrap_or("").split(", ").collect();
+                assert_eq!(names.contains(&"Accept"), accept, "{vary:?}");
+                assert_eq!(names.contains(&"Sec-CH-DPR"), hinted == Hinted::Density, "{vary:?}");
+                assert_eq!(names.contains(&"Sec-CH-Width"), hinted == Hinted::Width, "{vary:?}");
+            }
+        }
+    }
+
+    #[test]
     fn one_range_is_answered_and_several_are_the_whole() {
-        let ask = |range: &str| ready().answer(&head("GET", "/x", &format!("Range: {range}\r\n")), &frame(), false);
+        let ask = |range: &str| {
+            ready().answer(
+                &head("GET", "/x", &format!("Range: {range}\r\n")),
+                &frame(),
+                Terms::default(),
+            )
+        };
         let response = ask("bytes=2-4");
         assert_eq!((response.status, body(&response)), (206, &b"234"[..]));
         assert_eq!(response.head.fields().get("Content-Range"), Some(&b"bytes 2-4/10"[..]));
         assert_eq!(ask("bytes=20-").status, 416);
         assert_eq!(ask("bytes=0-1,4-5").status, 200);
         let request = head("GET", "/x", "Range: bytes=2-4\r\nIf-Range: \"other\"\r\n");
-        assert_eq!(ready().answer(&request, &frame(), false).status, 200);
+        assert_eq!(ready().answer(&request, &frame(), Terms::default()).status, 200);
     }
 
     #[test]
@@ -323,7 +375,7 @@ mod tests {
         let bare = etag.trim_matches('"');
         for value in [etag.as_str(), bare, &format!("\"y\", W/{etag}")] {
             let request = head("GET", "/x", &format!("If-None-Match: {value}\r\n"));
-            let response = unchanged(&request, &etag, &frame(), true).expect(value);
+            let response = unchanged(&request, &etag, &frame(), ACCEPTED).expect(value);
             assert_eq!(response.status, 304);
             let fields = response.head.fields();
             assert_eq!(fields.get("ETag"), Some(etag.as_bytes()));
@@ -331,9 +383,12 @@ mod tests {
         }
         for value in ["*", "\"y\"", "y"] {
             let request = head("GET", "/x", &format!("If-None-Match: {value}\r\n"));
-            assert!(unchanged(&request, &etag, &frame(), false).is_none(), "{value}");
+            assert!(
+                unchanged(&request, &etag, &frame(), Terms::default()).is_none(),
+                "{value}"
+            );
         }
         let any = head("GET", "/x", "If-None-Match: *\r\n");
-        assert_eq!(ready().answer(&any, &frame(), false).status, 304);
+        assert_eq!(ready().answer(&any, &frame(), Terms::default()).status, 304);
     }
 }

@@ -28,7 +28,7 @@ use super::settings::ImageSettings;
 use crate::body::OpenFile;
 use crate::handler::static_files::Entry;
 use crate::metrics::Times;
-use crate::response::ImageResult;
+use crate::response::{ImageResult, ImageTimes};
 use crate::thread::now;
 
 /// How long it stands that an image is there. Another machine that shares the store may have deleted it meanwhile.
@@ -171,7 +171,7 @@ impl Wanted {
 /// What came of a variant.
 #[derive(Debug, Clone)]
 pub(super) enum Made {
-    Ready(Arc<Ready>, ImageResult),
+    Ready(Arc<Ready>, ImageResult, ImageTimes),
     Failed(Failure),
 }
 
@@ -324,13 +324,19 @@ impl ImageService {
     }
 
     async fn make(self: Arc<Self>, wanted: Wanted) -> Made {
-        if let Some((ready, result)) = self.cached(&wanted).await {
+        let begin = now();
+        let cached = self.cached(&wanted).await;
+        let asked = ImageTimes {
+            cache: Some(now().saturating_duration_since(begin)),
+            ..ImageTimes::default()
+        };
+        if let Some((ready, result)) = cached {
             match self.is_still_there(&wanted.original).await {
-                true => return Made::Ready(ready, result),
+                true => return Made::Ready(ready, result, asked),
                 false => return Made::Failed(Failure::missing()),
             }
         }
-        self.render(&wanted).await.unwrap_or_else(|failure| {
+        self.render(&wanted, asked).await.unwrap_or_else(|failure| {
             if failure.is_lasting {
                 let since = now();
                 let failure = failure.clone();
@@ -356,7 +362,7 @@ impl ImageService {
         let ready = match hit.value {
             Cached::File(file, length) if length > MOST_COPIED => {
                 let format = format_of(&file);
-                Arc::new(Ready::of_file(file, length, &key, format, &wanted.frame))
+                Arc::new(Ready::of_file(file, length, &key, format))
             }
             value => {
                 let bytes = tokio::task::spawn_blocking(move || value.into_bytes())
@@ -399,7 +405,8 @@ impl ImageService {
         }
     }
 
-    async fn render(&self, wanted: &Wanted) -> Result<Made, Failure> {
+    /// Makes a variant; `asked` is the time it took to find it in no cache.
+    async fn render(&self, wanted: &Wanted, asked: ImageTimes) -> Result<Made, Failure> {
         if let Some(noted) = self.failed.find(&wanted.key)
             && now().saturating_duration_since(noted.since) < FAILED
         {
@@ -423,21 +430,27 @@ impl ImageService {
             }
             failure
         })?;
-        self.took([
-            fetched.saturating_duration_since(begin),
-            rendered.times.read,
-            rendered.times.steps,
-            rendered.times.write,
-        ]);
+        let fetch = fetched.saturating_duration_since(begin);
+        let (read, steps, write) = (rendered.times.read, rendered.times.steps, rendered.times.write);
+        self.took([fetch, read, steps, write]);
+        let waited = now().saturating_duration_since(fetched);
+        let times = ImageTimes {
+            fetch: Some(fetch),
+            queue: Some(waited.saturating_sub(read + steps + write)),
+            decode: Some(read),
+            resize: Some(steps),
+            encode: Some(write),
+            ..asked
+        };
         if !self.may_keep(wanted) {
             self.unkept.fetch_add(1, Ordering::Relaxed);
-            return Ok(Made::Ready(ready_of(wanted, rendered.bytes), ImageResult::Made));
+            return Ok(Made::Ready(ready_of(wanted, rendered.bytes), ImageResult::Made, times));
         }
         let ready = self.keep(wanted, rendered.bytes.clone());
         // Nobody waits for the farther caches.
         let (tiers, key) = (self.settings.tiers.clone(), wanted.key);
         tokio::spawn(async move { tiers.put(key, &rendered.bytes).await });
-        Ok(Made::Ready(ready, ImageResult::Made))
+        Ok(Made::Ready(ready, ImageResult::Made, times))
     }
 
     /// Whether there is room for one more variant of its image.
@@ -696,6 +709,11 @@ impl ImageService {
         Ok(info)
     }
 
+    /// Whether pages are to ask for client hints.
+    pub(crate) fn follows_hints(&self) -> bool {
+        self.settings.client_hints
+    }
+
     /// The preset of this name.
     pub(super) fn preset(&self, name: &str) -> Option<&Transform> {
         let mut presets = self.settings.presets.iter();
@@ -744,13 +762,13 @@ impl ImageService {
 /// An image in memory.
 fn ready_of(wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
     let format = Format::of_bytes(&bytes);
-    Arc::new(Ready::of_bytes(bytes, &wanted.key, format, &wanted.frame))
+    Arc::new(Ready::of_bytes(bytes, &wanted.key, format))
 }
 
 /// An original that is a file.
 fn in_file(file: File, length: u64, wanted: &Wanted) -> Opened {
     let format = format_of(&file);
-    let ready = Ready::of_file(file, length, &wanted.key, format, &wanted.frame);
+    let ready = Ready::of_file(file, length, &wanted.key, format);
     Opened::Ready(Arc::new(ready), ImageResult::Original)
 }
 

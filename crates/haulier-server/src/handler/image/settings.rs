@@ -43,6 +43,8 @@ pub struct ImageSettings {
     pub admin: Vec<Network>,
     /// What a client shows to delete an image; `None` lets nobody.
     pub token: Option<String>,
+    /// What a browser says of its screen chooses sizes, where the address leaves them open.
+    pub client_hints: bool,
     /// Variants by name.
     pub presets: Vec<(String, Transform)>,
     /// Nothing else is made.

@@ -8,7 +8,7 @@ use haulier_image::Format;
 
 use crate::support::client::Request;
 use crate::support::haulier::Haulier;
-use crate::support::images::{Images, Service, jpeg, md5, picture, png, seen};
+use crate::support::images::{Images, Service, jpeg, md5, picture, png, seen, upload};
 use crate::support::readable_directory;
 
 fn image(arguments: &[&str]) -> Output {
@@ -169,6 +169,37 @@ fn the_images_of_a_zimg_are_taken_over_and_damaged_ones_are_named() {
         assert!(haulier.get(&format!("/{}?p=0", md5(image))).expect(200).body == *image);
     }
     haulier.get(&format!("/{id}?p=0")).expect(404);
+}
+
+#[test]
+fn in_development_an_image_says_where_it_came_from_and_what_took_how_long() {
+    let directory = readable_directory();
+    let haulier = serve(&directory.path().join("store"));
+    let id = upload(&haulier, &jpeg(640, 480, 0));
+    let told = |target: &str| {
+        let answer = haulier.get(target).expect(200);
+        let value = answer.field("Server-Timing").expect("its times").to_owned();
+        // The numbers are what they are.
+        let names = value
+            .split(", ")
+            .map(|entry| entry.split(";dur=").next().expect("a name"));
+        (names.collect::<Vec<_>>().join(" "), value)
+    };
+    let target = format!("/{id}?w=100");
+    let (names, value) = told(&target);
+    assert_eq!(names, "cache;desc=miss fetch queue decode resize encode", "{value}");
+    assert_eq!(value.matches(";dur=").count(), 6, "{value}");
+    for _ in 0..2 {
+        assert_eq!(told(&target).1, "cache;desc=memory");
+    }
+    let original = format!("/{id}?p=0");
+    assert_eq!(told(&original).0, "cache;desc=miss fetch");
+    let missing = haulier.get(&format!("/{}?w=10", md5(b"nothing"))).expect(404);
+    assert_eq!(missing.field("Server-Timing"), None);
+    let production = Images::new().start();
+    let id = upload(&production, &jpeg(64, 48, 0));
+    let answer = production.get(&format!("/{id}?w=32")).expect(200);
+    assert_eq!(answer.field("Server-Timing"), None);
 }
 
 #[test]

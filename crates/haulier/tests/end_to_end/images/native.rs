@@ -118,6 +118,43 @@ fn without_a_query_it_is_the_original_and_every_mode_has_its_size() {
     }
 }
 
+/// With Exif that has an artist, a copyright, and the program that made it.
+fn credited(jpeg: &[u8]) -> Vec<u8> {
+    let mut tiff = b"MM\0*\0\0\0\x08\0\x03".to_vec();
+    let texts = [(0x0131_u16, "a program"), (0x013b, "A. Artist"), (0x8298, "(c) Owner")];
+    for (index, (tag, text)) in texts.iter().enumerate() {
+        tiff.extend(tag.to_be_bytes());
+        tiff.extend([0, 2, 0, 0, 0, text.len() as u8 + 1]);
+        tiff.extend((50 + 10 * index as u32).to_be_bytes());
+    }
+    tiff.extend([0; 4]);
+    tiff.extend(texts.iter().flat_map(|(_, text)| format!("{text}\0").into_bytes()));
+    let length = (8 + tiff.len() as u16).to_be_bytes();
+    [&jpeg[..2], b"\xff\xe1", &length, b"Exif\0\0", &tiff, &jpeg[2..]].concat()
+}
+
+#[test]
+fn variants_say_whose_they_are_where_that_is_wanted_and_nothing_else() {
+    let image = credited(&jpeg(64, 48, 0));
+    let contains = |body: &[u8], text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+    for (settings, expected) in [("", false), ("metadata = \"copyright\"", true)] {
+        let haulier = Images::new()
+            .with(settings)
+            .more("[site.img.images.presets]\nthumb = \"w=20\"")
+            .start();
+        let id = upload(&haulier, &image);
+        for query in ["w=32", "w=32&f=png", "w=32&f=webp", "w=32&f=gif", "t=thumb"] {
+            let answer = haulier.get(&format!("/{id}?{query}"));
+            let body = answer.body.clone();
+            assert!(picture(answer).1 <= 32, "{query}");
+            assert_eq!(contains(&body, "A. Artist"), expected, "{query} {settings}");
+            assert_eq!(contains(&body, "(c) Owner"), expected, "{query} {settings}");
+            assert!(!contains(&body, "a program"), "{query} {settings}");
+        }
+        assert!(haulier.get(&format!("/{id}")).expect(200).body == image);
+    }
+}
+
 #[test]
 fn the_best_format_the_client_takes_is_sent_and_said() {
     let haulier = Images::new().start();
@@ -153,6 +190,61 @@ fn the_best_format_the_client_takes_is_sent_and_said() {
     haulier.ask(&other).expect(200);
     let fixed = haulier.get(&format!("/{id}?w=50&f=webp")).expect(200);
     assert_eq!((fixed.field("Vary"), fixed.field("ETag")), (None, Some(webp.as_str())));
+}
+
+#[test]
+fn a_browser_that_says_what_screen_it_has_gets_a_picture_for_it() {
+    let haulier = Images::new()
+        .with("client_hints = true")
+        .more("[site.img.images.presets]\nthumb = \"w=50&h=40\"")
+        .start();
+    let id = upload(&haulier, &jpeg(640, 480, 0));
+    let ask = |query: &str, field: &str, value: &str| {
+        haulier.ask(&Request::get(&format!("/{id}?{query}")).with(field, value))
+    };
+    for (query, field, value, expected, vary) in [
+        ("w=100", "X-Nothing", "1", 100, Some("Sec-CH-DPR, DPR")),
+        ("w=100", "Sec-CH-DPR", "2.0", 200, Some("Sec-CH-DPR, DPR")),
+        ("w=100", "DPR", "1.2", 150, Some("Sec-CH-DPR, DPR")),
+        ("w=100", "Sec-CH-Width", "500", 100, Some("Sec-CH-DPR, DPR")),
+        ("w=100&dpr=1", "Sec-CH-DPR", "2", 100, None),
+        ("q=70", "Sec-CH-Width", "300", 320, Some("Sec-CH-Width, Width")),
+        ("q=70", "Width", "3000", 640, Some("Sec-CH-Width, Width")),
+        ("q=70", "Width", "wide", 640, Some("Sec-CH-Width, Width")),
+        ("t=thumb", "Sec-CH-DPR", "3", 150, Some("Sec-CH-DPR, DPR")),
+        ("w=100&f=auto", "Sec-CH-DPR", "3", 300, Some("Accept, Sec-CH-DPR, DPR")),
+    ] {
+        // From the worker, and then from memory.
+        for _ in 0..2 {
+            let answer = ask(query, field, value);
+            assert_eq!(answer.field("Vary"), vary, "{query} {field}: {value}");
+            assert_eq!(picture(answer).1, expected, "{query} {field}: {value}");
+        }
+    }
+    let hinted = ask("w=100", "Sec-CH-DPR", "2").expect(200);
+    let said = haulier.get(&format!("/{id}?w=200")).expect(200);
+    assert_eq!(
+        hinted.field("ETag"),
+        said.field("ETag"),
+        "one variant, however it was asked for"
+    );
+    let request = Request::get(&format!("/{id}?w=100")).with("Sec-CH-DPR", "2");
+    let tag = hinted.field("ETag").expect("a tag").to_owned();
+    let unchanged = haulier.ask(&request.with("If-None-Match", &tag)).expect(304);
+    assert_eq!(unchanged.field("Vary"), Some("Sec-CH-DPR, DPR"));
+    assert!(haulier.get(&format!("/{id}")).expect(200).body == jpeg(640, 480, 0));
+    let page = haulier.get("/").expect(200);
+    assert_eq!(page.field("Accept-CH"), Some("Sec-CH-DPR, Sec-CH-Width, DPR, Width"));
+}
+
+#[test]
+fn hints_are_passed_over_where_nobody_wants_them() {
+    let haulier = Images::new().start();
+    let id = upload(&haulier, &jpeg(640, 480, 0));
+    let answer = haulier.ask(&Request::get(&format!("/{id}?w=100")).with("Sec-CH-DPR", "2"));
+    assert_eq!(answer.field("Vary"), None);
+    assert_eq!(picture(answer).1, 100);
+    assert_eq!(haulier.get("/").expect(200).field("Accept-CH"), None);
 }
 
 #[test]

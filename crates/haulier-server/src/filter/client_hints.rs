@@ -1,0 +1,25 @@
+//! `Accept-CH` on pages of a site whose images follow client hints: only then do browsers send them (RFC 8942 §3.1).
+
+use haulier_proto::field::Known;
+
+use crate::response::Response;
+use crate::route::Site;
+
+/// The hints that choose an image, by their names and by those of before.
+const HINTS: &str = "Sec-CH-DPR, Sec-CH-Width, DPR, Width";
+
+/// Asks for hints, unless the page asks itself.
+pub(super) fn on_response(site: &Site, response: &mut Response) {
+    let images = site.settings.images.as_ref();
+    if !images.is_some_and(|images| images.follows_hints()) {
+        return;
+    }
+    let fields = response.head.fields();
+    let media_type = fields.known(Known::ContentType).unwrap_or_default();
+    let is_page = media_type
+        .get(..9)
+        .is_some_and(|beginning| beginning.eq_ignore_ascii_case(b"text/html"));
+    if is_page && !fields.contains("Accept-CH") {
+        response.head.fields_mut().append("Accept-CH", HINTS);
+    }
+}
