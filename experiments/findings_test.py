@@ -71,6 +71,16 @@ class Findings(unittest.TestCase):
         found = of("download", script("A server that cannot be trusted", table(rows)))["Wrong files called complete"]
         self.assertEqual((found.haulier, found.outcome(), found.peer), ("1", "MISSED", "0 of 1 others did so"))
 
+    def test_the_latest_of_all_ends_counts_and_one_that_failed_is_no_end(self):
+        tails = table({"haulier get": {"Apache": 6_000.0}, "curl": {"Apache": 5_000.0}}, "After the last byte")
+        question = "It ends after the last byte, at the latest"
+        for cell, shown in ((60_000.0, "60 ms"), ("hangs", "hangs")):
+            cells = table({"none": {"Apache, to a file": 7_000.0}, "-x 16": {"Apache, to a file": cell}}, "haulier get in the cells of 2005")
+            found = of("download", script("Today’s programs", tails, cells))[question]
+            self.assertEqual((found.haulier, found.outcome()), (shown, "MISSED"))
+        found = of("download", script("Today’s programs", tails))[question]
+        self.assertEqual(found.cells()[:3], ["holds", "6 ms", "5 ms (curl)"])
+
     def test_the_sweep_counts_every_failure_and_what_is_kept_at_its_top(self):
         rates = {"100": {"haulier": 50_000.0, "nginx": 40_000.0}, "19,000": {"haulier": 46_000.0, "nginx": 20_000.0}}
         failed = {"100": {"haulier": 0, "nginx": 0}, "19,000": {"haulier": 0, "nginx": 7}}
