@@ -91,7 +91,8 @@ def run(command, out, digest, patience=PATIENCE):
     before, begun = children(), time.monotonic()
     with open(out if out not in command else os.devnull, "wb") as stdout:
         try:
-            pipes = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": subprocess.DEVNULL}
+            # A pipe ends with the program; without one its end is only looked for, every 50 ms.
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": subprocess.PIPE}
             done = subprocess.run(command, **pipes, timeout=patience, check=False)
         except subprocess.TimeoutExpired:
             return None, None, None, "hangs"
