@@ -62,7 +62,6 @@ fn the_copyright_of_a_variant_is_what_imagemagick_finds_there() {
     let Some(original) = credited() else { return };
     for (format, names) in [
         (Format::Jpeg, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
-        (Format::Png, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
         (Format::WebP, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
         (Format::Gif, "%c|%wx%h"),
     ] {
@@ -83,6 +82,22 @@ fn the_copyright_of_a_variant_is_what_imagemagick_finds_there() {
         let without = made(&original, &sized(30, 0, Mode::Fit, format));
         assert!(without.bytes.len() < rendered.bytes.len(), "{format}");
     }
+}
+
+#[test]
+fn the_copyright_of_a_png_is_in_its_exif_chunk() {
+    let Some(original) = credited() else { return };
+    let transform = Transform {
+        copyright: true,
+        ..sized(30, 0, Mode::Fit, Format::Png)
+    };
+    let rendered = made(&original, &transform);
+    let reader = png::Decoder::new(std::io::Cursor::new(&rendered.bytes)).read_info();
+    let reader = reader.expect("a PNG");
+    let exif = reader.info().exif_metadata.as_deref().expect("an eXIf chunk");
+    assert!(exif.starts_with(b"MM\0*"));
+    let has = |text: &[u8]| exif.windows(text.len()).any(|window| window == text);
+    assert!(has(b"A. Miller\0") && has(b"Owner & Co\0"));
 }
 
 #[test]
