@@ -62,7 +62,6 @@ fn the_copyright_of_a_variant_is_what_imagemagick_finds_there() {
     let Some(original) = credited() else { return };
     for (format, names) in [
         (Format::Jpeg, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
-        (Format::WebP, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
         (Format::Gif, "%c|%wx%h"),
     ] {
         let transform = Transform {
@@ -82,6 +81,19 @@ fn the_copyright_of_a_variant_is_what_imagemagick_finds_there() {
         let without = made(&original, &sized(30, 0, Mode::Fit, format));
         assert!(without.bytes.len() < rendered.bytes.len(), "{format}");
     }
+}
+
+#[test]
+fn the_copyright_of_a_webp_goes_on_to_what_is_made_of_it() {
+    let Some(original) = credited() else { return };
+    let credited = |width, format| Transform {
+        copyright: true,
+        ..sized(width, 0, Mode::Fit, format)
+    };
+    let webp = made(&original, &credited(40, Format::WebP));
+    let png = made(&webp.bytes, &credited(30, Format::Png));
+    assert_eq!((png.width, png.height), (30, 21));
+    assert!(png.bytes.windows(9).any(|window| window == b"A. Miller"));
 }
 
 #[test]
