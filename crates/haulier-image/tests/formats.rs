@@ -62,8 +62,6 @@ fn the_copyright_of_a_variant_is_what_imagemagick_finds_there() {
     let Some(original) = credited() else { return };
     for (format, names) in [
         (Format::Jpeg, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
-        (Format::Png, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
-        (Format::WebP, "%[EXIF:Artist]|%[EXIF:Copyright]|%wx%h"),
         (Format::Gif, "%c|%wx%h"),
     ] {
         let transform = Transform {
@@ -83,6 +81,35 @@ fn the_copyright_of_a_variant_is_what_imagemagick_finds_there() {
         let without = made(&original, &sized(30, 0, Mode::Fit, format));
         assert!(without.bytes.len() < rendered.bytes.len(), "{format}");
     }
+}
+
+#[test]
+fn the_copyright_of_a_webp_goes_on_to_what_is_made_of_it() {
+    let Some(original) = credited() else { return };
+    let credited = |width, format| Transform {
+        copyright: true,
+        ..sized(width, 0, Mode::Fit, format)
+    };
+    let webp = made(&original, &credited(40, Format::WebP));
+    let png = made(&webp.bytes, &credited(30, Format::Png));
+    assert_eq!((png.width, png.height), (30, 21));
+    assert!(png.bytes.windows(9).any(|window| window == b"A. Miller"));
+}
+
+#[test]
+fn the_copyright_of_a_png_is_in_its_exif_chunk() {
+    let Some(original) = credited() else { return };
+    let transform = Transform {
+        copyright: true,
+        ..sized(30, 0, Mode::Fit, Format::Png)
+    };
+    let rendered = made(&original, &transform);
+    let reader = png::Decoder::new(std::io::Cursor::new(&rendered.bytes)).read_info();
+    let reader = reader.expect("a PNG");
+    let exif = reader.info().exif_metadata.as_deref().expect("an eXIf chunk");
+    assert!(exif.starts_with(b"MM\0*"));
+    let has = |text: &[u8]| exif.windows(text.len()).any(|window| window == text);
+    assert!(has(b"A. Miller\0") && has(b"Owner & Co\0"));
 }
 
 #[test]

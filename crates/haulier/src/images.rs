@@ -50,7 +50,19 @@ pub(crate) struct Images {
     courier: Option<Courier>,
     services: Vec<(Asked, Arc<ImageService>)>,
     /// Each with what it was asked to be: sites that ask for the same share one.
-    workers: Vec<((usize, usize, Duration), Arc<Workers>)>,
+    workers: Vec<(Pool, Arc<Workers>)>,
+}
+
+/// How many times longer something may take that nobody waits for.
+const PATIENCE: u32 = 6;
+
+/// What a pool of workers was asked to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pool {
+    workers: usize,
+    queue: usize,
+    timeout: Duration,
+    patient: bool,
 }
 
 /// What a service was asked to be.
@@ -98,6 +110,8 @@ impl Images {
             courier,
             defaults: images.defaults,
             formats: images.formats.clone(),
+            behind: images.behind.clone(),
+            patient: self.patient(images)?,
             limits: images.limits,
             upload: images.upload.clone(),
             download: images.download.clone(),
@@ -138,14 +152,35 @@ impl Images {
     }
 
     fn workers(&mut self, images: &config::Images) -> Result<Arc<Workers>, ImagesError> {
-        let wanted = (images.workers, images.queue, images.timeout);
+        self.workers_for(Pool {
+            workers: images.workers,
+            queue: images.queue,
+            timeout: images.timeout,
+            patient: false,
+        })
+    }
+
+    /// One more process, for what is made behind answers.
+    fn patient(&mut self, images: &config::Images) -> Result<Option<Arc<Workers>>, ImagesError> {
+        let is_asked_for = images.formats.iter().any(|format| images.behind.contains(format));
+        let pool = Pool {
+            workers: 1,
+            queue: images.queue,
+            timeout: images.timeout * PATIENCE,
+            patient: true,
+        };
+        is_asked_for.then(|| self.workers_for(pool)).transpose()
+    }
+
+    fn workers_for(&mut self, wanted: Pool) -> Result<Arc<Workers>, ImagesError> {
         if let Some((_, workers)) = self.workers.iter().find(|(asked, _)| *asked == wanted) {
             return Ok(Arc::clone(workers));
         }
         let settings = WorkersSettings {
-            workers: images.workers,
-            queue: images.queue,
-            deadline: images.timeout,
+            workers: wanted.workers,
+            queue: wanted.queue,
+            deadline: wanted.timeout,
+            patient: wanted.patient,
             ..WorkersSettings::default()
         };
         let workers = Workers::new(settings).map_err(ImagesError::Workers)?;

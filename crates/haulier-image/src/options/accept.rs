@@ -9,12 +9,26 @@ use crate::format::Format;
 /// to be named; JPEG where nothing else is left.
 #[must_use]
 pub fn choose(accept: Option<&str>, offered: &[Format]) -> Format {
+    choose_with(accept, offered, &[]).0
+}
+
+/// As [`choose`], where the formats of `behind` take long to write and are not for the first answer: the best of the
+/// others, and all of those that would be better, best first.
+#[must_use]
+pub fn choose_with(accept: Option<&str>, offered: &[Format], behind: &[Format]) -> (Format, Vec<Format>) {
     let accept = accept.unwrap_or("");
     let takes = |format: &Format| match format {
         Format::Avif | Format::WebP => format.is_written() && names(accept, format.media_type()),
         _ => true,
     };
-    offered.iter().copied().find(takes).unwrap_or(Format::Jpeg)
+    let mut better = Vec::new();
+    for format in offered.iter().copied().filter(takes) {
+        if !behind.contains(&format) {
+            return (format, better);
+        }
+        better.push(format);
+    }
+    (Format::Jpeg, better)
 }
 
 fn names(accept: &str, media_type: &str) -> bool {
@@ -67,6 +81,24 @@ mod tests {
             Format::WebP
         };
         assert_eq!(chosen, expected);
+    }
+
+    #[test]
+    fn what_takes_long_is_named_beside_what_is_sent_now() {
+        let offered = [Format::WebP, Format::Png, Format::Jpeg];
+        let chosen = |accept, behind: &[Format]| choose_with(Some(accept), &offered, behind);
+        assert_eq!(chosen("image/webp", &[]), (Format::WebP, vec![]));
+        assert_eq!(chosen("image/webp", &[Format::WebP]), (Format::Png, vec![Format::WebP]));
+        assert_eq!(chosen("*/*", &[Format::WebP]), (Format::Png, vec![]));
+        let all = [Format::WebP, Format::Png];
+        assert_eq!(
+            chosen("image/webp", &all),
+            (Format::Jpeg, vec![Format::WebP, Format::Png])
+        );
+        assert_eq!(
+            choose_with(None, &[Format::Png], &[Format::Png]),
+            (Format::Jpeg, vec![Format::Png])
+        );
     }
 
     #[test]

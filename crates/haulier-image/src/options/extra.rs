@@ -12,7 +12,7 @@ const MOST_BYTES: u32 = 1 << 30;
 const MOST_PIXELS: u32 = 1_000_000;
 
 /// What they say together; sizes are multiplied at the end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Extra {
     /// True once any of them was there.
     pub(super) any: bool,
@@ -21,19 +21,6 @@ pub(super) struct Extra {
     focal: Option<Gravity>,
     dpr: Option<u16>,
     still: Option<bool>,
-}
-
-impl Default for Extra {
-    fn default() -> Self {
-        Self {
-            any: false,
-            mode: None,
-            gravity: None,
-            focal: None,
-            dpr: None,
-            still: None,
-        }
-    }
 }
 
 impl Extra {

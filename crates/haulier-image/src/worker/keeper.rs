@@ -14,10 +14,14 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
+use rustix::process::{Pid, setpriority_process};
 use tokio::sync::oneshot;
 
 use crate::worker::process::SUBCOMMAND;
 use crate::worker::socket;
+
+/// The nice value of processes that nobody waits for: the highest there is.
+const PATIENT: i32 = 19;
 
 /// A worker process and what connects us.
 #[derive(Debug)]
@@ -42,16 +46,16 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread. `look` is called now and then.
+    /// Starts the thread. `patient` processes get what processors others leave; `look` is called now and then.
     ///
     /// # Errors
     /// Our own program cannot be opened, or there is no thread to be had.
-    pub(super) fn start(mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(patient: bool, mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let program = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let (tasks, inbox) = mpsc::channel();
         thread::Builder::new()
             .name("image-keeper".into())
-            .spawn(move || keep(&program, &inbox, &mut look))?;
+            .spawn(move || keep(&program, patient, &inbox, &mut look))?;
         Ok(Self {
             tasks: Mutex::new(tasks),
         })
@@ -83,11 +87,11 @@ impl Keeper {
     }
 }
 
-fn keep(program: &OwnedFd, inbox: &Receiver<Task>, look: &mut impl FnMut()) {
+fn keep(program: &OwnedFd, patient: bool, inbox: &Receiver<Task>, look: &mut impl FnMut()) {
     loop {
         match inbox.recv_timeout(Duration::from_secs(5)) {
             Ok(Task::Start(reply)) => {
-                if let Err(Ok(process)) = reply.send(start(program)) {
+                if let Err(Ok(process)) = reply.send(start(program, patient)) {
                     bury(process);
                 }
             }
@@ -103,7 +107,7 @@ fn keep(program: &OwnedFd, inbox: &Receiver<Task>, look: &mut impl FnMut()) {
     }
 }
 
-fn start(program: &OwnedFd) -> io::Result<Process> {
+fn start(program: &OwnedFd, patient: bool) -> io::Result<Process> {
     let (socket, theirs) = socket::pair()?;
     let results = File::from(memfd_create("haulier-image", MemfdFlags::CLOEXEC)?);
     let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
@@ -117,6 +121,11 @@ fn start(program: &OwnedFd) -> io::Result<Process> {
         .stdout(Stdio::from(results.try_clone()?))
         .stderr(Stdio::null())
         .spawn()?;
+    if patient {
+        let pid = Pid::from_child(&child);
+        // It is our child, and may always be given less; where that is forbidden it works all the same.
+        let _ = setpriority_process(Some(pid), PATIENT);
+    }
     Ok(Process { child, socket, results })
 }
 

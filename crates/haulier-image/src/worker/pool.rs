@@ -52,6 +52,8 @@ pub struct WorkersSettings {
     pub memory: u64,
     /// A worker that has had nothing to do for this long ends.
     pub idle: Duration,
+    /// They get what processors others leave (nice 19): nobody waits for what they make.
+    pub patient: bool,
 }
 
 impl Default for WorkersSettings {
@@ -63,6 +65,7 @@ impl Default for WorkersSettings {
             deadline: Duration::from_secs(5),
             memory: 320 << 20,
             idle: Duration::from_secs(60),
+            patient: false,
         }
     }
 }
@@ -144,7 +147,7 @@ impl Workers {
             settings,
         });
         let watched: Weak<Self> = Arc::downgrade(&pool);
-        let keeper = Keeper::start(move || {
+        let keeper = Keeper::start(pool.settings.patient, move || {
             if let Some(pool) = watched.upgrade() {
                 pool.end_idle();
             }

@@ -19,6 +19,8 @@ pub struct ImageTotals {
     pub uploaded: u64,
     /// Variants that were made and kept nowhere.
     pub unkept: u64,
+    /// Variants that were made behind answers.
+    pub made_behind: u64,
     /// Bytes of the images in memory.
     pub in_memory: u64,
     /// The processes that make variants; sites that ask for the same share them.
@@ -47,6 +49,7 @@ pub(super) fn take(metrics: &Metrics) -> Vec<ImageTotals> {
         steps: service.steps(),
         uploaded: service.uploaded(),
         unkept: service.unkept(),
+        made_behind: service.made_behind(),
         in_memory: service.in_memory(),
         tiers: service.tiers(),
         workers: service.workers(),
@@ -86,6 +89,11 @@ pub(super) fn encode(
     let mut metric = counter(encoder, "haulier_image_unkept", help)?;
     for reading in readings {
         add(&mut metric, &[("site", &reading.site)], reading.unkept)?;
+    }
+    let help = "Variants that were made behind an answer in another format.";
+    let mut metric = counter(encoder, "haulier_image_behind", help)?;
+    for reading in readings {
+        add(&mut metric, &[("site", &reading.site)], reading.made_behind)?;
     }
     let mut metric = gauge(encoder, "haulier_image_memory_bytes", "Bytes of the images in memory.")?;
     for reading in readings {

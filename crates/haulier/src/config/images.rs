@@ -42,6 +42,7 @@ pub(crate) struct Images {
     pub(crate) caches: Vec<CachePlace>,
     pub(crate) defaults: Defaults,
     pub(crate) formats: Vec<Format>,
+    pub(crate) behind: Vec<Format>,
     pub(crate) limits: Limits,
     pub(crate) upload: Vec<Network>,
     pub(crate) download: Option<Vec<Network>>,
@@ -118,6 +119,7 @@ pub(super) fn resolve(
         compat,
         defaults,
         formats: resolve_formats(table.formats.as_deref(), report),
+        behind: resolve_behind(table.behind.as_deref(), report),
         limits: resolve_limits(table, store.is_some(), report),
         store,
         files,
@@ -276,6 +278,24 @@ fn resolve_formats(written: Option<&[Placed<String>]>, report: &mut Report) -> V
         Some(written) => written.iter().filter_map(|one| format(one, report)).collect(),
         None => vec![Format::WebP, Format::Jpeg],
     }
+}
+
+/// What is made behind an answer; what the answer has then is there at once.
+fn resolve_behind(written: Option<&[Placed<String>]>, report: &mut Report) -> Vec<Format> {
+    let Some(written) = written else {
+        return vec![Format::Avif];
+    };
+    for last in written
+        .iter()
+        .filter(|one| Format::of_name(&one.value) == Some(Format::Jpeg))
+    {
+        report.push(
+            Diagnostic::error("config::images", "JPEG cannot be made behind an answer")
+                .at(last.place.as_ref(), "what would be sent meanwhile?")
+                .help("every browser takes it, and nothing is made faster"),
+        );
+    }
+    written.iter().filter_map(|one| format(one, report)).collect()
 }
 
 fn format(written: &Placed<String>, report: &mut Report) -> Option<Format> {

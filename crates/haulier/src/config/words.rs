@@ -669,6 +669,11 @@ pub(super) static SITE_IMAGES: Table = Table {
             "What `f=auto` chooses from, the best first.",
         ),
         word(
+            "behind",
+            "[\"avif\"]",
+            "Those of `formats` that are made behind the first answer, which has the next best.",
+        ),
+        word(
             "quality",
             "75",
             "Quality without `q`, 1 to 100; never above the original's.",

@@ -40,6 +40,23 @@ impl<V: Clone + Send + Sync + 'static> Flights<V> {
         result.wait_for(Option::is_some).await.ok()?.clone()
     }
 
+    /// Begins `work` under this key for nobody who waits; not if it is under way, or `most` others are.
+    pub(super) fn begin<W>(self: &Arc<Self>, courier: &Courier, key: CacheKey, most: usize, work: impl FnOnce() -> W)
+    where
+        W: Future<Output = V> + Send + 'static,
+    {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).len();
+        if running < most {
+            self.board(courier, key, work);
+        }
+    }
+
+    /// Whether a computation under this key is under way.
+    pub(super) fn has(&self, key: &CacheKey) -> bool {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.contains_key(key)
+    }
+
     fn board<W>(
         self: &Arc<Self>,
         courier: &Courier,
@@ -149,6 +166,27 @@ mod tests {
         let mut second = second;
         let value = courier.block_on(async { *second.wait_for(Option::is_some).await.expect("it landed") });
         assert_eq!(value, Some(42));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_begun_once_and_only_so_often() {
+        let courier = Courier::start().expect("a thread");
+        let flights = Arc::new(Flights::default());
+        let (release, held) = watch::channel(false);
+        let begun = Arc::new(AtomicUsize::new(0));
+        for name in [&b"a"[..], b"a", b"b", b"c"] {
+            let (begun, mut held) = (Arc::clone(&begun), held.clone());
+            flights.begin(&courier, key(name), 2, || async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                held.wait_for(|free| *free).await.expect("released").then_some(())
+            });
+        }
+        assert!(flights.has(&key(b"a")) && flights.has(&key(b"b")) && !flights.has(&key(b"c")));
+        release.send(true).expect("two wait");
+        while flights.has(&key(b"a")) || flights.has(&key(b"b")) {
+            std::thread::yield_now();
+        }
+        assert_eq!(begun.load(Ordering::Relaxed), 2);
     }
 
     #[test]

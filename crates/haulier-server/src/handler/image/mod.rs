@@ -33,6 +33,7 @@ use self::api::Ask;
 use self::compat::{Admin, Code};
 use self::failure::Failure;
 use self::order::Order;
+use self::ready::Terms;
 use self::service::{Made, Opened, Wanted};
 use self::settings::Compat;
 use self::stream::OriginalStream;
@@ -164,23 +165,35 @@ fn begin_image(visit: &Visit<'_>, service: &Arc<ImageService>, id: &Key) -> Begu
 
 /// What needs no waiting: the client has it, it is in memory, or there is none.
 fn begin_order(visit: &Visit<'_>, service: &Arc<ImageService>, order: Order) -> Begun {
-    let head = &visit.request.head;
-    let etag = ready::tag(&order.wanted.key);
-    if let Some(response) = ready::unchanged(head, &etag, &order.wanted.frame, order.terms) {
-        return Begun::Response(response);
-    }
-    match service.at_hand(&order.wanted, visit.thread.clock.coarse()) {
-        Some((ready, until)) => {
-            let mut response = ready.answer(head, &order.wanted.frame, order.terms);
-            response.trace.image = Some(ImageResult::Memory);
-            if let Some(until) = until.filter(|_| visit.local.is_none() && visit.path == head.path()) {
-                let (images, wanted) = (&visit.thread.images, &order.wanted);
-                images.note(service, head, &ready, &wanted.frame, order.terms, until);
-            }
-            Begun::Response(response)
+    for (rank, better) in order.better.iter().enumerate() {
+        if let Some(response) = at_once(visit, service, better, order.terms_of(rank, service)) {
+            return Begun::Response(response);
         }
+        // A cache on disk or elsewhere may have it.
+        if !service.is_awaited(better) {
+            return later(Work::Image(order));
+        }
+    }
+    match at_once(visit, service, &order.wanted, order.terms_now(service)) {
+        Some(response) => Begun::Response(response),
         None => later(Work::Image(order)),
     }
+}
+
+fn at_once(visit: &Visit<'_>, service: &Arc<ImageService>, wanted: &Wanted, terms: Terms) -> Option<Response> {
+    let head = &visit.request.head;
+    if let Some(response) = ready::unchanged(head, &ready::tag(&wanted.key), &wanted.frame, terms) {
+        return Some(response);
+    }
+    let (ready, until) = service.at_hand(wanted, visit.thread.clock.coarse())?;
+    let mut response = ready.answer(head, &wanted.frame, terms);
+    response.trace.image = Some(ImageResult::Memory);
+    let is_lasting = visit.local.is_none() && visit.path == head.path() && !terms.passing;
+    if let Some(until) = until.filter(|_| is_lasting) {
+        let images = &visit.thread.images;
+        images.note(service, head, &ready, &wanted.frame, terms, until);
+    }
+    Some(response)
 }
 
 fn begin_upload(visit: &Visit<'_>, service: &Arc<ImageService>) -> Begun {
@@ -281,11 +294,51 @@ async fn image(site: &Arc<Site>, service: &Arc<ImageService>, request: &Request,
     {
         return missing(site, service, request, &order).await;
     }
-    match try_image(service, request, &order, wanted).await {
-        Ok(response) => response,
+    let answered = match better(service, request, &order).await {
+        Ok(Some(response)) => return response,
+        Ok(None) => match unchanged(service, request, &order) {
+            Some(response) => Ok(response),
+            None => try_image(service, request, &order, wanted).await,
+        },
+        Err(failure) => Err(failure),
+    };
+    match answered {
+        Ok(response) => {
+            for better in &order.better {
+                service.make_behind(better);
+            }
+            response
+        }
         Err(failure) if failure.status == 404 => missing(site, service, request, &order).await,
         Err(failure) => refuse(site, request, &failure),
     }
+}
+
+/// The answer in the best format a cache has, of those the client would rather have than the one that can be had at once.
+async fn better(service: &Arc<ImageService>, request: &Request, order: &Order) -> Result<Option<Response>, Failure> {
+    for (rank, better) in order.better.iter().enumerate() {
+        if service.is_awaited(better) {
+            continue;
+        }
+        let found = on_courier(service, Arc::clone(service).find(better.clone())).await?;
+        if let Some((ready, result, times)) = found {
+            for missed in &order.better[..rank] {
+                service.make_behind(missed);
+            }
+            let mut response = ready.answer(&request.head, &better.frame, order.terms_of(rank, service));
+            response.trace.image = Some(result);
+            response.trace.image_times = Some(Box::new(times));
+            return Ok(Some(response));
+        }
+    }
+    Ok(None)
+}
+
+/// The 304 for who has what can be had at once, where there is nothing better yet.
+fn unchanged(service: &ImageService, request: &Request, order: &Order) -> Option<Response> {
+    let wanted = &order.wanted;
+    let (etag, terms) = (ready::tag(&wanted.key), order.terms_now(service));
+    ready::unchanged(&request.head, &etag, &wanted.frame, terms)
 }
 
 async fn try_image(
@@ -316,7 +369,7 @@ async fn try_image(
                 Opened::Ready(ready, result) => (ready, result, times),
                 Opened::Stream { length, first, pieces } => {
                     let format = Format::of_bytes(&first);
-                    let fields = ready::fields(&etag, format, &frame, order.terms);
+                    let fields = ready::fields(&etag, format, &frame, order.terms_now(service));
                     let body = OriginalStream::new(length, first, pieces);
                     return Ok(streamed(200, fields, body, times));
                 }
@@ -326,7 +379,7 @@ async fn try_image(
                     format,
                     pieces,
                 } => {
-                    let mut fields = ready::fields(&etag, format, &frame, order.terms);
+                    let mut fields = ready::fields(&etag, format, &frame, order.terms_now(service));
                     fields.append("Content-Range", ready::place(range, total));
                     let body = OriginalStream::new(range.length(), Bytes::new(), pieces);
                     return Ok(streamed(206, fields, body, times));
@@ -335,7 +388,7 @@ async fn try_image(
             }
         }
     };
-    let mut response = ready.answer(&request.head, &frame, order.terms);
+    let mut response = ready.answer(&request.head, &frame, order.terms_now(service));
     response.trace.image = Some(result);
     response.trace.image_times = Some(Box::new(times));
     Ok(response)

@@ -2,13 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use haulier_image::{Hinted, Hints, OptionError, Request as Query, Transform, native, zimg};
+use haulier_image::{FormatChoice, Hinted, Hints, OptionError, Request as Query, Transform, accept, native, zimg};
 use haulier_proto::head::RequestHead;
 use haulier_store::Key;
 
 use super::failure::Failure;
 use super::ready::Terms;
-use super::service::{ImageService, Wanted, negotiate};
+use super::service::{ImageService, Wanted};
 use super::settings::Compat;
 use super::signature::{self, Verdict};
 use crate::handler::static_files::Entry;
@@ -21,8 +21,27 @@ const MOST_OTHERS: usize = 8;
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     pub(super) wanted: Wanted,
+    /// The same in formats the client would rather have, best first: they are sent if they are there, and made behind the
+    /// answer if not.
+    pub(super) better: Vec<Wanted>,
     /// What chose it beside the address.
     pub(super) terms: Terms,
+}
+
+impl Order {
+    /// What is said of a variant of this rank, 0 the best and [`Order::wanted`] the last: it passes where a better one is
+    /// to come.
+    pub(super) fn terms_of(&self, rank: usize, service: &ImageService) -> Terms {
+        Terms {
+            passing: self.better[..rank].iter().any(|better| !service.is_put_off(better)),
+            ..self.terms
+        }
+    }
+
+    /// What is said of [`Order::wanted`].
+    pub(super) fn terms_now(&self, service: &ImageService) -> Terms {
+        self.terms_of(self.better.len(), service)
+    }
 }
 
 /// What an address of an image orders.
@@ -46,6 +65,7 @@ pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> R
         Some(chosen) => settled(visit, service, chosen, |transform| service.stored(id, Some(transform))),
         None => Ok(Order {
             wanted: service.stored(id, None),
+            better: Vec::new(),
             terms: Terms::default(),
         }),
     }
@@ -187,22 +207,37 @@ fn settled(
     visit: &Visit<'_>,
     service: &ImageService,
     chosen: Chosen,
-    wanted: impl FnOnce(Transform) -> Wanted,
+    wanted: impl Fn(Transform) -> Wanted,
 ) -> Result<Order, Failure> {
-    let accept = visit.request.head.fields().get("Accept");
-    let accept = accept.and_then(|accept| std::str::from_utf8(accept).ok());
+    let accepts = visit.request.head.fields().get("Accept");
+    let accepts = accepts.and_then(|accepts| std::str::from_utf8(accepts).ok());
     let Chosen {
         mut transform,
         by_client,
         hinted,
     } = chosen;
-    let accept = negotiate(&mut transform, accept, &service.settings.formats);
-    let wanted = Wanted {
+    let wanted = |transform| Wanted {
         by_client,
         ..wanted(transform)
     };
+    let mut terms = Terms {
+        hinted,
+        ..Terms::default()
+    };
+    let mut better = Vec::new();
+    if transform.format == FormatChoice::Auto {
+        terms.accept = true;
+        let (now, behind) = accept::choose_with(accepts, &service.settings.formats, service.behind());
+        better.extend(behind.into_iter().map(|format| {
+            let mut transform = transform.clone();
+            transform.settle(format);
+            wanted(transform)
+        }));
+        transform.settle(now);
+    }
     Ok(Order {
-        wanted,
-        terms: Terms { accept, hinted },
+        wanted: wanted(transform),
+        better,
+        terms,
     })
 }

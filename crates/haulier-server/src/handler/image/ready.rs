@@ -20,6 +20,9 @@ use crate::response::{Handler, Head, PreparedHead, Response};
 /// What an entry of the memory cache takes beside the bytes of its image: two heads, loose and encoded.
 const HEADS: u64 = 1500;
 
+/// How long clients keep an image while a better one is made, seconds.
+const PASSING: u32 = 60;
+
 /// An image, ready to send.
 #[derive(Debug)]
 pub(super) struct Ready {
@@ -37,14 +40,16 @@ pub(super) struct Terms {
     pub(super) accept: bool,
     /// The size, by a client hint.
     pub(super) hinted: Hinted,
+    /// A better one is being made behind it: it is not to be kept for long.
+    pub(super) passing: bool,
 }
 
 impl Terms {
     /// How many there are.
-    const COUNT: usize = 6;
+    const COUNT: usize = 12;
 
     fn index(self) -> usize {
-        usize::from(self.accept) * 3 + self.hinted as usize
+        usize::from(self.passing) * 6 + usize::from(self.accept) * 3 + self.hinted as usize
     }
 
     /// The value of Vary (RFC 9110 §12.5.5).
@@ -248,7 +253,29 @@ pub(super) fn fields(etag: &str, format: Option<Format>, frame: &Fields, terms: 
     if let Some(vary) = terms.vary() {
         fields.append("Vary", vary);
     }
+    if terms.passing
+        && let Some(passing) = fields.get("Cache-Control").map(passing)
+    {
+        fields.set("Cache-Control", passing);
+    }
     fields
+}
+
+/// The same Cache-Control for what is kept [`PASSING`] seconds at most.
+fn passing(cache_control: &[u8]) -> String {
+    let cache_control = String::from_utf8_lossy(cache_control);
+    let mut age = PASSING;
+    let mut directives: Vec<&str> = Vec::new();
+    for directive in cache_control.split(',').map(str::trim) {
+        let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+        match name.to_ascii_lowercase().as_str() {
+            "max-age" => age = age.min(value.parse().unwrap_or(0)),
+            "s-maxage" | "immutable" | "stale-while-revalidate" | "stale-if-error" | "" => {}
+            _ => directives.push(directive),
+        }
+    }
+    directives.push("");
+    format!("{}max-age={age}", directives.join(", "))
 }
 
 /// The 304 for a request that names this tag; `None` if it must be looked at further. Nothing was made, looked up or
@@ -306,6 +333,7 @@ mod tests {
     const ACCEPTED: Terms = Terms {
         accept: true,
         hinted: Hinted::Nothing,
+        passing: false,
     };
 
     fn body(response: &Response) -> &[u8] {
@@ -337,9 +365,13 @@ mod tests {
     fn an_answer_names_all_that_chose_it() {
         let ready = ready();
         let mut seen = std::collections::HashSet::new();
-        for accept in [false, true] {
+        for (accept, passing) in [(false, false), (true, false), (true, true)] {
             for hinted in [Hinted::Nothing, Hinted::Density, Hinted::Width] {
-                let terms = Terms { accept, hinted };
+                let terms = Terms {
+                    accept,
+                    hinted,
+                    passing,
+                };
                 assert!(seen.insert(terms.index()) && terms.index() < Terms::COUNT, "{terms:?}");
                 let response = ready.answer(&head("GET", "/x", ""), &frame(), terms);
                 let vary = response.head.fields().get("Vary").map(String::from_utf8_lossy);
@@ -349,6 +381,28 @@ mod tests {
                 assert_eq!(names.contains(&"Sec-CH-Width"), hinted == Hinted::Width, "{vary:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_only_stands_in_for_a_better_one_is_not_kept_for_long() {
+        for (usual, expected) in [
+            ("public, max-age=31536000, immutable", "public, max-age=60"),
+            ("Max-Age=10, s-maxage=99", "max-age=10"),
+            ("private, no-cache", "private, no-cache, max-age=60"),
+            ("no-transform", "no-transform, max-age=60"),
+        ] {
+            assert_eq!(passing(usual.as_bytes()), expected);
+        }
+        let terms = Terms {
+            passing: true,
+            ..ACCEPTED
+        };
+        let mut frame = Fields::new();
+        let silent = fields("\"x\"", None, &frame, terms);
+        assert!(!silent.contains("Cache-Control"));
+        frame.append("Cache-Control", "public, max-age=3600");
+        let told = fields("\"x\"", None, &frame, terms);
+        assert_eq!(told.get("Cache-Control"), Some(&b"public, max-age=60"[..]));
     }
 
     #[test]

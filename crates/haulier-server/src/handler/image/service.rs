@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haulier_image::{Format, FormatChoice, ImageError, Source, Transform};
+use haulier_image::{Format, ImageError, Source, Transform, Workers, WorkersStatus};
 use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
 use haulier_proto::range::{self, ByteRange, Ranges};
@@ -37,6 +37,10 @@ const KNOWN: Duration = Duration::from_secs(10);
 const ABSENT: Duration = Duration::from_secs(1);
 /// How long an image that cannot be made is not tried again.
 const FAILED: Duration = Duration::from_secs(30);
+/// How long what could not be made behind an answer is not tried again: nobody waits for it.
+const PUT_OFF: Duration = Duration::from_secs(60 * 60);
+/// Variants that wait to be made behind their answers; what is more is made behind a later one.
+const MOST_BEHIND: usize = 64;
 /// Memory for what is known of images, and of failures, bytes.
 const NOTES: u64 = 4 << 20;
 /// A file in a cache up to this length is brought into memory, bytes: what is longer leaves by sendfile(2).
@@ -60,6 +64,14 @@ pub struct ImageService {
     failed: MemoryCache<Noted>,
     infos: MemoryCache<Bytes>,
     flights: Arc<Flights<Made>>,
+    /// What is made behind answers.
+    behind: Arc<Flights<()>>,
+    /// There is a cache.
+    keeps: bool,
+    /// One at a time, from its original on.
+    behind_place: Semaphore,
+    put_off: MemoryCache<PutOff>,
+    made_behind: AtomicU64,
     pub(super) uploads: Semaphore,
     fallback: Option<Fallback>,
     budget: Budget,
@@ -118,6 +130,16 @@ struct Noted {
 impl Weigh for Noted {
     fn weight(&self) -> u64 {
         self.failure.weight()
+    }
+}
+
+/// Not made behind an answer before this time.
+#[derive(Debug, Clone, Copy)]
+struct PutOff(Instant);
+
+impl Weigh for PutOff {
+    fn weight(&self) -> u64 {
+        32
     }
 }
 
@@ -241,6 +263,11 @@ impl ImageService {
             failed: MemoryCache::new(NOTES),
             infos: MemoryCache::new(NOTES),
             flights: Arc::default(),
+            behind: Arc::default(),
+            keeps: settings.memory > 0 || !settings.tiers.status().is_empty(),
+            behind_place: Semaphore::new(1),
+            put_off: MemoryCache::new(NOTES),
+            made_behind: AtomicU64::new(0),
             uploads: Semaphore::new(UPLOADS),
             fallback,
             budget: Budget::new(settings.variants),
@@ -336,7 +363,8 @@ impl ImageService {
                 false => return Made::Failed(Failure::missing()),
             }
         }
-        self.render(&wanted, asked).await.unwrap_or_else(|failure| {
+        let rendered = self.render(&wanted, asked, &self.settings.workers).await;
+        rendered.unwrap_or_else(|failure| {
             if failure.is_lasting {
                 let since = now();
                 let failure = failure.clone();
@@ -406,7 +434,7 @@ impl ImageService {
     }
 
     /// Makes a variant; `asked` is the time it took to find it in no cache.
-    async fn render(&self, wanted: &Wanted, asked: ImageTimes) -> Result<Made, Failure> {
+    async fn render(&self, wanted: &Wanted, asked: ImageTimes, workers: &Workers) -> Result<Made, Failure> {
         if let Some(noted) = self.failed.find(&wanted.key)
             && now().saturating_duration_since(noted.since) < FAILED
         {
@@ -416,11 +444,7 @@ impl ImageService {
         let source = self.source(&wanted.original).await?;
         let fetched = now();
         let transform = wanted.transform.as_deref().cloned().unwrap_or_default();
-        let rendered = self
-            .settings
-            .workers
-            .render(source, &transform, &self.settings.limits)
-            .await;
+        let rendered = workers.render(source, &transform, &self.settings.limits).await;
         let rendered = rendered.map_err(|error| {
             let failure = Failure::from(&error);
             // What an image does to its worker is worth a line, though it is the image's fault.
@@ -451,6 +475,76 @@ impl ImageService {
         let (tiers, key) = (self.settings.tiers.clone(), wanted.key);
         tokio::spawn(async move { tiers.put(key, &rendered.bytes).await });
         Ok(Made::Ready(ready, ImageResult::Made, times))
+    }
+
+    /// The formats that are made behind answers, if anything is kept at all.
+    pub(super) fn behind(&self) -> &[Format] {
+        match &self.settings.patient {
+            Some(_) if self.keeps => &self.settings.behind,
+            _ => &[],
+        }
+    }
+
+    /// Whether it is known that a variant is not there yet: it is being made behind an answer, or could not be.
+    pub(super) fn is_awaited(&self, wanted: &Wanted) -> bool {
+        self.behind.has(&wanted.key) || self.is_put_off(wanted)
+    }
+
+    /// Whether a variant could not be made behind an answer lately.
+    pub(super) fn is_put_off(&self, wanted: &Wanted) -> bool {
+        self.put_off
+            .find(&wanted.key)
+            .is_some_and(|PutOff(until)| now() < until)
+    }
+
+    fn put_off(&self, wanted: &Wanted) {
+        self.put_off.keep(wanted.key, PutOff(now() + PUT_OFF));
+    }
+
+    /// A variant, if a cache has it.
+    ///
+    /// # Errors
+    /// Its original was deleted.
+    pub(super) async fn find(
+        self: Arc<Self>,
+        wanted: Wanted,
+    ) -> Result<Option<(Arc<Ready>, ImageResult, ImageTimes)>, Failure> {
+        let begin = now();
+        let Some((ready, result)) = self.cached(&wanted).await else {
+            return Ok(None);
+        };
+        if !self.is_still_there(&wanted.original).await {
+            return Err(Failure::missing());
+        }
+        let times = ImageTimes {
+            cache: Some(now().saturating_duration_since(begin)),
+            ..ImageTimes::default()
+        };
+        Ok(Some((ready, result, times)))
+    }
+
+    /// Makes a variant behind an answer, if it can be kept, was not tried in vain, and not too many wait.
+    pub(super) fn make_behind(self: &Arc<Self>, wanted: &Wanted) {
+        let Some(workers) = &self.settings.patient else { return };
+        if self.is_put_off(wanted) {
+            return;
+        }
+        if !self.may_keep(wanted) {
+            self.put_off(wanted);
+            return;
+        }
+        let (service, workers, wanted) = (Arc::clone(self), Arc::clone(workers), wanted.clone());
+        let (flights, courier) = (Arc::clone(&self.behind), self.settings.courier.clone());
+        flights.begin(&courier, wanted.key, MOST_BEHIND, || async move {
+            let _place = service.behind_place.acquire().await.expect("it is never closed");
+            match service.render(&wanted, ImageTimes::default(), &workers).await {
+                Ok(_) => {
+                    service.made_behind.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(failure) if failure.is_lasting => service.put_off(&wanted),
+                Err(_) => {}
+            }
+        });
     }
 
     /// Whether there is room for one more variant of its image.
@@ -743,6 +837,11 @@ impl ImageService {
         self.unkept.load(Ordering::Relaxed)
     }
 
+    /// Variants that were made behind answers, since the start.
+    pub(crate) fn made_behind(&self) -> u64 {
+        self.made_behind.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the images in memory.
     pub(crate) fn in_memory(&self) -> u64 {
         self.memory.as_ref().map_or(0, MemoryCache::bytes)
@@ -753,9 +852,18 @@ impl ImageService {
         self.settings.tiers.status()
     }
 
-    /// What the workers do.
-    pub(crate) fn workers(&self) -> haulier_image::WorkersStatus {
-        self.settings.workers.status()
+    /// What the workers do, those among them that work behind answers.
+    pub(crate) fn workers(&self) -> WorkersStatus {
+        let quick = self.settings.workers.status();
+        let patient = self.settings.patient.as_ref().map(|workers| workers.status());
+        let patient = patient.unwrap_or_default();
+        WorkersStatus {
+            busy: quick.busy + patient.busy,
+            idle: quick.idle + patient.idle,
+            waiting: quick.waiting,
+            made: quick.made + patient.made,
+            crashed: quick.crashed + patient.crashed,
+        }
     }
 }
 
@@ -781,13 +889,4 @@ fn format_of(file: &File) -> Option<Format> {
     let mut head = [0; HEAD];
     let read = file.read_at(&mut head, 0).ok()?;
     Format::of_bytes(&head[..read])
-}
-
-/// Settles the format of a variant for a client: whether its Accept decided.
-pub(super) fn negotiate(transform: &mut Transform, accept: Option<&str>, formats: &[Format]) -> bool {
-    if transform.format != FormatChoice::Auto {
-        return false;
-    }
-    transform.settle(haulier_image::accept::choose(accept, formats));
-    true
 }

@@ -33,6 +33,10 @@ pub struct ImageSettings {
     pub defaults: Defaults,
     /// What `f=auto` may choose, the best first.
     pub formats: Vec<Format>,
+    /// Those of them that are made behind the first answer, which has the next best.
+    pub behind: Vec<Format>,
+    /// Who makes those; `None`: nothing is made behind an answer.
+    pub patient: Option<Arc<Workers>>,
     /// What an image may cost.
     pub limits: Limits,
     /// Who may upload; empty: nobody.

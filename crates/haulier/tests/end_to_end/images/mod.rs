@@ -1,5 +1,6 @@
 //! The image service: zimg's clients, the native mode, caches and stores with their servers, files of a site, commands.
 
+mod behind;
 mod bombs;
 mod budget;
 mod caches;

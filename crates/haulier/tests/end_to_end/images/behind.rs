@@ -1,0 +1,167 @@
+//! What takes long is made behind the answer.
+//!
+//! A debug build has no AVIF, so WebP stands in for it here: `behind` is for any format but JPEG. With the feature `avif`
+//! the last test runs with what the setting is for.
+
+use haulier_image::Format;
+
+use crate::support::client::{Connection, Request, Response};
+use crate::support::haulier::Haulier;
+use crate::support::images::{Images, jpeg, picture, png, seen, upload};
+use crate::support::site::Site;
+use crate::support::wait_until;
+
+const BEHIND: &str = "formats = [\"webp\", \"jpeg\"]\nbehind = [\"webp\"]";
+
+fn ask(haulier: &Haulier, target: &str) -> Response {
+    haulier.ask(&Request::get(target).with("Accept", "image/avif,image/webp,*/*"))
+}
+
+fn tag(answer: &Response) -> String {
+    answer.field("ETag").expect("a tag").to_owned()
+}
+
+fn made_behind(haulier: &Haulier) -> u64 {
+    haulier.metrics().count("haulier_image_behind_total{site=\"img\"}")
+}
+
+#[test]
+fn the_first_answer_is_the_next_best_and_the_best_comes_from_then_on() {
+    let haulier = Images::new().with(BEHIND).start();
+    let id = upload(&haulier, &png(100, 80));
+    let target = format!("/{id}?w=50&f=auto");
+    let first = ask(&haulier, &target);
+    assert_eq!(first.field("Vary"), Some("Accept"));
+    assert_eq!(first.field("Cache-Control"), Some("public, max-age=60"));
+    let passing = tag(&first);
+    assert_eq!(picture(first), (Format::Jpeg, 50, 40));
+    wait_until("the better one", || {
+        seen(&ask(&haulier, &target).body).0 == Format::WebP
+    });
+    for _ in 0..2 {
+        let better = ask(&haulier, &target);
+        assert_eq!(better.field("Vary"), Some("Accept"));
+        assert_ne!(better.field("Cache-Control"), Some("public, max-age=60"));
+        assert_ne!(tag(&better), passing);
+        assert_eq!(picture(better), (Format::WebP, 50, 40));
+    }
+    let has = |tag: &str| {
+        let request = Request::get(&target).with("Accept", "image/webp");
+        haulier.ask(&request.with("If-None-Match", tag))
+    };
+    assert_eq!(picture(has(&passing)).0, Format::WebP, "there is a better one now");
+    has(&tag(&ask(&haulier, &target))).expect(304);
+    // Who takes nothing better has the same answer as before, to keep.
+    let plain = haulier.get(&target);
+    assert_eq!((tag(&plain), plain.field("Vary")), (passing, Some("Accept")));
+    assert_ne!(plain.field("Cache-Control"), Some("public, max-age=60"));
+    assert_eq!(picture(plain).0, Format::Jpeg);
+    assert_eq!(made_behind(&haulier), 1);
+}
+
+#[test]
+fn many_who_ask_at_once_have_it_made_once() {
+    let haulier = Images::new().with(BEHIND).start();
+    let id = upload(&haulier, &jpeg(1600, 1200, 0));
+    let target = format!("/{id}?w=1500&f=auto");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            let (address, target) = (haulier.address(), &target);
+            scope.spawn(move || {
+                let mut connection = Connection::open(address);
+                for _ in 0..4 {
+                    let request = Request::get(target).with("Accept", "image/webp");
+                    assert_eq!(picture(connection.ask(&request)).1, 1500);
+                }
+            });
+        }
+    });
+    wait_until("the better one", || {
+        seen(&ask(&haulier, &target).body).0 == Format::WebP
+    });
+    assert_eq!(made_behind(&haulier), 1);
+}
+
+#[test]
+fn beyond_the_variants_that_are_kept_the_next_best_stays() {
+    // Nothing fits beyond the first variant, so the better one is never made.
+    let haulier = Images::new().with(BEHIND).with("variants = 1").start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    let target = format!("/{id}?w=32&f=auto");
+    let first = ask(&haulier, &target).expect(200);
+    assert_eq!(first.field("Cache-Control"), Some("public, max-age=60"));
+    for _ in 0..3 {
+        let request = Request::get(&target).with("Accept", "image/webp");
+        let unchanged = haulier.ask(&request.with("If-None-Match", &tag(&first))).expect(304);
+        assert_ne!(
+            unchanged.field("Cache-Control"),
+            Some("public, max-age=60"),
+            "nothing better is to come"
+        );
+    }
+    assert_eq!(picture(ask(&haulier, &target)).0, Format::Jpeg);
+    assert_eq!(made_behind(&haulier), 0);
+}
+
+#[test]
+fn without_a_cache_and_by_name_it_is_made_at_once() {
+    let haulier = Images::new().with(BEHIND).with("cache = []").start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    assert_eq!(picture(ask(&haulier, &format!("/{id}?w=32&f=auto"))).0, Format::WebP);
+    let haulier = Images::new().with(BEHIND).start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    assert_eq!(picture(ask(&haulier, &format!("/{id}?w=32&f=webp"))).0, Format::WebP);
+    assert_eq!(
+        picture(ask(&haulier, &format!("/{id}?w=32&f=auto"))).0,
+        Format::WebP,
+        "it is there"
+    );
+}
+
+#[test]
+fn a_farther_cache_keeps_it_for_the_next_start_and_nothing_is_made_of_what_is_missing() {
+    let images = Images::new();
+    let disk = format!("cache = [\"disk:{}:10MiB\"]", images.path("cache").display());
+    let haulier = images.with(BEHIND).with(&disk).start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    let target = format!("/{id}?w=32&f=auto");
+    assert_eq!(picture(ask(&haulier, &target)).0, Format::Jpeg);
+    wait_until("the better one", || {
+        seen(&ask(&haulier, &target).body).0 == Format::WebP
+    });
+    assert_eq!(picture(ask(&haulier, &target)).0, Format::WebP);
+    ask(&haulier, "/5f189d8ec57f5a5a0d3dcba47fa797e2?w=32&f=auto").expect(404);
+    assert_eq!(made_behind(&haulier), 1);
+}
+
+#[test]
+fn a_file_of_the_site_has_its_better_one_too() {
+    let images = format!("[site.test.images]\nroot = \".\"\n{BEHIND}");
+    let site = Site::new().file("photo.jpg", jpeg(64, 48, 0)).config(&images);
+    let haulier = site.config("[site.test.cache]\n\"/*\" = \"1y immutable\"").start();
+    let first = ask(&haulier, "/photo.jpg?w=32&f=auto").expect(200);
+    assert_eq!(first.field("Cache-Control"), Some("public, max-age=60"));
+    assert_eq!(seen(&first.body).0, Format::Jpeg);
+    let better = || ask(&haulier, "/photo.jpg?w=32&f=auto");
+    wait_until("the better one", || seen(&better().body).0 == Format::WebP);
+    assert_eq!(
+        better().field("Cache-Control"),
+        Some("public, max-age=31536000, immutable")
+    );
+}
+
+#[test]
+fn avif_comes_behind_a_webp() {
+    if !Format::Avif.is_written() {
+        eprintln!("SKIPPED: avif_comes_behind_a_webp, in a build without the feature `avif`");
+        return;
+    }
+    let haulier = Images::new().with("formats = [\"avif\", \"webp\", \"jpeg\"]").start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    let target = format!("/{id}?w=32&f=auto");
+    assert_eq!(picture(ask(&haulier, &target)), (Format::WebP, 32, 24));
+    wait_until("the AVIF", || seen(&ask(&haulier, &target).body).0 == Format::Avif);
+    assert_eq!(picture(ask(&haulier, &target)), (Format::Avif, 32, 24));
+    let webp = haulier.ask(&Request::get(&target).with("Accept", "image/webp,*/*"));
+    assert_eq!(picture(webp), (Format::WebP, 32, 24));
+}
