@@ -295,9 +295,9 @@ fn what_lies_outside_or_is_no_plain_file_is_404_and_said_in_the_log() {
         ("etc", "/etc"),
         ("loop", "loop"),
     ] {
-        std::os::unix::fs::symlink(to, place.join(link)).expect("ours");
+        symlink(to, place.join(link)).expect("ours");
     }
-    std::os::unix::fs::symlink("file.bin", place.join("inside.bin")).expect("ours");
+    symlink("file.bin", place.join("inside.bin")).expect("ours");
     run(std::process::Command::new("mkfifo").arg(place.join("fifo")));
     let root = site.root().display().to_string();
     let server = site.start();
