@@ -25,7 +25,10 @@ async fn every_worker_says_what_it_does() {
         let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, query));
         tasks.spawn_local(async move { call.text(&pool).await });
     }
-    let both_seen = || pool.workers().len() == 2 && matches!(pool.workers()[0].work, Work::Long(..));
+    let both_seen = || match pool.workers().as_slice() {
+        [one, other] => matches!(one.work, Work::Long(..)) && other.work == Work::Idle,
+        _ => false,
+    };
     wait_until_async("one is idle and the other at work for long", both_seen).await;
     let workers = pool.workers();
     let Work::Long(request, running) = &workers[0].work else {
