@@ -272,7 +272,11 @@ fn a_killed_worker_costs_one_request() {
     runtime().block_on(async {
         make(&pool, &small, &to(10, Format::Jpeg)).await.expect("it is made");
         let [pid] = our_workers()[..] else { panic!("one worker") };
-        let transform = to(2000, Format::Png);
+        // It takes seconds.
+        let transform = Transform {
+            blur: 2000,
+            ..to(4000, Format::Png)
+        };
         let (made, ()) = tokio::join!(make(&pool, &large, &transform), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             kill(pid);
@@ -315,7 +319,11 @@ fn the_deadline_kills() {
 fn a_dropped_request_takes_its_worker_along() {
     let pool = pool(|settings| settings.workers = 1);
     runtime().block_on(async {
-        let (bytes, transform) = (large(), to(4000, Format::Png));
+        let transform = Transform {
+            blur: 2000,
+            ..to(4000, Format::Png)
+        };
+        let bytes = large();
         let request = make(&pool, &bytes, &transform);
         let result = tokio::time::timeout(Duration::from_millis(50), request).await;
         assert!(result.is_err(), "it takes seconds");

@@ -116,14 +116,19 @@ mod tests {
         let courier = Courier::start().expect("a thread");
         let flights = Arc::new(Flights::default());
         let begun = Arc::new(AtomicUsize::new(0));
+        let asked = Arc::new(AtomicUsize::new(0));
         let waiting: Vec<_> = (0..100)
             .map(|_| {
                 let (flights, begun, own) = (Arc::clone(&flights), Arc::clone(&begun), courier.clone());
+                let asked = Arc::clone(&asked);
                 courier.spawn(async move {
+                    asked.fetch_add(1, Ordering::Relaxed);
                     let work = || {
                         begun.fetch_add(1, Ordering::Relaxed);
-                        async {
-                            tokio::time::sleep(Duration::from_millis(50)).await;
+                        async move {
+                            while asked.load(Ordering::Relaxed) < 100 {
+                                tokio::time::sleep(Duration::from_millis(5)).await;
+                            }
                             42
                         }
                     };
