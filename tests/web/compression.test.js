@@ -22,7 +22,7 @@ const projects = [
 
 for (const { name, installed, project, path } of projects) {
   for (const coding of ['zstd', 'br', 'gzip']) {
-    test(`${name} in ${coding} loads without a complaint`, { timeout: 120_000 }, async (t) => {
+    test(`${name} in ${coding} loads without a complaint`, { timeout: 240_000 }, async (t) => {
       if (!existsSync(installed)) return t.skip(`${installed} is not installed`);
       // Over plain HTTP browsers offer gzip only, but read every coding: the server is told to use this one.
       const address = await serve(t, project(t));

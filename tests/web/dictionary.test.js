@@ -41,7 +41,7 @@ async function until(what, isTrue) {
 const words = Array.from({ length: 4000 }, (_, number) => `word${(number * 7919) % 104729}`).join(' ');
 const script = (version) => `/* ${words} */\ndocument.title = ${JSON.stringify(version)};\n`;
 
-test('the next version of a script comes as what it has over the last', { timeout: 120_000 }, async (t) => {
+test('the next version of a script comes as what it has over the last', { timeout: 240_000 }, async (t) => {
   const [first, second] = [script('first'), script('second')];
   const root = site(t, {
     'assets/app.3f9ab12c.js': first,
@@ -72,7 +72,7 @@ test('the next version of a script comes as what it has over the last', { timeou
   assert.deepEqual(complaints, []);
 });
 
-test('a page comes as what it has over the shell of its route', { timeout: 120_000 }, async (t) => {
+test('a page comes as what it has over the shell of its route', { timeout: 240_000 }, async (t) => {
   const root = site(t, {
     'index.php': `<!doctype html><title><?= $_SERVER['REQUEST_URI'] ?></title><link rel=icon href="data:,"><p>${words}`,
   });

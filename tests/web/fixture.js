@@ -10,6 +10,9 @@ import { chromium } from 'playwright-core';
 
 export const program = process.env.HAULIER ?? new URL('../../target/debug/haulier', import.meta.url).pathname;
 
+// How long a page may take for anything, milliseconds. A machine with little to give makes a browser slow.
+export const PATIENCE = 60_000;
+
 // A copy of a directory that PHP may write to, with what its links point to.
 export function copy(t, from) {
   const directory = mkdtempSync(join(tmpdir(), 'haulier-web-'));
@@ -65,6 +68,7 @@ export async function browser(t) {
   const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--no-sandbox', '--disable-dev-shm-usage'],
+    timeout: 2 * PATIENCE,
   });
   t.after(() => browser.close());
   return browser;
@@ -73,6 +77,7 @@ export async function browser(t) {
 // A page of a fresh browser, and what it complained about.
 export async function open(t, acceptEncoding) {
   const context = await (await browser(t)).newContext();
+  context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   const complaints = [];
   page.on('console', (message) => { if (message.type() === 'error') complaints.push(message.text()); });

@@ -5,7 +5,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
-import { browser, start } from './fixture.js';
+import { PATIENCE, browser, start } from './fixture.js';
 
 const parts = 60;
 
@@ -42,13 +42,14 @@ function project(t) {
   return root;
 }
 
-test('a page with sixty parts, an upload, events and a long file comes over HTTP/2', { timeout: 120_000 }, async (t) => {
+test('a page with sixty parts, an upload, events and a long file comes over HTTP/2', { timeout: 240_000 }, async (t) => {
   const root = project(t);
   const state = mkdtempSync(join(tmpdir(), 'haulier-web-'));
   t.after(() => rmSync(state, { recursive: true }));
   const more = `hosts = ["localhost"]\n[site.web.tls]\nmode = "local"\n[tls]\nstate = ${JSON.stringify(state)}`;
   const { secure } = await start(t, root, more, 'https = "127.0.0.1:0"');
   const context = await (await browser(t)).newContext({ ignoreHTTPSErrors: true });
+  context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   const complaints = [];
   page.on('console', (message) => { if (message.type() === 'error') complaints.push(message.text()); });

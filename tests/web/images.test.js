@@ -73,7 +73,7 @@ async function everyCardIsDone(page) {
   }, modes.length);
 }
 
-test('a dropped picture is seen in every mode and its address is copied', { timeout: 120_000 }, async (t) => {
+test('a dropped picture is seen in every mode and its address is copied', { timeout: 240_000 }, async (t) => {
   const address = await serve(t);
   const { page, complaints } = await open(t);
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin: address });
@@ -112,7 +112,7 @@ test('a dropped picture is seen in every mode and its address is copied', { time
   assert.deepEqual(complaints, []);
 });
 
-test('what is no picture is refused in words', { timeout: 120_000 }, async (t) => {
+test('what is no picture is refused in words', { timeout: 240_000 }, async (t) => {
   const address = await serve(t);
   const { page, complaints } = await open(t);
   await page.goto(`${address}/`);
@@ -127,7 +127,7 @@ for (const { name, scheme, width } of [
   { name: 'narrow', scheme: 'light', width: 390 },
   { name: 'narrow-dark', scheme: 'dark', width: 390 },
 ]) {
-  test(`the page is readable ${name}`, { timeout: 120_000 }, async (t) => {
+  test(`the page is readable ${name}`, { timeout: 240_000 }, async (t) => {
     const address = await serve(t);
     const { page, complaints } = await open(t);
     await page.emulateMedia({ colorScheme: scheme });

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { promisify } from 'node:util';
 import { faint } from './contrast.js';
-import { browser, program } from './fixture.js';
+import { PATIENCE, browser, program } from './fixture.js';
 
 // Two targets of one small server, compared; the page and the document beside it.
 async function measured(t, connections) {
@@ -32,6 +32,7 @@ async function measured(t, connections) {
 
 async function open(t, page, options) {
   const context = await (await browser(t)).newContext(options);
+  context.setDefaultTimeout(PATIENCE);
   const tab = await context.newPage();
   const complaints = [];
   const requests = [];
@@ -57,7 +58,7 @@ test('the report reads well in light and dark, on a desk and on a phone', { time
   }
 });
 
-test('everything in the report can be read without seeing it', { timeout: 120_000 }, async (t) => {
+test('everything in the report can be read without seeing it', { timeout: 240_000 }, async (t) => {
   const { page } = await measured(t, '4');
   const { tab } = await open(t, page, { javaScriptEnabled: false });
   assert.match(await tab.getByRole('heading', { level: 1 }).innerText(), /slow|difference/i);
@@ -72,7 +73,7 @@ test('everything in the report can be read without seeing it', { timeout: 120_00
   assert.ok(await tab.getByRole('rowheader', { name: '99.9 %' }).isVisible(), 'the figures of the chart');
 });
 
-test('printed it has two pages', { timeout: 120_000 }, async (t) => {
+test('printed it has two pages', { timeout: 240_000 }, async (t) => {
   const { page } = await measured(t, '4');
   const { tab } = await open(t, page, {});
   const pdf = (await tab.pdf({ preferCSSPageSize: true })).toString('latin1');
@@ -80,7 +81,7 @@ test('printed it has two pages', { timeout: 120_000 }, async (t) => {
   assert.ok(pages <= 2, `${pages} pages`);
 });
 
-test('a sweep has its curves, and the data in the page is that of the file', { timeout: 120_000 }, async (t) => {
+test('a sweep has its curves, and the data in the page is that of the file', { timeout: 240_000 }, async (t) => {
   const { directory, page } = await measured(t, '1,4,12');
   const { tab, complaints } = await open(t, page, { viewport: { width: 390, height: 800 } });
   assert.deepEqual(complaints, []);
