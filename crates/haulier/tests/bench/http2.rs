@@ -10,6 +10,7 @@ use haulier_proto::h2::error::ErrorCode;
 use serde_json::Value;
 
 use crate::http2_peer::{Asked, Does, Peer, page};
+use crate::ports::free_port;
 use crate::program::{Place, end};
 
 /// The first two requests look at the answer; what goes wrong comes later.
@@ -261,11 +262,6 @@ fn start(command: &mut Command, port: u16) -> Server {
         thread::sleep(Duration::from_millis(50));
     }
     panic!("the server does not listen");
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound").port()
 }
 
 /// nginx with a page of 12 bytes over HTTP/2 alone.

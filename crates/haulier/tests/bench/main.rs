@@ -11,6 +11,8 @@ mod http2;
 mod http2_peer;
 mod loops;
 mod plans;
+#[path = "../support/ports.rs"]
+mod ports;
 mod program;
 mod reports;
 mod scripted;

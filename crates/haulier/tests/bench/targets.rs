@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::ports::free_port;
 use crate::program::{Place, end};
 use crate::scripted::{Does, Server, fast_cgi, page};
 
@@ -119,10 +120,7 @@ fn tls_with_any_certificate_and_with_none_of_ours() {
         ])
         .args([&key, Path::new("-out"), &certificate]));
     assert_eq!(made.code, Some(0), "{made:?}");
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|free| free.local_addr())
-        .expect("a free port")
-        .port();
+    let port = free_port();
     let at = place.path("").display().to_string();
     let config = format!(
         "daemon off; worker_processes 1; pid {at}/pid; error_log {at}/error.log; events {{}}\n\

@@ -71,7 +71,7 @@ fn a_name_that_somebody_else_gave_our_address_gets_no_page() {
 fn a_request_that_takes_long_is_seen_in_its_worker_and_later_among_the_slowest() {
     let site = Site::new().php(
         "export.php",
-        "for ($i = 0; $i < 3000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); }",
+        "for ($i = 0; $i < 12000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); }",
     );
     let gate = site.writable("gates").join("gate");
     let server = site.php("index.php", "echo 'hello';").start();

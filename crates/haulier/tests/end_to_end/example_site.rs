@@ -1,13 +1,14 @@
 //! The example site that `make demo` serves: every page of it, as a visitor meets them.
 
 use std::thread;
+use std::time::Duration;
 
 use super::support::browser::{Browser, input_value};
 use super::support::client::{Connection, Request};
-use super::support::copy_directory;
 use super::support::haulier::Haulier;
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
+use super::support::{at_some_pace, copy_directory};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/site");
 
@@ -107,11 +108,15 @@ fn pictures_and_download(browser: &mut Browser) {
 
 fn a_slow_page_slows_nobody(server: &Haulier) {
     let address = server.address();
-    let slow = thread::spawn(move || Connection::open(address).ask(&Request::get("/slow.php?s=2")));
-    server.get("/").expect(200);
-    server.get("/assets/style.css").expect(200);
-    assert!(!slow.is_finished(), "the slow page waits two seconds");
-    slow.join().expect("an answer").expect(200);
+    at_some_pace(Duration::from_millis(500), |wait| {
+        let target = format!("/slow.php?s={}", wait.as_secs_f64());
+        let slow = thread::spawn(move || Connection::open(address).ask(&Request::get(&target)));
+        server.get("/").expect(200);
+        server.get("/assets/style.css").expect(200);
+        let is_first = slow.is_finished();
+        slow.join().expect("an answer").expect(200);
+        assert!(!is_first, "the slow page waits {wait:?}");
+    });
 }
 
 #[test]

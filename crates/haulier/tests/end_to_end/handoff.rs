@@ -413,7 +413,7 @@ fn a_script_that_goes_on_does_not_keep_the_client_waiting() {
     let gate = site.root().with_file_name("gates").join("gate");
     let code = format!(
         "header('X-Accel-Redirect: /public.txt'); while (ob_get_level()) ob_end_flush(); echo ' '; flush();
-        for ($i = 0; $i < 3000 && !file_exists('{0}'); $i++) {{ usleep(10000); clearstatcache(); }}
+        for ($i = 0; $i < 12000 && !file_exists('{0}'); $i++) {{ usleep(10000); clearstatcache(); }}
         file_put_contents('{0}.done', 'x');",
         gate.display()
     );

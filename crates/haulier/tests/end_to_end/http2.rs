@@ -3,9 +3,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use haulier_proto::field::Fields;
 use haulier_proto::h2::PREFACE;
@@ -15,14 +15,10 @@ use haulier_proto::h2::frame::{
 use haulier_proto::h2::hpack::encode;
 use rustix::process::Signal;
 
-use super::support::client::Request;
 use super::support::haulier::Haulier;
 use super::support::site::Site;
 use super::support::tls::Authority;
 use super::support::{content, require, wait_until};
-
-/// The server answers somebody new within this time, whatever else goes on.
-const PROBE: Duration = Duration::from_secs(2);
 
 fn example() -> Site {
     Site::new()
@@ -46,7 +42,7 @@ fn curl(server: &Haulier, path: &str, arguments: &[&str]) -> Output {
     require("curl", "/usr/bin/curl");
     let url = format!("http://{}{path}", server.address());
     let mut command = Command::new("/usr/bin/curl");
-    command.args(["-sS", "--http2-prior-knowledge", "--max-time", "30"]);
+    command.args(["-sS", "--http2-prior-knowledge", "--max-time", "60"]);
     command.args(arguments).arg(url).output().expect("curl runs")
 }
 
@@ -132,8 +128,19 @@ fn an_event_stream_ends_with_its_reader() {
     let endless = "header('Content-Type: text/event-stream'); while (ob_get_level()) ob_end_flush();
         for ($i = 0; ; $i++) { echo \"data: $i\\n\\n\"; flush(); usleep(50000); }";
     let server = Site::new().php("endless.php", endless).workers(1).start();
-    let output = curl(&server, "/endless.php", &["-N", "-m", "1"]);
-    assert!(output.stdout.starts_with(b"data: 0\n\ndata: 1\n\n"));
+    require("curl", "/usr/bin/curl");
+    let mut reader = Command::new("/usr/bin/curl")
+        .args(["-sS", "-N", "--http2-prior-knowledge"])
+        .arg(format!("http://{}/endless.php", server.address()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("curl runs");
+    let mut read = [0; "data: 0\n\ndata: 1\n\n".len()];
+    let came = reader.stdout.take().expect("piped").read_exact(&mut read);
+    reader.kill().expect("it runs");
+    reader.wait().expect("it ends");
+    came.expect("two events");
+    assert_eq!(&read, b"data: 0\n\ndata: 1\n\n");
     wait_until("the script to end", || {
         server
             .metrics()
@@ -219,7 +226,7 @@ fn a_stop_waits_for_what_is_still_sent() {
     reader.send(&opened);
     reader.read_until("the rest", |read| read.bytes_of(1) == 3_000_000);
     drop(reader);
-    let status = server.wait_within(Duration::from_secs(30));
+    let status = server.wait_within(Duration::from_secs(60));
     assert!(status.is_some_and(|status| status.success()), "{status:?}");
 }
 
@@ -312,11 +319,11 @@ fn floods_end_their_connections_and_nobody_else_notices() {
             enemy.read_until("the end", |read| read.goaway == Some(11));
         };
         let enemies: Vec<_> = (0..8).map(|_| thread::spawn(flood)).collect();
-        assert_probe(&server, name);
+        server.assert_answers_in_time("/hello.txt", name);
         for enemy in enemies {
             enemy.join().unwrap_or_else(|_| panic!("{name} does not end"));
         }
-        assert_probe(&server, name);
+        server.assert_answers_in_time("/hello.txt", name);
     }
     let grown = server.resident().saturating_sub(before);
     assert!(grown < 48 << 20, "floods cost {grown} bytes");
@@ -342,10 +349,10 @@ fn bombs_of_references_hold_little_memory() {
             enemy.try_send(&small(Kind::Headers, END_HEADERS | END_STREAM, 2 * number + 1, &block));
         }
     }
-    assert_probe(&server, "bombs");
+    server.assert_answers_in_time("/hello.txt", "bombs");
     let grown = server.resident().saturating_sub(before);
     assert!(grown < 32 << 20, "1,000 held heads cost {grown} bytes");
-    assert_probe(&server, "bombs held");
+    server.assert_answers_in_time("/hello.txt", "bombs held");
 }
 
 /// Uploads that nobody reads are bounded by the connection's window.
@@ -388,7 +395,7 @@ fn a_thousand_streams_of_slow_readers_cost_little_and_come_to_their_end() {
     for reader in &mut readers {
         reader.read_until("as much as the window allows", |read| read.bytes() == 65_535);
     }
-    assert_probe(&server, "slow readers");
+    server.assert_answers_in_time("/hello.txt", "slow readers");
     let grown = server.resident().saturating_sub(before);
     assert!(grown < 32 << 20, "1,000 answers that wait cost {grown} bytes");
     for reader in &mut readers {
@@ -402,21 +409,6 @@ fn a_thousand_streams_of_slow_readers_cost_little_and_come_to_their_end() {
         reader.read_until("all of it", |read| read.bytes() == 100 * length);
     }
     assert!(server.lines().iter().all(|line| !line.contains("client_gone")));
-}
-
-/// Somebody new is answered in time. The machine may be busy with other things, so the best of several counts.
-#[track_caller]
-fn assert_probe(server: &Haulier, during: &str) {
-    let mut took = Duration::MAX;
-    for _ in 0..5 {
-        let start = Instant::now();
-        server.ask(&Request::get("/hello.txt")).expect(200);
-        took = took.min(start.elapsed());
-        if took < PROBE {
-            return;
-        }
-    }
-    panic!("during {during}, an answer took {took:?}");
 }
 
 /// A client that does what it likes.
@@ -460,10 +452,10 @@ impl Enemy {
     fn connect_with(address: SocketAddr, settings: &[u8]) -> Self {
         let stream = TcpStream::connect(address).expect("the server listens");
         stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .expect("a time-out");
         stream
-            .set_write_timeout(Some(Duration::from_secs(30)))
+            .set_write_timeout(Some(Duration::from_secs(60)))
             .expect("a time-out");
         let mut enemy = Self {
             stream,
@@ -500,6 +492,7 @@ impl Enemy {
                 Ok(length) => self.input.extend_from_slice(&piece[..length]),
                 // A reset may overtake what was said before it.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("no {what}: {error}"),
             }
             self.take_frames();

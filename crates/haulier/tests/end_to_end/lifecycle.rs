@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use super::support::site::{Php, Site};
 use super::support::{readable_directory, wait_until};
 
 const WAIT_FOR_GATE: &str =
-    "for ($i = 0; $i < 6000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); } echo 'done';";
+    "for ($i = 0; $i < 30000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); } echo 'done';";
 
 /// A server with one request inside PHP, held until the gate file is written.
 struct Held {
@@ -94,7 +94,8 @@ fn the_access_log_tells_where_the_time_went() {
         assert!(line["req_id"].as_str().is_some_and(|id| !id.is_empty()), "{line}");
         assert!(line["php_ms"].as_f64().is_some_and(|time| time >= 20.0), "{line}");
         assert!(line["dur_ms"].as_f64() >= line["php_ms"].as_f64(), "{line}");
-        assert!(line["queue_ms"].as_f64().is_some_and(|time| time < 5000.0), "{line}");
+        assert!(line["queue_ms"].as_f64() <= line["dur_ms"].as_f64(), "{line}");
+        assert!(line["queue_ms"].is_f64(), "{line}");
         server.get("/a.txt").expect(200);
         let line = server.access_line_for("/a.txt");
         assert_eq!(line["handler"], "static");
@@ -181,7 +182,7 @@ fn sigterm_lets_running_requests_finish() {
         assert_eq!(response.text(), "done");
         let status = held
             .server
-            .wait_within(Duration::from_secs(20))
+            .wait_within(Duration::from_secs(60))
             .expect("it ends after its last request");
         assert_eq!(status.code(), Some(0));
     }
@@ -189,18 +190,18 @@ fn sigterm_lets_running_requests_finish() {
 
 #[test]
 fn a_second_sigterm_stops_at_once() {
-    let mut held = Held::start(Site::new());
+    // Neither the grace nor the script's time is over by then.
+    let patient = Site::new().server("grace = \"10m\"").pool("timeout = \"10m\"");
+    let mut held = Held::start(patient);
     held.server.signal(Signal::TERM);
     assert!(
         held.server.wait_within(Duration::from_millis(500)).is_none(),
         "it drains first"
     );
     held.server.signal(Signal::TERM);
-    let began = Instant::now();
     held.server
-        .wait_within(Duration::from_secs(10))
+        .wait_within(Duration::from_secs(60))
         .expect("it ends at once");
-    assert!(began.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
@@ -209,7 +210,7 @@ fn grace_ends_what_does_not_finish() {
     held.server.signal(Signal::TERM);
     let status = held
         .server
-        .wait_within(Duration::from_secs(15))
+        .wait_within(Duration::from_secs(60))
         .expect("grace is one second");
     assert_eq!(status.code(), Some(0));
 }
@@ -221,7 +222,7 @@ fn a_pool_may_have_less_grace_than_the_server() {
     held.connection.read_response("GET").expect("an answer").expect(503);
     let status = held
         .server
-        .wait_within(Duration::from_secs(20))
+        .wait_within(Duration::from_secs(60))
         .expect("nothing is left to wait for");
     assert_eq!(status.code(), Some(0));
 }
@@ -237,7 +238,7 @@ fn php_ends_when_the_server_ends() {
         wait_until("four workers and one in reserve", || server.php_workers().len() == 5);
         let family: Vec<u32> = masters.iter().copied().chain(server.php_workers()).collect();
         server.signal(signal);
-        server.wait_within(Duration::from_secs(20)).expect("it ends");
+        server.wait_within(Duration::from_secs(60)).expect("it ends");
         let runs = |pid: &u32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             stat.contains("(php-cgi") && !stat.contains(") Z ")
@@ -346,15 +347,19 @@ fn a_broken_configuration_is_exit_code_2_with_its_place() {
     );
 }
 
-/// Runs a command that must end by itself within half a minute.
+/// Runs a command that must end by itself within a minute.
 fn finish(command: &mut Command) -> Output {
     let output = Command::new("timeout")
-        .arg("30")
+        .arg("60")
         .arg(command.get_program())
         .args(command.get_args())
         .output();
     let output = output.expect("timeout(1) is part of coreutils");
-    assert_ne!(output.status.code(), Some(124), "still running after 30 s: {output:?}");
+    assert_ne!(
+        output.status.code(),
+        Some(124),
+        "still running after a minute: {output:?}"
+    );
     output
 }
 

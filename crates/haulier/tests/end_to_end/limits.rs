@@ -2,12 +2,12 @@
 
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
 use super::support::site::Site;
-use super::support::wait_until;
+use super::support::{at_some_pace, setting, wait_until};
 
 fn page() -> Site {
     Site::new().file("a.txt", "page")
@@ -127,20 +127,12 @@ fn expect_continue_is_answered_before_the_body() {
 fn a_head_that_trickles_in_is_cut_off() {
     let server = page().limit("head_timeout = \"1s\"").start();
     let mut connection = server.connect();
-    let began = Instant::now();
     connection.send("GET /a.txt HTTP/1.1\r\n");
     // A byte now and then is no progress: the deadline is for the whole head.
-    while began.elapsed() < Duration::from_secs(20) {
+    wait_until("the head to be cut off", || {
         thread::sleep(Duration::from_millis(100));
-        if connection.try_send("X").is_err() || connection.hears_something_within(Duration::from_millis(1)) {
-            break;
-        }
-    }
-    assert!(
-        began.elapsed() < Duration::from_secs(10),
-        "cut off after {:?} only",
-        began.elapsed()
-    );
+        connection.try_send("X").is_err() || connection.hears_something_within(Duration::from_millis(1))
+    });
     if let Ok(response) = connection.read_response("GET") {
         assert_eq!(response.status(), 408);
     }
@@ -252,21 +244,24 @@ fn a_reader_that_stalls_is_cut_off() {
 /// free. Until then the reader is slow, not gone.
 #[test]
 fn a_slow_reader_behind_large_buffers_is_not_cut_off() {
-    let server = Site::new()
-        .file("big.bin", vec![7; 40_000_000])
-        .limit("send_timeout = \"3s\"")
-        .start();
-    let url = format!("http://{}/big.bin", server.address());
-    let mut curl = Command::new("curl")
-        .args(["-sS", "--limit-rate", "100K", "-o", "/dev/null", &url])
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("curl runs");
-    thread::sleep(Duration::from_secs(12));
-    assert!(curl.try_wait().expect("it is ours").is_none(), "it was cut off");
-    curl.kill().expect("it runs");
-    let output = curl.wait_with_output().expect("it ends");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    at_some_pace(Duration::from_secs(3), |patience| {
+        let server = Site::new()
+            .file("big.bin", vec![7; 40_000_000])
+            .limit(&format!("send_timeout = {:?}", setting(patience)))
+            .start();
+        let url = format!("http://{}/big.bin", server.address());
+        let mut curl = Command::new("curl")
+            .args(["-sS", "--limit-rate", "100K", "-o", "/dev/null", &url])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("curl runs");
+        thread::sleep(4 * patience);
+        let has_ended = curl.try_wait().expect("it is ours").is_some();
+        let _ = curl.kill();
+        let output = curl.wait_with_output().expect("it ends");
+        assert!(!has_ended, "it was cut off");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    });
 }
 
 #[test]
@@ -288,13 +283,7 @@ fn stalled_clients_leave_others_alone() {
     };
     let stalled: Vec<Connection> = (0..500).map(stall).collect();
     for _ in 0..5 {
-        let began = Instant::now();
-        assert_eq!(server.get("/a.txt").expect(200).text(), "page");
-        assert!(
-            began.elapsed() < Duration::from_millis(1500),
-            "a static file took {:?}",
-            began.elapsed()
-        );
+        server.assert_answers_in_time("/a.txt", "many stalled clients");
     }
     assert_eq!(server.get("/hello.php").expect(200).text(), "hello");
     drop(stalled);
@@ -318,14 +307,12 @@ fn running_out_of_descriptors_pauses_and_never_spins() {
     for connection in &mut crowd {
         connection.send("GET /a.txt HTTP/1.1\r\n");
     }
-    thread::sleep(Duration::from_millis(500));
-    let before = server.cpu_time();
-    thread::sleep(Duration::from_secs(2));
-    let spent = server.cpu_time() - before;
-    assert!(
-        spent < Duration::from_millis(300),
-        "{spent:?} of processor time in 2 s of nothing to do"
-    );
+    // On a slow machine it may have something to do for a while.
+    wait_until("two seconds with little use of the processor", || {
+        let before = server.cpu_time();
+        thread::sleep(Duration::from_secs(2));
+        server.cpu_time() - before < Duration::from_millis(300)
+    });
     drop(crowd);
     wait_until("room for a new connection", || server.get("/a.txt").status() == 200);
 }

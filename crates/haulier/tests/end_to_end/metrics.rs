@@ -356,10 +356,13 @@ fn health_is_that_of_the_pools() {
     healthy(&server).expect(200);
     let metrics = server.metrics();
     assert_eq!(metrics.sum("haulier_upstream_up{pool=\"php\",server=\"unix:"), 1.0);
-    assert_eq!(
-        metrics.sum("haulier_upstream_connections{pool=\"php\",server=\"unix:"),
-        1.0
-    );
+    wait_until("a connection that is kept for a while", || {
+        server.get("/index.php").expect(200);
+        server
+            .metrics()
+            .sum("haulier_upstream_connections{pool=\"php\",server=\"unix:")
+            == 1.0
+    });
     assert_eq!(metrics.sum("haulier_php_workers{pool=\"php\""), 4.0);
     drop(fpm);
     server.get("/index.php").expect(502);

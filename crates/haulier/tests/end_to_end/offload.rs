@@ -4,8 +4,9 @@ use std::fs;
 use std::sync::Barrier;
 use std::thread;
 
-use super::support::client::{Connection, Request};
+use super::support::client::{Connection, Request, Response};
 use super::support::content;
+use super::support::haulier::Haulier;
 use super::support::site::Site;
 use super::support::wait_until;
 
@@ -24,12 +25,29 @@ fn site() -> Site {
     site.config(RULE)
 }
 
+/// The first answer that is as it is where the script was quick enough. What takes longer than a quarter of a second goes
+/// out while the rest is still coming, and on a slow machine that may happen to any.
+#[track_caller]
+fn quick(server: &Haulier, request: &Request, is_quick: impl Fn(&Response) -> bool) -> Response {
+    let mut last = None;
+    wait_until("an answer to a quick script", || {
+        let answer = server.connect().try_ask(request).ok();
+        let found = answer.as_ref().is_some_and(&is_quick);
+        last = answer;
+        found
+    });
+    last.expect("just seen")
+}
+
 #[test]
 fn a_body_that_is_passed_on_gets_a_length_and_a_label() {
     let server = site().start();
+    let response = quick(&server, &Request::get("/pass.php"), |response| {
+        response.field("Content-Length") == Some("1000000")
+    });
+    assert!(response.expect(200).body == content(LENGTH));
     let response = server.get("/pass.php").expect(200);
     assert!(response.body == content(LENGTH));
-    assert_eq!(response.field("Content-Length"), Some("1000000"));
     assert_eq!(
         response.field("Accept-Ranges"),
         None,
@@ -57,7 +75,9 @@ fn ranges_and_conditions_are_answered_where_the_script_allows_them() {
         "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
     ] {
         let target = format!("/pass.php?say[]={}", super::support::client::encode(say));
-        assert_eq!(server.get(&target).expect(200).field("Accept-Ranges"), Some("bytes"));
+        quick(&server, &Request::get(&target), |response| {
+            response.field("Accept-Ranges") == Some("bytes")
+        });
         let part = server
             .ask(&Request::get(&target).with("Range", "bytes=5-9"))
             .expect(206);
@@ -180,7 +200,7 @@ fn a_slow_script_is_not_waited_for() {
     let code = format!(
         "header('Content-Type: image/png'); while (ob_get_level()) ob_end_flush();
         echo str_repeat('a', 100000); flush();
-        for ($i = 0; $i < 3000 && !file_exists('{}'); $i++) {{ usleep(10000); clearstatcache(); }}
+        for ($i = 0; $i < 12000 && !file_exists('{}'); $i++) {{ usleep(10000); clearstatcache(); }}
         echo str_repeat('b', 100000);",
         gate.display()
     );
@@ -219,8 +239,14 @@ fn a_body_shorter_than_announced_is_an_error_and_no_truncated_file() {
     let code = "header('Content-Type: image/png'); header('Content-Length: 900000');
         while (ob_get_level()) ob_end_flush(); echo str_repeat('x', 500000);";
     let server = site().php("short.php", code).start();
-    server.get("/short.php").expect(502);
-    assert_eq!(server.access_line_for("/short.php")["reason"], "bad_response");
+    quick(&server, &Request::get("/short.php"), |response| {
+        response.status() == 502
+    });
+    wait_until("its reason in the log", || {
+        let lines = server.access_log();
+        let mut refused = lines.iter().filter(|line| line["status"] == 502).peekable();
+        refused.peek().is_some() && refused.all(|line| line["reason"] == "bad_response")
+    });
 }
 
 /// 200 clients that stop in the middle of their download, and four workers.

@@ -3,22 +3,35 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use serde_json::Value;
 
 use super::support::client::{Connection, Request, Response};
 use super::support::haulier::{Haulier, children_of};
 use super::support::load::{Load, assert_only, kill};
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
-use super::support::wait_until;
+use super::support::{at_some_pace, setting, wait_until};
 
 const HELLO: &str = "echo 'hello';";
 const WAIT_FOR_GATE: &str =
-    "for ($i = 0; $i < 6000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); }";
+    "for ($i = 0; $i < 12000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); }";
 
 /// Asks on a thread of its own.
 fn ask_beside(address: SocketAddr, request: Request) -> JoinHandle<Response> {
     thread::spawn(move || Connection::open(address).ask(&request))
+}
+
+/// Whether a worker of the pool is busy.
+fn is_busy(server: &Haulier) -> bool {
+    let busy = "haulier_php_workers{pool=\"php\",state=\"busy\"}";
+    server.metrics().count(busy) > 0
+}
+
+/// How many requests wait for a worker.
+fn waiting_for_php(server: &Haulier) -> u64 {
+    server.metrics().count("haulier_php_queue_length{pool=\"php\"}")
 }
 
 #[track_caller]
@@ -34,17 +47,22 @@ fn an_exhausted_pool_queues_then_answers_503_with_retry_after() {
     for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
         let site = Site::new()
             .php("wait.php", &format!("{WAIT_FOR_GATE} echo 'waited';"))
+            .php("first.php", HELLO)
             .php("hello.php", HELLO);
         let gate = site.writable("gate").join("open");
         let target = format!("/wait.php?gate={}", gate.display());
         let site = site.file("static.txt", "static").workers(2).run_by(php);
         let server = site.pool("queue = \"2s\"\nqueue_length = 4").start();
+        // PHP may take longer to start than anybody may wait here.
+        wait_until("PHP to be there", || server.get("/first.php").status() == 200);
         let asked: Vec<_> = (0..20)
             .map(|_| ask_beside(server.address(), Request::get(&target)))
             .collect();
         // 2 run, 4 wait at most, the others are refused at once, the waiting ones after two seconds.
         wait_until("18 refusals", || {
-            server.access_log().iter().filter(|line| line["status"] == 503).count() == 18
+            let log = server.access_log();
+            let refused = |line: &&Value| line["path"] == "/wait.php" && line["status"] == 503;
+            log.iter().filter(refused).count() == 18
         });
         assert_eq!(server.get("/static.txt").expect(200).text(), "static");
         let refused = server.get("/hello.php").expect(503);
@@ -72,16 +90,16 @@ fn waiting_requests_are_served_in_the_order_they_came() {
     let directory = site.writable("gate");
     let (gate, order) = (directory.join("open"), directory.join("order"));
     let code = format!("file_put_contents({order:?}, $_GET['n'] . ' ', FILE_APPEND); echo 'noted';");
-    let server = site.php("note.php", &code).start();
+    let server = site.php("note.php", &code).pool("queue = \"60s\"").start();
     let first = ask_beside(
         server.address(),
         Request::get(&format!("/wait.php?gate={}", gate.display())),
     );
-    thread::sleep(Duration::from_millis(500));
+    wait_until("the worker to be busy", || is_busy(&server));
     let waiting: Vec<_> = (0..8)
         .map(|number| {
             let asked = ask_beside(server.address(), Request::get(&format!("/note.php?n={number}")));
-            thread::sleep(Duration::from_millis(150));
+            wait_until("one more to wait", || waiting_for_php(&server) == number + 1);
             asked
         })
         .collect();
@@ -96,38 +114,43 @@ fn waiting_requests_are_served_in_the_order_they_came() {
 #[test]
 fn a_request_that_takes_too_long_is_504_and_its_worker_is_replaced() {
     for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
-        let site = Site::new()
-            .php("slow.php", "sleep(30); echo 'late';")
-            .php("hello.php", HELLO)
-            .file("s.txt", "static");
-        let server = site.workers(2).run_by(php).pool("timeout = \"1s\"").start();
-        let began = Instant::now();
-        let asked: Vec<_> = (0..2)
-            .map(|_| ask_beside(server.address(), Request::get("/slow.php")))
-            .collect();
-        assert_eq!(server.get("/s.txt").expect(200).text(), "static");
-        for asked in asked {
-            asked.join().expect("an answer").expect(504);
-        }
-        assert!(
-            began.elapsed() < Duration::from_secs(15),
-            "504 came after {:?}",
-            began.elapsed()
-        );
-        let line = server.access_line_for("/slow.php");
-        assert_eq!(line["reason"], "php_timeout", "{line}");
-        if php == Php::Cgi {
-            assert_recovered(&server);
-        }
+        at_some_pace(Duration::from_secs(1), |limit| one_that_takes_too_long(php, limit));
+    }
+}
+
+fn one_that_takes_too_long(php: Php, limit: Duration) {
+    let site = Site::new()
+        .php("slow.php", "sleep(300); echo 'late';")
+        .php("hello.php", HELLO)
+        .file("s.txt", "static");
+    let limit = format!("timeout = {:?}", setting(limit));
+    let server = site.workers(2).run_by(php).pool(&limit).start();
+    let asked: Vec<_> = (0..2)
+        .map(|_| ask_beside(server.address(), Request::get("/slow.php")))
+        .collect();
+    assert_eq!(server.get("/s.txt").expect(200).text(), "static");
+    for asked in asked {
+        asked.join().expect("an answer").expect(504);
+    }
+    let line = server.access_line_for("/slow.php");
+    assert_eq!(line["reason"], "php_timeout", "{line}");
+    if php == Php::Cgi {
+        assert_recovered(&server);
     }
 }
 
 #[test]
 fn the_timeout_ends_with_the_response_head() {
-    let code = "while (ob_get_level()) ob_end_flush(); header('X-Accel-Buffering: no');
-        for ($i = 0; $i < 6; $i++) { echo \"$i\\n\"; flush(); usleep(400000); }";
-    let server = Site::new().php("long.php", code).pool("timeout = \"1s\"").start();
-    assert_eq!(server.get("/long.php").expect(200).text(), "0\n1\n2\n3\n4\n5\n");
+    at_some_pace(Duration::from_secs(1), |limit| {
+        let pause = limit.as_micros() * 2 / 5;
+        let code = format!(
+            "while (ob_get_level()) ob_end_flush(); header('X-Accel-Buffering: no');
+            for ($i = 0; $i < 6; $i++) {{ echo \"$i\\n\"; flush(); usleep({pause}); }}"
+        );
+        let limit = format!("timeout = {:?}", setting(limit));
+        let server = Site::new().php("long.php", &code).pool(&limit).start();
+        assert_eq!(server.get("/long.php").expect(200).text(), "0\n1\n2\n3\n4\n5\n");
+    });
 }
 
 #[test]
@@ -138,16 +161,16 @@ fn workers_killed_under_load_cost_their_request_only() {
         .start();
     assert_recovered(&server);
     let load = Load::start(server.address(), 4, &Request::get("/hello.php"));
-    let mut killed = 0;
-    for _ in 0..12 {
-        thread::sleep(Duration::from_millis(150));
-        if let Some(pid) = server.php_workers().first() {
-            kill(*pid);
-            killed += 1;
-        }
+    let killed = 12;
+    for _ in 0..killed {
+        load.wait_for(3);
+        wait_until("a worker to kill", || {
+            let worker = server.php_workers().first().copied();
+            worker.map(kill).is_some()
+        });
     }
+    load.wait_for(3);
     let statuses = load.statuses();
-    assert!(killed >= 6, "only {killed} workers were there to be killed");
     assert_only(&statuses, &[200, 502]);
     let failed = statuses.iter().filter(|status| **status == 502).count();
     assert!(failed <= killed, "{failed} requests failed for {killed} killed workers");
@@ -175,11 +198,12 @@ fn children_of_php_fpm_killed_under_load_cost_their_request_only() {
     assert_recovered(&server);
     let load = Load::start(server.address(), 4, &Request::get("/hello.php"));
     for _ in 0..8 {
-        thread::sleep(Duration::from_millis(150));
+        load.wait_for(3);
         if let Some(child) = fpm.children().first() {
             kill(*child);
         }
     }
+    load.wait_for(3);
     assert_only(&load.statuses(), &[200, 502]);
     assert_recovered(&server);
 }
@@ -195,12 +219,12 @@ fn php_fpm_may_stop_and_start_under_load() {
         assert_recovered(&server);
         let load = Load::start(server.address(), 3, &Request::get("/hello.php"));
         for _ in 0..2 {
-            thread::sleep(Duration::from_millis(300));
+            load.wait_for(10);
             fpm.stop();
-            thread::sleep(Duration::from_millis(300));
+            load.wait_for(10);
             fpm.start_again();
         }
-        thread::sleep(Duration::from_millis(300));
+        load.wait_for(10);
         assert_only(&load.statuses(), &[200, 502, 503]);
         assert_recovered(&server);
     }
@@ -307,19 +331,20 @@ fn clients_that_leave_while_waiting_are_not_served() {
     let (gate, count) = (directory.join("open"), directory.join("count"));
     let server = site
         .php("count.php", &format!("file_put_contents({count:?}, 'x', FILE_APPEND);"))
+        .pool("queue = \"60s\"")
         .start();
     let first = ask_beside(
         server.address(),
         Request::get(&format!("/wait.php?gate={}", gate.display())),
     );
-    thread::sleep(Duration::from_millis(500));
+    wait_until("the worker to be busy", || is_busy(&server));
     let mut left = Vec::new();
     for _ in 0..20 {
         let mut connection = server.connect();
         connection.send(Request::get("/count.php").to_bytes());
         left.push(connection);
     }
-    thread::sleep(Duration::from_millis(500));
+    wait_until("all of them to wait", || waiting_for_php(&server) == 20);
     // A reset: after a mere end of sending a client may still be listening.
     left.into_iter().for_each(Connection::reset);
     thread::sleep(Duration::from_millis(500));

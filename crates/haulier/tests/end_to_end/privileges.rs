@@ -171,7 +171,7 @@ fn root_takes_over_from_one_that_has_left_root() {
     command.args(["run", "--take-over", "-c"]).arg(&config.path);
     let new = Haulier::start(command, Vec::new());
     assert_eq!(new.address(), old.address());
-    let ended = old.wait_within(std::time::Duration::from_secs(20));
+    let ended = old.wait_within(std::time::Duration::from_secs(60));
     assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
     assert_eq!(who(&new).0, NOBODY);
     drop(new);
@@ -359,7 +359,7 @@ fn pools_of_two_accounts_see_only_their_own_files_although_haulier_is_a_third() 
     server.signal(Signal::TERM);
     assert!(
         server
-            .wait_within(std::time::Duration::from_secs(20))
+            .wait_within(std::time::Duration::from_secs(60))
             .is_some_and(|status| status.success())
     );
     assert!(

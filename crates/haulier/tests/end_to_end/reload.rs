@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use rustls::pki_types::ServerName;
@@ -371,7 +371,7 @@ fn addresses_come_and_go_and_connections_stay() {
 /// What a socket answers to one request, over TLS or without.
 fn over_socket(socket: &Path, tls: Option<&Arc<ClientConfig>>) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let request = b"GET /a.txt HTTP/1.1\r\nHost: shop.test\r\nConnection: close\r\n\r\n";
     let mut said = Vec::new();
     match tls {
@@ -519,10 +519,14 @@ fn php_starts_anew_when_its_ini_has_changed_or_somebody_wants_it() {
 #[test]
 fn stop_waits_for_what_runs_and_stop_now_does_not() {
     for now in [false, true] {
-        let site = Site::new().php(
-            "hang.php",
-            "touch($_GET['dir'] . '/began'); for ($i = 0; $i < 6000 && !file_exists($_GET['dir'] . '/open'); $i++) { usleep(10000); clearstatcache(); } echo 'done';",
-        );
+        // Neither grace nor script come to their end by themselves while the test waits.
+        let site = Site::new()
+            .php(
+                "hang.php",
+                "touch($_GET['dir'] . '/began'); for ($i = 0; $i < 60000 && !file_exists($_GET['dir'] . '/open'); $i++) { usleep(10000); clearstatcache(); } echo 'done';",
+            )
+            .server("grace = \"10m\"")
+            .pool("timeout = \"10m\"");
         let directory = site.writable("gate");
         let mut server = site.start();
         let mut held = server.connect();
@@ -532,7 +536,6 @@ fn stop_waits_for_what_runs_and_stop_now_does_not() {
         let arguments: &[&str] = if now { &["stop", "--now"] } else { &["stop"] };
         let mut command = Haulier::command();
         command.args(arguments).arg("--socket").arg(&control);
-        let begun = Instant::now();
         let stopping = std::thread::spawn(move || command.output().expect("the binary starts"));
         if !now {
             server.wait_for_line("stopping");
@@ -546,6 +549,7 @@ fn stop_waits_for_what_runs_and_stop_now_does_not() {
                 "done"
             );
         }
+        wait_until("the stop to be over", || stopping.is_finished());
         let output: Output = stopping.join().expect("no panic");
         assert!(output.status.success(), "{output:?}");
         let said = text(&output.stdout);
@@ -553,12 +557,8 @@ fn stop_waits_for_what_runs_and_stop_now_does_not() {
             said.contains("stopping: 1 connection") && said.contains("stopped after "),
             "{said}"
         );
-        let status = server.wait_within(Duration::from_secs(10)).expect("it is gone");
+        let status = server.wait_within(Duration::from_secs(60)).expect("it is gone");
         assert_eq!(status.code(), Some(0));
-        assert!(
-            begun.elapsed() < Duration::from_secs(25),
-            "the grace of 30 s was not needed"
-        );
         assert!(!control.exists());
     }
 }

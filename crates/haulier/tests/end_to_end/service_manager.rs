@@ -73,7 +73,7 @@ fn the_manager_hears_of_start_reload_and_end() {
     assert!(manager.hears().starts_with("STOPPING=1\n"));
     assert!(
         server
-            .wait_within(Duration::from_secs(20))
+            .wait_within(Duration::from_secs(60))
             .is_some_and(|status| status.success())
     );
 }
@@ -103,7 +103,7 @@ fn a_socket_of_the_manager_is_served_on_and_outlives_us() {
         server.get("/a.txt").expect(200);
     }
     server.signal(Signal::TERM);
-    server.wait_within(Duration::from_secs(20)).expect("it ends");
+    server.wait_within(Duration::from_secs(60)).expect("it ends");
     // Between two processes of the service connections wait in the manager's socket.
     let mut waiting = Connection::open(address);
     waiting.send(Request::get("/a.txt").to_bytes());

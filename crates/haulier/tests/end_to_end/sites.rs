@@ -1,7 +1,7 @@
 //! What a site says of its paths: routes, rewrites, its name, its own pages, and when it is closed.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
@@ -327,10 +327,9 @@ fn a_thousand_sites_start_at_once_and_answer_by_name() {
     fs::write(&config, text).expect("ours");
     let mut command = Haulier::command();
     command.arg("run").arg("-c").arg(&config);
-    let started = Instant::now();
     let server = Haulier::start(command, vec![Box::new(directory)]);
-    // Under a second where nothing else runs; tests run beside each other, and unoptimised.
-    let took = started.elapsed();
+    // Under a second where nothing else runs. Of the processor, because others may want it too, and unoptimised.
+    let took = server.cpu_time();
     assert!(took < Duration::from_secs(10), "{took:?}");
     let mut connection = Connection::open(server.address());
     for number in [0, 1, 500, 999] {
@@ -340,7 +339,7 @@ fn a_thousand_sites_start_at_once_and_answer_by_name() {
     connection
         .ask(&Request::get("/").with("Host", "s1000.example"))
         .expect(421);
-    println!("1000 sites started in {took:?}");
+    println!("1000 sites started with {took:?} of the processor");
 }
 
 #[test]

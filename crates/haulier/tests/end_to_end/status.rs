@@ -57,7 +57,7 @@ fn status_says_what_the_server_is_doing() {
         .php("index.php", "echo 'hello';")
         .php(
             "export.php",
-            "for ($i = 0; $i < 3000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); }",
+            "for ($i = 0; $i < 12000 && !file_exists($_GET['gate']); $i++) { usleep(10000); clearstatcache(); }",
         )
         .file("a.txt", "a")
         .start();

@@ -46,7 +46,7 @@ fn a_new_process_takes_the_place_of_the_old_one_under_load() {
     // A request that the old one has begun to read is the old one's to answer.
     downloading.send("\r\n");
     downloading.read_response("GET").expect("an answer").expect(200);
-    let status = old.wait_within(Duration::from_secs(40)).expect("it gives way");
+    let status = old.wait_within(Duration::from_secs(60)).expect("it gives way");
     assert_eq!(status.code(), Some(0));
     crowd.wait_for(200);
     let (answers, failures) = crowd.end();
@@ -80,7 +80,7 @@ fn connections_over_tls_are_taken_over_as_well() {
     crowd.wait_for(60);
     let new = Haulier::start(run(&config, &["--take-over"]), Vec::new());
     assert_eq!((new.address(), new.https()), (plain, secure), "each socket has its own");
-    old.wait_within(Duration::from_secs(40)).expect("it gives way");
+    old.wait_within(Duration::from_secs(60)).expect("it gives way");
     crowd.wait_for(60);
     let (answers, failures) = crowd.end();
     assert!(failures.is_empty(), "{} of {answers}: {failures:#?}", failures.len());
@@ -100,7 +100,7 @@ fn streams_of_http2_are_all_answered_by_the_one_or_the_other() {
     let crowd = StreamCrowd::start(old.address(), 4, &["/a.txt", "/slow.php", "/a.txt"]);
     crowd.wait_for(200);
     let new = Haulier::start(run(&config, &["--take-over"]), Vec::new());
-    let status = old.wait_within(Duration::from_secs(40)).expect("it gives way");
+    let status = old.wait_within(Duration::from_secs(60)).expect("it gives way");
     assert_eq!(status.code(), Some(0));
     crowd.wait_for(200);
     let (answers, failures) = crowd.end();
@@ -121,7 +121,7 @@ fn another_number_of_threads_and_other_addresses_take_over_as_well() {
     config.replace("http = [\"127.0.0.1:0\", \"[::1]:0\"]", "http = \"127.0.0.1:0\"");
     let new = Haulier::start(run(&config, &["--take-over"]), Vec::new());
     assert_eq!(new.address(), old.address());
-    old.wait_within(Duration::from_secs(20)).expect("it gives way");
+    old.wait_within(Duration::from_secs(60)).expect("it gives way");
     new.wait_for_line("names its address");
     for _ in 0..20 {
         new.get("/a.txt").expect(200);
@@ -173,7 +173,7 @@ fn one_take_over_after_another_leaves_nothing_behind() {
     for _ in 0..3 {
         let next = Haulier::start(run(&config, &["--take-over"]), Vec::new());
         assert_eq!(next.address(), address);
-        current.wait_within(Duration::from_secs(20)).expect("it gives way");
+        current.wait_within(Duration::from_secs(60)).expect("it gives way");
         let holder = std::mem::replace(&mut current, next);
         // The directory of the site lives as long as the first one.
         std::mem::forget(holder);

@@ -297,11 +297,11 @@ fn wait_for_certificate(server: &Haulier, authority: &Path, name: &str) -> Certi
 mod pebble {
     //! A real authority: Pebble, which looks at names as Let's Encrypt does.
 
-    use std::net::TcpListener;
     use std::path::PathBuf;
     use std::process::{Child, Stdio};
 
     use super::*;
+    use crate::support::ports::free_port;
 
     /// Pebble with its name server, which finds every name on this machine.
     struct Pebble {
@@ -325,11 +325,6 @@ mod pebble {
             eprintln!("SKIPPED: {name} is missing (setup/test.sh installs it where Go is there)");
         }
         found
-    }
-
-    fn free_port() -> u16 {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        listener.local_addr().expect("bound").port()
     }
 
     impl Pebble {

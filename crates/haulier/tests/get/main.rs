@@ -9,6 +9,8 @@ mod http2;
 #[path = "../support/http2_peer.rs"]
 mod http2_peer;
 mod peer;
+#[path = "../support/ports.rs"]
+mod ports;
 mod program;
 mod resuming;
 mod segments;

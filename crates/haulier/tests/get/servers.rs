@@ -1,7 +1,7 @@
 //! The real servers: nginx, Apache, lighttpd and haulier itself.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use crate::peer::data;
+use crate::ports::free_port;
 use crate::program::Place;
 
 const MIB: usize = 1024 * 1024;
@@ -32,7 +33,7 @@ impl Server {
         fs::create_dir(directory.path().join("root")).expect("created");
         let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(directory.path(), everyone).expect("ours");
-        let address = free_address();
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let child = command(directory.path(), address)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -64,12 +65,6 @@ impl Drop for Server {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = self.child.wait();
     }
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
 }
 
 /// nginx with further lines in its server block.

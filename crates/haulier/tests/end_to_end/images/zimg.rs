@@ -200,9 +200,7 @@ fn whatever_cannot_be_is_404() {
         "/nothing".to_owned(),
         "/5f189d8e".to_owned(),
     ] {
-        let begin = std::time::Instant::now();
         not_found(haulier.get(&target));
-        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{target}");
     }
     not_found(haulier.ask(&Request::new("PUT", &format!("/{id}"))));
     let forbidden = haulier.get("/a/../b").expect(403);

@@ -381,7 +381,12 @@ impl Connection {
 
     fn fill(&mut self) -> io::Result<usize> {
         let mut piece = [0; 65536];
-        let count = self.stream.read(&mut piece)?;
+        let count = loop {
+            match self.stream.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.buffer.extend_from_slice(&piece[..count]);
         Ok(count)
     }

@@ -1,7 +1,7 @@
 //! Image services for tests: pictures made on the spot, a site that keeps them, and the servers caches need.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::client::{Request, Response};
 use super::haulier::Haulier;
+use super::ports::free_port;
 use super::{readable_directory, require};
 
 /// Pixels with soft shapes in every channel: a JPEG of them is about as large as one of a photograph.
@@ -240,9 +241,4 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }

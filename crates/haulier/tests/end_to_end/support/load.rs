@@ -21,6 +21,8 @@ pub(crate) fn kill(pid: u32) {
 #[derive(Debug)]
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
+    /// How many answers each visitor has had.
+    answers: Arc<Vec<AtomicUsize>>,
     visitors: Vec<JoinHandle<Vec<u16>>>,
 }
 
@@ -28,12 +30,14 @@ impl Load {
     /// Each visitor makes a connection for every request.
     pub(crate) fn start(address: SocketAddr, visitors: usize, request: &Request) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let visit = |_| {
-            let (stop, request) = (Arc::clone(&stop), request.clone());
+        let answers: Arc<Vec<_>> = Arc::new((0..visitors).map(|_| AtomicUsize::new(0)).collect());
+        let visit = |number: usize| {
+            let (stop, answers, request) = (Arc::clone(&stop), Arc::clone(&answers), request.clone());
             thread::spawn(move || {
                 let mut statuses = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     statuses.push(Connection::open(address).ask(&request).status());
+                    answers[number].fetch_add(1, Ordering::Relaxed);
                 }
                 statuses
             })
@@ -41,7 +45,18 @@ impl Load {
         Self {
             visitors: (0..visitors).map(visit).collect(),
             stop: Arc::clone(&stop),
+            answers: Arc::clone(&answers),
         }
+    }
+
+    /// Waits until every visitor has had so many further answers: the first of them may have been on its way already.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, more: usize) {
+        let now = || self.answers.iter().map(|answers| answers.load(Ordering::Relaxed));
+        let before: Vec<usize> = now().collect();
+        super::wait_until("answers for every visitor", || {
+            now().zip(&before).all(|(now, before)| now >= before + more)
+        });
     }
 
     /// Ends the load; gives the status of every answer.

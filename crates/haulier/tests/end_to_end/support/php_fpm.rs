@@ -1,7 +1,7 @@
 //! A php-fpm of a test's own, with its own configuration and socket.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::haulier::children_of;
+use super::ports::free_port;
 use super::{is_root, require, wait_until};
 
 /// Where the pool listens.
@@ -34,7 +35,7 @@ impl PhpFpm {
         let directory = super::readable_directory();
         let listen = match socket {
             Socket::Unix => directory.path().join("fpm.sock").display().to_string(),
-            Socket::Tcp => free_address(),
+            Socket::Tcp => format!("127.0.0.1:{}", free_port()),
         };
         fs::write(
             directory.path().join("fpm.conf"),
@@ -127,11 +128,6 @@ fn configuration(directory: &Path, listen: &str, children: usize, ini: &[(String
          pm = static\npm.max_children = {children}\npm.max_requests = 0\nping.path = /ping\npm.status_path = /status\n{ini}",
         log = log.display()
     )
-}
-
-fn free_address() -> String {
-    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    probe.local_addr().expect("just bound").to_string()
 }
 
 /// The newest php-fpm of the machine.

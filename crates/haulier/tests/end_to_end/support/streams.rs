@@ -2,7 +2,7 @@
 //! §6.8 wants it.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -88,7 +88,7 @@ struct Visit {
 impl Visit {
     fn begin(address: SocketAddr) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.set_nodelay(true)?;
         let mut hello = PREFACE.to_vec();
         write_small(&mut hello, Kind::Settings, 0, 0, &[]);
@@ -144,7 +144,13 @@ impl Visit {
 
     fn read(&mut self) -> io::Result<()> {
         let mut piece = [0; 16 * 1024];
-        match self.stream.read(&mut piece)? {
+        let read = loop {
+            match self.stream.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        match read {
             0 => Err(io::Error::other(format!(
                 "closed with {} streams open",
                 self.open.len()
