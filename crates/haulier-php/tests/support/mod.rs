@@ -190,7 +190,7 @@ impl Drop for Fpm {
 /// while other tests run.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = std::process::id() % 12_000;
+    let first = std::process::id() % 120 * 100; // programs started one after the other begin apart
     let mut ports = (0..12_000).map(|_| {
         let number = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
         SocketAddr::from(([127, 0, 0, 1], (20_000 + (first + number) % 12_000) as u16))

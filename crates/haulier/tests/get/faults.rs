@@ -9,7 +9,7 @@ use crate::program::Place;
 
 const MIB: usize = 1024 * 1024;
 /// Impatience for tests; the machine may be busy.
-const FAST: [&str; 2] = ["--stall-timeout", "2s"];
+const FAST: [&str; 2] = ["--stall-timeout", "4s"];
 
 fn args<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&[url][..], more].concat()
@@ -101,7 +101,7 @@ fn a_server_that_stalls_is_given_up_or_continued() {
         let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
         if asked.number == 0 {
             wire.body(&served[..MIB])?;
-            thread::sleep(Duration::from_secs(20));
+            thread::sleep(Duration::from_secs(120));
         }
         wire.body(&served[start..end])
     });
@@ -119,7 +119,7 @@ fn a_server_that_stalls_is_given_up_or_continued() {
 #[test]
 fn a_server_that_never_answers_is_a_time_out() {
     let peer = Peer::start(|_, _| {
-        thread::sleep(Duration::from_secs(20));
+        thread::sleep(Duration::from_secs(120));
         close()
     });
     let ended = Place::new().get(&[&peer.url("/f"), "--answer-timeout", "300ms", "--retry", "0"]);
@@ -277,13 +277,13 @@ fn a_download_ends_with_its_last_byte_though_the_server_keeps_the_connection() {
     let served = Arc::clone(&file);
     let peer = Peer::start(move |asked, wire| {
         honest(asked, wire, &served, "\"a\"")?;
-        thread::sleep(Duration::from_secs(15));
+        thread::sleep(Duration::from_secs(120));
         Ok(())
     });
     let place = Place::new();
     let begun = Instant::now();
     place.get_well(&[&peer.url("/f.bin")]);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
     assert!(place.read("f.bin") == *file);
 }
 

@@ -165,13 +165,14 @@ pub(crate) fn three_downloads(server: &Server, arguments: &[&str]) {
     let limited = with(&["--limit", "20MB/s"]);
     let mut child = place.start(&limited.iter().map(String::as_str).collect::<Vec<_>>());
     let part = place.path("f.bin.part.json");
-    for _ in 0..600 {
-        if part.exists() {
+    for _ in 0..6000 {
+        let record = fs::read_to_string(&part).unwrap_or_default();
+        let has_some = record.contains("\"done\":[[");
+        if has_some || child.try_wait().expect("our child").is_some() {
             break;
         }
         thread::sleep(Duration::from_millis(10));
     }
-    thread::sleep(Duration::from_millis(900));
     child.kill().expect("our child");
     child.wait().expect("our child");
     place.assert_no_file("f.bin");

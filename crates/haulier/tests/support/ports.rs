@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// while other tests run.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id() % 12_000;
+    let first = std::process::id() % 120 * 100; // programs started one after the other begin apart
     let mut ports = (0..12_000).map(|_| {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         (20_000 + (first + number) % 12_000) as u16
