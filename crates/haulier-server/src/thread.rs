@@ -52,9 +52,10 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Files each thread may hold open.
-    fn open_files(&self) -> usize {
-        (self.settings.open_files / self.settings.threads.max(1)).max(16)
+    /// Files each thread may hold open: those clients ask for, and those scripts name.
+    fn open_files(&self) -> (usize, usize) {
+        let all = (self.settings.open_files / self.settings.threads.max(1)).max(16);
+        (all - all / 4, all / 4)
     }
 }
 
@@ -63,11 +64,11 @@ impl Thread {
         let started = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
-        let files = FileCache::new(serving.open_files());
+        let (files, handed) = serving.open_files();
         Rc::new(Self {
             serving: RefCell::new(Rc::new(serving)),
-            files,
-            handed: Handed::default(),
+            files: FileCache::new(files),
+            handed: Handed::new(handed),
             images: Memo::default(),
             clock: Clock::new(),
             buffers: Buffers::default(),
@@ -88,8 +89,16 @@ impl Thread {
 
     /// Serves this from the next request on.
     pub(crate) fn serve(&self, serving: Serving) {
-        self.files.resize(serving.open_files());
+        let (files, handed) = serving.open_files();
+        self.files.resize(files);
+        self.handed.resize(handed);
         self.serving.replace(Rc::new(serving));
+    }
+
+    /// Lets go of files that are only kept open: the process is out of descriptors.
+    pub(crate) fn shed_files(&self) {
+        self.files.shed();
+        self.handed.shed();
     }
 
     /// Begins to drain, or goes on with it: connections that have been idle for so long are closed.

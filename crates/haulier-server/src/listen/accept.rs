@@ -95,7 +95,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<En
             Batch::Empty => ready.clear_ready(),
             Batch::More => tokio::task::yield_now().await,
             Batch::Exhausted => {
-                thread.files.shed();
+                thread.shed_files();
                 thread.gate.wait_for_room().await;
             }
         }

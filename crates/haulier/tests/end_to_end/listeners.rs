@@ -186,6 +186,13 @@ fn a_proxy_header_names_the_client_of_the_whole_connection() {
         assert_eq!(heard["HTTPS"], Value::Null, "version 1 does not say so");
     }
     drop(connection);
+    // RFC 8446 §6: TLS behind the header, in one piece with it.
+    let mut greeted = server.connect();
+    greeted.send(b"PROXY TCP4 192.0.2.7 192.0.2.80 40000 443\r\n\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
+    assert_eq!(
+        greeted.read_to_end().expect("an alert, and the end"),
+        b"\x15\x03\x01\x00\x02\x02\x28"
+    );
     let line = server.access_line_for("/tell.php");
     assert_eq!(
         (&line["ip"], &line["proxy"]),

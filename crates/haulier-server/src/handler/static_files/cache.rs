@@ -20,7 +20,7 @@ use crate::route::Site;
 const FRESH: Duration = Duration::from_secs(1);
 
 /// A file modified less than this ago may be written again within the resolution of its times.
-const SETTLED: Duration = Duration::from_secs(2);
+pub(super) const SETTLED: Duration = Duration::from_secs(2);
 
 /// Bytes of small files kept in memory, a thread.
 const MOST_BYTES: usize = 8 * 1024 * 1024;

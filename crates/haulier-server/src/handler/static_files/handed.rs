@@ -1,37 +1,42 @@
 //! Files that scripts hand off again and again, held open from one time to the next.
 //!
-//! A script may have written the file a moment ago, so nothing is taken on trust: every time, the name it gave is looked
-//! up (`stat`), and what was opened counts only if that is the very same file in the very same state. Opening it beneath
-//! its root costs five times as much.
+//! A script may have written the file a moment ago, so every time the name it gave is looked up (`stat`), and what was
+//! opened counts only if that is the very same file in the very same state. Opening it beneath its root costs five times
+//! as much. Whether the way there still stays in the root is asked anew with every second [`Handed::age`].
 //!
-//! One a thread, so nothing is locked. A file is held from the second time on: an export that is made for one download
-//! gives its space back at once when it is deleted.
+//! One a thread, so nothing is locked. A file is held from the second time on, and only if it has been left alone for a
+//! while: an export that is made for one download gives its space back at once when it is deleted.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::SystemTime;
 
+use super::cache::SETTLED;
 use super::open::Version;
 use super::roots::{Name, Sendable};
 use crate::route::Site;
 
-/// Files one thread holds at most; with one more it begins anew.
-const MOST: usize = 128;
+/// Ages that a file is held without being opened anew.
+const AGES: u8 = 2;
 
 /// What was handed off lately.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Handed {
     /// By hash of site and name; a slot tells whose it is.
     slots: RefCell<HashMap<u64, Slot, foldhash::fast::RandomState>>,
     hasher: foldhash::fast::RandomState,
+    /// Names remembered; with one more it begins anew.
+    most: Cell<usize>,
 }
 
 #[derive(Debug)]
 struct Slot {
     site: u32,
-    name: Box<[u8]>,
+    /// The kind of name, and the name.
+    name: (u8, Box<[u8]>),
     held: Option<Held>,
     /// Asked for since the last [`Handed::age`].
     is_used: bool,
@@ -43,9 +48,25 @@ struct Held {
     place: PathBuf,
     version: Version,
     sendable: Rc<Sendable>,
+    /// Calls of [`Handed::age`] since it was opened.
+    ages: u8,
 }
 
 impl Handed {
+    /// For at most so many files.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            slots: RefCell::default(),
+            hasher: foldhash::fast::RandomState::default(),
+            most: Cell::new(most),
+        }
+    }
+
+    /// For at most so many files from now on.
+    pub(crate) fn resize(&self, most: usize) {
+        self.most.set(most);
+    }
+
     /// The file of this name, if it is held and still the one that the name stands for.
     pub(super) fn find(&self, site: &Site, name: Name<'_>) -> Option<Rc<Sendable>> {
         let key = self.key(site, name);
@@ -72,34 +93,43 @@ impl Handed {
         let mut slots = self.slots.borrow_mut();
         if let Some(slot) = slots.get_mut(&key).filter(|slot| slot.is_of(site, name)) {
             let version = sendable.version;
-            let place = place().filter(|place| Version::at(place) == Some(version));
-            slot.held = place.map(|place| Held {
-                place,
-                version,
-                sendable: Rc::clone(sendable),
-            });
+            let is_settled = version.is_settled(SETTLED, SystemTime::now());
+            let place = is_settled.then(place).flatten();
+            slot.held = place
+                .filter(|place| Version::at(place) == Some(version))
+                .map(|place| Held {
+                    place,
+                    version,
+                    sendable: Rc::clone(sendable),
+                    ages: 0,
+                });
             return;
         }
-        if slots.len() >= MOST {
+        if slots.len() >= self.most.get() {
             slots.clear();
         }
         let slot = Slot {
             site: site.number,
-            name: name.bytes().into(),
+            name: (name.kind(), name.bytes().into()),
             held: None,
             is_used: true,
         };
         slots.insert(key, slot);
     }
 
-    /// Lets go of what was not asked for since it was called last.
+    /// Lets go of what was not asked for since it was called last, and of what is to be opened anew.
     pub(crate) fn age(&self) {
-        let still = |_: &u64, slot: &mut Slot| std::mem::take(&mut slot.is_used);
-        self.slots.borrow_mut().retain(still);
+        self.slots.borrow_mut().retain(|_, slot| {
+            slot.held.take_if(|held| {
+                held.ages += 1;
+                held.ages >= AGES
+            });
+            std::mem::take(&mut slot.is_used)
+        });
     }
 
     /// Lets go of everything, if there is anything: the process is out of descriptors.
-    pub(super) fn shed(&self) -> bool {
+    pub(crate) fn shed(&self) -> bool {
         !std::mem::take(&mut *self.slots.borrow_mut()).is_empty()
     }
 
@@ -110,6 +140,6 @@ impl Handed {
 
 impl Slot {
     fn is_of(&self, site: &Site, name: Name<'_>) -> bool {
-        self.site == site.number && *self.name == *name.bytes()
+        self.site == site.number && self.name.0 == name.kind() && *self.name.1 == *name.bytes()
     }
 }

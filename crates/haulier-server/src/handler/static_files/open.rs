@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -64,6 +65,16 @@ impl Version {
             modified: (stat.st_mtime, stat.st_mtime_nsec),
             changed: (stat.st_ctime, stat.st_ctime_nsec),
         }
+    }
+
+    /// Whether nothing has happened to the file for so long. Times are as coarse as the kernel's clock: what was written
+    /// twice within a tick of it looks like one state.
+    pub(super) fn is_settled(&self, since: Duration, now: SystemTime) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let changed =
+            u64::try_from(seconds).map(|seconds| Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds));
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        changed.is_ok_and(|changed| now.checked_sub(changed).is_some_and(|age| age >= since))
     }
 
     /// A name for this state of the file, the same for everybody who looks at it.

@@ -45,6 +45,15 @@ pub(crate) enum Name<'n> {
 }
 
 impl<'n> Name<'n> {
+    /// Tells the kinds apart.
+    pub(super) fn kind(self) -> u8 {
+        match self {
+            Self::Path(_) => 0,
+            Self::Encoded(_) => 1,
+            Self::Location(_) => 2,
+        }
+    }
+
     /// As the script wrote it.
     pub(super) fn bytes(self) -> &'n [u8] {
         let (Self::Path(bytes) | Self::Encoded(bytes) | Self::Location(bytes)) = self;
@@ -284,7 +293,10 @@ impl LazyRoot {
         if named.is_none() || held.map(identity) == named.map(identity) {
             return;
         }
-        self.opened.store(OpenRoot::open(&self.given).map(Arc::new));
+        // If it cannot be opened now, the old one still says more than none.
+        if let Some(opened) = OpenRoot::open(&self.given) {
+            self.opened.store(Some(Arc::new(opened)));
+        }
     }
 }
 

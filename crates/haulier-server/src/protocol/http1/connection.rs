@@ -129,7 +129,6 @@ impl Connection {
             permit,
         });
         let next = match connection.receive() {
-            Ok(Read::Bytes) if connection.is_greeted_by_tls() => return connection.refuse_tls(),
             Ok(Read::Bytes) => connection.turn(),
             Ok(Read::Nothing) => Next::Read,
             Ok(Read::End) | Err(_) => return,
@@ -167,7 +166,6 @@ impl Connection {
             next = match next {
                 Next::Turn => self.turn(),
                 Next::Read => match self.read().await {
-                    Ok(Read::Bytes) if self.is_greeted_by_tls() => return self.refuse_tls(),
                     Ok(Read::Bytes | Read::Nothing) => Next::Turn,
                     Ok(Read::End) if self.expired.take() && !self.input.borrow().is_empty() => {
                         self.refuse(408, "head_timeout")
@@ -188,13 +186,14 @@ impl Connection {
             return false;
         }
         let first = self.input.borrow().first().copied();
-        first.is_some_and(|first| detect::of(first) == Spoken::Tls) && !self.awaits_proxy_header.get()
+        first.is_some_and(|first| detect::of(first) == Spoken::Tls)
     }
 
     /// Says so in the client's own words.
-    fn refuse_tls(&self) {
+    fn refuse_tls(&self) -> Next {
         tracing::debug!(remote = %self.peer.get().remote, "a client speaks TLS to a port without it");
         let _ = self.socket.send(&NO_TLS_HERE, false); // what matters is that the connection ends
+        Next::Close
     }
 
     /// Everything that can be done without waiting.
@@ -214,6 +213,7 @@ impl Connection {
                 Ok(Some(head)) => self.begin(head),
                 Ok(None) => return Next::Read,
                 Err(_) if self.is_http2() => return Next::Http2,
+                Err(_) if self.is_greeted_by_tls() => self.refuse_tls(),
                 Err(_) if self.is_foreign() => self.hang_up(),
                 Err(error) => self.refuse(error.status(), "bad_request"),
             };
