@@ -19,6 +19,8 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// The same request fails again: the image itself is at fault.
     pub(super) is_lasting: bool,
+    /// The original does not allow this variant, but may well allow a lesser one.
+    pub(super) asks_too_much: bool,
 }
 
 impl Failure {
@@ -29,6 +31,7 @@ impl Failure {
             message: message.into(),
             retry_after: None,
             is_lasting: false,
+            asks_too_much: false,
         }
     }
 
@@ -74,6 +77,13 @@ impl From<&ImageError> for Failure {
         };
         Self {
             is_lasting: error.is_of_image(),
+            asks_too_much: matches!(
+                error,
+                ImageError::TooLarge {
+                    what: Excess::Output | Excess::Memory,
+                    ..
+                }
+            ),
             ..Self::new(status, error.to_string())
         }
     }
@@ -104,6 +114,24 @@ mod tests {
     use std::io;
 
     use super::*;
+
+    #[test]
+    fn a_lesser_variant_helps_only_where_the_answer_was_too_large() {
+        for (what, expected) in [
+            (Excess::Output, true),
+            (Excess::Memory, true),
+            (Excess::Side, false),
+            (Excess::Bytes, false),
+        ] {
+            let error = ImageError::TooLarge {
+                what,
+                found: 2,
+                limit: 1,
+            };
+            assert_eq!(Failure::from(&error).asks_too_much, expected, "{error}");
+        }
+        assert!(!Failure::missing().asks_too_much);
+    }
 
     #[test]
     fn every_cause_has_its_status_and_every_5xx_its_reason() {

@@ -26,6 +26,9 @@ pub(super) struct Order {
     pub(super) better: Vec<Wanted>,
     /// What chose it beside the address.
     pub(super) terms: Terms,
+    /// What is sent where the original does not allow this one, best first: what the client said of its screen chose it,
+    /// and not the address.
+    pub(super) instead: Vec<Order>,
 }
 
 impl Order {
@@ -62,11 +65,14 @@ pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> R
         _ => Failure::from(&error),
     })?;
     match transform(visit, service, parsed, verdict)? {
-        Some(chosen) => settled(visit, service, chosen, |transform| service.stored(id, Some(transform))),
+        Some(chosen) => Ok(settled(visit, service, chosen, |transform| {
+            service.stored(id, Some(transform))
+        })),
         None => Ok(Order {
             wanted: service.stored(id, None),
             better: Vec::new(),
             terms: Terms::default(),
+            instead: Vec::new(),
         }),
     }
 }
@@ -86,9 +92,9 @@ pub(super) fn of_file(
     };
     let ordered = judge(visit, service).and_then(|verdict| transform(visit, service, parsed, verdict));
     Some(match ordered {
-        Ok(Some(chosen)) => settled(visit, service, chosen, |transform| {
+        Ok(Some(chosen)) => Ok(settled(visit, service, chosen, |transform| {
             service.file(visit.path, entry, transform)
-        }),
+        })),
         Ok(None) => return None,
         Err(failure) => Err(failure),
     })
@@ -133,6 +139,8 @@ fn unsigned() -> Failure {
 /// A transform, and who thought of it.
 struct Chosen {
     transform: Transform,
+    /// As the query has it, where a hint asks for more than that.
+    unhinted: Option<Transform>,
     /// The client did: the site neither wrote it down as a preset nor signed it.
     by_client: bool,
     /// The hint of the client that changes it.
@@ -148,17 +156,36 @@ pub(super) fn hints(head: &RequestHead) -> Hints {
     )
 }
 
-/// Lets the client's hints choose what a query leaves open; gives the one that counts, whether or not it was sent.
-fn follow(visit: &Visit<'_>, service: &ImageService, transform: &mut Transform) -> Hinted {
+/// Lets the client's hints choose what a query leaves open, and tells the one that counts, whether or not it was sent.
+fn follow(visit: &Visit<'_>, service: &ImageService, mut transform: Transform, by_client: bool) -> Chosen {
     let settings = &service.settings;
-    if !settings.client_hints {
-        return Hinted::Nothing;
-    }
-    let hinted = transform.hinted();
+    let hinted = match settings.client_hints {
+        true => transform.hinted(),
+        false => Hinted::Nothing,
+    };
+    let mut unhinted = (hinted == Hinted::Density).then(|| transform.clone());
     if hinted != Hinted::Nothing {
         transform.follow(&hints(&visit.request.head), &settings.widths, &settings.limits);
     }
-    hinted
+    // A width that was hinted is one of the ladder, or as near as the limits allow.
+    if by_client && hinted != Hinted::Width {
+        transform.round_to(&settings.widths);
+        if let Some(unhinted) = &mut unhinted {
+            unhinted.round_to(&settings.widths);
+        }
+    }
+    // The ladder may have made too much of a hint.
+    if transform.check(&settings.limits).is_err()
+        && let Some(unhinted) = unhinted.take()
+    {
+        transform = unhinted;
+    }
+    Chosen {
+        unhinted: unhinted.filter(|unhinted| *unhinted != transform),
+        transform,
+        by_client,
+        hinted,
+    }
 }
 
 /// The transform a query orders, if it may: a preset always, anything else as the settings say.
@@ -173,71 +200,67 @@ fn transform(
         Verdict::Valid => true,
         _ => settings.sign.is_empty() && !settings.only_presets,
     };
-    let mut transform = match parsed {
+    let transform = match parsed {
         Query::Preset(name) => {
             let preset = service.preset(&name).cloned();
-            let mut transform = preset.ok_or_else(|| Failure::new(404, "there is no such preset"))?;
-            return Ok(Some(Chosen {
-                hinted: follow(visit, service, &mut transform),
-                transform,
-                by_client: false,
-            }));
+            let transform = preset.ok_or_else(|| Failure::new(404, "there is no such preset"))?;
+            return Ok(Some(follow(visit, service, transform, false)));
         }
         _ if !is_free && settings.only_presets => return Err(Failure::new(403, "only presets are made here")),
         _ if !is_free => return Err(unsigned()),
         Query::Original => return Ok(None),
         Query::Transform(transform) => transform,
     };
-    let by_client = !matches!(verdict, Verdict::Valid);
-    let hinted = follow(visit, service, &mut transform);
-    if by_client {
-        transform.round_to(&settings.widths);
-    }
-    transform
-        .check(&settings.limits)
-        .map_err(|error| Failure::new(400, error.to_string()))?;
-    Ok(Some(Chosen {
-        transform,
-        by_client,
-        hinted,
-    }))
+    let chosen = follow(visit, service, transform, !matches!(verdict, Verdict::Valid));
+    let judged = chosen.transform.check(&settings.limits);
+    judged.map_err(|error| Failure::new(400, error.to_string()))?;
+    Ok(Some(chosen))
 }
 
-fn settled(
-    visit: &Visit<'_>,
-    service: &ImageService,
-    chosen: Chosen,
-    wanted: impl Fn(Transform) -> Wanted,
-) -> Result<Order, Failure> {
+/// Settles the format by Accept.
+fn settled(visit: &Visit<'_>, service: &ImageService, chosen: Chosen, wanted: impl Fn(Transform) -> Wanted) -> Order {
     let accepts = visit.request.head.fields().get("Accept");
     let accepts = accepts.and_then(|accepts| std::str::from_utf8(accepts).ok());
     let Chosen {
-        mut transform,
+        transform,
+        unhinted,
         by_client,
         hinted,
     } = chosen;
+    let terms = Terms {
+        accept: transform.format == FormatChoice::Auto,
+        hinted,
+        ..Terms::default()
+    };
     let wanted = |transform| Wanted {
         by_client,
         ..wanted(transform)
     };
-    let mut terms = Terms {
-        hinted,
-        ..Terms::default()
+    let in_format = |transform: &Transform, format| {
+        let mut transform = transform.clone();
+        transform.settle(format);
+        wanted(transform)
     };
-    let mut better = Vec::new();
-    if transform.format == FormatChoice::Auto {
-        terms.accept = true;
-        let (now, behind) = accept::choose_with(accepts, &service.settings.formats, service.behind());
-        better.extend(behind.into_iter().map(|format| {
-            let mut transform = transform.clone();
-            transform.settle(format);
-            wanted(transform)
-        }));
-        transform.settle(now);
+    let order = |transform: Transform| match terms.accept {
+        true => {
+            let (now, behind) = accept::choose_with(accepts, &service.settings.formats, service.behind());
+            let better = behind.into_iter().map(|format| in_format(&transform, format));
+            Order {
+                better: better.collect(),
+                wanted: in_format(&transform, now),
+                terms,
+                instead: Vec::new(),
+            }
+        }
+        false => Order {
+            wanted: wanted(transform),
+            better: Vec::new(),
+            terms,
+            instead: Vec::new(),
+        },
+    };
+    Order {
+        instead: unhinted.into_iter().map(order).collect(),
+        ..order(transform)
     }
-    Ok(Order {
-        wanted: wanted(transform),
-        better,
-        terms,
-    })
 }
