@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haulier_image::{Format, ImageError, Source, Transform, Workers, WorkersStatus};
+use haulier_image::{Format, ImageError, Source, Transform, WorkersStatus};
 use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
 use haulier_proto::range::{self, ByteRange, Ranges};
@@ -190,6 +190,15 @@ impl Wanted {
     }
 }
 
+/// Who waits for a variant that is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// A client.
+    Now,
+    /// Nobody: it is made behind an answer.
+    Behind,
+}
+
 /// What came of a variant.
 #[derive(Debug, Clone)]
 pub(super) enum Made {
@@ -363,7 +372,7 @@ impl ImageService {
                 false => return Made::Failed(Failure::missing()),
             }
         }
-        let rendered = self.render(&wanted, asked, &self.settings.workers).await;
+        let rendered = self.render(&wanted, asked, Pace::Now).await;
         rendered.unwrap_or_else(|failure| {
             if failure.is_lasting {
                 let since = now();
@@ -434,7 +443,7 @@ impl ImageService {
     }
 
     /// Makes a variant; `asked` is the time it took to find it in no cache.
-    async fn render(&self, wanted: &Wanted, asked: ImageTimes, workers: &Workers) -> Result<Made, Failure> {
+    async fn render(&self, wanted: &Wanted, asked: ImageTimes, pace: Pace) -> Result<Made, Failure> {
         if let Some(noted) = self.failed.find(&wanted.key)
             && now().saturating_duration_since(noted.since) < FAILED
         {
@@ -444,6 +453,10 @@ impl ImageService {
         let source = self.source(&wanted.original).await?;
         let fetched = now();
         let transform = wanted.transform.as_deref().cloned().unwrap_or_default();
+        let workers = match (pace, &self.settings.patient) {
+            (Pace::Behind, Some(patient)) => patient,
+            _ => &self.settings.workers,
+        };
         let rendered = workers.render(source, &transform, &self.settings.limits).await;
         let rendered = rendered.map_err(|error| {
             let failure = Failure::from(&error);
@@ -471,9 +484,14 @@ impl ImageService {
             return Ok(Made::Ready(ready_of(wanted, rendered.bytes), ImageResult::Made, times));
         }
         let ready = self.keep(wanted, rendered.bytes.clone());
-        // Nobody waits for the farther caches.
         let (tiers, key) = (self.settings.tiers.clone(), wanted.key);
-        tokio::spawn(async move { tiers.put(key, &rendered.bytes).await });
+        let put = async move { tiers.put(key, &rendered.bytes).await };
+        match pace {
+            // Nobody waits for the farther caches.
+            Pace::Now => drop(tokio::spawn(put)),
+            // It is under way until whoever looks for it finds it: else it would be made again.
+            Pace::Behind => put.await,
+        }
         Ok(Made::Ready(ready, ImageResult::Made, times))
     }
 
@@ -525,7 +543,6 @@ impl ImageService {
 
     /// Makes a variant behind an answer, if it can be kept, was not tried in vain, and not too many wait.
     pub(super) fn make_behind(self: &Arc<Self>, wanted: &Wanted) {
-        let Some(workers) = &self.settings.patient else { return };
         if self.is_put_off(wanted) {
             return;
         }
@@ -533,11 +550,15 @@ impl ImageService {
             self.put_off(wanted);
             return;
         }
-        let (service, workers, wanted) = (Arc::clone(self), Arc::clone(workers), wanted.clone());
+        let (service, wanted) = (Arc::clone(self), wanted.clone());
         let (flights, courier) = (Arc::clone(&self.behind), self.settings.courier.clone());
         flights.begin(&courier, wanted.key, MOST_BEHIND, || async move {
             let _place = service.behind_place.acquire().await.expect("it is never closed");
-            match service.render(&wanted, ImageTimes::default(), &workers).await {
+            // It may have come meanwhile: by its name, or just before this was begun.
+            if service.cached(&wanted).await.is_some() {
+                return;
+            }
+            match service.render(&wanted, ImageTimes::default(), Pace::Behind).await {
                 Ok(_) => {
                     service.made_behind.fetch_add(1, Ordering::Relaxed);
                 }

@@ -135,6 +135,26 @@ fn a_farther_cache_keeps_it_for_the_next_start_and_nothing_is_made_of_what_is_mi
 }
 
 #[test]
+fn what_came_meanwhile_is_not_made_again() {
+    let images = Images::new();
+    let disk = format!("cache = [\"disk:{}:10MiB\"]", images.path("cache").display());
+    let haulier = images.with(BEHIND).with(&disk).start();
+    let (large, small) = (
+        upload(&haulier, &jpeg(1600, 1200, 0)),
+        upload(&haulier, &jpeg(64, 48, 0)),
+    );
+    // One process works behind answers, and this one waits for those before it.
+    for width in [1500, 1501, 1502] {
+        ask(&haulier, &format!("/{large}?w={width}&f=auto")).expect(200);
+    }
+    assert_eq!(picture(ask(&haulier, &format!("/{small}?w=32&f=auto"))).0, Format::Jpeg);
+    assert_eq!(picture(haulier.get(&format!("/{small}?w=32&f=webp"))).0, Format::WebP);
+    let last = format!("/{small}?w=33&f=auto");
+    wait_until("the last one", || seen(&ask(&haulier, &last).body).0 == Format::WebP);
+    assert_eq!(made_behind(&haulier), 4, "three large ones and the last");
+}
+
+#[test]
 fn a_file_of_the_site_has_its_better_one_too() {
     let images = format!("[site.test.images]\nroot = \".\"\n{BEHIND}");
     let site = Site::new().file("photo.jpg", jpeg(64, 48, 0)).config(&images);
