@@ -19,6 +19,8 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// The same request fails again: the image itself is at fault.
     pub(super) is_lasting: bool,
+    /// It was not done in time.
+    pub(super) is_late: bool,
     /// The original does not allow this variant, but may well allow a lesser one.
     pub(super) asks_too_much: bool,
 }
@@ -31,6 +33,7 @@ impl Failure {
             message: message.into(),
             retry_after: None,
             is_lasting: false,
+            is_late: false,
             asks_too_much: false,
         }
     }
@@ -77,6 +80,7 @@ impl From<&ImageError> for Failure {
         };
         Self {
             is_lasting: error.is_of_image(),
+            is_late: matches!(error, ImageError::Deadline { .. }),
             asks_too_much: matches!(
                 error,
                 ImageError::TooLarge {
@@ -131,6 +135,15 @@ mod tests {
             assert_eq!(Failure::from(&error).asks_too_much, expected, "{error}");
         }
         assert!(!Failure::missing().asks_too_much);
+    }
+
+    #[test]
+    fn a_deadline_is_told_from_what_never_works() {
+        let limit = Duration::from_secs(5);
+        let late = Failure::from(&ImageError::Deadline { limit });
+        assert!(late.is_late && late.is_lasting);
+        let broken = Failure::from(&ImageError::Malformed("x".into()));
+        assert!(!broken.is_late && broken.is_lasting);
     }
 
     #[test]

@@ -39,6 +39,8 @@ const ABSENT: Duration = Duration::from_secs(1);
 const FAILED: Duration = Duration::from_secs(30);
 /// How long what could not be made behind an answer is not tried again: nobody waits for it.
 const PUT_OFF: Duration = Duration::from_secs(60 * 60);
+/// The same for what took too long, which may be the machine's fault.
+const PUT_OFF_LATE: Duration = Duration::from_secs(5 * 60);
 /// Variants that wait to be made behind their answers; what is more is made behind a later one.
 const MOST_BEHIND: usize = 64;
 /// Memory for what is known of images, and of failures, bytes.
@@ -372,6 +374,11 @@ impl ImageService {
                 false => return Made::Failed(Failure::missing()),
             }
         }
+        if let Some(noted) = self.failed.find(&wanted.key)
+            && now().saturating_duration_since(noted.since) < FAILED
+        {
+            return Made::Failed(noted.failure);
+        }
         let rendered = self.render(&wanted, asked, Pace::Now).await;
         rendered.unwrap_or_else(|failure| {
             if failure.is_lasting {
@@ -444,11 +451,6 @@ impl ImageService {
 
     /// Makes a variant; `asked` is the time it took to find it in no cache.
     async fn render(&self, wanted: &Wanted, asked: ImageTimes, pace: Pace) -> Result<Made, Failure> {
-        if let Some(noted) = self.failed.find(&wanted.key)
-            && now().saturating_duration_since(noted.since) < FAILED
-        {
-            return Err(noted.failure);
-        }
         let begin = now();
         let source = self.source(&wanted.original).await?;
         let fetched = now();
@@ -515,8 +517,8 @@ impl ImageService {
             .is_some_and(|PutOff(until)| now() < until)
     }
 
-    fn put_off(&self, wanted: &Wanted) {
-        self.put_off.keep(wanted.key, PutOff(now() + PUT_OFF));
+    fn put_off(&self, wanted: &Wanted, time: Duration) {
+        self.put_off.keep(wanted.key, PutOff(now() + time));
     }
 
     /// A variant, if a cache has it.
@@ -547,7 +549,7 @@ impl ImageService {
             return;
         }
         if !self.may_keep(wanted) {
-            self.put_off(wanted);
+            self.put_off(wanted, PUT_OFF);
             return;
         }
         let (service, wanted) = (Arc::clone(self), wanted.clone());
@@ -562,7 +564,8 @@ impl ImageService {
                 Ok(_) => {
                     service.made_behind.fetch_add(1, Ordering::Relaxed);
                 }
-                Err(failure) if failure.is_lasting => service.put_off(&wanted),
+                Err(failure) if failure.is_late => service.put_off(&wanted, PUT_OFF_LATE),
+                Err(failure) if failure.is_lasting => service.put_off(&wanted, PUT_OFF),
                 Err(_) => {}
             }
         });

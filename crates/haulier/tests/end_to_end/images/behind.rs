@@ -3,6 +3,8 @@
 //! A debug build has no AVIF, so WebP stands in for it here: `behind` is for any format but JPEG. With the feature `avif`
 //! the last test runs with what the setting is for.
 
+use std::fs;
+
 use haulier_image::Format;
 
 use crate::support::client::{Connection, Request, Response};
@@ -152,6 +154,22 @@ fn what_came_meanwhile_is_not_made_again() {
     let last = format!("/{small}?w=33&f=auto");
     wait_until("the last one", || seen(&ask(&haulier, &last).body).0 == Format::WebP);
     assert_eq!(made_behind(&haulier), 4, "three large ones and the last");
+}
+
+#[test]
+fn what_failed_by_its_name_is_tried_again_behind_an_answer() {
+    let images = Images::new().with(BEHIND);
+    let store = images.store_path();
+    let haulier = images.start();
+    let image = jpeg(64, 48, 0);
+    let id = upload(&haulier, &image);
+    let file = store.join(&id[..2]).join(&id[2..4]).join(&id);
+    fs::write(&file, b"no image for a while").expect("the store is ours");
+    haulier.get(&format!("/{id}?w=32&f=webp")).expect(415);
+    fs::write(&file, &image).expect("the store is ours");
+    haulier.get(&format!("/{id}?w=32&f=webp")).expect(415);
+    let better = || ask(&haulier, &format!("/{id}?w=32&f=auto"));
+    wait_until("the better one", || seen(&better().body).0 == Format::WebP);
 }
 
 #[test]
