@@ -173,6 +173,35 @@ fn what_failed_by_its_name_is_tried_again_behind_an_answer() {
 }
 
 #[test]
+fn what_the_site_sets_on_all_answers_does_not_make_a_passing_one_last() {
+    let headers = "[site.img.headers]\nCache-Control = \"public, max-age=86400\"\nX-Site = \"s\"";
+    let haulier = Images::new().with(BEHIND).more(headers).start();
+    let (large, small) = (
+        upload(&haulier, &jpeg(1600, 1200, 0)),
+        upload(&haulier, &jpeg(64, 48, 0)),
+    );
+    // One process works behind answers, and the small one waits for those before it.
+    for width in [1500, 1501, 1502] {
+        ask(&haulier, &format!("/{large}?w={width}&f=auto")).expect(200);
+    }
+    let target = format!("/{small}?w=32&f=auto");
+    let first = ask(&haulier, &target).expect(200);
+    let passing = "public, max-age=60";
+    assert_eq!(first.field("Cache-Control"), Some(passing));
+    let request = || Request::get(&target).with("Accept", "image/webp");
+    for (name, value, status) in [
+        ("If-None-Match", tag(&first).as_str(), 304),
+        ("Range", "bytes=0-9", 206),
+    ] {
+        let answer = haulier.ask(&request().with(name, value)).expect(status);
+        assert_eq!(
+            (answer.field("Cache-Control"), answer.field("X-Site")),
+            (Some(passing), Some("s"))
+        );
+    }
+}
+
+#[test]
 fn a_file_of_the_site_has_its_better_one_too() {
     let images = format!("[site.test.images]\nroot = \".\"\n{BEHIND}");
     let site = Site::new().file("photo.jpg", jpeg(64, 48, 0)).config(&images);
