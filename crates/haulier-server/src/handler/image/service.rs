@@ -464,7 +464,9 @@ impl ImageService {
             let failure = Failure::from(&error);
             // What an image does to its worker is worth a line, though it is the image's fault.
             let is_violent = matches!(error, ImageError::Crashed(_) | ImageError::Deadline { .. });
-            if failure.reason.is_some() || is_violent {
+            // Behind an answer it waits for its next chance, and nobody was refused.
+            let is_silent = pace == Pace::Behind && matches!(error, ImageError::Busy { .. });
+            if (failure.reason.is_some() || is_violent) && !is_silent {
                 tracing::warn!(%error, variant = transform.key(), "an image was not made");
             }
             failure
