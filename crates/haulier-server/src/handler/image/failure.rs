@@ -21,7 +21,7 @@ pub(super) struct Failure {
     pub(super) is_lasting: bool,
     /// It was not done in time.
     pub(super) is_late: bool,
-    /// The original does not allow this variant, but may well allow a lesser one.
+    /// The original does not allow this variant, but may well allow another one of those that would do.
     pub(super) asks_too_much: bool,
 }
 
@@ -61,7 +61,7 @@ impl Weigh for Failure {
 impl From<&ImageError> for Failure {
     fn from(error: &ImageError) -> Self {
         let status = match error {
-            ImageError::Unknown | ImageError::Unsupported { .. } => 415,
+            ImageError::Unknown | ImageError::Unsupported { .. } | ImageError::Animated { .. } => 415,
             ImageError::TooLarge {
                 what: Excess::Bytes, ..
             } => 413,
@@ -83,10 +83,11 @@ impl From<&ImageError> for Failure {
             is_late: matches!(error, ImageError::Deadline { .. }),
             asks_too_much: matches!(
                 error,
-                ImageError::TooLarge {
-                    what: Excess::Output | Excess::Memory,
-                    ..
-                }
+                ImageError::Animated { .. }
+                    | ImageError::TooLarge {
+                        what: Excess::Output | Excess::Memory,
+                        ..
+                    }
             ),
             ..Self::new(status, error.to_string())
         }
@@ -117,10 +118,12 @@ impl From<&OptionError> for Failure {
 mod tests {
     use std::io;
 
+    use haulier_image::Format;
+
     use super::*;
 
     #[test]
-    fn a_lesser_variant_helps_only_where_the_answer_was_too_large() {
+    fn another_variant_helps_where_the_answer_was_too_large_or_stood_still() {
         for (what, expected) in [
             (Excess::Output, true),
             (Excess::Memory, true),
@@ -134,6 +137,8 @@ mod tests {
             };
             assert_eq!(Failure::from(&error).asks_too_much, expected, "{error}");
         }
+        let format = Format::Avif;
+        assert!(Failure::from(&ImageError::Animated { format }).asks_too_much);
         assert!(!Failure::missing().asks_too_much);
     }
 

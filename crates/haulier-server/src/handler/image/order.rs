@@ -2,7 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use haulier_image::{FormatChoice, Hinted, Hints, OptionError, Request as Query, Transform, accept, native, zimg};
+use haulier_image::{
+    Format, FormatChoice, Hinted, Hints, OptionError, Request as Query, Transform, accept, native, zimg,
+};
 use haulier_proto::head::RequestHead;
 use haulier_store::Key;
 
@@ -26,12 +28,22 @@ pub(super) struct Order {
     pub(super) better: Vec<Wanted>,
     /// What chose it beside the address.
     pub(super) terms: Terms,
-    /// What is sent where the original does not allow this one, best first: what the client said of its screen chose it,
-    /// and not the address.
+    /// What is sent where the original does not allow this one, best first: what the client said of its screen and of its
+    /// formats chose it, and not the address.
     pub(super) instead: Vec<Order>,
 }
 
 impl Order {
+    /// For this variant and no other.
+    fn of(wanted: Wanted, terms: Terms) -> Self {
+        Self {
+            wanted,
+            better: Vec::new(),
+            terms,
+            instead: Vec::new(),
+        }
+    }
+
     /// What is said of a variant of this rank, 0 the best and [`Order::wanted`] the last: it passes where a better one is
     /// to come.
     pub(super) fn terms_of(&self, rank: usize, service: &ImageService) -> Terms {
@@ -68,12 +80,7 @@ pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> R
         Some(chosen) => Ok(settled(visit, service, chosen, |transform| {
             service.stored(id, Some(transform))
         })),
-        None => Ok(Order {
-            wanted: service.stored(id, None),
-            better: Vec::new(),
-            terms: Terms::default(),
-            instead: Vec::new(),
-        }),
+        None => Ok(Order::of(service.stored(id, None), Terms::default())),
     }
 }
 
@@ -236,31 +243,66 @@ fn settled(visit: &Visit<'_>, service: &ImageService, chosen: Chosen, wanted: im
         by_client,
         ..wanted(transform)
     };
-    let in_format = |transform: &Transform, format| {
+    if !terms.accept {
+        let order = |transform| Order::of(wanted(transform), terms);
+        return Order {
+            instead: unhinted.into_iter().map(order).collect(),
+            ..order(transform)
+        };
+    }
+    let ways = ways(accepts, service, transform.still);
+    let in_format = |transform: &Transform, (format, moving)| {
         let mut transform = transform.clone();
         transform.settle(format);
+        transform.moving = moving;
         wanted(transform)
     };
-    let order = |transform: Transform| match terms.accept {
-        true => {
-            let (now, behind) = accept::choose_with(accepts, &service.settings.formats, service.behind());
-            let better = behind.into_iter().map(|format| in_format(&transform, format));
-            Order {
-                better: better.collect(),
-                wanted: in_format(&transform, now),
-                terms,
-                instead: Vec::new(),
-            }
-        }
-        false => Order {
-            wanted: wanted(transform),
-            better: Vec::new(),
-            terms,
-            instead: Vec::new(),
-        },
-    };
+    let transforms = [Some(transform), unhinted];
+    let mut orders = transforms.iter().flatten().flat_map(|transform| {
+        ways.iter().map(|way| Order {
+            better: way.behind.iter().map(|&behind| in_format(transform, behind)).collect(),
+            ..Order::of(in_format(transform, way.now), terms)
+        })
+    });
+    let first = orders.next().expect("there is a way for every client");
     Order {
-        instead: unhinted.into_iter().map(order).collect(),
-        ..order(transform)
+        instead: orders.collect(),
+        ..first
     }
+}
+
+/// A way to choose formats.
+struct Way {
+    /// For the first answer, and whether animations are refused.
+    now: (Format, bool),
+    /// For what is made behind it, best first.
+    behind: Vec<(Format, bool)>,
+}
+
+/// The ways for this client, of which the first that does not refuse is gone. In a format that holds one picture an
+/// animation would stand still: it is sent in the next one that holds them all, if the client takes any.
+fn ways(accepts: Option<&str>, service: &ImageService, still: bool) -> Vec<Way> {
+    let (offered, slow) = (&service.settings.formats, service.behind());
+    let (now, behind) = accept::choose_with(accepts, offered, slow);
+    let animated = match still {
+        true => Vec::new(),
+        false => accept::choose_animated(accepts, offered),
+    };
+    let refuses = |format: Format| !animated.is_empty() && !format.is_animated();
+    let behind: Vec<_> = behind.into_iter().map(|format| (format, refuses(format))).collect();
+    let mut others = animated.iter().copied().filter(|format| !slow.contains(format));
+    let other = others.next().filter(|_| !now.is_animated());
+    let with_one = other.map(|other| Way {
+        now: (other, false),
+        behind: behind
+            .iter()
+            .copied()
+            .filter(|(format, _)| format.is_animated())
+            .collect(),
+    });
+    let first = Way {
+        now: (now, other.is_some()),
+        behind,
+    };
+    std::iter::once(first).chain(with_one).collect()
 }

@@ -5,11 +5,11 @@
 
 use std::fs;
 
-use haulier_image::Format;
+use haulier_image::{Format, Limits, Original};
 
 use crate::support::client::{Connection, Request, Response};
 use crate::support::haulier::Haulier;
-use crate::support::images::{Images, jpeg, picture, png, seen, upload};
+use crate::support::images::{Images, animation, jpeg, picture, png, seen, upload};
 use crate::support::site::Site;
 use crate::support::wait_until;
 
@@ -134,6 +134,39 @@ fn a_farther_cache_keeps_it_for_the_next_start_and_nothing_is_made_of_what_is_mi
     assert_eq!(picture(ask(&haulier, &target)).0, Format::WebP);
     ask(&haulier, "/5f189d8ec57f5a5a0d3dcba47fa797e2?w=32&f=auto").expect(404);
     assert_eq!(made_behind(&haulier), 1);
+}
+
+/// A PNG holds one picture, as an AVIF does.
+const STILL: &str = "formats = [\"png\", \"webp\", \"jpeg\"]";
+
+#[test]
+fn an_animation_stays_one_though_a_still_format_is_better() {
+    for (behind, made) in [("behind = [\"png\"]", 1), ("behind = []", 0)] {
+        let haulier = Images::new().with(STILL).with(behind).start();
+        let (moving, still) = (upload(&haulier, &animation()), upload(&haulier, &jpeg(64, 48, 0)));
+        let animated = || ask(&haulier, &format!("/{moving}?w=8&f=auto"));
+        assert_eq!(picture(animated()), (Format::WebP, 8, 8));
+        // Made behind the answers after it.
+        let last = || ask(&haulier, &format!("/{still}?w=32&f=auto"));
+        wait_until("a still", || seen(&last().body).0 == Format::Png);
+        for _ in 0..2 {
+            let answer = animated();
+            assert_eq!(answer.field("Vary"), Some("Accept"));
+            assert_ne!(
+                answer.field("Cache-Control"),
+                Some("public, max-age=60"),
+                "nothing is to come"
+            );
+            let image = Original::read(&answer.body, &Limits::default()).expect("an image");
+            assert_eq!((image.format, image.frames), (Format::WebP, 2), "{behind}");
+        }
+        assert_eq!(made_behind(&haulier), made, "{behind}");
+        // Who wants one picture, or takes no animation, has the better format.
+        let one = || ask(&haulier, &format!("/{moving}?w=8&f=auto&still=1"));
+        wait_until("one picture", || seen(&one().body).0 == Format::Png);
+        let other = || haulier.ask(&Request::get(&format!("/{moving}?w=8&f=auto")).with("Accept", "image/png"));
+        wait_until("the first picture", || seen(&other().body).0 == Format::Png);
+    }
 }
 
 #[test]
