@@ -488,6 +488,7 @@ impl ImageService {
             return Ok(Made::Ready(ready_of(wanted, rendered.bytes), ImageResult::Made, times));
         }
         let ready = self.keep(wanted, rendered.bytes.clone());
+        self.put_off.forget(&wanted.key);
         let (tiers, key) = (self.settings.tiers.clone(), wanted.key);
         let put = async move { tiers.put(key, &rendered.bytes).await };
         match pace {

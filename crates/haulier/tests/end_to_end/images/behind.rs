@@ -106,6 +106,29 @@ fn beyond_the_variants_that_are_kept_the_next_best_stays() {
 }
 
 #[test]
+fn what_was_put_off_is_sent_once_it_is_there() {
+    let images = Images::new().with(BEHIND).with("variants = 1");
+    let disk = format!("cache = [\"disk:{}:10MiB\"]", images.path("cache").display());
+    let haulier = images
+        .with(&disk)
+        .more("[site.img.images.presets]\nwebp = \"w=32&f=webp\"")
+        .start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    let auto = || ask(&haulier, &format!("/{id}?w=32&f=auto"));
+    for _ in 0..2 {
+        assert_eq!(
+            picture(auto()).0,
+            Format::Jpeg,
+            "one variant is kept, and it is not the better one"
+        );
+    }
+    // A preset is kept beyond their number.
+    assert_eq!(picture(haulier.get(&format!("/{id}?t=webp"))).0, Format::WebP);
+    wait_until("the better one", || seen(&auto().body).0 == Format::WebP);
+    assert_eq!(made_behind(&haulier), 0);
+}
+
+#[test]
 fn without_a_cache_and_by_name_it_is_made_at_once() {
     let haulier = Images::new().with(BEHIND).with("cache = []").start();
     let id = upload(&haulier, &jpeg(64, 48, 0));
