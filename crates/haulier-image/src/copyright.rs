@@ -34,10 +34,18 @@ impl Copyright {
         };
         for rank in Block::RANKS {
             for block in blocks.iter().filter(|block| block.rank() == rank) {
+                if found.is_complete() {
+                    return Some(found);
+                }
                 found.complete(block);
             }
         }
         (found != Self::default()).then_some(found)
+    }
+
+    /// Both texts say something.
+    fn is_complete(&self) -> bool {
+        !self.artist.is_empty() && !self.notice.is_empty()
     }
 
     /// Takes from a block what is still missing.
@@ -165,12 +173,14 @@ fn latin1(text: &[u8]) -> String {
 fn tidy(text: &str) -> String {
     let parts = text.split(char::is_control).map(str::trim);
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
-    let mut line = parts.join(", ");
-    let end = (0..=LONGEST.min(line.len()))
-        .rev()
-        .find(|&at| line.is_char_boundary(at));
-    line.truncate(end.unwrap_or(0));
-    line
+    cut(&parts.join(", "), LONGEST).to_owned()
+}
+
+/// The beginning of a text, no more than so many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let mut ends = (0..=most.min(text.len())).rev();
+    let end = ends.find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    &text[..end]
 }
 
 /// A JPEG with Exif in it, before everything but the segment that says it is one.

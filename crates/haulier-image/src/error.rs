@@ -22,6 +22,12 @@ pub enum ImageError {
         /// True if it was to be written.
         written: bool,
     },
+    /// An animation, for a format that would show its first picture only, where it is to stay one (415).
+    #[error("the image is an animation, and {format} holds one picture")]
+    Animated {
+        /// The format.
+        format: Format,
+    },
     /// The bytes begin like an image and are none (422).
     #[error("the image does not decode: {0}")]
     Malformed(String),

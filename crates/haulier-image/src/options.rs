@@ -102,6 +102,8 @@ pub struct Transform {
     pub bytes: u32,
     /// Only the first picture of an animation.
     pub still: bool,
+    /// An animation is refused where the format holds one picture: another one of the client's formats is for those.
+    pub moving: bool,
     /// Who made the original and whose it is goes with it; everything else of its metadata is left out.
     pub copyright: bool,
     /// The query said for how dense a screen its sizes are, and they are multiplied: no hint of a client counts. No part
@@ -132,6 +134,7 @@ impl Default for Transform {
             quality: Quality::Fixed(75),
             bytes: 0,
             still: false,
+            moving: false,
             copyright: false,
             has_density: false,
         }
@@ -213,6 +216,9 @@ impl Transform {
         }
         if self.still {
             part(format_args!("still"));
+        }
+        if self.moving {
+            part(format_args!("moving"));
         }
         if self.copyright {
             part(format_args!("copyright"));

@@ -98,6 +98,9 @@ pub(crate) fn render_with(
         });
     }
     let animated = original.frames > 1 && !transform.still && format.is_animated();
+    if transform.moving && original.frames > 1 && !animated {
+        return Err(ImageError::Animated { format });
+    }
     if animated {
         limits.check_frames(original.frames, original.width, original.height)?;
     }

@@ -317,6 +317,23 @@ fn webp_goes_both_ways() {
 }
 
 #[test]
+fn what_is_to_stay_an_animation_is_no_single_picture() {
+    let head = b"GIF89a\x01\0\x01\0\x80\0\0\xff\0\0\0\0\xff".to_vec();
+    let frame = b"\x21\xf9\x04\0\x0a\0\0\0\x2c\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0";
+    let gif = |frames: usize| [&head[..], &frame.repeat(frames), b";"].concat();
+    let moving = Transform {
+        moving: true,
+        ..whole(Format::Png)
+    };
+    assert_eq!(made(&gif(1), &moving).frames, 1);
+    let refused = render(&gif(2), &moving, &Limits::default());
+    assert!(
+        matches!(refused, Err(ImageError::Animated { format: Format::Png })),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn an_animation_stays_one_where_it_may() {
     let frames: Vec<Photo> = (0..4).map(|number| Photo::new(60 + number, 40)).collect();
     let mut bytes = Vec::new();
@@ -341,6 +358,12 @@ fn an_animation_stays_one_where_it_may() {
         let again = probe(&moving.bytes, &Limits::default()).expect("a header");
         assert_eq!((again.frames, again.width), (4, 32), "{format}");
         assert_eq!(small(format, true).frames, 1);
+        let kept = Transform {
+            moving: true,
+            ..sized(32, 0, Mode::Fit, format)
+        };
+        assert_eq!(made(&bytes, &kept).frames, 4);
+        assert_ne!(kept.key(), sized(32, 0, Mode::Fit, format).key());
         // And back, as a still of another format.
         assert_eq!(made(&moving.bytes, &whole(Format::Png)).frames, 1);
     }

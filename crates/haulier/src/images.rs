@@ -56,6 +56,9 @@ pub(crate) struct Images {
 /// How many times longer something may take that nobody waits for.
 const PATIENCE: u32 = 6;
 
+/// How long an image that nobody waits for may wait for those of other sites.
+const NO_HURRY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What a pool of workers was asked to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pool {
@@ -63,6 +66,20 @@ struct Pool {
     queue: usize,
     timeout: Duration,
     patient: bool,
+}
+
+impl Pool {
+    fn settings(self) -> WorkersSettings {
+        let usual = WorkersSettings::default();
+        WorkersSettings {
+            workers: self.workers,
+            queue: self.queue,
+            queue_timeout: if self.patient { NO_HURRY } else { usual.queue_timeout },
+            deadline: self.timeout,
+            patient: self.patient,
+            ..usual
+        }
+    }
 }
 
 /// What a service was asked to be.
@@ -165,7 +182,8 @@ impl Images {
         let is_asked_for = images.formats.iter().any(|format| images.behind.contains(format));
         let pool = Pool {
             workers: 1,
-            queue: images.queue,
+            // Each site sends one image at a time.
+            queue: usize::MAX,
             timeout: images.timeout * PATIENCE,
             patient: true,
         };
@@ -176,14 +194,7 @@ impl Images {
         if let Some((_, workers)) = self.workers.iter().find(|(asked, _)| *asked == wanted) {
             return Ok(Arc::clone(workers));
         }
-        let settings = WorkersSettings {
-            workers: wanted.workers,
-            queue: wanted.queue,
-            deadline: wanted.timeout,
-            patient: wanted.patient,
-            ..WorkersSettings::default()
-        };
-        let workers = Workers::new(settings).map_err(ImagesError::Workers)?;
+        let workers = Workers::new(wanted.settings()).map_err(ImagesError::Workers)?;
         self.workers.push((wanted, Arc::clone(&workers)));
         Ok(workers)
     }
@@ -266,4 +277,24 @@ fn fields(site: &Site) -> Fields {
         fields.set(name, value);
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_turned_away_who_works_behind_answers() {
+        let pool = |patient| Pool {
+            workers: 1,
+            queue: 8,
+            timeout: Duration::from_secs(5),
+            patient,
+        };
+        let (quick, patient) = (pool(false).settings(), pool(true).settings());
+        assert_eq!((quick.queue, quick.deadline), (8, Duration::from_secs(5)));
+        // Longer than all sites together may take, one image after another.
+        assert!(patient.queue_timeout > 1000 * patient.deadline * PATIENCE);
+        assert!(quick.queue_timeout < 3 * quick.deadline && !quick.patient);
+    }
 }

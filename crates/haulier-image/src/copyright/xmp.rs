@@ -3,9 +3,19 @@
 //! No XML reader: the two elements are looked for by the names every program writes, and the items of their arrays are
 //! taken. What is not found like that is not kept.
 
-use super::Copyright;
+use super::{Copyright, LONGEST, cut};
+
+/// A packet that is longer is not looked at, bytes.
+const LONGEST_PACKET: usize = 1 << 20;
+/// As much of a text is decoded as may be needed, bytes: a character may be written with so many.
+const LONGEST_TEXT: usize = LONGEST * LONGEST_REFERENCE;
+/// `&#x10FFFF;`, and a little more.
+const LONGEST_REFERENCE: usize = 12;
 
 pub(super) fn read(packet: &[u8]) -> Copyright {
+    if packet.len() > LONGEST_PACKET {
+        return Copyright::default();
+    }
     let packet = String::from_utf8_lossy(packet);
     Copyright {
         artist: items(&packet, "dc:creator").join("\n"),
@@ -20,9 +30,13 @@ fn items(packet: &str, name: &str) -> Vec<String> {
         return Vec::new();
     };
     let mut texts = Vec::new();
-    let mut rest = inside;
-    while let Some((text, behind)) = element(rest, "rdf:li") {
-        texts.push(unescaped(text));
+    let (mut rest, mut length) = (inside, 0);
+    while length < LONGEST
+        && let Some((text, behind)) = element(rest, "rdf:li")
+    {
+        let text = unescaped(cut(text, LONGEST_TEXT));
+        length += text.len();
+        texts.push(text);
         rest = behind;
     }
     texts
@@ -50,10 +64,9 @@ fn unescaped(text: &str) -> String {
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('&') {
         plain.push_str(before);
-        match behind
-            .split_once(';')
-            .and_then(|(name, behind)| Some((character(name)?, behind)))
-        {
+        // Not farther than that: there may be many of these, and none with an end.
+        let end = behind.bytes().take(LONGEST_REFERENCE).position(|byte| byte == b';');
+        match end.and_then(|end| Some((character(&behind[..end])?, &behind[end + 1..]))) {
             Some((character, behind)) => {
                 plain.push(character);
                 rest = behind;
@@ -99,6 +112,20 @@ mod tests {
         let found = read(packet.as_bytes());
         assert_eq!(found.artist, "Zoë\nMax");
         assert_eq!(found.notice, "© A & B &unknown;");
+    }
+
+    #[test]
+    fn hostile_packets_cost_little_and_say_little() {
+        let packet = |text: &str| format!("<dc:rights><rdf:li>{text}</rdf:li></dc:rights>");
+        let notice = |text: &str| read(packet(text).as_bytes()).notice;
+        // An end is not looked for behind every one of them.
+        assert_eq!(notice(&"&".repeat(900_000)), "&".repeat(LONGEST_TEXT));
+        assert_eq!(notice(&"x".repeat(1 << 20)), "", "too long a packet");
+        assert_eq!(notice("&#x10FFFF;&#000000000169;"), "\u{10FFFF}&#000000000169;");
+        let long = format!("x{}", "é".repeat(10_000));
+        assert_eq!(notice(&long), &long[..LONGEST_TEXT - 1], "cut between two characters");
+        let many = format!("<dc:creator>{}</dc:creator>", "<rdf:li>name</rdf:li>".repeat(10_000));
+        assert!(read(many.as_bytes()).artist.len() < 2 * LONGEST);
     }
 
     #[test]

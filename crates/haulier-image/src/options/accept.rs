@@ -16,19 +16,29 @@ pub fn choose(accept: Option<&str>, offered: &[Format]) -> Format {
 /// others, and all of those that would be better, best first.
 #[must_use]
 pub fn choose_with(accept: Option<&str>, offered: &[Format], behind: &[Format]) -> (Format, Vec<Format>) {
-    let accept = accept.unwrap_or("");
-    let takes = |format: &Format| match format {
-        Format::Avif | Format::WebP => format.is_written() && names(accept, format.media_type()),
-        _ => true,
-    };
     let mut better = Vec::new();
-    for format in offered.iter().copied().filter(takes) {
+    for format in taken(accept, offered) {
         if !behind.contains(&format) {
             return (format, better);
         }
         better.push(format);
     }
     (Format::Jpeg, better)
+}
+
+/// The formats among them that hold an animation, best first.
+#[must_use]
+pub fn choose_animated(accept: Option<&str>, offered: &[Format]) -> Vec<Format> {
+    taken(accept, offered).filter(|format| format.is_animated()).collect()
+}
+
+/// Those of the offer that the client takes.
+fn taken(accept: Option<&str>, offered: &[Format]) -> impl Iterator<Item = Format> {
+    let accept = accept.unwrap_or("");
+    offered.iter().copied().filter(move |format| match format {
+        Format::Avif | Format::WebP => format.is_written() && names(accept, format.media_type()),
+        _ => true,
+    })
 }
 
 fn names(accept: &str, media_type: &str) -> bool {
@@ -99,6 +109,15 @@ mod tests {
             choose_with(None, &[Format::Png], &[Format::Png]),
             (Format::Jpeg, vec![Format::Png])
         );
+    }
+
+    #[test]
+    fn an_animation_has_formats_of_its_own() {
+        let offered = [Format::Png, Format::Gif, Format::WebP, Format::Jpeg];
+        let chosen = |accept| choose_animated(Some(accept), &offered);
+        assert_eq!(chosen("image/webp"), [Format::Gif, Format::WebP]);
+        assert_eq!(chosen("image/*"), [Format::Gif]);
+        assert_eq!(choose_animated(None, &[Format::WebP, Format::Jpeg]), []);
     }
 
     #[test]

@@ -71,7 +71,8 @@ impl Transform {
     }
 
     /// Takes the hint that changes this variant: its size for a denser screen, as far as the limits allow, or a width,
-    /// which becomes the next one of the ladder and enlarges nothing.
+    /// which becomes the next one of the ladder and enlarges nothing. A side that the query leaves to the ratio is not
+    /// known here: the variant may still turn out too large, where the one without the hint is not.
     pub fn follow(&mut self, hints: &Hints, ladder: &[u32], limits: &Limits) {
         match (self.hinted(), hints.density, hints.width) {
             (Hinted::Density, Some(density), _) => {
@@ -89,15 +90,16 @@ impl Transform {
             }
             (Hinted::Width, _, Some(width)) => {
                 let most = limits.output_side.saturating_sub(self.pad.left + self.pad.right);
+                self.mode = Mode::Fit;
                 self.size = Size {
-                    width: width.next_multiple_of(STEP).min(most),
+                    width,
                     ..Size::default()
                 };
-                if !ladder.is_empty() {
-                    self.size.width = width;
-                    self.round_to(ladder);
+                match ladder {
+                    [] => self.size.width = width.next_multiple_of(STEP),
+                    ladder => self.round_to(ladder),
                 }
-                self.mode = Mode::Fit;
+                self.size.width = self.size.width.min(most);
                 self.enlarge = false;
             }
             _ => {}
@@ -152,6 +154,15 @@ mod tests {
         assert_eq!(followed("w=2000", "3", "", &[]), "1,cover4000x0,q75,keep");
         assert_eq!(followed("w=4096", "3", "", &[]), "1,cover4096x0,q75,keep");
         assert_eq!(followed("q=80", "", "9999", &[]), "1,fit4096x0,small,q80,keep");
+        let padded = "1,fit4076x0,small,pad10+10+10+10,q80,keep";
+        for ladder in [&[][..], &[320, 4096], &[320]] {
+            let expected = if ladder == [320] {
+                &padded.replace("4076", "320")
+            } else {
+                padded
+            };
+            assert_eq!(followed("q=80&pad=10", "", "9999", ladder), expected, "{ladder:?}");
+        }
     }
 
     #[test]

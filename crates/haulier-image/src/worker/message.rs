@@ -71,6 +71,7 @@ pub(super) struct Made {
 pub(super) enum Failure {
     Unknown,
     Unsupported { format: Format, written: bool },
+    Animated { format: Format },
     Malformed(String),
     TooLarge { what: Excess, found: u64, limit: u64 },
     Outside { width: u32, height: u32 },
@@ -82,6 +83,7 @@ impl From<ImageError> for Failure {
         match error {
             ImageError::Unknown => Self::Unknown,
             ImageError::Unsupported { format, written } => Self::Unsupported { format, written },
+            ImageError::Animated { format } => Self::Animated { format },
             ImageError::Malformed(why) => Self::Malformed(why.chars().take(200).collect()),
             ImageError::TooLarge { what, found, limit } => Self::TooLarge { what, found, limit },
             ImageError::Outside { width, height } => Self::Outside { width, height },
@@ -96,6 +98,7 @@ impl From<Failure> for ImageError {
         match failure {
             Failure::Unknown => Self::Unknown,
             Failure::Unsupported { format, written } => Self::Unsupported { format, written },
+            Failure::Animated { format } => Self::Animated { format },
             Failure::Malformed(why) => Self::Malformed(why),
             Failure::TooLarge { what, found, limit } => Self::TooLarge { what, found, limit },
             Failure::Outside { width, height } => Self::Outside { width, height },

@@ -19,6 +19,10 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// The same request fails again: the image itself is at fault.
     pub(super) is_lasting: bool,
+    /// It was not done in time.
+    pub(super) is_late: bool,
+    /// The original does not allow this variant, but may well allow another one of those that would do.
+    pub(super) asks_too_much: bool,
 }
 
 impl Failure {
@@ -29,6 +33,8 @@ impl Failure {
             message: message.into(),
             retry_after: None,
             is_lasting: false,
+            is_late: false,
+            asks_too_much: false,
         }
     }
 
@@ -55,7 +61,7 @@ impl Weigh for Failure {
 impl From<&ImageError> for Failure {
     fn from(error: &ImageError) -> Self {
         let status = match error {
-            ImageError::Unknown | ImageError::Unsupported { .. } => 415,
+            ImageError::Unknown | ImageError::Unsupported { .. } | ImageError::Animated { .. } => 415,
             ImageError::TooLarge {
                 what: Excess::Bytes, ..
             } => 413,
@@ -74,6 +80,15 @@ impl From<&ImageError> for Failure {
         };
         Self {
             is_lasting: error.is_of_image(),
+            is_late: matches!(error, ImageError::Deadline { .. }),
+            asks_too_much: matches!(
+                error,
+                ImageError::Animated { .. }
+                    | ImageError::TooLarge {
+                        what: Excess::Output | Excess::Memory,
+                        ..
+                    }
+            ),
             ..Self::new(status, error.to_string())
         }
     }
@@ -103,7 +118,38 @@ impl From<&OptionError> for Failure {
 mod tests {
     use std::io;
 
+    use haulier_image::Format;
+
     use super::*;
+
+    #[test]
+    fn another_variant_helps_where_the_answer_was_too_large_or_stood_still() {
+        for (what, expected) in [
+            (Excess::Output, true),
+            (Excess::Memory, true),
+            (Excess::Side, false),
+            (Excess::Bytes, false),
+        ] {
+            let error = ImageError::TooLarge {
+                what,
+                found: 2,
+                limit: 1,
+            };
+            assert_eq!(Failure::from(&error).asks_too_much, expected, "{error}");
+        }
+        let format = Format::Avif;
+        assert!(Failure::from(&ImageError::Animated { format }).asks_too_much);
+        assert!(!Failure::missing().asks_too_much);
+    }
+
+    #[test]
+    fn a_deadline_is_told_from_what_never_works() {
+        let limit = Duration::from_secs(5);
+        let late = Failure::from(&ImageError::Deadline { limit });
+        assert!(late.is_late && late.is_lasting);
+        let broken = Failure::from(&ImageError::Malformed("x".into()));
+        assert!(!broken.is_late && broken.is_lasting);
+    }
 
     #[test]
     fn every_cause_has_its_status_and_every_5xx_its_reason() {

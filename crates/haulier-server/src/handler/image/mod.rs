@@ -288,30 +288,38 @@ async fn on_courier<T: Send + 'static>(
 }
 
 async fn image(site: &Arc<Site>, service: &Arc<ImageService>, request: &Request, order: Order) -> Response {
-    let wanted = order.wanted.clone();
-    if let service::Original::Stored(id) = &wanted.original
+    if let service::Original::Stored(id) = &order.wanted.original
         && service.known(id, now()) == Some(false)
     {
         return missing(site, service, request, &order).await;
     }
-    let answered = match better(service, request, &order).await {
-        Ok(Some(response)) => return response,
-        Ok(None) => match unchanged(service, request, &order) {
-            Some(response) => Ok(response),
-            None => try_image(service, request, &order, wanted).await,
-        },
-        Err(failure) => Err(failure),
-    };
-    match answered {
-        Ok(response) => {
-            for better in &order.better {
-                service.make_behind(better);
-            }
-            response
+    let mut answered = answer(service, request, &order).await;
+    for instead in &order.instead {
+        match &answered {
+            Err(failure) if failure.asks_too_much => answered = answer(service, request, instead).await,
+            _ => break,
         }
+    }
+    match answered {
+        Ok(response) => response,
         Err(failure) if failure.status == 404 => missing(site, service, request, &order).await,
         Err(failure) => refuse(site, request, &failure),
     }
+}
+
+/// The answer to an order; what the client would rather have is made behind it.
+async fn answer(service: &Arc<ImageService>, request: &Request, order: &Order) -> Result<Response, Failure> {
+    if let Some(response) = better(service, request, order).await? {
+        return Ok(response);
+    }
+    let response = match unchanged(service, request, order) {
+        Some(response) => response,
+        None => try_image(service, request, order, order.wanted.clone()).await?,
+    };
+    for better in &order.better {
+        service.make_behind(better);
+    }
+    Ok(response)
 }
 
 /// The answer in the best format a cache has, of those the client would rather have than the one that can be had at once.

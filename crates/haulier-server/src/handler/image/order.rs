@@ -2,7 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use haulier_image::{FormatChoice, Hinted, Hints, OptionError, Request as Query, Transform, accept, native, zimg};
+use haulier_image::{
+    Format, FormatChoice, Hinted, Hints, OptionError, Request as Query, Transform, accept, native, zimg,
+};
 use haulier_proto::head::RequestHead;
 use haulier_store::Key;
 
@@ -26,9 +28,22 @@ pub(super) struct Order {
     pub(super) better: Vec<Wanted>,
     /// What chose it beside the address.
     pub(super) terms: Terms,
+    /// What is sent where the original does not allow this one, best first: what the client said of its screen and of its
+    /// formats chose it, and not the address.
+    pub(super) instead: Vec<Order>,
 }
 
 impl Order {
+    /// For this variant and no other.
+    fn of(wanted: Wanted, terms: Terms) -> Self {
+        Self {
+            wanted,
+            better: Vec::new(),
+            terms,
+            instead: Vec::new(),
+        }
+    }
+
     /// What is said of a variant of this rank, 0 the best and [`Order::wanted`] the last: it passes where a better one is
     /// to come.
     pub(super) fn terms_of(&self, rank: usize, service: &ImageService) -> Terms {
@@ -62,12 +77,10 @@ pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> R
         _ => Failure::from(&error),
     })?;
     match transform(visit, service, parsed, verdict)? {
-        Some(chosen) => settled(visit, service, chosen, |transform| service.stored(id, Some(transform))),
-        None => Ok(Order {
-            wanted: service.stored(id, None),
-            better: Vec::new(),
-            terms: Terms::default(),
-        }),
+        Some(chosen) => Ok(settled(visit, service, chosen, |transform| {
+            service.stored(id, Some(transform))
+        })),
+        None => Ok(Order::of(service.stored(id, None), Terms::default())),
     }
 }
 
@@ -86,9 +99,9 @@ pub(super) fn of_file(
     };
     let ordered = judge(visit, service).and_then(|verdict| transform(visit, service, parsed, verdict));
     Some(match ordered {
-        Ok(Some(chosen)) => settled(visit, service, chosen, |transform| {
+        Ok(Some(chosen)) => Ok(settled(visit, service, chosen, |transform| {
             service.file(visit.path, entry, transform)
-        }),
+        })),
         Ok(None) => return None,
         Err(failure) => Err(failure),
     })
@@ -133,6 +146,8 @@ fn unsigned() -> Failure {
 /// A transform, and who thought of it.
 struct Chosen {
     transform: Transform,
+    /// As the query has it, where a hint asks for more than that.
+    unhinted: Option<Transform>,
     /// The client did: the site neither wrote it down as a preset nor signed it.
     by_client: bool,
     /// The hint of the client that changes it.
@@ -148,17 +163,36 @@ pub(super) fn hints(head: &RequestHead) -> Hints {
     )
 }
 
-/// Lets the client's hints choose what a query leaves open; gives the one that counts, whether or not it was sent.
-fn follow(visit: &Visit<'_>, service: &ImageService, transform: &mut Transform) -> Hinted {
+/// Lets the client's hints choose what a query leaves open, and tells the one that counts, whether or not it was sent.
+fn follow(visit: &Visit<'_>, service: &ImageService, mut transform: Transform, by_client: bool) -> Chosen {
     let settings = &service.settings;
-    if !settings.client_hints {
-        return Hinted::Nothing;
-    }
-    let hinted = transform.hinted();
+    let hinted = match settings.client_hints {
+        true => transform.hinted(),
+        false => Hinted::Nothing,
+    };
+    let mut unhinted = (hinted == Hinted::Density).then(|| transform.clone());
     if hinted != Hinted::Nothing {
         transform.follow(&hints(&visit.request.head), &settings.widths, &settings.limits);
     }
-    hinted
+    // A width that was hinted is one of the ladder, or as near as the limits allow.
+    if by_client && hinted != Hinted::Width {
+        transform.round_to(&settings.widths);
+        if let Some(unhinted) = &mut unhinted {
+            unhinted.round_to(&settings.widths);
+        }
+    }
+    // The ladder may have made too much of a hint.
+    if transform.check(&settings.limits).is_err()
+        && let Some(unhinted) = unhinted.take()
+    {
+        transform = unhinted;
+    }
+    Chosen {
+        unhinted: unhinted.filter(|unhinted| *unhinted != transform),
+        transform,
+        by_client,
+        hinted,
+    }
 }
 
 /// The transform a query orders, if it may: a preset always, anything else as the settings say.
@@ -173,71 +207,102 @@ fn transform(
         Verdict::Valid => true,
         _ => settings.sign.is_empty() && !settings.only_presets,
     };
-    let mut transform = match parsed {
+    let transform = match parsed {
         Query::Preset(name) => {
             let preset = service.preset(&name).cloned();
-            let mut transform = preset.ok_or_else(|| Failure::new(404, "there is no such preset"))?;
-            return Ok(Some(Chosen {
-                hinted: follow(visit, service, &mut transform),
-                transform,
-                by_client: false,
-            }));
+            let transform = preset.ok_or_else(|| Failure::new(404, "there is no such preset"))?;
+            return Ok(Some(follow(visit, service, transform, false)));
         }
         _ if !is_free && settings.only_presets => return Err(Failure::new(403, "only presets are made here")),
         _ if !is_free => return Err(unsigned()),
         Query::Original => return Ok(None),
         Query::Transform(transform) => transform,
     };
-    let by_client = !matches!(verdict, Verdict::Valid);
-    let hinted = follow(visit, service, &mut transform);
-    if by_client {
-        transform.round_to(&settings.widths);
-    }
-    transform
-        .check(&settings.limits)
-        .map_err(|error| Failure::new(400, error.to_string()))?;
-    Ok(Some(Chosen {
-        transform,
-        by_client,
-        hinted,
-    }))
+    let chosen = follow(visit, service, transform, !matches!(verdict, Verdict::Valid));
+    let judged = chosen.transform.check(&settings.limits);
+    judged.map_err(|error| Failure::new(400, error.to_string()))?;
+    Ok(Some(chosen))
 }
 
-fn settled(
-    visit: &Visit<'_>,
-    service: &ImageService,
-    chosen: Chosen,
-    wanted: impl Fn(Transform) -> Wanted,
-) -> Result<Order, Failure> {
+/// Settles the format by Accept.
+fn settled(visit: &Visit<'_>, service: &ImageService, chosen: Chosen, wanted: impl Fn(Transform) -> Wanted) -> Order {
     let accepts = visit.request.head.fields().get("Accept");
     let accepts = accepts.and_then(|accepts| std::str::from_utf8(accepts).ok());
     let Chosen {
-        mut transform,
+        transform,
+        unhinted,
         by_client,
         hinted,
     } = chosen;
+    let terms = Terms {
+        accept: transform.format == FormatChoice::Auto,
+        hinted,
+        ..Terms::default()
+    };
     let wanted = |transform| Wanted {
         by_client,
         ..wanted(transform)
     };
-    let mut terms = Terms {
-        hinted,
-        ..Terms::default()
-    };
-    let mut better = Vec::new();
-    if transform.format == FormatChoice::Auto {
-        terms.accept = true;
-        let (now, behind) = accept::choose_with(accepts, &service.settings.formats, service.behind());
-        better.extend(behind.into_iter().map(|format| {
-            let mut transform = transform.clone();
-            transform.settle(format);
-            wanted(transform)
-        }));
-        transform.settle(now);
+    if !terms.accept {
+        let order = |transform| Order::of(wanted(transform), terms);
+        return Order {
+            instead: unhinted.into_iter().map(order).collect(),
+            ..order(transform)
+        };
     }
-    Ok(Order {
-        wanted: wanted(transform),
-        better,
-        terms,
-    })
+    let ways = ways(accepts, service, transform.still);
+    let in_format = |transform: &Transform, (format, moving)| {
+        let mut transform = transform.clone();
+        transform.settle(format);
+        transform.moving = moving;
+        wanted(transform)
+    };
+    let transforms = [Some(transform), unhinted];
+    let mut orders = transforms.iter().flatten().flat_map(|transform| {
+        ways.iter().map(|way| Order {
+            better: way.behind.iter().map(|&behind| in_format(transform, behind)).collect(),
+            ..Order::of(in_format(transform, way.now), terms)
+        })
+    });
+    let first = orders.next().expect("there is a way for every client");
+    Order {
+        instead: orders.collect(),
+        ..first
+    }
+}
+
+/// A way to choose formats.
+struct Way {
+    /// For the first answer, and whether animations are refused.
+    now: (Format, bool),
+    /// For what is made behind it, best first.
+    behind: Vec<(Format, bool)>,
+}
+
+/// The ways for this client, of which the first that does not refuse is gone. In a format that holds one picture an
+/// animation would stand still: it is sent in the next one that holds them all, if the client takes any.
+fn ways(accepts: Option<&str>, service: &ImageService, still: bool) -> Vec<Way> {
+    let (offered, slow) = (&service.settings.formats, service.behind());
+    let (now, behind) = accept::choose_with(accepts, offered, slow);
+    let animated = match still {
+        true => Vec::new(),
+        false => accept::choose_animated(accepts, offered),
+    };
+    let refuses = |format: Format| !animated.is_empty() && !format.is_animated();
+    let behind: Vec<_> = behind.into_iter().map(|format| (format, refuses(format))).collect();
+    let mut others = animated.iter().copied().filter(|format| !slow.contains(format));
+    let other = others.next().filter(|_| !now.is_animated());
+    let with_one = other.map(|other| Way {
+        now: (other, false),
+        behind: behind
+            .iter()
+            .copied()
+            .filter(|(format, _)| format.is_animated())
+            .collect(),
+    });
+    let first = Way {
+        now: (now, other.is_some()),
+        behind,
+    };
+    std::iter::once(first).chain(with_one).collect()
 }

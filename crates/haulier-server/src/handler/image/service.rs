@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haulier_image::{Format, ImageError, Source, Transform, Workers, WorkersStatus};
+use haulier_image::{Format, ImageError, Source, Transform, WorkersStatus};
 use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
 use haulier_proto::range::{self, ByteRange, Ranges};
@@ -39,6 +39,8 @@ const ABSENT: Duration = Duration::from_secs(1);
 const FAILED: Duration = Duration::from_secs(30);
 /// How long what could not be made behind an answer is not tried again: nobody waits for it.
 const PUT_OFF: Duration = Duration::from_secs(60 * 60);
+/// The same for what took too long, which may be the machine's fault.
+const PUT_OFF_LATE: Duration = Duration::from_secs(5 * 60);
 /// Variants that wait to be made behind their answers; what is more is made behind a later one.
 const MOST_BEHIND: usize = 64;
 /// Memory for what is known of images, and of failures, bytes.
@@ -188,6 +190,15 @@ impl Wanted {
             by_client: false,
         }
     }
+}
+
+/// Who waits for a variant that is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// A client.
+    Now,
+    /// Nobody: it is made behind an answer.
+    Behind,
 }
 
 /// What came of a variant.
@@ -363,7 +374,12 @@ impl ImageService {
                 false => return Made::Failed(Failure::missing()),
             }
         }
-        let rendered = self.render(&wanted, asked, &self.settings.workers).await;
+        if let Some(noted) = self.failed.find(&wanted.key)
+            && now().saturating_duration_since(noted.since) < FAILED
+        {
+            return Made::Failed(noted.failure);
+        }
+        let rendered = self.render(&wanted, asked, Pace::Now).await;
         rendered.unwrap_or_else(|failure| {
             if failure.is_lasting {
                 let since = now();
@@ -434,22 +450,23 @@ impl ImageService {
     }
 
     /// Makes a variant; `asked` is the time it took to find it in no cache.
-    async fn render(&self, wanted: &Wanted, asked: ImageTimes, workers: &Workers) -> Result<Made, Failure> {
-        if let Some(noted) = self.failed.find(&wanted.key)
-            && now().saturating_duration_since(noted.since) < FAILED
-        {
-            return Err(noted.failure);
-        }
+    async fn render(&self, wanted: &Wanted, asked: ImageTimes, pace: Pace) -> Result<Made, Failure> {
         let begin = now();
         let source = self.source(&wanted.original).await?;
         let fetched = now();
         let transform = wanted.transform.as_deref().cloned().unwrap_or_default();
+        let workers = match (pace, &self.settings.patient) {
+            (Pace::Behind, Some(patient)) => patient,
+            _ => &self.settings.workers,
+        };
         let rendered = workers.render(source, &transform, &self.settings.limits).await;
         let rendered = rendered.map_err(|error| {
             let failure = Failure::from(&error);
             // What an image does to its worker is worth a line, though it is the image's fault.
             let is_violent = matches!(error, ImageError::Crashed(_) | ImageError::Deadline { .. });
-            if failure.reason.is_some() || is_violent {
+            // Behind an answer it waits for its next chance, and nobody was refused.
+            let is_silent = pace == Pace::Behind && matches!(error, ImageError::Busy { .. });
+            if (failure.reason.is_some() || is_violent) && !is_silent {
                 tracing::warn!(%error, variant = transform.key(), "an image was not made");
             }
             failure
@@ -471,9 +488,15 @@ impl ImageService {
             return Ok(Made::Ready(ready_of(wanted, rendered.bytes), ImageResult::Made, times));
         }
         let ready = self.keep(wanted, rendered.bytes.clone());
-        // Nobody waits for the farther caches.
+        self.put_off.forget(&wanted.key);
         let (tiers, key) = (self.settings.tiers.clone(), wanted.key);
-        tokio::spawn(async move { tiers.put(key, &rendered.bytes).await });
+        let put = async move { tiers.put(key, &rendered.bytes).await };
+        match pace {
+            // Nobody waits for the farther caches.
+            Pace::Now => drop(tokio::spawn(put)),
+            // It is under way until whoever looks for it finds it: else it would be made again.
+            Pace::Behind => put.await,
+        }
         Ok(Made::Ready(ready, ImageResult::Made, times))
     }
 
@@ -497,8 +520,8 @@ impl ImageService {
             .is_some_and(|PutOff(until)| now() < until)
     }
 
-    fn put_off(&self, wanted: &Wanted) {
-        self.put_off.keep(wanted.key, PutOff(now() + PUT_OFF));
+    fn put_off(&self, wanted: &Wanted, time: Duration) {
+        self.put_off.keep(wanted.key, PutOff(now() + time));
     }
 
     /// A variant, if a cache has it.
@@ -525,23 +548,27 @@ impl ImageService {
 
     /// Makes a variant behind an answer, if it can be kept, was not tried in vain, and not too many wait.
     pub(super) fn make_behind(self: &Arc<Self>, wanted: &Wanted) {
-        let Some(workers) = &self.settings.patient else { return };
         if self.is_put_off(wanted) {
             return;
         }
         if !self.may_keep(wanted) {
-            self.put_off(wanted);
+            self.put_off(wanted, PUT_OFF);
             return;
         }
-        let (service, workers, wanted) = (Arc::clone(self), Arc::clone(workers), wanted.clone());
+        let (service, wanted) = (Arc::clone(self), wanted.clone());
         let (flights, courier) = (Arc::clone(&self.behind), self.settings.courier.clone());
         flights.begin(&courier, wanted.key, MOST_BEHIND, || async move {
             let _place = service.behind_place.acquire().await.expect("it is never closed");
-            match service.render(&wanted, ImageTimes::default(), &workers).await {
+            // It may have come meanwhile: by its name, or just before this was begun.
+            if service.cached(&wanted).await.is_some() {
+                return;
+            }
+            match service.render(&wanted, ImageTimes::default(), Pace::Behind).await {
                 Ok(_) => {
                     service.made_behind.fetch_add(1, Ordering::Relaxed);
                 }
-                Err(failure) if failure.is_lasting => service.put_off(&wanted),
+                Err(failure) if failure.is_late => service.put_off(&wanted, PUT_OFF_LATE),
+                Err(failure) if failure.is_lasting => service.put_off(&wanted, PUT_OFF),
                 Err(_) => {}
             }
         });

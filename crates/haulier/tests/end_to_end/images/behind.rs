@@ -3,11 +3,13 @@
 //! A debug build has no AVIF, so WebP stands in for it here: `behind` is for any format but JPEG. With the feature `avif`
 //! the last test runs with what the setting is for.
 
-use haulier_image::Format;
+use std::fs;
+
+use haulier_image::{Format, Limits, Original};
 
 use crate::support::client::{Connection, Request, Response};
 use crate::support::haulier::Haulier;
-use crate::support::images::{Images, jpeg, picture, png, seen, upload};
+use crate::support::images::{Images, animation, jpeg, picture, png, seen, upload};
 use crate::support::site::Site;
 use crate::support::wait_until;
 
@@ -104,6 +106,29 @@ fn beyond_the_variants_that_are_kept_the_next_best_stays() {
 }
 
 #[test]
+fn what_was_put_off_is_sent_once_it_is_there() {
+    let images = Images::new().with(BEHIND).with("variants = 1");
+    let disk = format!("cache = [\"disk:{}:10MiB\"]", images.path("cache").display());
+    let haulier = images
+        .with(&disk)
+        .more("[site.img.images.presets]\nwebp = \"w=32&f=webp\"")
+        .start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    let auto = || ask(&haulier, &format!("/{id}?w=32&f=auto"));
+    for _ in 0..2 {
+        assert_eq!(
+            picture(auto()).0,
+            Format::Jpeg,
+            "one variant is kept, and it is not the better one"
+        );
+    }
+    // A preset is kept beyond their number.
+    assert_eq!(picture(haulier.get(&format!("/{id}?t=webp"))).0, Format::WebP);
+    wait_until("the better one", || seen(&auto().body).0 == Format::WebP);
+    assert_eq!(made_behind(&haulier), 0);
+}
+
+#[test]
 fn without_a_cache_and_by_name_it_is_made_at_once() {
     let haulier = Images::new().with(BEHIND).with("cache = []").start();
     let id = upload(&haulier, &jpeg(64, 48, 0));
@@ -132,6 +157,104 @@ fn a_farther_cache_keeps_it_for_the_next_start_and_nothing_is_made_of_what_is_mi
     assert_eq!(picture(ask(&haulier, &target)).0, Format::WebP);
     ask(&haulier, "/5f189d8ec57f5a5a0d3dcba47fa797e2?w=32&f=auto").expect(404);
     assert_eq!(made_behind(&haulier), 1);
+}
+
+/// A PNG holds one picture, as an AVIF does.
+const STILL: &str = "formats = [\"png\", \"webp\", \"jpeg\"]";
+
+#[test]
+fn an_animation_stays_one_though_a_still_format_is_better() {
+    for (behind, made) in [("behind = [\"png\"]", 1), ("behind = []", 0)] {
+        let haulier = Images::new().with(STILL).with(behind).start();
+        let (moving, still) = (upload(&haulier, &animation()), upload(&haulier, &jpeg(64, 48, 0)));
+        let animated = || ask(&haulier, &format!("/{moving}?w=8&f=auto"));
+        assert_eq!(picture(animated()), (Format::WebP, 8, 8));
+        // Made behind the answers after it.
+        let last = || ask(&haulier, &format!("/{still}?w=32&f=auto"));
+        wait_until("a still", || seen(&last().body).0 == Format::Png);
+        for _ in 0..2 {
+            let answer = animated();
+            assert_eq!(answer.field("Vary"), Some("Accept"));
+            assert_ne!(
+                answer.field("Cache-Control"),
+                Some("public, max-age=60"),
+                "nothing is to come"
+            );
+            let image = Original::read(&answer.body, &Limits::default()).expect("an image");
+            assert_eq!((image.format, image.frames), (Format::WebP, 2), "{behind}");
+        }
+        assert_eq!(made_behind(&haulier), made, "{behind}");
+        // Who wants one picture, or takes no animation, has the better format.
+        let one = || ask(&haulier, &format!("/{moving}?w=8&f=auto&still=1"));
+        wait_until("one picture", || seen(&one().body).0 == Format::Png);
+        let other = || haulier.ask(&Request::get(&format!("/{moving}?w=8&f=auto")).with("Accept", "image/png"));
+        wait_until("the first picture", || seen(&other().body).0 == Format::Png);
+    }
+}
+
+#[test]
+fn what_came_meanwhile_is_not_made_again() {
+    let images = Images::new();
+    let disk = format!("cache = [\"disk:{}:10MiB\"]", images.path("cache").display());
+    let haulier = images.with(BEHIND).with(&disk).start();
+    let (large, small) = (
+        upload(&haulier, &jpeg(1600, 1200, 0)),
+        upload(&haulier, &jpeg(64, 48, 0)),
+    );
+    // One process works behind answers, and this one waits for those before it.
+    for width in [1500, 1501, 1502] {
+        ask(&haulier, &format!("/{large}?w={width}&f=auto")).expect(200);
+    }
+    assert_eq!(picture(ask(&haulier, &format!("/{small}?w=32&f=auto"))).0, Format::Jpeg);
+    assert_eq!(picture(haulier.get(&format!("/{small}?w=32&f=webp"))).0, Format::WebP);
+    let last = format!("/{small}?w=33&f=auto");
+    wait_until("the last one", || seen(&ask(&haulier, &last).body).0 == Format::WebP);
+    assert_eq!(made_behind(&haulier), 4, "three large ones and the last");
+}
+
+#[test]
+fn what_failed_by_its_name_is_tried_again_behind_an_answer() {
+    let images = Images::new().with(BEHIND);
+    let store = images.store_path();
+    let haulier = images.start();
+    let image = jpeg(64, 48, 0);
+    let id = upload(&haulier, &image);
+    let file = store.join(&id[..2]).join(&id[2..4]).join(&id);
+    fs::write(&file, b"no image for a while").expect("the store is ours");
+    haulier.get(&format!("/{id}?w=32&f=webp")).expect(415);
+    fs::write(&file, &image).expect("the store is ours");
+    haulier.get(&format!("/{id}?w=32&f=webp")).expect(415);
+    let better = || ask(&haulier, &format!("/{id}?w=32&f=auto"));
+    wait_until("the better one", || seen(&better().body).0 == Format::WebP);
+}
+
+#[test]
+fn what_the_site_sets_on_all_answers_does_not_make_a_passing_one_last() {
+    let headers = "[site.img.headers]\nCache-Control = \"public, max-age=86400\"\nX-Site = \"s\"";
+    let haulier = Images::new().with(BEHIND).more(headers).start();
+    let (large, small) = (
+        upload(&haulier, &jpeg(1600, 1200, 0)),
+        upload(&haulier, &jpeg(64, 48, 0)),
+    );
+    // One process works behind answers, and the small one waits for those before it.
+    for width in [1500, 1501, 1502] {
+        ask(&haulier, &format!("/{large}?w={width}&f=auto")).expect(200);
+    }
+    let target = format!("/{small}?w=32&f=auto");
+    let first = ask(&haulier, &target).expect(200);
+    let passing = "public, max-age=60";
+    assert_eq!(first.field("Cache-Control"), Some(passing));
+    let request = || Request::get(&target).with("Accept", "image/webp");
+    for (name, value, status) in [
+        ("If-None-Match", tag(&first).as_str(), 304),
+        ("Range", "bytes=0-9", 206),
+    ] {
+        let answer = haulier.ask(&request().with(name, value)).expect(status);
+        assert_eq!(
+            (answer.field("Cache-Control"), answer.field("X-Site")),
+            (Some(passing), Some("s"))
+        );
+    }
 }
 
 #[test]

@@ -240,6 +240,42 @@ fn a_browser_that_says_what_screen_it_has_gets_a_picture_for_it() {
 }
 
 #[test]
+fn a_hint_never_costs_a_picture() {
+    let haulier = Images::new()
+        .with("client_hints = true\nmax_side = 400\nwidths = [100, 200, 300, 400]")
+        .more("[site.img.images.presets]\nframed = \"q=70&pad=10\"")
+        .start();
+    // As high as the limit at twice the width, and higher at three times.
+    let id = upload(&haulier, &jpeg(200, 400, 0));
+    let ask = |query: &str, field: &str, value: &str| {
+        haulier.ask(&Request::get(&format!("/{id}?{query}")).with(field, value))
+    };
+    for (query, field, value, expected, vary) in [
+        ("w=100", "DPR", "2", (200, 400), "Sec-CH-DPR, DPR"),
+        ("w=100", "DPR", "3", (100, 200), "Sec-CH-DPR, DPR"),
+        ("w=200&f=auto", "DPR", "2", (200, 400), "Accept, Sec-CH-DPR, DPR"),
+        ("w=100&h=100&pad=10", "DPR", "3", (360, 360), "Sec-CH-DPR, DPR"),
+        ("w=240&h=100&pad=10", "DPR", "1.5", (320, 145), "Sec-CH-DPR, DPR"),
+    ] {
+        for _ in 0..2 {
+            let answer = ask(query, field, value);
+            assert_eq!(answer.field("Vary"), Some(vary), "{query} {field}: {value}");
+            let (_, width, height) = picture(answer);
+            assert_eq!((width, height), expected, "{query} {field}: {value}");
+        }
+    }
+    let tag = ask("w=100", "DPR", "3").field("ETag").expect("a tag").to_owned();
+    let again = Request::get(&format!("/{id}?w=100")).with("DPR", "3");
+    haulier.ask(&again.with("If-None-Match", &tag)).expect(304);
+    ask("w=300", "DPR", "3").expect(422);
+    let wide = upload(&haulier, &jpeg(800, 100, 0));
+    for query in ["q=70&pad=10", "t=framed"] {
+        let answer = haulier.ask(&Request::get(&format!("/{wide}?{query}")).with("Width", "4000"));
+        assert_eq!(picture(answer).1, 400, "{query}: with the frame as wide as may be");
+    }
+}
+
+#[test]
 fn hints_are_passed_over_where_nobody_wants_them() {
     let haulier = Images::new().start();
     let id = upload(&haulier, &jpeg(640, 480, 0));

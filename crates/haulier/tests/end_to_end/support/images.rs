@@ -53,6 +53,19 @@ pub(crate) fn png(width: u16, height: u16) -> Vec<u8> {
     bytes
 }
 
+/// A GIF of two pictures of one pixel, one of either colour.
+pub(crate) fn animation() -> Vec<u8> {
+    let mut bytes = b"GIF89a\x01\0\x01\0\x80\0\0\xff\0\0\0\0\xff".to_vec();
+    // Ten hundredths of a second; clear, the colour, end: three bits each.
+    for codes in [b"\x44\x01", b"\x4c\x01"] {
+        bytes.extend(b"\x21\xf9\x04\0\x0a\0\0\0\x2c\0\0\0\0\x01\0\x01\0\0\x02\x02");
+        bytes.extend(codes);
+        bytes.push(0);
+    }
+    bytes.push(b';');
+    bytes
+}
+
 /// Format, width and height of an image, as its own header says.
 #[track_caller]
 pub(crate) fn seen(bytes: &[u8]) -> (Format, u32, u32) {
