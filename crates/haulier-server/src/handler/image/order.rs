@@ -30,7 +30,7 @@ pub(super) struct Order {
     pub(super) terms: Terms,
     /// What is sent where the original does not allow this one, best first: what the client said of its screen and of its
     /// formats chose it, and not the address.
-    pub(super) instead: Vec<Order>,
+    pub(super) instead: Vec<Self>,
 }
 
 impl Order {

@@ -123,8 +123,16 @@ fn what_was_put_off_is_sent_once_it_is_there() {
         );
     }
     // A preset is kept beyond their number.
-    assert_eq!(picture(haulier.get(&format!("/{id}?t=webp"))).0, Format::WebP);
-    wait_until("the better one", || seen(&auto().body).0 == Format::WebP);
+    let from_disk = || {
+        let series = "haulier_image_requests_total{site=\"img\",result=\"disk\"}";
+        haulier.metrics().count(series)
+    };
+    let before = from_disk();
+    wait_until("the preset to be on the disk", || {
+        assert_eq!(picture(haulier.get(&format!("/{id}?t=webp"))).0, Format::WebP);
+        from_disk() > before
+    });
+    assert_eq!(picture(auto()).0, Format::WebP);
     assert_eq!(made_behind(&haulier), 0);
 }
 
@@ -183,6 +191,7 @@ fn an_animation_stays_one_though_a_still_format_is_better() {
             let image = Original::read(&answer.body, &Limits::default()).expect("an image");
             assert_eq!((image.format, image.frames), (Format::WebP, 2), "{behind}");
         }
+        wait_until("it to be counted", || made_behind(&haulier) >= made);
         assert_eq!(made_behind(&haulier), made, "{behind}");
         // Who wants one picture, or takes no animation, has the better format.
         let one = || ask(&haulier, &format!("/{moving}?w=8&f=auto&still=1"));
@@ -209,6 +218,7 @@ fn what_came_meanwhile_is_not_made_again() {
     assert_eq!(picture(haulier.get(&format!("/{small}?w=32&f=webp"))).0, Format::WebP);
     let last = format!("/{small}?w=33&f=auto");
     wait_until("the last one", || seen(&ask(&haulier, &last).body).0 == Format::WebP);
+    wait_until("the last one to be counted", || made_behind(&haulier) >= 4);
     assert_eq!(made_behind(&haulier), 4, "three large ones and the last");
 }
 
