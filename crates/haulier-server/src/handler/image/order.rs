@@ -279,8 +279,8 @@ struct Way {
     behind: Vec<(Format, bool)>,
 }
 
-/// The ways for this client, of which the first that does not refuse is gone. In a format that holds one picture an
-/// animation would stand still: it is sent in the next one that holds them all, if the client takes any.
+/// The ways for this client: the first one, and the one for animations that it refuses. In a format that holds one picture
+/// they would stand still: they are sent in the next one that holds them all, if the client takes any.
 fn ways(accepts: Option<&str>, service: &ImageService, still: bool) -> Vec<Way> {
     let (offered, slow) = (&service.settings.formats, service.behind());
     let (now, behind) = accept::choose_with(accepts, offered, slow);
