@@ -19,7 +19,7 @@ ROUNDS = 3
 PATIENCE = 60
 MUCH_PATIENCE = 150  # on a link where one connection needs 95
 SOON = 0.05  # seconds after the last byte
-MEMORY = "/dev/shm"  # files are written there: a disk that is behind would be counted as the program's time
+MEMORY = "/dev/shm"  # where files go while ends are measured: a disk that is behind holds up now this program, now that
 GAIN = 10  # times curl, with 16 connections where each is limited
 # What the eight sets of options of 2005 are for `haulier get`: the buffer is its own affair, so its connections instead.
 OPTIONS = {
@@ -232,11 +232,11 @@ def main():
     asked = json.load(sys.stdin)
     root = f"{asked['place']}/docroot/file.bin"
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as place:
-        json.dump(measure(asked, root, f"{place}/out.bin"), sys.stdout)
+        json.dump(measure(asked, root, f"{os.getcwd()}/out.bin", f"{place}/out.bin"), sys.stdout)
 
 
-def measure(asked, root, out):
-    """What the programs do with the file `root`, which they write to `out`."""
+def measure(asked, root, out, swift):
+    """What the programs do with the file `root`, which they write to `out`, on a disk, and to `swift`, in memory."""
     with open(root, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     everything = programs(asked["haulier"])
@@ -263,16 +263,16 @@ def measure(asked, root, out):
     for name, command in found.items():
         for server in free:
             key = name, server["name"]
-            last[key] = tail(command, server, out, digest)
+            last[key] = tail(command, server, swift, digest)
             print("after the last byte", *key, last[key], file=sys.stderr, flush=True)
 
     whole = table(f"Time for 100 MB, median of {rounds}", servers, found, times)
     cpu = table("CPU time for a GB, to a file", free, found, spent)
     tails = table("After the last byte", free, found, last)
-    tails["note"] = "measured through a relay that notes when the last byte went to the program"
+    tails["note"] = "measured through a relay that notes when the last byte went to the program; files in memory"
     names = list(OPTIONS)
     every = [chosen for count in range(len(names) + 1) for chosen in itertools.combinations(names, count)]
-    ours = cells(asked["haulier"], free, out, digest, every[:1] if asked["quick"] else every)
+    ours = cells(asked["haulier"], free, swift, digest, every[:1] if asked["quick"] else every)
     rows = [row for row in tails["rows"] if row["name"].startswith("haulier")] + ours["rows"]
     sentences = [verdict(rows), *against_curl(whole, cpu)]
     tables = [whole, cpu, tails, ours]
