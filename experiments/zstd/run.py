@@ -301,8 +301,8 @@ def stored_copy(results):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=500, help="at most, of each in each round")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--requests", type=int, default=3000, help="at most, of each in each round")
     parser.add_argument("--text", metavar="FILE", help="a text of your own in the page")
     return parser.parse_args()
 
