@@ -76,6 +76,7 @@ def experiment(name, chosen):
     book, problem = measure(name, chosen)
     if not book:
         return problem
+    book["command"] = ["haulier", "bench", "run", f"experiments/{name}/plan.toml"]  # without the paths of this machine
     page = book["pages"][0]
     page["versions"] = page["versions"] or versions.of(name, chosen.haulier)
     page["versions"] += versions.programs(name)
