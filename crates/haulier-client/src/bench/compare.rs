@@ -303,7 +303,7 @@ pub(super) mod tests {
         }
     }
 
-    fn point(target: usize, slices: Vec<Slice>) -> Point {
+    pub(in super::super) fn point(target: usize, slices: Vec<Slice>) -> Point {
         let times = Histogram::default().distribution();
         let total = Total {
             duration_s: 1.0,

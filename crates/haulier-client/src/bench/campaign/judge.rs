@@ -2,10 +2,12 @@
 
 use super::Campaign;
 use crate::bench::probe::differences;
-use crate::bench::result::{Point, Warning, WarningKind};
+use crate::bench::result::{Point, Total, Warning, WarningKind};
 
 /// A generator thread that used more of its core than this was the limit.
 const BUSY_GENERATOR: f64 = 0.9;
+/// What is over sooner, in seconds, tells of the start of a thread and of first connections, not of a rate it can keep.
+const TOO_SHORT_TO_TELL: f64 = 0.1;
 /// A rate below this share of what was asked was not reached.
 const REACHED: f64 = 0.98;
 
@@ -64,7 +66,7 @@ impl Campaign<'_> {
             String::new()
         };
         let target = Some(point.target);
-        if total.generator.cpu >= BUSY_GENERATOR {
+        if is_limited_by_generator(total) {
             let share = total.generator.cpu * 100.0;
             self.warn(
                 WarningKind::GeneratorLimited,
@@ -120,5 +122,27 @@ impl Campaign<'_> {
                 format!("{name}{at}: {overflows} connections found a full accept queue on this machine"),
             );
         }
+    }
+}
+
+fn is_limited_by_generator(total: &Total) -> bool {
+    total.generator.cpu >= BUSY_GENERATOR && total.duration_s >= TOO_SHORT_TO_TELL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::compare::tests::point;
+
+    #[test]
+    fn a_busy_generator_was_the_limit_unless_it_only_began() {
+        let used = |cpu: f64, duration_s: f64| {
+            let mut total = point(0, Vec::new()).total;
+            (total.generator.cpu, total.duration_s) = (cpu, duration_s);
+            is_limited_by_generator(&total)
+        };
+        assert!(used(0.96, 1.0));
+        assert!(!used(0.8, 1.0));
+        assert!(!used(0.96, 0.002));
     }
 }
