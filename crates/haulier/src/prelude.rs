@@ -8,6 +8,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 
@@ -15,6 +16,9 @@ const TEXT: &str = include_str!("prelude.php");
 
 /// The setting of PHP by which it runs.
 pub(crate) const SETTING: &str = "auto_prepend_file";
+
+/// A file this old is settled, whatever opcache is told to wait for.
+const SETTLED: Duration = Duration::from_secs(3600);
 
 /// Who runs PHP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +80,9 @@ impl Prelude {
         };
         fs::write(&prelude.file, TEXT)?;
         fs::set_permissions(&prelude.file, Permissions::from_mode(0o644))?;
+        // What changed within the last two seconds opcache does not keep (opcache.file_update_protection): the first
+        // requests would each compile it.
+        File::open(&prelude.file)?.set_modified(SystemTime::now() - SETTLED)?;
         Ok(prelude)
     }
 
@@ -109,7 +116,13 @@ mod tests {
         let prelude = Prelude::create([std::env::temp_dir()].into_iter(), Reader::Anybody).expect("a shared folder");
         let path = prelude.path().to_owned();
         assert_eq!(fs::read_to_string(&path).expect("readable"), TEXT);
-        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o644);
+        let found = fs::metadata(&path).expect("there");
+        assert_eq!(found.mode() & 0o777, 0o644);
+        let age = found.modified().expect("known").elapsed().expect("in the past");
+        assert!(
+            age > Duration::from_secs(60),
+            "opcache keeps it from the start: {age:?}"
+        );
         assert!(may_be_entered(path.parent().expect("a directory")));
         drop(prelude);
         assert!(!path.exists());
