@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use haulier_php::{PoolError, Response as PhpResponse, TryBody};
 use haulier_proto::accept::Accepted;
+use haulier_proto::copy;
 use haulier_proto::field::Fields;
 use haulier_proto::head::RequestHead;
 
@@ -241,7 +242,7 @@ impl Drained {
                     // Room for all there may be, so that nothing moves: what is not written takes no memory.
                     held.reserve(MOST_HELD);
                 }
-                held.extend_from_slice(&piece);
+                copy::append(&mut held, &piece);
                 self.state = if fits && thread::now() < until {
                     State::Holding(plan, held, budget, until)
                 } else {

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, TryBody};
+use haulier_proto::copy;
 use haulier_proto::fastcgi::params::ParamsWriter;
 use haulier_proto::fastcgi::response::{CgiHead, Redirect};
 
@@ -471,9 +472,9 @@ fn joined(mut pieces: Vec<Bytes>, total: usize) -> Bytes {
     if pieces.len() < 2 {
         return pieces.pop().unwrap_or_default();
     }
-    let mut whole = BytesMut::with_capacity(total);
-    pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-    whole.freeze()
+    let mut whole = Vec::with_capacity(total);
+    pieces.iter().for_each(|piece| copy::append(&mut whole, piece));
+    whole.into()
 }
 
 fn pool_failed(site: &Arc<Site>, php: &PhpSettings, request: &Request, error: &PoolError) -> Outcome {
