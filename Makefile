@@ -35,9 +35,10 @@ check: setup-build     ## format, clippy, all tests, docs; installs nothing but 
 	cargo test --workspace --locked --no-fail-fast
 	@$(MAKE) --no-print-directory web
 
+# The program comes out of the same build as for the other tests: of one package alone it has other features, and takes minutes.
 web:                   ## the tests in a browser, where Node.js 20 or newer is there to drive it
 	@if command -v npm >/dev/null && node -e 'process.exit(+process.versions.node.split(".")[0] < 20 ? 1 : 0)'; then \
-		cargo build --locked -p haulier && cd tests/web && npm ci --silent && HAULIER=$(abspath $(TARGET_DIR)/debug/haulier) node --test; \
+		cargo test --workspace --locked --no-run --quiet --test end_to_end && cd tests/web && npm ci --silent && HAULIER=$(abspath $(TARGET_DIR)/debug/haulier) node --test; \
 	else echo "SKIPPED: the tests in a browser (tests/web) need Node.js 20 or newer with npm"; fi
 
 build: setup-build     ## the release binary, target/release/haulier
