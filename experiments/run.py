@@ -67,6 +67,7 @@ def arguments():
     chosen.haulier = os.path.abspath(chosen.haulier)
     chosen.thumbnails = chosen.thumbnails or f"{os.path.dirname(chosen.haulier)}/examples/thumbnails"
     chosen.results = chosen.results or (f"{chosen.output}/experiments-quick" if chosen.quick else f"{HERE}/results")
+    os.makedirs(chosen.output, exist_ok=True)  # before anything is measured: what is kept there must find its place
     return chosen
 
 
