@@ -66,6 +66,14 @@ class Findings(unittest.TestCase):
         self.assertEqual(rate.peer, "0 % (Apache mod_php fpassthru)")
         self.assertEqual(found["Readers who got every byte"].outcome(), "holds")
 
+    def test_the_ratio_of_rounds_counts_before_that_of_medians(self):
+        rows = {"haulier br 4": {"CPU": 140.0, "bytes": 2.0}, "nginx br 4": {"CPU": 120.0, "bytes": 2.0}}
+        pairs = {"haulier br 4 / nginx br 4": {"CPU, median of the rounds": 0.9, "least": 0.8, "most": 1.3}}
+        question = "br 4, CPU of the page (1.00 × the bytes)"
+        for tables, shown in (([], ["MISSED", "1.17 ×"]), ([table(pairs, "Side by side")], ["holds", "0.90 ×"])):
+            goal = of("zstd", script("Every coding, every level", table(rows), *tables))[question]
+            self.assertEqual([goal.outcome(), goal.cells()[3]], shown)
+
     def test_a_single_wrong_file_of_ours_is_a_goal_missed(self):
         rows = {"haulier get": {"cut": "right"}, "haulier get -x 16": {"cut": "WRONG FILE"}, "curl": {"cut": "right"}}
         found = of("download", script("A server that cannot be trusted", table(rows)))["Wrong files called complete"]

@@ -53,6 +53,13 @@ class Contestant:
 
 # Whose outcome stands in a promise, or beside it, is measured in every round; the other levels once, for the chart.
 NEAR = ["zstd 3", "br 4", "gzip 5", "gzip 6", "gzip 7", "gzip 8"]
+# Who is compared with whom is measured one after the other, so that both meet the same machine.
+PAIRS = [
+    ("haulier zstd 3", "lighttpd zstd"),
+    ("haulier br 4", "nginx br 4"),
+    ("haulier gzip 7", "nginx gzip 6"),
+    ("haulier, stored copy, zstd", "file of that length"),
+]
 
 
 def is_near(contestant):
@@ -93,6 +100,13 @@ def contestants():
     yield Contestant("file of that length", "haulier", "identity", "copy.bin")
     for coding in LEVELS:
         yield Contestant(f"haulier, stored copy, {coding}", "haulier", coding, "book.html", group="haulier, stored copy")
+
+
+def turns(number):
+    """The contestants in the order of this round: pairs together, in every other round the other way around."""
+    pairs = {name: place for place, names in enumerate(PAIRS) for name in names}
+    found = sorted(contestants(), key=lambda one: pairs.get(one.name, len(PAIRS)))
+    return found[::-1] if number % 2 else found
 
 
 class Server(servers.Server):
@@ -190,12 +204,43 @@ def table(results):
     return {"columns": columns, "rows": rows}
 
 
-def chart(results, groups):
+def side_by_side(results):
+    """What a round's CPU is of the other's in the same round."""
+    rows = []
+    for pair in PAIRS:
+        if ratios := ratios_of(results, *pair):
+            rows.append({"name": beside(*pair), "cells": [statistics.median(ratios), min(ratios), max(ratios)]})
+    return {
+        "title": "Side by side",
+        "columns": [{"name": "CPU, median of the rounds"}, {"name": "least"}, {"name": "most"}],
+        "rows": rows,
+        "note": "Both of a pair are measured one after the other; each ratio is that of one round.",
+    }
+
+
+def beside(ours, peer):
+    return f"{ours} / {peer}"
+
+
+def ratios_of(results, ours, peer):
+    spent = [[row["server"] + row["php"] for row in results.get(name, [])] for name in (ours, peer)]
+    return [one / max(other, 1e-9) for one, other in zip(*spent)]
+
+
+def ratio_of(results, ours, peer):
+    return statistics.median(ratios_of(results, ours, peer))
+
+
+def chart(results):
     """Size against time, the levels of a coding joined."""
+    groups = {}
+    for one in contestants():
+        groups.setdefault(one.group, []).append(one.name)
     series = []
     for group, names in groups.items():
         points = [[1000 * max(cpu(results, name), 0.01), size(results, name)] for name in names if name in results]
-        series.append({"name": group, "points": points})
+        if points:
+            series.append({"name": group, "points": points})
     return {
         "title": "Size against CPU time of a page",
         "x": {"name": "CPU time of a page, server and PHP", "unit": "time", "log": True},
@@ -265,7 +310,7 @@ def against_peers(results):
         if ours not in results or not known:
             continue
         best = min(known, key=lambda peer: cpu(results, peer))
-        ratio = cpu(results, ours) / max(cpu(results, best), 1e-9)
+        ratio = ratio_of(results, ours, best)
         bytes_ratio = size(results, ours) / size(results, best)
         holds = "holds" if ratio <= most else "does not hold"
         text = f"{ours}: {ratio:.2f} × the CPU of {best} (≤ {most}), {bytes_ratio:.3f} × its bytes: {holds}"
@@ -293,7 +338,7 @@ def against_coders(results, coders):
 def stored_copy(results):
     ours, file = "haulier, stored copy, zstd", "file of that length"
     if ours in results and file in results:
-        ratio = cpu(results, ours) / max(cpu(results, file), 1e-9)
+        ratio = ratio_of(results, ours, file)
         holds = "holds" if ratio <= 1.1 else "does not hold"
         return f"{ours}: {ratio:.2f} × the CPU of a plain file of that length (≤ 1.1): {holds}"
     return None
@@ -322,11 +367,11 @@ def main():
     if asked["quick"]:
         chosen.rounds, chosen.requests = 1, 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
-    results, groups, left_out = {}, {}, {}
+    results, left_out = {}, {}
     with contextlib.redirect_stdout(sys.stderr), bench.the_only_run(), contextlib.ExitStack() as stack:
         place = place_with_book(stack, chosen)
         for number in range(chosen.rounds):
-            for one in contestants():
+            for one in turns(number):
                 if (asked["quick"] and one.name not in QUICK) or (number and not is_near(one)) or one.name in left_out:
                     continue
                 if not servers.available(one.server, asked["haulier"]):
@@ -342,12 +387,13 @@ def main():
                     left_out[one.name] = f"the answer is not in {one.coding}"
                     continue
                 results.setdefault(one.name, []).append(row)
-                groups.setdefault(one.group, {})[one.name] = None
                 print(f"{one.name}: {row['size']:,} bytes, {row['server'] + row['php']:.1f} ms of CPU", flush=True)
         coders = {} if asked["quick"] else bare(place)
+    results = {one.name: results[one.name] for one in contestants() if one.name in results}
     sentences = verdicts(results, coders) + [f"left out: {name} ({why})" for name, why in left_out.items()]
-    tables = [table(results)] + ([coders_alone(coders)] if coders else [])
-    json.dump({"sentences": sentences, "tables": tables, "charts": [chart(results, groups)]}, sys.stdout)
+    tables = [table(results)] + [pairs for pairs in [side_by_side(results)] if pairs["rows"]]
+    tables += [coders_alone(coders)] if coders else []
+    json.dump({"sentences": sentences, "tables": tables, "charts": [chart(results)]}, sys.stdout)
 
 
 if __name__ == "__main__":
