@@ -212,7 +212,7 @@ def side_by_side(results):
     rows = []
     for pair in PAIRS:
         if ratios := ratios_of(results, *pair):
-            rows.append({"name": beside(*pair), "cells": [statistics.median(ratios), min(ratios), max(ratios)]})
+            rows.append({"name": " / ".join(pair), "cells": [statistics.median(ratios), min(ratios), max(ratios)]})
     return {
         "title": "Side by side",
         "columns": [{"name": "CPU, median of the rounds"}, {"name": "least"}, {"name": "most"}],
@@ -221,13 +221,10 @@ def side_by_side(results):
     }
 
 
-def beside(ours, peer):
-    return f"{ours} / {peer}"
-
-
 def ratios_of(results, ours, peer):
-    spent = [[row["server"] + row["php"] for row in results.get(name, [])] for name in (ours, peer)]
-    return [one / max(other, 1e-9) for one, other in zip(*spent)]
+    """Of the rounds in which both had a turn."""
+    spent = [{row["round"]: row["server"] + row["php"] for row in results.get(name, [])} for name in (ours, peer)]
+    return [one / max(spent[1][number], 1e-9) for number, one in spent[0].items() if number in spent[1]]
 
 
 def ratio_of(results, ours, peer):
@@ -389,7 +386,7 @@ def main():
                 if row is None:
                     left_out[one.name] = f"the answer is not in {one.coding}"
                     continue
-                results.setdefault(one.name, []).append(row)
+                results.setdefault(one.name, []).append(row | {"round": number})
                 print(f"{one.name}: {row['size']:,} bytes, {row['server'] + row['php']:.1f} ms of CPU", flush=True)
         coders = {} if asked["quick"] else bare(place)
     results = {one.name: results[one.name] for one in contestants() if one.name in results}
