@@ -79,11 +79,13 @@ test('a page comes as what it has over the shell of its route', { timeout: 240_0
   const more = 'app = "plain"\nfront = "index.php"\ndictionary = { pages = { "/wiki/*" = "/wiki/Main" } }';
   const address = await serve(t, root, more);
   const { page, complaints } = await open(t);
+  const fetched = page.waitForEvent('requestfinished', (request) => request.url().includes('/haulier/dictionary/'));
   await until('the shell is known', async () => {
     const response = await page.goto(`${address}/wiki/First`);
     return 'link' in (await response.allHeaders());
   });
-  // The browser fetches the dictionary when it has time.
+  // The browser fetches the dictionary when it has time; who leaves the page before that has it break off.
+  await fetched;
   let coding;
   await until('a page in dcz', async () => {
     const response = await page.goto(`${address}/wiki/Second`, { waitUntil: 'networkidle' });
