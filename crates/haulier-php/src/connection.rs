@@ -2,6 +2,7 @@
 //!
 //! It stays registered with the runtime that used it last and is moved only when another one leases it, so that a lease
 //! on the same thread costs no epoll_ctl. Watched for reading only: a unix socket reports every drained byte as writable.
+#![allow(unsafe_code)] // reading into memory that is not zeroed before: see `poll_read`
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -9,8 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::pipe::SpliceFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -35,6 +38,7 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
+    is_unix: bool,
     /// The runtime whose reactor watches `socket`.
     runtime: Id,
     /// Watched for writing too, because a write did not fit.
@@ -61,6 +65,7 @@ impl Connection {
         };
         Ok(Self {
             socket,
+            is_unix: matches!(address, Server::Unix(_)),
             runtime: Handle::current().id(),
             writes_watched: false,
             generation,
@@ -158,16 +163,19 @@ impl Connection {
         }
     }
 
-    /// Reads once as soon as there is something and gives it to `consume`; an empty slice is the end of the stream.
+    /// Reads once as soon as there is something, at most `most` bytes, and gives it to `consume`; an empty slice is the
+    /// end of the stream.
     pub(crate) fn poll_receive<T>(
         &self,
         cx: &mut Context<'_>,
+        most: usize,
         consume: impl FnOnce(&[u8]) -> T,
     ) -> Poll<io::Result<T>> {
         BUFFER.with_borrow_mut(|buffer| {
+            let buffer = &mut buffer[..most.min(READ_SIZE)];
             loop {
                 let mut guard = ready!(self.socket.poll_read_ready(cx))?;
-                match rustix::io::read(&self.socket, &mut **buffer) {
+                match rustix::io::read(&self.socket, &mut *buffer) {
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => guard.clear_ready(),
                     Err(errno) => return Poll::Ready(Err(errno.into())),
@@ -183,6 +191,60 @@ impl Connection {
             }
         })
     }
+
+    /// Reads at most `most` bytes behind what is in `memory`, as soon as there are some. 0 is the end of the stream.
+    pub(crate) fn poll_read(&self, cx: &mut Context<'_>, memory: &mut Vec<u8>, most: usize) -> Poll<io::Result<usize>> {
+        memory.reserve(most);
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+            let spare = &mut memory.spare_capacity_mut()[..most];
+            match rustix::io::read(&self.socket, spare).map(|(read, _)| read.len()) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(errno) => return Poll::Ready(Err(errno.into())),
+                Ok(length) => {
+                    // SAFETY: the kernel has just written so many bytes at the start of the spare capacity.
+                    unsafe { memory.set_len(memory.len() + length) };
+                    return Poll::Ready(Ok(length));
+                }
+            }
+        }
+    }
+
+    /// Moves at most `most` bytes into a pipe as soon as there are some. They are not copied: the pages that the other
+    /// end's write filled change their owner. 0 is the end of the stream, `None` a pipe without room.
+    pub(crate) fn poll_splice(
+        &self,
+        cx: &mut Context<'_>,
+        pipe: BorrowedFd<'_>,
+        most: usize,
+    ) -> Poll<io::Result<Option<usize>>> {
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+            match rustix::pipe::splice(&self.socket, None, pipe, None, most, SpliceFlags::NONBLOCK) {
+                Err(Errno::INTR) => {}
+                // It says so of a socket without bytes and of a pipe without room.
+                Err(Errno::AGAIN) if !has_room(pipe)? => return Poll::Ready(Ok(None)),
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(errno) => return Poll::Ready(Err(errno.into())),
+                Ok(length) => return Poll::Ready(Ok(Some(length))),
+            }
+        }
+    }
+
+    /// Whether the other end is on this machine and its bytes lie in pages that hold nothing else. Those of a network
+    /// card are larger than what came in them, and wanted back.
+    pub(crate) fn can_splice(&self) -> bool {
+        self.is_unix
+    }
+}
+
+/// Whether a pipe takes anything now.
+fn has_room(pipe: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut polled = [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, Some(&now)))?;
+    Ok(polled[0].revents().contains(PollFlags::OUT))
 }
 
 impl AsFd for Connection {

@@ -5,8 +5,9 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use haulier_proto::copy;
 use haulier_proto::fastcgi::record::{BEGIN_REQUEST, END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT};
@@ -20,6 +21,25 @@ use crate::request::{Body, Request};
 const STDERR_LIMIT: usize = 64 * 1024;
 /// Content of a STDIN record out of a file; with its header it is half of what a read takes.
 const FILE_PIECE: usize = 32 * 1024;
+
+/// Content from which on a record is worth system calls of its own, bytes. PHP writes what a script passes on (fpassthru,
+/// readfile) in records of 65,528.
+const LONG_CONTENT: u16 = 32 * 1024;
+
+/// Where content of a body may go at once.
+#[derive(Debug)]
+pub enum Place<'p> {
+    /// Behind what is in this memory.
+    Memory(&'p mut Vec<u8>),
+    /// Into a pipe, without a copy, if it is long. [`Response::has_long_pieces`](crate::Response::has_long_pieces) says
+    /// whether that is likely.
+    Pipe {
+        /// Where it is written to.
+        end: BorrowedFd<'p>,
+        /// Most bytes it may be given, at least one.
+        most: usize,
+    },
+}
 
 /// The state of one request.
 #[derive(Debug)]
@@ -160,14 +180,103 @@ impl Exchange {
     }
 
     /// Sends or receives something as soon as either can be done. Nothing more is to come after the end or a failure.
-    pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Poll<Result<(), Failure>> {
+    ///
+    /// With a place, content of the body goes there, behind what [`take_body`](Self::take_body) gives: so many bytes.
+    pub(crate) fn poll_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+        place: Option<Place<'_>>,
+    ) -> Poll<Result<usize, Failure>> {
         let sent = self.poll_send(cx, connection)?;
-        match connection.poll_receive(cx, |bytes| self.consume(bytes)) {
-            Poll::Ready(Ok(taken)) => Poll::Ready(taken),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(Failure::HungUp(Some(error)))),
-            Poll::Pending if sent => Poll::Ready(Ok(())),
-            Poll::Pending => Poll::Pending,
+        let received = match place {
+            Some(Place::Memory(memory)) => self.poll_receive_into(cx, connection, memory),
+            Some(Place::Pipe { end, most }) if self.is_in_long_body() && connection.can_splice() => {
+                self.poll_splice(cx, connection, end, most)
+            }
+            Some(Place::Pipe { .. }) | None => self.poll_receive(cx, connection, usize::MAX),
+        };
+        match received {
+            Poll::Pending if sent => Poll::Ready(Ok(0)),
+            received => received,
         }
+    }
+
+    /// Whether the rest of the body is likely to come in records that are worth a system call of their own.
+    pub(crate) fn is_in_long_body(&self) -> bool {
+        self.head_complete && self.end.is_none() && self.records.stdout_length() >= LONG_CONTENT
+    }
+
+    fn poll_splice(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+        pipe: BorrowedFd<'_>,
+        most: usize,
+    ) -> Poll<Result<usize, Failure>> {
+        let left = self.records.stdout_left();
+        if left == 0 {
+            return self.poll_receive(cx, connection, self.next_header());
+        }
+        match ready!(connection.poll_splice(cx, pipe, left.min(most))) {
+            Ok(Some(length)) => Poll::Ready(self.placed(length)),
+            // The pipe is full.
+            Ok(None) => self.poll_receive(cx, connection, left),
+            Err(error) => Poll::Ready(Err(Failure::HungUp(Some(error)))),
+        }
+    }
+
+    fn poll_receive_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+        memory: &mut Vec<u8>,
+    ) -> Poll<Result<usize, Failure>> {
+        let left = self.records.stdout_left();
+        if left > 0 && self.is_in_long_body() {
+            return Poll::Ready(match ready!(connection.poll_read(cx, memory, left)) {
+                Ok(length) => self.placed(length),
+                Err(error) => Err(Failure::HungUp(Some(error))),
+            });
+        }
+        let most = if self.is_in_long_body() {
+            self.next_header()
+        } else {
+            usize::MAX
+        };
+        let before = memory.len();
+        // What is short is copied, but once and not twice.
+        std::mem::swap(&mut self.body, memory);
+        let received = self.poll_receive(cx, connection, most);
+        std::mem::swap(&mut self.body, memory);
+        received.map_ok(|_| memory.len() - before)
+    }
+
+    /// What must be read of the next header before anybody knows where its content is to go, bytes.
+    fn next_header(&self) -> usize {
+        self.records.before_content().unwrap_or(usize::MAX)
+    }
+
+    /// So much content went past the records' reader; none at all is the end of the stream.
+    fn placed(&mut self, length: usize) -> Result<usize, Failure> {
+        if length == 0 {
+            return Err(Failure::HungUp(None));
+        }
+        self.records.skip_stdout(length);
+        Ok(length)
+    }
+
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+        most: usize,
+    ) -> Poll<Result<usize, Failure>> {
+        let received = ready!(connection.poll_receive(cx, most, |bytes| self.consume(bytes)));
+        Poll::Ready(match received {
+            Ok(taken) => taken.map(|()| 0),
+            Err(error) => Err(Failure::HungUp(Some(error))),
+        })
     }
 
     /// Sends until nothing fits any more; true if some did.

@@ -129,7 +129,7 @@ async fn ask(shared: &Shared, server: usize, path: &str) -> Option<Vec<u8>> {
     }
     let mut body = Vec::new();
     while !exchange.is_complete() {
-        poll_fn(|cx| exchange.poll_step(cx, &connection)).await.ok()?;
+        poll_fn(|cx| exchange.poll_step(cx, &connection, None)).await.ok()?;
         body.extend(exchange.take_body().into_iter().flatten());
         if body.len() > MOST_TOLD {
             return None;

@@ -35,10 +35,11 @@ mod watch;
 mod worker;
 
 pub use error::{BadResponse, PoolError, StartError};
+pub use exchange::Place;
 pub use fpm_status::FpmStatus;
 pub use pool::Pool;
 pub use request::{Body, Request};
-pub use response::{Response, TryBody};
+pub use response::{Piece, Response, TryBody};
 pub use running::RunningRequest;
 pub use rustix::process::Resource;
 pub use settings::{

@@ -380,7 +380,7 @@ async fn attempt(
     let mut deadline = pin!(tokio::time::sleep(timeout.min(NOTED_AFTER)));
     loop {
         let sending = exchange.has_unsent();
-        let step = poll_fn(|cx| match exchange.poll_step(cx, lease.connection()) {
+        let step = poll_fn(|cx| match exchange.poll_step(cx, lease.connection(), None) {
             Poll::Ready(step) => Poll::Ready(step.map_err(Trouble::Failed)),
             Poll::Pending => deadline.as_mut().poll(cx).map(|()| Err(Trouble::TimedOut)),
         });
@@ -390,7 +390,7 @@ async fn attempt(
                 deadline.as_mut().reset(begun + timeout);
                 continue;
             }
-            step => step?,
+            step => _ = step?,
         }
         if sending {
             // The time runs from the last byte that PHP took.

@@ -10,7 +10,7 @@ use haulier_proto::fastcgi::CgiHead;
 use tokio::time::Sleep;
 
 use crate::error::PoolError;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Place};
 use crate::lease::Lease;
 
 /// A response of PHP. The worker is free again as soon as END_REQUEST has come; dropping the response before that
@@ -62,6 +62,21 @@ impl Silence {
             timer.as_mut().reset(end);
         }
     }
+}
+
+/// What came next of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    Bytes(Bytes),
+    /// So many bytes, which are in their place.
+    Placed(usize),
+}
+
+fn reborrow<'s>(place: &'s mut Option<Place<'_>>) -> Option<Place<'s>> {
+    place.as_mut().map(|place| match place {
+        Place::Memory(memory) => Place::Memory(memory),
+        Place::Pipe { end, most } => Place::Pipe { end: *end, most: *most },
+    })
 }
 
 /// What [`Response::try_body`] found.
@@ -128,19 +143,45 @@ impl Response {
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, PoolError>> {
+        self.poll_piece(cx, None).map_ok(|piece| match piece? {
+            Piece::Bytes(bytes) => Some(bytes),
+            Piece::Placed(_) => unreachable!("there was no place"),
+        })
+    }
+
+    /// Whether the rest of the body is likely to come in long content from a process of this machine, which [`poll_piece`](Self::poll_piece) spares a
+    /// copy.
+    pub fn has_long_pieces(&self) -> bool {
+        let can_splice = |lease: &Lease| lease.connection().can_splice();
+        self.exchange.is_in_long_body() && self.lease.as_ref().is_some_and(can_splice)
+    }
+
+    /// The same as [`body`](Self::body); what is not read yet goes to the place, if there is one, and is not copied on its
+    /// way. `None` is the end.
+    ///
+    /// # Errors
+    /// As for [`body`](Self::body).
+    pub fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut place: Option<Place<'_>>,
+    ) -> Poll<Result<Option<Piece>, PoolError>> {
         loop {
             if let Some(chunk) = self.exchange.take_body() {
-                return Poll::Ready(Ok(Some(chunk.into())));
+                return Poll::Ready(Ok(Some(Piece::Bytes(chunk.into()))));
             }
             let Some(lease) = &mut self.lease else {
                 return Poll::Ready(Ok(None));
             };
-            match self.exchange.poll_step(cx, lease.connection()) {
-                Poll::Ready(Ok(())) => {
+            match self.exchange.poll_step(cx, lease.connection(), reborrow(&mut place)) {
+                Poll::Ready(Ok(placed)) => {
                     if let Some(silence) = &mut self.silence {
                         silence.heard = Instant::now();
                     }
                     self.finish_if_complete();
+                    if placed > 0 {
+                        return Poll::Ready(Ok(Some(Piece::Placed(placed))));
+                    }
                 }
                 Poll::Ready(Err(failure)) => {
                     let lease = self.lease.take().expect("it was there a line above");

@@ -1,10 +1,13 @@
 //! A FastCGI server that splits, floods, lies and hangs up.
 
+use std::future::poll_fn;
+use std::io::{PipeReader, PipeWriter, Read};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use haulier_php::{BadResponse, Body, Pool, PoolError, Request, TryBody};
+use haulier_php::{BadResponse, Body, Piece, Place, Pool, PoolError, Request, Response, TryBody};
 use haulier_proto::fastcgi::{CgiHead, HeadError, RecordError, RecordType};
 
 use crate::support::responder::{Responder, end, end_with, hello, record, stderr, stdout};
@@ -53,6 +56,159 @@ async fn records_cut_anywhere_give_the_same_answer() {
             assert_eq!(responder.accepted(), 1);
         }
     }
+}
+
+/// Takes a body with a pipe at hand, `most` bytes at once: what came, what of it through the pipe. The pipe is read after
+/// each piece, or not before the end.
+async fn taken_by_pipe(response: &mut Response, most: usize, at_once: bool) -> (Vec<u8>, usize) {
+    let (mut reader, writer): (PipeReader, PipeWriter) = std::io::pipe().expect("a pipe");
+    let (mut pieces, mut whole, mut piped) = (Vec::new(), Vec::new(), 0);
+    let mut read = |length: usize, whole: &mut Vec<u8>| {
+        let start = whole.len();
+        whole.resize(start + length, 0);
+        reader.read_exact(&mut whole[start..]).expect("what was piped");
+    };
+    loop {
+        let place = || Place::Pipe {
+            end: writer.as_fd(),
+            most,
+        };
+        let piece = poll_fn(|cx| response.poll_piece(cx, Some(place()))).await;
+        let Some(piece) = piece.expect("a whole body") else {
+            break;
+        };
+        piped += if let Piece::Placed(length) = piece { length } else { 0 };
+        match piece {
+            Piece::Placed(length) if at_once => read(length, &mut whole),
+            Piece::Bytes(bytes) if at_once => whole.extend(bytes),
+            later => pieces.push(later),
+        }
+    }
+    for piece in pieces {
+        match piece {
+            Piece::Placed(length) => read(length, &mut whole),
+            Piece::Bytes(bytes) => whole.extend(bytes),
+        }
+    }
+    (whole, piped)
+}
+
+#[tokio::test]
+async fn long_content_goes_into_a_pipe_and_the_rest_beside_it() {
+    let scripts = Scripts::new();
+    let content: Vec<u8> = (0..400_000_u32).map(|number| (number * 7 / 5) as u8).collect();
+    let mut answer = stdout(b"Content-Type: image/jpeg\r\n\r\n");
+    let mut rest = &content[..];
+    // As PHP writes it, with what it might write between.
+    for (length, padding) in [(100, 4), (65_528, 0), (40_000, 255), (65_535, 1), (5, 3), (65_528, 0)] {
+        let (now, later) = rest.split_at(length);
+        answer.extend(record(RecordType::Stdout, now, padding));
+        answer.extend(stderr(b"noted "));
+        rest = later;
+    }
+    rest.chunks(65_528).for_each(|now| answer.extend(stdout(now)));
+    answer.extend(end());
+    for size in [777, 65_528 + 8, 1_000_000] {
+        let bytes = answer.clone();
+        let responder = Responder::start(move |mut peer| {
+            while peer.request()?.is_some() {
+                peer.write_in_pieces(&bytes, size)?;
+            }
+            Ok(())
+        });
+        let pool = pool_on(&responder);
+        for (most, at_once) in [(1 << 20, true), (10_000, true), (1 << 20, false), (1, false)] {
+            let mut response = Call::get(&scripts, "").send(&pool).await.expect("a head");
+            let (whole, piped) = taken_by_pipe(&mut response, most, at_once).await;
+            assert!(
+                whole == content,
+                "pieces of {size}, {most} at once: {} bytes",
+                whole.len()
+            );
+            assert!(piped > 0, "pieces of {size}, {most} at once");
+            assert_eq!(response.take_stderr(), b"noted ".repeat(6));
+        }
+        assert_eq!(responder.accepted(), 1, "each was taken to its end");
+    }
+}
+
+#[tokio::test]
+async fn content_goes_behind_what_is_in_memory() {
+    let scripts = Scripts::new();
+    let content: Vec<u8> = (0..300_000_u32).map(|number| (number * 7 / 5) as u8).collect();
+    let mut answer = stdout(b"Content-Type: image/jpeg\r\n\r\n");
+    let mut rest = &content[..];
+    for (length, padding) in [
+        (100, 4),
+        (65_528, 0),
+        (200, 255),
+        (32_768, 1),
+        (65_528, 7),
+        (9, 3),
+        (65_528, 0),
+    ] {
+        let (now, later) = rest.split_at(length);
+        answer.extend(record(RecordType::Stdout, now, padding));
+        answer.extend(stderr(b"noted "));
+        rest = later;
+    }
+    rest.chunks(65_528).for_each(|now| answer.extend(stdout(now)));
+    answer.extend(end());
+    for size in [777, 65_528 + 8, 1_000_000] {
+        let bytes = answer.clone();
+        let responder = Responder::start(move |mut peer| {
+            while peer.request()?.is_some() {
+                peer.write_in_pieces(&bytes, size)?;
+            }
+            Ok(())
+        });
+        let pool = pool_on(&responder);
+        for _ in 0..2 {
+            let mut response = Call::get(&scripts, "").send(&pool).await.expect("a head");
+            let mut memory = Vec::new();
+            while let Some(piece) = poll_fn(|cx| response.poll_piece(cx, Some(Place::Memory(&mut memory))))
+                .await
+                .expect("a whole body")
+            {
+                if let Piece::Bytes(bytes) = piece {
+                    memory.extend(bytes);
+                }
+            }
+            assert!(memory == content, "pieces of {size}: {} bytes", memory.len());
+            assert_eq!(response.take_stderr(), b"noted ".repeat(7));
+        }
+        assert_eq!(responder.accepted(), 1, "each was taken to its end");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_hangs_up_in_the_middle_of_long_content_is_noticed() {
+    let scripts = Scripts::new();
+    let long = record(RecordType::Stdout, &[b'x'; 60_000], 0);
+    let answer = [
+        stdout(b"Content-Type: image/jpeg\r\n\r\n"),
+        long.clone(),
+        long[..30_000].to_vec(),
+    ];
+    let answer = answer.concat();
+    let responder = Responder::start(move |mut peer| {
+        peer.request()?;
+        peer.write(&answer)
+    });
+    let pool = pool_on(&responder);
+    let mut response = Call::get(&scripts, "").send(&pool).await.expect("a head");
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    let broken = loop {
+        let place = || Place::Pipe {
+            end: writer.as_fd(),
+            most: 1 << 20,
+        };
+        match poll_fn(|cx| response.poll_piece(cx, Some(place()))).await {
+            Ok(piece) => assert!(piece.is_some(), "no end of a body that is not complete"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(broken.reason(), "php_crashed");
 }
 
 #[tokio::test]

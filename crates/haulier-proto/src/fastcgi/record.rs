@@ -206,6 +206,8 @@ enum Place {
 #[derive(Debug, Clone)]
 pub struct RecordReader {
     place: Place,
+    /// Content of the last STDOUT record that began, bytes.
+    stdout_length: u16,
     /// A header or END_REQUEST content of which only the first bytes have come.
     partial: [u8; 8],
 }
@@ -221,6 +223,7 @@ impl RecordReader {
     pub const fn new() -> Self {
         Self {
             place: Place::Header { filled: 0 },
+            stdout_length: 0,
             partial: [0; 8],
         }
     }
@@ -282,6 +285,47 @@ impl RecordReader {
         matches!(self.place, Place::Header { filled: 0 })
     }
 
+    /// Content of the last STDOUT record that began, bytes; an application that sent a long one has often more of them.
+    pub const fn stdout_length(&self) -> u16 {
+        self.stdout_length
+    }
+
+    /// Bytes up to the next content: the rest of a header, with the padding before it. `None` inside content.
+    pub const fn before_content(&self) -> Option<usize> {
+        match self.place {
+            Place::Header { filled } => Some(HEADER_LEN - filled as usize),
+            Place::Padding { left } => Some(HEADER_LEN + left as usize),
+            Place::Content { .. } => None,
+        }
+    }
+
+    /// Content of a STDOUT record that comes next, bytes; 0 if something else does.
+    pub const fn stdout_left(&self) -> usize {
+        match self.place {
+            Place::Content {
+                kind: RecordType::Stdout,
+                left,
+                ..
+            } => left as usize,
+            _ => 0,
+        }
+    }
+
+    /// Content of a STDOUT record was taken past the reader, at most [`stdout_left`](Self::stdout_left) bytes.
+    ///
+    /// # Panics
+    /// It was more.
+    pub fn skip_stdout(&mut self, length: usize) {
+        let left = self.stdout_left();
+        assert!(
+            length <= left,
+            "{length} bytes were taken of content that has {left} left"
+        );
+        if let Place::Content { kind, padding, .. } = self.place {
+            self.leave(kind, (left - length) as u16, padding);
+        }
+    }
+
     fn header(&mut self, filled: usize, input: &mut &[u8]) -> Result<Option<Header>, RecordError> {
         let taken = take(input, HEADER_LEN - filled);
         self.partial[filled..filled + taken.len()].copy_from_slice(taken);
@@ -293,7 +337,7 @@ impl RecordReader {
         Header::decode(self.partial).map(Some)
     }
 
-    fn enter(&self, header: Header) -> Result<Place, RecordError> {
+    fn enter(&mut self, header: Header) -> Result<Place, RecordError> {
         if header.request_id != REQUEST_ID {
             return Err(RecordError::RequestId {
                 found: header.request_id,
@@ -304,6 +348,9 @@ impl RecordReader {
                 length: header.content_length,
             }),
             kind @ (RecordType::EndRequest | RecordType::Stdout | RecordType::Stderr) => {
+                if kind == RecordType::Stdout {
+                    self.stdout_length = header.content_length;
+                }
                 Ok(place_after(kind, header.content_length, header.padding_length))
             }
             other => Err(RecordError::Unexpected { number: other.number() }),
@@ -439,6 +486,33 @@ mod tests {
             read([&b"HTTP/1.1 200 OK"[..]]).error,
             Some(RecordError::Version { found: b'H' })
         );
+    }
+
+    #[test]
+    fn content_may_be_taken_past_the_reader() {
+        let long = vec![b'x'; 50_000];
+        let mut bytes = record(RecordType::Stderr, b"oops", 0);
+        bytes.extend(record(RecordType::Stdout, &long, 5));
+        bytes.extend(record(RecordType::Stdout, b"end", 0));
+        let mut reader = RecordReader::new();
+        assert_eq!((reader.before_content(), reader.stdout_left()), (Some(8), 0));
+        let (mut first, mut rest) = bytes.split_at(8 + 4 + 3);
+        assert_eq!(reader.next(&mut first), Ok(Some(Record::Stderr(b"oops"))));
+        assert_eq!(reader.next(&mut first), Ok(None));
+        assert_eq!((reader.before_content(), reader.stdout_left()), (Some(5), 0));
+        let mut header = &rest[..5];
+        rest = &rest[5..];
+        assert_eq!(reader.next(&mut header), Ok(None));
+        assert_eq!((reader.stdout_left(), reader.stdout_length()), (50_000, 50_000));
+
+        reader.skip_stdout(20_000);
+        assert_eq!((reader.before_content(), reader.stdout_left()), (None, 30_000));
+        reader.skip_stdout(30_000);
+        rest = &rest[50_000..];
+        assert_eq!((reader.before_content(), reader.stdout_left()), (Some(5 + 8), 0));
+        assert!(!reader.is_between_records(), "its padding is still to come");
+        assert_eq!(reader.next(&mut rest), Ok(Some(Record::Stdout(b"end"))));
+        assert_eq!((reader.stdout_length(), reader.is_between_records()), (3, true));
     }
 
     #[test]
