@@ -194,6 +194,8 @@ pub struct SiteSettings {
     pub body_limit: u64,
     /// In place of the deadlines in [`Limits`]; `None` keeps those.
     pub patience: Option<Arc<Patience>>,
+    /// Most bytes the long ones of all spooled responses of this site may take in memory.
+    pub memory_limit: u64,
     /// Most bytes all spooled responses of this site may take on disk.
     pub spool_limit: u64,
     /// Which files its scripts may name for us to send.

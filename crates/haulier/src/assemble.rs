@@ -473,6 +473,7 @@ fn site_settings(
         development,
         body_limit: site.body_limit,
         patience: site.patience.clone(),
+        memory_limit: site.memory_limit,
         spool_limit: site.spool_limit,
         sendfile: site.sendfile.clone(),
         offload: site.offload.clone(),

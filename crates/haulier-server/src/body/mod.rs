@@ -1,6 +1,7 @@
 //! What to send. The protocol's writer picks the system call.
 
 mod file;
+mod pipe;
 pub(crate) mod request;
 pub(crate) mod spool;
 
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use haulier_proto::field::Fields;
 
 pub(crate) use file::{FileSlice, OpenFile, ReadNow};
+pub(crate) use pipe::PipeSlice;
 
 /// The body of a response.
 #[derive(Debug, Default)]
@@ -77,6 +79,7 @@ impl From<FileSlice> for Body {
 pub(crate) enum Chunk {
     Bytes(Bytes),
     File(FileSlice),
+    Pipe(PipeSlice),
 }
 
 impl Chunk {
@@ -86,6 +89,7 @@ impl Chunk {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(slice) => slice.len(),
+            Self::Pipe(slice) => slice.len(),
         }
     }
 
@@ -100,6 +104,7 @@ impl Chunk {
         match self {
             Self::Bytes(bytes) => bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX)),
             Self::File(slice) => slice.range.end = slice.range.end.min(slice.range.start.saturating_add(most)),
+            Self::Pipe(slice) => slice.truncate(most),
         }
     }
 }

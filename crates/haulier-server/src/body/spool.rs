@@ -1,8 +1,8 @@
 //! A response between a fast script and a slow client.
 //!
 //! A task takes the body from PHP as fast as PHP makes it, into memory first and then into a file without a name, and
-//! the worker is free. The client gets it at its own pace, the file part by sendfile(2). Only when both budgets are
-//! used up does PHP wait for the client.
+//! the worker is free. What a script passes on in long pieces stays in the kernel's memory, in a pipe. The client gets
+//! it at its own pace, the file part by sendfile(2). Only when all budgets are used up does PHP wait for the client.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,38 +17,60 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use haulier_php::Response as PhpResponse;
+use haulier_php::Piece;
 use tokio::task::AbortHandle;
 
+use super::pipe::{Pipe, PipeSlice};
 use super::request::nameless;
 use super::{Body, BodyStream, BrokenBody, Chunk, FileSlice, OpenFile};
 use crate::filter::compress::drained::Drained;
 use crate::route::Site;
 use crate::thread::Thread;
 
-/// Memory one response may take before it goes to disk.
+/// Memory the short pieces of one response may take before it goes to disk.
 const MEMORY_OF_ONE: u64 = 256 * 1024;
-/// Memory all spooled responses of a site may take.
+/// The same of all spooled responses of a site.
 const MEMORY_OF_ALL: u64 = 32 * 1024 * 1024;
+/// A longer piece is a body that was made in memory as a whole, bytes: it is charged by itself.
+const SHORT: u64 = 192 * 1024;
 
 /// What the spooled responses of a site take now, bytes.
 #[derive(Debug)]
 pub(crate) struct SpoolBudget {
+    /// In pieces that come and go.
     memory: AtomicU64,
+    /// In bodies that lie in memory as a whole: in pipes, and coded ones.
+    long: AtomicU64,
+    most_long: u64,
     disk: AtomicU64,
     most_disk: u64,
-    /// Responses that found both budgets used up.
+    /// Responses that found all budgets used up.
     full: AtomicU64,
 }
 
 impl SpoolBudget {
-    pub(crate) fn new(most_disk: u64) -> Self {
+    pub(crate) fn new(most_long: u64, most_disk: u64) -> Self {
         Self {
             memory: AtomicU64::new(0),
+            long: AtomicU64::new(0),
+            most_long,
             disk: AtomicU64::new(0),
             most_disk,
             full: AtomicU64::new(0),
         }
+    }
+
+    /// Bytes of long bodies in memory now.
+    pub(crate) fn in_memory(&self) -> u64 {
+        self.long.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn take_long(&self, bytes: u64) -> bool {
+        Self::take(&self.long, bytes, self.most_long)
+    }
+
+    pub(super) fn give_long(&self, bytes: u64) {
+        self.long.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Bytes in files now.
@@ -103,10 +125,11 @@ struct Queue {
     site: Arc<Site>,
     spool_dir: PathBuf,
     chunks: VecDeque<Chunk>,
-    /// Bytes of `chunks` that may stay in memory.
+    /// Bytes of short pieces that may stay in memory; 0 where all is to become a file.
     most_memory: u64,
-    /// Bytes of `chunks` in memory that are charged to the site.
+    /// Bytes of short pieces in memory; they are charged to the site.
     memory: u64,
+    pipe: PipePlace,
     file: Option<Arc<OpenFile>>,
     /// Bytes in `file`, charged to the site until it is gone.
     file_length: u64,
@@ -119,6 +142,16 @@ struct Queue {
     writer: Option<Waker>,
 }
 
+/// The pipe of a response that may have one.
+#[derive(Debug)]
+enum PipePlace {
+    /// It is made when it is needed.
+    Possible,
+    Open(Rc<Pipe>),
+    /// The response is to be a file, or there was no pipe to be had.
+    None,
+}
+
 impl Queue {
     fn new(site: &Arc<Site>, thread: &Thread, most_memory: u64) -> Self {
         Self {
@@ -127,6 +160,7 @@ impl Queue {
             chunks: VecDeque::new(),
             most_memory,
             memory: 0,
+            pipe: PipePlace::Possible,
             file: None,
             file_length: 0,
             end: None,
@@ -141,7 +175,13 @@ impl Queue {
     fn push(&mut self, piece: Bytes) -> Result<(), Bytes> {
         let length = piece.len() as u64;
         let fits = self.memory + length <= self.most_memory;
-        if fits && SpoolBudget::take(&self.site.spool.memory, length, MEMORY_OF_ALL) {
+        let is_long = length > SHORT && self.most_memory > 0;
+        if is_long && self.site.spool.take_long(length) {
+            self.chunks.push_back(Chunk::Bytes(Bytes::from_owner(Lasting {
+                site: Arc::clone(&self.site),
+                bytes: piece,
+            })));
+        } else if fits && !is_long && SpoolBudget::take(&self.site.spool.memory, length, MEMORY_OF_ALL) {
             self.memory += length;
             self.chunks.push_back(Chunk::Bytes(piece));
         } else if SpoolBudget::take(&self.site.spool.disk, length, self.site.spool.most_disk) {
@@ -161,11 +201,36 @@ impl Queue {
     }
 
     /// Lays a piece into memory whatever the budget says: the client has nothing else left to read.
-    fn push_over_budget(&mut self, piece: Bytes) {
+    fn push_over_budget(&mut self, mut piece: Bytes) {
         let length = piece.len() as u64;
         self.site.spool.memory.fetch_add(length, Ordering::Relaxed);
         self.memory += length;
-        self.chunks.push_back(Chunk::Bytes(piece));
+        while !piece.is_empty() {
+            let short = piece.split_to(piece.len().min(SHORT as usize));
+            self.chunks.push_back(Chunk::Bytes(short));
+        }
+        self.wake_reader();
+    }
+
+    /// Where long pieces may go without a copy.
+    fn pipe(&mut self) -> Option<Rc<Pipe>> {
+        if let PipePlace::Possible = self.pipe {
+            self.pipe = Pipe::new(&self.site).map_or(PipePlace::None, |pipe| PipePlace::Open(Rc::new(pipe)));
+        }
+        match &self.pipe {
+            PipePlace::Open(pipe) => Some(Rc::clone(pipe)),
+            PipePlace::Possible | PipePlace::None => None,
+        }
+    }
+
+    /// So many bytes were put into the pipe.
+    fn append_piped(&mut self, pipe: &Rc<Pipe>, length: u64) {
+        match self.chunks.back_mut() {
+            Some(Chunk::Pipe(last)) => last.extend(length),
+            _ => self
+                .chunks
+                .push_back(Chunk::Pipe(PipeSlice::new(Rc::clone(pipe), length))),
+        }
         self.wake_reader();
     }
 
@@ -192,7 +257,9 @@ impl Queue {
 
     fn pop(&mut self) -> Option<Chunk> {
         let chunk = self.chunks.pop_front()?;
-        if let Chunk::Bytes(bytes) = &chunk {
+        if let Chunk::Bytes(bytes) = &chunk
+            && bytes.len() as u64 <= SHORT
+        {
             self.memory -= bytes.len() as u64;
             self.site.spool.memory.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
         }
@@ -237,6 +304,25 @@ impl Drop for Queue {
     }
 }
 
+/// A long body in memory, charged to its site as long as somebody holds it.
+#[derive(Debug)]
+struct Lasting {
+    site: Arc<Site>,
+    bytes: Bytes,
+}
+
+impl AsRef<[u8]> for Lasting {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        self.site.spool.give_long(self.bytes.len() as u64);
+    }
+}
+
 /// What a finished spool file takes of its site's budget, until nobody reads it any more.
 #[derive(Debug)]
 pub(crate) struct Charge {
@@ -262,31 +348,20 @@ pub(crate) struct Spool {
 
 impl Spool {
     /// A body that is drained from PHP while the client reads.
-    pub(crate) fn drain(site: &Arc<Site>, thread: &Thread, body: Drained, busy: Arc<AtomicU64>) -> Body {
-        Self::start(Queue::new(site, thread, MEMORY_OF_ONE), body, busy, false).into()
+    pub(crate) fn drain(site: &Arc<Site>, thread: &Thread, body: Drained, busy: Arc<AtomicU64>) -> Self {
+        Self::start(Queue::new(site, thread, MEMORY_OF_ONE), body, busy, false)
     }
 
     /// A body that goes out as it comes; the script runs for as long as the client listens.
-    pub(crate) fn live(site: &Arc<Site>, thread: &Thread, body: Drained, busy: Arc<AtomicU64>) -> Body {
-        Self::start(Queue::new(site, thread, MEMORY_OF_ONE), body, busy, true).into()
+    pub(crate) fn live(site: &Arc<Site>, thread: &Thread, body: Drained, busy: Arc<AtomicU64>) -> Self {
+        Self::start(Queue::new(site, thread, MEMORY_OF_ONE), body, busy, true)
     }
 
     /// A body that is to become a file as a whole: [`Spool::complete`] waits for that.
-    pub(crate) fn file(
-        site: &Arc<Site>,
-        thread: &Thread,
-        answer: PhpResponse,
-        pieces: Vec<Bytes>,
-        length: Option<u64>,
-        busy: Arc<AtomicU64>,
-    ) -> Self {
+    pub(crate) fn file(site: &Arc<Site>, thread: &Thread, body: Drained, busy: Arc<AtomicU64>) -> Self {
         let mut queue = Queue::new(site, thread, 0);
-        for piece in pieces {
-            if let Err(piece) = queue.push(piece) {
-                queue.push_over_budget(piece);
-            }
-        }
-        Self::start(queue, Drained::plain(answer, Vec::new(), length), busy, false)
+        queue.pipe = PipePlace::None;
+        Self::start(queue, body, busy, false)
     }
 
     fn start(queue: Queue, body: Drained, busy: Arc<AtomicU64>, is_endless: bool) -> Self {
@@ -325,17 +400,21 @@ impl Spool {
         if let Some(Err(broken)) = queue.end {
             return Err(broken);
         }
-        if let Some(mut file) = queue.take_file() {
-            if self.length.is_some_and(|announced| file.length() < announced) {
-                return Err(BrokenBody { reason: "bad_response" });
+        if queue.end.is_none() {
+            return Ok(Completed::NotYet(self));
+        }
+        let came = queue.chunks.iter().map(Chunk::len).sum();
+        let length = *self.length.get_or_insert(came);
+        if came < length {
+            return Err(BrokenBody { reason: "bad_response" });
+        }
+        Ok(match queue.take_file() {
+            Some(mut file) => {
+                file.truncate(length);
+                Completed::File(Arc::new(file))
             }
-            file.truncate(self.length.unwrap_or(u64::MAX));
-            return Ok(Completed::File(Arc::new(file)));
-        }
-        if queue.end.is_some() {
-            self.length = self.length.or(Some(queue.chunks.iter().map(Chunk::len).sum()));
-        }
-        Ok(Completed::NotYet(self))
+            None => Completed::Pieces(self),
+        })
     }
 
     /// Bytes that came so far and nobody took yet.
@@ -349,7 +428,9 @@ impl Spool {
 pub(crate) enum Completed {
     /// All of it.
     File(Arc<OpenFile>),
-    /// The rest is still to come, or had no room in a file.
+    /// All of it, in several places.
+    Pieces(Spool),
+    /// The rest is still to come.
     NotYet(Spool),
 }
 
@@ -394,6 +475,7 @@ impl Drop for Spool {
         }
         let mut queue = self.queue.borrow_mut();
         queue.is_abandoned = true;
+        queue.pipe = PipePlace::None;
         while queue.pop().is_some() {}
     }
 }
@@ -414,16 +496,44 @@ impl Draining {
         let mut warned = false;
         let mut thrown_away = 0;
         while thrown_away <= MOST_ABANDONED {
-            match self.body.body().await {
-                Ok(Some(piece)) if queue.borrow().is_abandoned => {
+            let next = if self.body.has_long_pieces() {
+                poll_fn(|context| self.poll_long_piece(context)).await
+            } else {
+                self.body.body().await.map(|piece| piece.map(Piece::Bytes))
+            };
+            match next {
+                Ok(Some(Piece::Bytes(piece))) if queue.borrow().is_abandoned => {
                     self.body.abandon();
                     thrown_away += piece.len();
                 }
-                Ok(Some(piece)) => push(&queue, piece, &mut warned).await,
+                Ok(Some(Piece::Bytes(piece))) => push(&queue, piece, &mut warned).await,
+                Ok(Some(Piece::Placed(_))) => {}
                 Ok(None) => return queue.borrow_mut().finish(Ok(())),
                 Err(broken) => return queue.borrow_mut().finish(Err(broken)),
             }
         }
+    }
+}
+
+impl Draining {
+    /// The next piece, which is in the queue already if it went into its pipe.
+    fn poll_long_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>> {
+        let mut queue = self.queue.borrow_mut();
+        let Some(pipe) = queue.pipe() else {
+            return self.body.poll_piece(context, None);
+        };
+        let filled = pipe.fill(|place| {
+            let piece = self.body.poll_piece(context, Some(place));
+            let piped = match piece {
+                Poll::Ready(Ok(Some(Piece::Placed(length)))) => length,
+                _ => 0,
+            };
+            if piped > 0 {
+                queue.append_piped(&pipe, piped as u64);
+            }
+            (piece, piped)
+        });
+        filled.unwrap_or_else(|| self.body.poll_piece(context, None))
     }
 }
 

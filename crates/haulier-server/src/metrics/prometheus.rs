@@ -301,6 +301,9 @@ impl Reading {
             "Bytes of responses that lie in spool files.",
         )?;
         metric.encode_gauge(&self.totals.spool_bytes)?;
+        let help = "Bytes of long responses that lie in memory, most of them in pipes.";
+        let mut metric = gauge(encoder, "haulier_spool_memory_bytes", help)?;
+        metric.encode_gauge(&self.totals.spool_memory_bytes)?;
         let help = "Responses whose script had to wait for its client because the spool was full.";
         let mut metric = counter(encoder, "haulier_spool_full", help)?;
         metric.encode_counter::<NoLabelSet, u64, f64>(&self.totals.spool_full, None)
@@ -472,6 +475,7 @@ mod tests {
             r#"haulier_compress_out_bytes_total{site="shop",encoding="br"} 0"#,
             r#"haulier_compress_seconds_total{site="shop",encoding="gzip"} 0"#,
             "haulier_spool_bytes 0",
+            "haulier_spool_memory_bytes 0",
             "haulier_spool_full_total 0",
             r#"haulier_errors_total{site="shop",reason="php_crashed"} 0"#,
             r#"haulier_config_reloads_total{result="failure"} 0"#,

@@ -20,6 +20,8 @@ pub struct Totals {
     pub none: SiteTotals,
     /// Bytes of spooled responses on disk now.
     pub spool_bytes: u64,
+    /// Bytes of long responses in memory now.
+    pub spool_memory_bytes: u64,
     /// Responses whose script had to wait for the client because the spool was full.
     pub spool_full: u64,
 }
@@ -159,6 +161,7 @@ pub(super) fn add_up(sites: &[Arc<Site>], threads: &[Arc<Counters>]) -> Totals {
             .map(|site| (site.settings.name.clone(), total(Some(site.series))))
             .collect(),
         none: total(None),
+        spool_memory_bytes: places().map(|site| site.spool.in_memory()).sum(),
         spool_bytes: places().map(|site| site.spool.on_disk()).sum(),
         spool_full: places().map(|site| site.spool.times_full()).sum(),
     }

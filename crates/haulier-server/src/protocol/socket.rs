@@ -133,6 +133,11 @@ impl Socket {
         would_block(|| rustix::net::sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), send_flags(more)))
     }
 
+    /// Whether bytes go to the network as they are.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.session().is_none()
+    }
+
     /// Sends at most `most` bytes of a file from the kernel's cache and moves the slice on.
     pub(crate) fn send_file(&self, slice: &mut FileSlice, most: usize) -> io::Result<WouldBlock> {
         if let Some(mut session) = self.session() {

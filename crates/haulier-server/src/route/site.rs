@@ -59,7 +59,7 @@ impl Site {
         let identity = identity(&rustix::fs::fstat(&root_fd)?);
         let send_roots = SendRoots::new(&settings.sendfile);
         let php_params = constant_params(&settings, &root, &send_roots)?;
-        let spool = SpoolBudget::new(settings.spool_limit);
+        let spool = SpoolBudget::new(settings.memory_limit, settings.spool_limit);
         let routes = Routes::open(&settings, series)?;
         let shells = Shells::new(&settings.dictionary);
         Ok(Self {

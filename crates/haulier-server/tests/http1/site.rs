@@ -323,6 +323,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         development: false,
         body_limit: 8 * 1024 * 1024,
         patience: None,
+        memory_limit: 1024 * 1024,
         spool_limit: 1024 * 1024 * 1024,
         sendfile: SendfileSettings::default(),
         offload: None,

@@ -402,6 +402,7 @@ pub(crate) struct OffloadTable {
     pub(crate) types: Option<Vec<Placed<String>>>,
     pub(crate) extensions: Option<Vec<Placed<String>>>,
     pub(crate) min_size: Option<Placed<u64>>,
+    pub(crate) memory: Option<Placed<u64>>,
     pub(crate) spool: Option<Placed<u64>>,
 }
 
@@ -965,6 +966,7 @@ fn read_site(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_>,
             types: reader.texts(&section, "types"),
             extensions: reader.texts(&section, "extensions"),
             min_size: reader.size(&section, "min_size", 0),
+            memory: reader.size(&section, "memory", 0),
             spool: reader.size(&section, "spool", 0),
         }
     });

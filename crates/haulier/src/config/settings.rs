@@ -202,6 +202,7 @@ pub(crate) struct Site {
     pub(crate) body_limit: u64,
     /// Its own deadlines, if it says any.
     pub(crate) patience: Option<Arc<Patience>>,
+    pub(crate) memory_limit: u64,
     pub(crate) spool_limit: u64,
     pub(crate) sendfile: SendfileSettings,
     pub(crate) offload: Option<OffloadSettings>,

@@ -15,7 +15,9 @@ use super::source::Placed;
 use super::{dictionary, downloads, reader, route, rules, value};
 use crate::app::{self, App, DetectError, PRESETS, Preset};
 
-/// Spooled responses of one site.
+/// Long spooled responses of one site in memory.
+const MEMORY: u64 = 128 << 20;
+/// The same on disk.
 const SPOOL: u64 = 2 << 30;
 /// When clients come back to a site that is closed.
 const RETRY_AFTER: Duration = Duration::from_secs(300);
@@ -104,6 +106,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         routes: Vec::new(),
         body_limit: BODY,
         patience: None,
+        memory_limit: table.offload.memory.as_ref().map_or(MEMORY, |memory| memory.value),
         spool_limit: table.offload.spool.as_ref().map_or(SPOOL, |spool| spool.value),
         sendfile: downloads::sendfile(table, project.as_deref(), report),
         offload: downloads::offload(&table.offload, report),

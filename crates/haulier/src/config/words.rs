@@ -897,6 +897,11 @@ pub(super) static SITE_OFFLOAD: Table = Table {
         ),
         word("min_size", "\"64KiB\"", "Shorter bodies are left alone."),
         word(
+            "memory",
+            "\"128MiB\"",
+            "What long bodies of the site may take in pipes, the kernel's memory, before they go to `spool_dir`; `\"0B\"` for none.",
+        ),
+        word(
             "spool",
             "\"2GiB\"",
             "What all bodies of the site may take in `spool_dir`; beyond it PHP waits for its clients.",

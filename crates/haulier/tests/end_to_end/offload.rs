@@ -1,14 +1,17 @@
 //! The transparent mode: scripts pass bodies on by themselves, a rule of the site takes them off PHP.
 
 use std::fs;
+use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 
+use rustls::version::TLS13;
+
 use super::support::client::{Connection, Request, Response};
-use super::support::content;
-use super::support::haulier::Haulier;
+use super::support::haulier::{Haulier, descriptors};
 use super::support::site::Site;
-use super::support::wait_until;
+use super::support::tls::Authority;
+use super::support::{content, require, wait_until};
 
 const LENGTH: usize = 1_000_000;
 const RULE: &str = "[site.test.offload]\ntypes = [\"image/*\"]\nextensions = [\"zip\"]";
@@ -226,7 +229,9 @@ fn a_slow_script_is_not_waited_for() {
 fn a_full_spool_passes_through_and_says_so() {
     let site = Site::new().php("pass.php", PASSING);
     fs::write(site.writable("private").join("file.bin"), content(LENGTH)).expect("ours");
-    let server = site.config(&format!("{RULE}\nspool = \"300KB\"")).start();
+    let server = site
+        .config(&format!("{RULE}\nmemory = \"0B\"\nspool = \"300KB\""))
+        .start();
     let response = server.get("/pass.php").expect(200);
     assert!(response.body == content(LENGTH));
     server.wait_for_line("spool_full");
@@ -291,6 +296,76 @@ fn two_hundred_slow_readers_leave_the_workers_to_others() {
             served.wait();
         });
     }
+}
+
+/// Pipes, memory, files: each takes its part, and over every protocol the client gets the same.
+#[test]
+fn a_long_body_arrives_whole_wherever_it_waited() {
+    let authority = Authority::new();
+    let lengths = [65_400, 70_000, 131_072, 400_000, 3_000_000];
+    let pass = "header('Content-Type: ' . $_GET['type']); while (ob_get_level()) ob_end_clean();
+        readfile(__DIR__ . '/../private/' . $_GET['length']);";
+    for budget in [
+        "",
+        "memory = \"0B\"",
+        "memory = \"200KB\"",
+        "memory = \"150KB\"\nspool = \"250KB\"",
+    ] {
+        let site = Site::new().php("pass.php", pass);
+        let private = site.writable("private");
+        for length in lengths {
+            fs::write(private.join(length.to_string()), content(length)).expect("ours");
+        }
+        let server = site
+            .server("https = \"127.0.0.1:0\"")
+            .config(&format!(
+                "{RULE}\n{budget}\n[site.test.tls]\nredirect = false\n{}",
+                authority.lines("here", &["localhost"])
+            ))
+            .start();
+        server.get("/pass.php?type=image/png&length=400000").expect(200);
+        let before = descriptors(server.pid()).len();
+        for (length, kind) in lengths
+            .iter()
+            .flat_map(|length| [(length, "image/png"), (length, "font/x")])
+        {
+            let target = format!("/pass.php?type={kind}&length={length}");
+            let (path, expected) = (target.as_str(), content(*length));
+            let plain = server.get(path).expect(200);
+            assert!(plain.body == expected, "{budget} {path}");
+            let mut secured = Connection::open(server.https()).secured("localhost", &authority.client(&[&TLS13]));
+            let secret = secured.ask(&Request::get(path).with("Connection", "close")).expect(200);
+            assert!(secret.body == expected, "{budget} {path} over TLS");
+            let url = format!("http://{}{path}", server.address());
+            let output = run_curl(&["--http2-prior-knowledge", &url]);
+            assert!(output == expected, "{budget} {path} over HTTP/2");
+            let output = run_curl(&["--limit-rate", "20M", "--http1.0", &url]);
+            assert!(output == expected, "{budget} {path} over HTTP/1.0");
+
+            // One that leaves in the middle of it.
+            let mut leaving = server.connect();
+            leaving.send(Request::get(path).to_bytes());
+            leaving.read_head().expect("a head");
+            leaving.reset();
+        }
+        wait_until("an empty spool", || {
+            let metrics = server.metrics();
+            metrics.value("haulier_spool_memory_bytes") + metrics.value("haulier_spool_bytes") == 0.0
+        });
+        wait_until("as many descriptors as before", || {
+            descriptors(server.pid()).len() <= before
+        });
+    }
+}
+
+fn run_curl(arguments: &[&str]) -> Vec<u8> {
+    require("curl", "/usr/bin/curl");
+    let mut command = Command::new("/usr/bin/curl");
+    let output = command.args(["-sS", "--max-time", "60"]).args(arguments).output();
+    let output = output.expect("curl runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    output.stdout
 }
 
 /// A thousand clients in the middle of their downloads cost descriptors, and a spool, but no memory to speak of.

@@ -5,11 +5,13 @@
 //! once. The coder lives for PHP's time, so there are never more of them than workers.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haulier_php::{PoolError, Response as PhpResponse, TryBody};
+use haulier_php::{Piece, Place, PoolError, Response as PhpResponse, TryBody};
 use haulier_proto::accept::Accepted;
 use haulier_proto::copy;
 use haulier_proto::field::Fields;
@@ -28,6 +30,8 @@ use crate::thread;
 
 /// Most that is held of one body, bytes.
 const MOST_HELD: usize = 8 * 1024 * 1024;
+/// What one piece may bring beyond it, bytes.
+const LONGEST: usize = 128 * 1024;
 /// A script that says nothing for this long is waiting for something: what it said goes out.
 const HOLD: Duration = Duration::from_millis(50);
 /// Nobody waits longer than this for the first byte because a body is held.
@@ -143,6 +147,13 @@ enum Next {
     End,
 }
 
+/// What came next behind a body that is held.
+enum More {
+    Bytes,
+    Later,
+    Nothing,
+}
+
 impl Drained {
     /// A body as PHP makes it; `pieces` came already, `length` is what PHP announced, bytes.
     pub(crate) fn plain(answer: PhpResponse, pieces: Vec<Bytes>, length: Option<u64>) -> Self {
@@ -197,6 +208,23 @@ impl Drained {
         self.announced = None;
     }
 
+    /// Whether what comes next are long pieces that nobody here has to see: [`poll_piece`](Self::poll_piece) is for them.
+    pub(crate) fn has_long_pieces(&self) -> bool {
+        matches!(self.state, State::Plain) && self.pieces.is_empty() && self.answer.has_long_pieces()
+    }
+
+    /// The next of them, in its place if there is one.
+    ///
+    /// # Errors
+    /// As for [`body`](Self::body).
+    pub(crate) fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        place: Option<Place<'_>>,
+    ) -> Poll<Result<Option<Piece>, BrokenBody>> {
+        self.answer.poll_piece(context, place).map_err(broke_off)
+    }
+
     /// The next piece; `None` at the end.
     ///
     /// # Errors
@@ -235,14 +263,14 @@ impl Drained {
         mut budget: Held,
         until: Instant,
     ) -> Result<Option<Bytes>, BrokenBody> {
-        match self.next_within(HOLD).await? {
-            Next::Piece(piece) => {
-                let fits = held.len() + piece.len() < MOST_HELD && budget.grow(piece.len() as u64);
-                if held.capacity() == 0 {
-                    // Room for all there may be, so that nothing moves: what is not written takes no memory.
-                    held.reserve(MOST_HELD);
-                }
-                copy::append(&mut held, &piece);
+        if held.capacity() == 0 {
+            // Room for all there may be, so that nothing moves: what is not written takes no memory.
+            held.reserve(MOST_HELD + LONGEST);
+        }
+        let before = held.len();
+        match self.next_into(&mut held).await? {
+            More::Bytes => {
+                let fits = held.len() < MOST_HELD && budget.grow((held.len() - before) as u64);
                 self.state = if fits && thread::now() < until {
                     State::Holding(plan, held, budget, until)
                 } else {
@@ -250,15 +278,38 @@ impl Drained {
                 };
                 Ok(None)
             }
-            Next::Pause => {
+            More::Later => {
                 self.state = self.release(plan, held)?;
                 Ok(None)
             }
-            Next::End => {
+            More::Nothing => {
                 self.check_end()?;
                 code_whole(plan, held).await.map(Some)
             }
         }
+    }
+
+    /// Lays the next piece behind what is held, waiting [`HOLD`] for it.
+    async fn next_into(&mut self, held: &mut Vec<u8>) -> Result<More, BrokenBody> {
+        let before = held.len();
+        let piece = match self.pieces.pop_front() {
+            Some(piece) => Some(Piece::Bytes(piece)),
+            None => {
+                let next = poll_fn(|context| self.answer.poll_piece(context, Some(Place::Memory(held))));
+                match tokio::time::timeout(HOLD, next).await {
+                    Ok(piece) => piece.map_err(broke_off)?,
+                    Err(_) => return Ok(More::Later),
+                }
+            }
+        };
+        match piece {
+            None => return Ok(More::Nothing),
+            Some(Piece::Bytes(piece)) => copy::append(held, &piece),
+            Some(Piece::Placed(_)) => {}
+        }
+        let counted = self.count(held.len() - before);
+        held.truncate(before + counted);
+        Ok(More::Bytes)
     }
 
     /// Goes over to pieces; what was held are the first.
@@ -340,13 +391,17 @@ impl Drained {
         Ok(piece.map_or(Next::End, |piece| self.counted(piece)))
     }
 
-    /// What is longer than PHP announced was never part of the body.
     fn counted(&mut self, mut piece: Bytes) -> Next {
-        if let Some(rest) = &mut self.announced {
-            piece.truncate(usize::try_from(*rest).unwrap_or(usize::MAX));
-            *rest -= piece.len() as u64;
-        }
+        piece.truncate(self.count(piece.len()));
         Next::Piece(piece)
+    }
+
+    /// How much of what came is of the body: what is longer than PHP announced never was.
+    fn count(&mut self, came: usize) -> usize {
+        let Some(rest) = &mut self.announced else { return came };
+        let counted = came.min(usize::try_from(*rest).unwrap_or(usize::MAX));
+        *rest -= counted as u64;
+        counted
     }
 
     fn check_end(&self) -> Result<(), BrokenBody> {

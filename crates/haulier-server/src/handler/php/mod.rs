@@ -34,7 +34,7 @@ use crate::route::Site;
 use crate::settings::{OffloadSettings, PhpSettings};
 use crate::thread::Thread;
 use haulier_proto::field::Fields;
-use haulier_proto::head::{Method, RequestHead};
+use haulier_proto::head::Method;
 use haulier_proto::status;
 
 pub(crate) use params::constant_params;
@@ -313,19 +313,19 @@ async fn take_body(
             length,
             Manner::Endless,
         )?;
-        response.body = Spool::live(site, thread, body, busy);
+        response.body = Spool::live(site, thread, body, busy).into();
         return Ok(response);
     }
     let rule = site.settings.offload.as_ref();
     let rule = rule.filter(|rule| offload::applies(rule, &request.head, translated.status, &translated.fields));
-    match (gather(&mut answer).await?, rule) {
+    match (gather(&mut answer, length).await?, rule) {
         (Gathered::Whole(body), Some(rule)) if body.len() as u64 >= rule.min_size => {
-            let spool = Spool::file(site, thread, answer, vec![body], length, busy);
-            return offload(response, &request.head, rule, spool, translated.fields).await;
+            let body = Drained::plain(answer, vec![body], length);
+            return offload(thread, site, request, response, rule, body, translated.fields).await;
         }
         (Gathered::Part(pieces, _), Some(rule)) if length.is_none_or(|length| length >= rule.min_size) => {
-            let spool = Spool::file(site, thread, answer, pieces, length, busy);
-            return offload(response, &request.head, rule, spool, translated.fields).await;
+            let body = Drained::plain(answer, pieces, length);
+            return offload(thread, site, request, response, rule, body, translated.fields).await;
         }
         (Gathered::Whole(body), _) => {
             note_busy(&busy, &answer);
@@ -342,7 +342,7 @@ async fn take_body(
             note_streamed(&mut response, &call.script, &translated.fields);
             *response.head.fields_mut() = translated.fields;
             let body = drained(site, request, &mut response, answer, pieces, length, manner)?;
-            response.body = Spool::drain(site, thread, body, busy);
+            response.body = Spool::drain(site, thread, body, busy).into();
             return Ok(response);
         }
     }
@@ -373,18 +373,33 @@ fn drained(
 
 /// The response with a body that the site's rule takes off PHP.
 async fn offload(
+    thread: &Thread,
+    site: &Arc<Site>,
+    request: &Request,
     begun: Response,
-    head: &RequestHead,
     rule: &OffloadSettings,
-    spool: Spool,
+    body: Drained,
     fields: Fields,
 ) -> Result<Response, Failure> {
-    let (size, response) = match spool
+    let head = &request.head;
+    let busy = begun
+        .trace
+        .php
+        .as_ref()
+        .map(|php| Arc::clone(&php.busy))
+        .unwrap_or_default();
+    let spool = if offload::needs_file(head, &fields) {
+        Spool::file(site, thread, body, busy)
+    } else {
+        Spool::drain(site, thread, body, busy)
+    };
+    let completed = spool
         .complete(offload::patience(head, &fields))
         .await
-        .map_err(Failure::Broken)?
-    {
+        .map_err(Failure::Broken)?;
+    let (size, response) = match completed {
         Completed::File(file) => (file.length(), offload::respond(head, fields, file)),
+        Completed::Pieces(spool) => (spool.waiting(), offload::respond_in_pieces(head, fields, spool)),
         Completed::NotYet(spool) => {
             let mut response = Response::new(200, Handler::Offloaded);
             *response.head.fields_mut() = fields;
@@ -443,8 +458,10 @@ enum Gathered {
     Part(Vec<Bytes>, Manner),
 }
 
-/// Collects a short answer whole, so that it gets a length; gives up at [`WHOLE`] bytes or a pause of [`HOLD`].
-async fn gather(answer: &mut PhpResponse) -> Result<Gathered, PoolError> {
+/// Collects a short answer whole, so that it gets a length; gives up at [`WHOLE`] bytes or a pause of [`HOLD`], and at
+/// once where PHP announced more and is about to send it.
+async fn gather(answer: &mut PhpResponse, announced: Option<u64>) -> Result<Gathered, PoolError> {
+    let is_long = announced.is_some_and(|announced| announced > WHOLE as u64);
     let mut pieces: Vec<Bytes> = Vec::new();
     let mut total = 0;
     let manner = loop {
@@ -461,7 +478,7 @@ async fn gather(answer: &mut PhpResponse) -> Result<Gathered, PoolError> {
         };
         total += piece.len();
         pieces.push(piece);
-        if total > WHOLE {
+        if total > WHOLE || (is_long && answer.has_long_pieces()) {
             break Manner::Fast;
         }
     };

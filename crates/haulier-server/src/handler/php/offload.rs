@@ -10,6 +10,7 @@ use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
 use super::handoff::FileResponse;
+use crate::body::spool::Spool;
 use crate::body::{FileSlice, OpenFile};
 use crate::response::{Handler, Response};
 use crate::settings::OffloadSettings;
@@ -87,6 +88,30 @@ fn allows_ranges(head: &RequestHead, fields: &Fields) -> bool {
     let said = fields.get("Accept-Ranges");
     let has_validator = fields.contains("ETag") || fields.contains("Last-Modified");
     head.method() == Method::Get && said.map_or(has_validator, |said| said.trim_ascii().eq_ignore_ascii_case(b"bytes"))
+}
+
+/// Whether what was asked for can be answered from a file only: a part, or what depends on validators.
+pub(super) fn needs_file(head: &RequestHead, fields: &Fields) -> bool {
+    let asked = [
+        Known::Range,
+        Known::IfRange,
+        Known::IfMatch,
+        Known::IfNoneMatch,
+        Known::IfModifiedSince,
+        Known::IfUnmodifiedSince,
+    ];
+    asked.iter().any(|&known| head.fields().known(known).is_some()) && allows_ranges(head, fields)
+}
+
+/// The response with a complete body that lies in several places. The next request may ask for a part of it.
+pub(super) fn respond_in_pieces(head: &RequestHead, mut fields: Fields, spool: Spool) -> Response {
+    if allows_ranges(head, &fields) {
+        fields.remove("Content-Range");
+        fields.set("Accept-Ranges", "bytes");
+    }
+    let mut response = Response::new(200, Handler::Offloaded).body(spool);
+    *response.head.fields_mut() = fields;
+    response
 }
 
 /// The response with a complete body.

@@ -107,6 +107,7 @@ fn settings(root: PathBuf) -> SiteSettings {
         development: false,
         body_limit: 1 << 20,
         patience: None,
+        memory_limit: 1 << 20,
         spool_limit: 1 << 20,
         sendfile: SendfileSettings::default(),
         offload: None,

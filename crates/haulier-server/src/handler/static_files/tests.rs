@@ -502,6 +502,7 @@ fn body(response: &mut Response) -> String {
                 match chunk {
                     Chunk::Bytes(bytes) => all.push_str(&String::from_utf8_lossy(&bytes)),
                     Chunk::File(slice) => all.push_str(&text(&slice)),
+                    Chunk::Pipe(_) => unreachable!("a static file is in no pipe"),
                 }
             }
             all

@@ -11,7 +11,7 @@ use haulier_proto::head::{Method, Version};
 use haulier_proto::{chunked, copy, encode, status};
 
 use super::super::socket::Socket;
-use crate::body::{Body, BodyStream, Chunk, FileSlice};
+use crate::body::{Body, BodyStream, Chunk, FileSlice, PipeSlice};
 use crate::request::Request;
 use crate::response::{Head, Response};
 use crate::thread::Thread;
@@ -75,7 +75,9 @@ pub(super) struct Sender {
     /// Then these: what ends a chunk, or the body.
     tail: &'static [u8],
     file: Option<FileSlice>,
-    /// Most bytes of `file` in one turn.
+    /// Or these.
+    pipe: Option<PipeSlice>,
+    /// Most bytes of `file` or `pipe` in one turn.
     turn: usize,
     /// The next piece of `file` was just read ahead: it is not asked about again.
     read_ahead: bool,
@@ -125,6 +127,7 @@ impl Sender {
             piece: Bytes::new(),
             tail: b"",
             file: None,
+            pipe: None,
             turn: if plan.is_first { FIRST_TURN } else { TURN },
             read_ahead: false,
             source: None,
@@ -190,12 +193,40 @@ impl Sender {
                     self.file = Some(slice);
                     return Ok(if sent.is_some() { Step::Yield } else { Step::Blocked });
                 }
+            } else if let Some(slice) = self.pipe.take() {
+                if let Some(step) = self.step_pipe(socket, slice)? {
+                    return Ok(step);
+                }
             } else if self.source.is_some() {
                 return Ok(Step::Source);
             } else {
                 return Ok(Step::Done);
             }
         }
+    }
+
+    /// Sends a turn of what lies in a pipe; `None` if that was all of it, or if it is to be sent as bytes.
+    fn step_pipe(&mut self, socket: &Socket, mut slice: PipeSlice) -> io::Result<Option<Step>> {
+        let mut sent = Some(0);
+        if socket.is_plain() {
+            sent = slice.send(socket.descriptor(), self.turn, self.source.is_none())?;
+            self.sent += sent.unwrap_or(0) as u64;
+        } else {
+            let mut piece = vec![0; slice.len().min(TURN as u64) as usize];
+            let read = slice.read(&mut piece)?;
+            piece.truncate(read);
+            self.piece = piece.into();
+        }
+        if slice.is_empty() {
+            self.tail = if self.chunked { b"\r\n" } else { b"" };
+            return Ok(None);
+        }
+        self.pipe = Some(slice);
+        Ok(match sent {
+            None => Some(Step::Blocked),
+            Some(0) => None,
+            Some(_) => Some(Step::Yield),
+        })
     }
 
     /// The part of a file that must be read from disk before it can be sent without blocking the thread, with the
@@ -209,7 +240,8 @@ impl Sender {
         let lead = &self.lead[self.at..];
         // Held back where something follows at once: the file, or the end of the connection. Last bytes and FIN in one
         // segment are a fifth of the cost of a short response on a fresh connection.
-        let more = self.file.is_some() || (!self.keep_alive && self.source.is_none());
+        let follows = self.file.is_some() || self.pipe.is_some();
+        let more = follows || (!self.keep_alive && self.source.is_none());
         if self.piece.is_empty() && self.tail.is_empty() {
             socket.send(lead, more)
         } else {
@@ -276,6 +308,10 @@ impl Sender {
                 // Its tail is due after the file, not before.
                 self.tail = b"";
                 self.file = Some(slice);
+            }
+            Chunk::Pipe(slice) => {
+                self.tail = b"";
+                self.pipe = Some(slice);
             }
         }
     }

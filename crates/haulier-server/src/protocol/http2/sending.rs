@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use haulier_proto::h2::connection::Connection as Machine;
 
 use super::super::listing::Listing;
-use crate::body::{Body, BodyStream, Chunk, FileSlice, ReadNow};
+use crate::body::{Body, BodyStream, Chunk, FileSlice, PipeSlice, ReadNow};
 use crate::metrics::InFlight;
 use crate::request::Request;
 use crate::response::Trace;
@@ -51,6 +51,7 @@ pub(super) struct Sending {
 enum Piece {
     Bytes(Bytes),
     File(FileSlice),
+    Pipe(PipeSlice),
 }
 
 /// What a turn came to.
@@ -116,6 +117,7 @@ impl Sending {
         self.piece = Some(match chunk {
             Chunk::Bytes(bytes) => Piece::Bytes(bytes),
             Chunk::File(slice) => Piece::File(slice),
+            Chunk::Pipe(slice) => Piece::Pipe(slice),
         });
     }
 
@@ -144,6 +146,7 @@ impl Sending {
             None => Step::Taken,
             Some(Piece::Bytes(bytes)) => self.step_bytes(machine, stream, bytes),
             Some(Piece::File(slice)) => self.step_file(machine, stream, slice),
+            Some(Piece::Pipe(slice)) => self.step_pipe(machine, stream, slice),
         };
         self.sent += (machine.output().len() - before) as u64;
         match step {
@@ -204,6 +207,32 @@ impl Sending {
         self.read_ahead = false;
         machine.queue(stream);
         self.piece = Some(Piece::File(slice));
+        Step::Waiting
+    }
+
+    fn step_pipe(&mut self, machine: &mut Machine, stream: u32, mut slice: PipeSlice) -> Step {
+        let mut left = TURN;
+        while left > 0 && !slice.is_empty() {
+            let (rest, most) = (slice.len() as usize, left);
+            let sent = machine.send_frame(stream, rest, self.is_last, |place| {
+                let most = place.len().min(most);
+                slice.read(&mut place[..most])
+            });
+            match sent {
+                Ok(Some(0)) => break,
+                Ok(Some(sent)) => {
+                    self.body_sent += sent as u64;
+                    left -= sent;
+                }
+                Ok(None) => return Step::Gone,
+                Err(error) => return Step::Broken(error),
+            }
+        }
+        if slice.is_empty() {
+            return Step::Taken;
+        }
+        machine.queue(stream);
+        self.piece = Some(Piece::Pipe(slice));
         Step::Waiting
     }
 }

@@ -78,13 +78,13 @@ async fn collect(body: Body) -> Result<Bytes, &'static str> {
     match body {
         Body::Empty | Body::Unsent(_) => {}
         Body::Bytes(bytes) => return if bytes.len() <= MOST { Ok(bytes) } else { Err(TOO_LONG) },
-        Body::File(slice) => add(&mut page, &Chunk::File(slice))?,
+        Body::File(slice) => add(&mut page, Chunk::File(slice))?,
         Body::Stream(mut stream) => {
             while let Some(piece) = poll_fn(|context| stream.poll_next(context))
                 .await
                 .map_err(|broken| broken.reason)?
             {
-                add(&mut page, &piece)?;
+                add(&mut page, piece)?;
             }
         }
     }
@@ -93,17 +93,24 @@ async fn collect(body: Body) -> Result<Bytes, &'static str> {
 
 const TOO_LONG: &str = "it is longer than 1 MiB";
 
-fn add(page: &mut Vec<u8>, piece: &Chunk) -> Result<(), &'static str> {
+fn add(page: &mut Vec<u8>, piece: Chunk) -> Result<(), &'static str> {
     if page.len() as u64 + piece.len() > MOST as u64 {
         return Err(TOO_LONG);
     }
     match piece {
-        Chunk::Bytes(bytes) => page.extend_from_slice(bytes),
+        Chunk::Bytes(bytes) => page.extend_from_slice(&bytes),
         Chunk::File(slice) => {
             let start = page.len();
             page.resize(start + slice.len() as usize, 0);
             let read = slice.file.file().read_exact_at(&mut page[start..], slice.range.start);
             read.map_err(|_| "its spool cannot be read")?;
+        }
+        Chunk::Pipe(mut slice) => {
+            let mut end = page.len();
+            page.resize(end + slice.len() as usize, 0);
+            while !slice.is_empty() {
+                end += slice.read(&mut page[end..]).map_err(|_| "its pipe cannot be read")?;
+            }
         }
     }
     Ok(())

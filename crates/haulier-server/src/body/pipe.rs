@@ -1,0 +1,144 @@
+//! Bytes of a body that stay where PHP's write put them: pages of the kernel, lined up in a pipe.
+//!
+//! splice(2) moves them from PHP's socket into the pipe and from there to the client's, and copies none of them. Where
+//! somebody has to see them, to encrypt them for instance, they are read.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use haulier_php::Place;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+use crate::protocol::socket::{WouldBlock, would_block};
+use crate::route::Site;
+
+/// Most bytes in one pipe.
+const MOST: u64 = 1024 * 1024;
+/// Room that is asked of the kernel, bytes. It is counted in pieces of what was written as if each were a page, and
+/// PHP's pieces have eight. Without privileges an account may have 64 MiB of such room.
+const ROOM: usize = 256 * 1024;
+/// What is asked of the budget before it is known how much comes, bytes: the longest content of a record.
+const STEP: u64 = 64 * 1024;
+
+/// A pipe whose both ends are ours.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    site: Arc<Site>,
+    /// Bytes in it, charged to the site.
+    held: Cell<u64>,
+}
+
+impl Pipe {
+    /// An empty one for bodies of this site.
+    ///
+    /// # Errors
+    /// There are no descriptors left, or the account has too many pipes.
+    pub(super) fn new(site: &Arc<Site>) -> io::Result<Self> {
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::pipe::fcntl_setpipe_size(&write, ROOM)?;
+        Ok(Self {
+            read,
+            write,
+            site: Arc::clone(site),
+            held: Cell::new(0),
+        })
+    }
+
+    /// Has `fill` put more in, as much as pipe and budget allow; it says how many bytes it was. `None` if there is no
+    /// room at all.
+    pub(super) fn fill<T>(&self, fill: impl FnOnce(Place<'_>) -> (T, usize)) -> Option<T> {
+        let most = STEP.min(MOST.saturating_sub(self.held.get()));
+        if most == 0 || !self.site.spool.take_long(most) {
+            return None;
+        }
+        let place = Place::Pipe {
+            end: self.write.as_fd(),
+            most: most as usize,
+        };
+        let (filled, piped) = fill(place);
+        self.held.set(self.held.get() + piped as u64);
+        self.site.spool.give_long(most - piped as u64);
+        Some(filled)
+    }
+
+    fn taken(&self, bytes: usize) {
+        self.held.set(self.held.get() - bytes as u64);
+        self.site.spool.give_long(bytes as u64);
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.site.spool.give_long(self.held.get());
+    }
+}
+
+/// The next bytes of a pipe. Slices of one pipe are taken in the order in which they were made.
+#[derive(Debug)]
+pub(crate) struct PipeSlice {
+    pipe: Rc<Pipe>,
+    left: u64,
+}
+
+impl PipeSlice {
+    pub(super) fn new(pipe: Rc<Pipe>, left: u64) -> Self {
+        Self { pipe, left }
+    }
+
+    /// So many bytes more that came behind it.
+    pub(super) fn extend(&mut self, bytes: u64) {
+        self.left += bytes;
+    }
+
+    /// Bytes left.
+    #[must_use]
+    pub(crate) fn len(&self) -> u64 {
+        self.left
+    }
+
+    /// Whether nothing is left.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Leaves what is beyond the first `most` bytes in the pipe, which is of no use afterwards.
+    pub(crate) fn truncate(&mut self, most: u64) {
+        self.left = self.left.min(most);
+    }
+
+    /// Moves at most `most` bytes to a socket. `more`: further bytes follow at once.
+    ///
+    /// # Errors
+    /// What the system says of the socket.
+    pub(crate) fn send(&mut self, socket: &OwnedFd, most: usize, more: bool) -> io::Result<WouldBlock> {
+        let most = self.left.min(most as u64) as usize;
+        let flags = if more { SpliceFlags::MORE } else { SpliceFlags::empty() };
+        let sent = would_block(|| {
+            rustix::pipe::splice(&self.pipe.read, None, socket, None, most, flags | SpliceFlags::NONBLOCK)
+        })?;
+        self.advance(sent.unwrap_or(0));
+        Ok(sent)
+    }
+
+    /// Reads into `place`, which is not empty; at least one byte while some are left.
+    ///
+    /// # Errors
+    /// What the system says; nothing is expected of a pipe that holds bytes.
+    pub(crate) fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
+        let most = place.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.pipe.read, &mut place[..most]))?;
+        self.advance(read);
+        Ok(read)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.left -= bytes as u64;
+        self.pipe.taken(bytes);
+    }
+}
