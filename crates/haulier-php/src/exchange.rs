@@ -207,6 +207,11 @@ impl Exchange {
         self.head_complete && self.end.is_none() && self.records.stdout_length() >= LONG_CONTENT
     }
 
+    /// Content of the body that is announced and did not come yet, bytes.
+    pub(crate) fn content_left(&self) -> usize {
+        self.records.stdout_left()
+    }
+
     fn poll_splice(
         &mut self,
         cx: &mut Context<'_>,

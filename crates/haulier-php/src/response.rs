@@ -156,6 +156,11 @@ impl Response {
         self.exchange.is_in_long_body() && self.lease.as_ref().is_some_and(can_splice)
     }
 
+    /// Bytes of the body that are certain to come: the rest of what PHP has begun to send.
+    pub fn content_left(&self) -> usize {
+        self.exchange.content_left()
+    }
+
     /// The same as [`body`](Self::body); what is not read yet goes to the place, if there is one, and is not copied on its
     /// way. `None` is the end.
     ///

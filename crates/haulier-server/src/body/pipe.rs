@@ -16,9 +16,12 @@ use crate::protocol::socket::{WouldBlock, would_block};
 use crate::route::Site;
 
 /// Most bytes in one pipe.
-const MOST: u64 = 1024 * 1024;
-/// Room that is asked of the kernel, bytes. It is counted in pieces of what was written as if each were a page, and
-/// PHP's pieces have eight. Without privileges an account may have 64 MiB of such room.
+const MOST: u64 = 512 * 1024;
+/// A pipe that was full takes more once no more than this is left in it, bytes. With less room than that a body would come
+/// in crumbs.
+const LOW: u64 = 128 * 1024;
+/// Room that is asked of the kernel, bytes: it counts pieces as if each were a page of four KiB, and those of PHP's records
+/// are eight to nine. Without privileges the pipes of an account may have 64 MiB of such room.
 const ROOM: usize = 256 * 1024;
 /// What is asked of the budget before it is known how much comes, bytes: the longest content of a record.
 const STEP: u64 = 64 * 1024;
@@ -31,6 +34,8 @@ pub(super) struct Pipe {
     site: Arc<Site>,
     /// Bytes in it, charged to the site.
     held: Cell<u64>,
+    /// Nothing goes in before it is nearly empty.
+    was_full: Cell<bool>,
 }
 
 impl Pipe {
@@ -39,23 +44,28 @@ impl Pipe {
     /// # Errors
     /// There are no descriptors left, or the account has too many pipes.
     pub(super) fn new(site: &Arc<Site>) -> io::Result<Self> {
-        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         rustix::pipe::fcntl_setpipe_size(&write, ROOM)?;
         Ok(Self {
             read,
             write,
             site: Arc::clone(site),
             held: Cell::new(0),
+            was_full: Cell::new(false),
         })
     }
 
     /// Has `fill` put more in, as much as pipe and budget allow; it says how many bytes it was. `None` if there is no
-    /// room at all.
+    /// room.
     pub(super) fn fill<T>(&self, fill: impl FnOnce(Place<'_>) -> (T, usize)) -> Option<T> {
         let most = STEP.min(MOST.saturating_sub(self.held.get()));
-        if most == 0 || !self.site.spool.take_long(most) {
+        if most == 0 {
+            self.was_full.set(true);
+        }
+        if (self.was_full.get() && self.held.get() > LOW) || !self.site.spool.take_long(most) {
             return None;
         }
+        self.was_full.set(false);
         let place = Place::Pipe {
             end: self.write.as_fd(),
             most: most as usize,
@@ -64,6 +74,11 @@ impl Pipe {
         self.held.set(self.held.get() + piped as u64);
         self.site.spool.give_long(most - piped as u64);
         Some(filled)
+    }
+
+    /// The kernel had no room for another piece.
+    pub(super) fn note_full(&self) {
+        self.was_full.set(true);
     }
 
     fn taken(&self, bytes: usize) {

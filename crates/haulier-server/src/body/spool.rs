@@ -65,6 +65,10 @@ impl SpoolBudget {
         self.long.load(Ordering::Relaxed)
     }
 
+    fn has_long(&self) -> bool {
+        self.in_memory() < self.most_long
+    }
+
     pub(super) fn take_long(&self, bytes: u64) -> bool {
         Self::take(&self.long, bytes, self.most_long)
     }
@@ -215,6 +219,9 @@ impl Queue {
     /// Where long pieces may go without a copy.
     fn pipe(&mut self) -> Option<Rc<Pipe>> {
         if let PipePlace::Possible = self.pipe {
+            if !self.site.spool.has_long() {
+                return None;
+            }
             self.pipe = Pipe::new(&self.site).map_or(PipePlace::None, |pipe| PipePlace::Open(Rc::new(pipe)));
         }
         match &self.pipe {
@@ -271,6 +278,8 @@ impl Queue {
 
     fn finish(&mut self, end: Result<(), BrokenBody>) {
         self.end.get_or_insert(end);
+        // What is in it still has it.
+        self.pipe = PipePlace::None;
         self.wake_reader();
     }
 
@@ -524,13 +533,17 @@ impl Draining {
         };
         let filled = pipe.fill(|place| {
             let piece = self.body.poll_piece(context, Some(place));
-            let piped = match piece {
-                Poll::Ready(Ok(Some(Piece::Placed(length)))) => length,
+            let piped = match &piece {
+                Poll::Ready(Ok(Some(Piece::Placed(length)))) => {
+                    queue.append_piped(&pipe, *length as u64);
+                    *length
+                }
+                Poll::Ready(Ok(Some(Piece::Bytes(_)))) => {
+                    pipe.note_full();
+                    0
+                }
                 _ => 0,
             };
-            if piped > 0 {
-                queue.append_piped(&pipe, piped as u64);
-            }
             (piece, piped)
         });
         filled.unwrap_or_else(|| self.body.poll_piece(context, None))

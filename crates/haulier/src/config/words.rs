@@ -899,7 +899,7 @@ pub(super) static SITE_OFFLOAD: Table = Table {
         word(
             "memory",
             "\"128MiB\"",
-            "What long bodies of the site may take in pipes, the kernel's memory, before they go to `spool_dir`; `\"0B\"` for none.",
+            "What long bodies of the site may take in memory, most of it in pipes of the kernel, before they go to `spool_dir`; `\"0B\"` for none.",
         ),
         word(
             "spool",

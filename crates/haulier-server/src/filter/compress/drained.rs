@@ -449,15 +449,22 @@ async fn code_whole(plan: Plan, held: Vec<u8>) -> Result<Bytes, BrokenBody> {
     let coding = tokio::task::spawn_blocking(move || {
         compressed.count(
             held.len(),
-            || codec::whole_with(choice, dictionary.as_deref(), &held),
+            || codec::whole_with(choice, dictionary.as_deref(), &held).map(trimmed),
             |coded| coded.as_ref().map_or(0, Vec::len),
         )
     });
     let coded = coding.await.map_err(|_| BrokenBody {
         reason: "compress_failed",
     })?;
-    // What is long goes to the spool and is gone: it need not be moved to memory of its own length before.
     coded.map(Bytes::from).map_err(refused)
+}
+
+/// Without the room that a coder asks for, unless it is little: the body may wait long for its client.
+fn trimmed(mut coded: Vec<u8>) -> Vec<u8> {
+    if coded.capacity() - coded.len() > coded.len() / 4 {
+        coded.shrink_to_fit();
+    }
+    coded
 }
 
 fn refused(error: CodecError) -> BrokenBody {

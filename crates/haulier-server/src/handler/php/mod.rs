@@ -458,6 +458,9 @@ enum Gathered {
     Part(Vec<Bytes>, Manner),
 }
 
+/// Content of the longest record PHP sends, bytes: behind it another is to come.
+const LONGEST_RECORD: usize = 65_528;
+
 /// Collects a short answer whole, so that it gets a length; gives up at [`WHOLE`] bytes or a pause of [`HOLD`], and at
 /// once where PHP announced more and is about to send it.
 async fn gather(answer: &mut PhpResponse, announced: Option<u64>) -> Result<Gathered, PoolError> {
@@ -478,7 +481,7 @@ async fn gather(answer: &mut PhpResponse, announced: Option<u64>) -> Result<Gath
         };
         total += piece.len();
         pieces.push(piece);
-        if total > WHOLE || (is_long && answer.has_long_pieces()) {
+        if total > WHOLE || (is_long && total + answer.content_left() >= LONGEST_RECORD) {
             break Manner::Fast;
         }
     };

@@ -1,7 +1,7 @@
 //! Bodies that scripts pass on themselves (`readfile`, `fpassthru`), recognised by the site's `offload` rule.
 //!
-//! Such a body goes to a spool file at PHP's speed. Is it complete soon enough, then it is answered like any file: with
-//! its length, and with ranges where the script allows them; else it goes out while the rest is still coming.
+//! Such a body is taken at PHP's speed. Is it complete soon enough, then it is answered with its length, and where a part
+//! of it is asked for and the script allows that, like any file; else it goes out while the rest is still coming.
 
 use std::sync::Arc;
 use std::time::Duration;

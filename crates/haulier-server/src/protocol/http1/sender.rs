@@ -169,6 +169,7 @@ impl Sender {
 
     /// Sends what it can without waiting, at most one piece of a file.
     pub(super) fn step(&mut self, socket: &Socket) -> io::Result<Step> {
+        let mut has_read = false;
         loop {
             if self.at < self.lead.len() || !self.piece.is_empty() || !self.tail.is_empty() {
                 let Some(sent) = self.send_bytes(socket)? else {
@@ -193,10 +194,13 @@ impl Sender {
                     self.file = Some(slice);
                     return Ok(if sent.is_some() { Step::Yield } else { Step::Blocked });
                 }
+            } else if self.pipe.is_some() && has_read {
+                return Ok(Step::Yield);
             } else if let Some(slice) = self.pipe.take() {
                 if let Some(step) = self.step_pipe(socket, slice)? {
                     return Ok(step);
                 }
+                has_read = true;
             } else if self.source.is_some() {
                 return Ok(Step::Source);
             } else {
@@ -209,7 +213,8 @@ impl Sender {
     fn step_pipe(&mut self, socket: &Socket, mut slice: PipeSlice) -> io::Result<Option<Step>> {
         let mut sent = Some(0);
         if socket.is_plain() {
-            sent = slice.send(socket.descriptor(), self.turn, self.source.is_none())?;
+            let more = self.chunked && slice.len() <= self.turn as u64;
+            sent = slice.send(socket.descriptor(), self.turn, more)?;
             self.sent += sent.unwrap_or(0) as u64;
         } else {
             let mut piece = vec![0; slice.len().min(TURN as u64) as usize];
