@@ -459,9 +459,10 @@ async fn code_whole(plan: Plan, held: Vec<u8>) -> Result<Bytes, BrokenBody> {
     coded.map(Bytes::from).map_err(refused)
 }
 
-/// Without the room that a coder asks for, unless it is little: the body may wait long for its client.
+/// Without the room that a coder asks for where most of it stayed empty: the body may wait long for its client. Else what
+/// is moved costs more than what is given back, which nobody has written to, is worth.
 fn trimmed(mut coded: Vec<u8>) -> Vec<u8> {
-    if coded.capacity() - coded.len() > coded.len() / 4 {
+    if coded.capacity() / 4 > coded.len() {
         coded.shrink_to_fit();
     }
     coded
