@@ -7,6 +7,7 @@ mod external;
 mod facts;
 mod health;
 mod options;
+mod pace;
 mod queue;
 mod scripted;
 mod separate;
