@@ -38,7 +38,14 @@ fn load_words(load: &Load) -> String {
         (None, None) => words.push_str(", closed loop: the next request waits for the answer"),
     }
     match (load.requests, load.slice_s) {
-        (Some(requests), _) => words.push_str(&format!("; {} requests a slice", count(requests))),
+        (Some(requests), Some(seconds)) => {
+            words.push_str(&format!(
+                "; {} requests or {} s a slice",
+                count(requests),
+                number(seconds)
+            ));
+        }
+        (Some(requests), None) => words.push_str(&format!("; {} requests a slice", count(requests))),
         (None, Some(seconds)) => words.push_str(&format!("; {} s a slice", number(seconds))),
         (None, None) => {}
     }

@@ -13,7 +13,7 @@ use super::support::client::{Request, Response};
 use super::support::coded::{CODINGS, decode, decode_flushed, decoded, text};
 use super::support::haulier::Haulier;
 use super::support::site::Site;
-use super::support::{require, wait_until};
+use super::support::{curl, require, wait_until};
 
 const BROWSER: &str = "gzip, deflate, br, zstd";
 
@@ -98,7 +98,6 @@ fn nothing_short_is_coded_and_empty_stays_empty() {
 
 #[test]
 fn curl_and_php_read_what_was_coded() {
-    require("curl", "/usr/bin/curl");
     let original = text(48_000);
     let read = "header('Content-Type: text/plain');
         $context = stream_context_create(['http' => ['header' => 'Accept-Encoding: gzip']]);
@@ -110,11 +109,7 @@ fn curl_and_php_read_what_was_coded() {
         .start();
     for path in ["page.php", "page.html"] {
         let url = format!("http://{}/{path}", server.address());
-        let output = Command::new("/usr/bin/curl")
-            .args(["-s", "--compressed", &url])
-            .output()
-            .expect("curl runs");
-        assert!(output.status.success() && output.stdout == original, "{path}");
+        assert!(curl(&["--compressed", &url]) == original, "{path}");
     }
     let text = server.get("/read.php").expect(200).text();
     let file = Command::new("/usr/bin/php")

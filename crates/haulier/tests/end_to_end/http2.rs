@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use super::support::haulier::Haulier;
 use super::support::site::Site;
 use super::support::tls::Authority;
-use super::support::{content, require, wait_until};
+use super::support::{content, curl, require, wait_until};
 
 fn example() -> Site {
     Site::new()
@@ -37,22 +37,11 @@ fn example() -> Site {
         .php("broken.php", "throw new Exception('no');")
 }
 
-/// curl over HTTP/2 alone. What it wrote, and its exit.
-fn curl(server: &Haulier, path: &str, arguments: &[&str]) -> Output {
-    require("curl", "/usr/bin/curl");
-    let url = format!("http://{}{path}", server.address());
-    let mut command = Command::new("/usr/bin/curl");
-    command.args(["-sS", "--http2-prior-knowledge", "--max-time", "60"]);
-    command.args(arguments).arg(url).output().expect("curl runs")
-}
-
-/// What curl wrote, once it is content.
+/// What curl gets over HTTP/2.
 #[track_caller]
 fn curled(server: &Haulier, path: &str, arguments: &[&str]) -> Vec<u8> {
-    let output = curl(server, path, arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{path}: {said}");
-    output.stdout
+    let url = format!("http://{}{path}", server.address());
+    curl(&[&["--http2-prior-knowledge"], arguments, &[&url]].concat())
 }
 
 /// The head that curl shows, in lower case, and the body behind it.

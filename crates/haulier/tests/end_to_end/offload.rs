@@ -1,7 +1,6 @@
 //! The transparent mode: scripts pass bodies on by themselves, a rule of the site takes them off PHP.
 
 use std::fs;
-use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 
@@ -11,7 +10,7 @@ use super::support::client::{Connection, Request, Response};
 use super::support::haulier::{Haulier, descriptors};
 use super::support::site::Site;
 use super::support::tls::Authority;
-use super::support::{content, require, wait_until};
+use super::support::{content, curl, wait_until};
 
 const LENGTH: usize = 1_000_000;
 const RULE: &str = "[site.test.offload]\ntypes = [\"image/*\"]\nextensions = [\"zip\"]";
@@ -341,9 +340,9 @@ fn a_long_body_arrives_whole_wherever_it_waited() {
             let secret = secured.ask(&Request::get(path).with("Connection", "close")).expect(200);
             assert!(secret.body == expected, "{budget} {path} over TLS");
             let url = format!("http://{}{path}", server.address());
-            let output = run_curl(&["--http2-prior-knowledge", &url]);
+            let output = curl(&["--http2-prior-knowledge", &url]);
             assert!(output == expected, "{budget} {path} over HTTP/2");
-            let output = run_curl(&["--limit-rate", "20M", "--http1.0", &url]);
+            let output = curl(&["--limit-rate", "20M", "--http1.0", &url]);
             assert!(output == expected, "{budget} {path} over HTTP/1.0");
 
             // One that leaves in the middle of it.
@@ -358,16 +357,6 @@ fn a_long_body_arrives_whole_wherever_it_waited() {
         });
         wait_until("no more pipes than before", || pipes() <= before);
     }
-}
-
-fn run_curl(arguments: &[&str]) -> Vec<u8> {
-    require("curl", "/usr/bin/curl");
-    let mut command = Command::new("/usr/bin/curl");
-    let output = command.args(["-sS", "--max-time", "60"]).args(arguments).output();
-    let output = output.expect("curl runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    output.stdout
 }
 
 /// A thousand clients in the middle of their downloads cost descriptors, and a spool, but no memory to speak of.

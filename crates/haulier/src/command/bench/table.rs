@@ -102,8 +102,12 @@ fn amount(load: &Load, kind: Kind) -> String {
     let each = match (load.requests, load.slice_s) {
         _ if kind == Kind::Replay => return "an access log once more".to_owned(),
         // A block of a comparison has two slices of every target.
-        (Some(count), _) if kind == Kind::Comparison => format!("{} requests", number::count(count * 2)),
-        (Some(count), _) => format!("{} requests", number::count(count)),
+        (Some(count), Some(seconds)) if kind == Kind::Comparison => {
+            format!("{} requests or {:.3} s", number::count(count * 2), 2.0 * seconds)
+        }
+        (Some(count), None) if kind == Kind::Comparison => format!("{} requests", number::count(count * 2)),
+        (Some(count), Some(seconds)) => format!("{} requests or {seconds:.3} s", number::count(count)),
+        (Some(count), None) => format!("{} requests", number::count(count)),
         (None, Some(seconds)) if kind == Kind::Comparison => format!("2 × {seconds:.3} s"),
         (None, seconds) => format!("{:.3} s", seconds.unwrap_or_default()),
     };
@@ -424,5 +428,14 @@ mod tests {
             ..Load::default()
         };
         assert_eq!(amount(&timed, Kind::Single), "3 s");
+        let whichever_ends_first = Load {
+            requests: Some(50_000),
+            ..timed
+        };
+        assert_eq!(amount(&whichever_ends_first, Kind::Single), "50,000 requests or 3 s");
+        assert_eq!(
+            amount(&whichever_ends_first, Kind::Comparison),
+            "100,000 requests or 6 s"
+        );
     }
 }

@@ -60,6 +60,18 @@ pub(crate) fn require(package: &str, path: impl AsRef<Path>) {
     );
 }
 
+/// The body curl gets, with these arguments; its failure is the test's.
+#[track_caller]
+pub(crate) fn curl(arguments: &[&str]) -> Vec<u8> {
+    require("curl", "/usr/bin/curl");
+    let mut command = Command::new("/usr/bin/curl");
+    let output = command.args(["-sS", "--max-time", "60"]).args(arguments).output();
+    let output = output.expect("curl runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "curl {arguments:?}: {said}");
+    output.stdout
+}
+
 /// A temporary directory that the user PHP runs as may enter.
 pub(crate) fn readable_directory() -> TempDir {
     let directory = tempfile::Builder::new()

@@ -160,16 +160,8 @@ pub(crate) fn openssl(address: SocketAddr, arguments: &[&str]) -> String {
     texts.concat()
 }
 
-/// The body curl gets, with these further arguments; its failure is the test's.
+/// The text curl gets, with these arguments; its failure is the test's.
 #[track_caller]
 pub(crate) fn curl(arguments: &[&str]) -> String {
-    super::require("curl", "/usr/bin/curl");
-    let output = Command::new("curl")
-        .args(["-sS", "--max-time", "60"])
-        .args(arguments)
-        .output()
-        .expect("curl runs");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "curl {arguments:?}: {error}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    String::from_utf8_lossy(&super::curl(arguments)).into_owned()
 }
