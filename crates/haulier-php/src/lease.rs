@@ -10,7 +10,6 @@ use rustix::process::Signal;
 use crate::connection::Connection;
 use crate::error::PoolError;
 use crate::exchange::Failure;
-use crate::pace::Script;
 use crate::peer::Peer;
 use crate::running::Noted;
 use crate::state::Shared;
@@ -29,17 +28,10 @@ pub(crate) struct Lease {
     pub(crate) queued: Duration,
     /// The request is in the list of those that take long.
     noted: Option<Noted>,
-    /// The request among those that want a processor, where they are counted.
-    script: Option<Script>,
 }
 
 impl Lease {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        server: usize,
-        connection: Option<Connection>,
-        script: Option<Script>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, server: usize, connection: Option<Connection>) -> Self {
         Self {
             shared: Some(shared),
             server,
@@ -48,14 +40,13 @@ impl Lease {
             taken: Instant::now(),
             queued: Duration::ZERO,
             noted: None,
-            script,
         }
     }
 
-    /// Takes everything out; the pool hears nothing of it.
-    pub(crate) fn defuse(mut self) -> (Option<Connection>, Option<Script>) {
+    /// Takes the connection out; the pool hears nothing of it.
+    pub(crate) fn defuse(mut self) -> Option<Connection> {
         self.shared = None;
-        (self.connection.take(), self.script.take())
+        self.connection.take()
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -172,7 +163,7 @@ impl Lease {
             !is_spent(&shared, self.server, connection) && reusable_or_noted(&shared, connection, reusable)
         });
         shared.count(|counts| counts.served += 1);
-        shared.put_back(self.server, keep, self.script.take());
+        shared.put_back(self.server, keep);
     }
 
     /// Closes the connection and says why, here and to the caller.
@@ -236,7 +227,7 @@ impl Drop for Lease {
         if let Some(shared) = self.shared.take() {
             // In the middle of a request there is no way back to its end but closing.
             let connection = self.connection.take().filter(|_| !self.used);
-            shared.put_back(self.server, connection, self.script.take());
+            shared.put_back(self.server, connection);
         }
     }
 }

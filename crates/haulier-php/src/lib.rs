@@ -2,8 +2,7 @@
 //!
 //! A [`Pool`] starts php-cgi and watches it, or uses a FastCGI server that somebody else runs. [`Pool::send`] carries one
 //! request: it waits for a worker in a fair queue, sends, and gives the response head; [`Response`] then gives the body.
-//! A worker belongs to one request from the lease to END_REQUEST. A free one is not always of use: while every processor
-//! computes for PHP already, the queue waits all the same (`pace`). What stands in the parameters, and what becomes of a
+//! A worker belongs to one request from the lease to END_REQUEST. What stands in the parameters, and what becomes of a
 //! response, is the server's business.
 
 mod affinity;
@@ -19,7 +18,6 @@ mod keeper;
 mod lease;
 mod master;
 mod memory;
-mod pace;
 mod peer;
 mod pool;
 mod recipe;

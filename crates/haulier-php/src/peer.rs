@@ -98,20 +98,14 @@ pub(crate) fn children(master: u32) -> Vec<u32> {
 
 /// True while the process runs. One that has ended may wait for ever to be collected by whoever adopted it.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    state(pid).is_some_and(|state| !matches!(state, b'Z' | b'X'))
-}
-
-/// True while the process has a processor, or could use one.
-pub(crate) fn is_computing(pid: u32) -> bool {
-    state(pid) == Some(b'R')
-}
-
-/// The letter of proc_pid_stat(5); `None` if there is no such process.
-fn state(pid: u32) -> Option<u8> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // It is the first word behind the name, which is in parentheses and may hold any character.
-    let name_ends = stat.iter().rposition(|&byte| byte == b')')?;
-    stat.get(name_ends + 2).copied()
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    // The state is the first word behind the name, which is in parentheses and may hold any character.
+    !stat
+        .rsplit(')')
+        .next()
+        .is_some_and(|rest| matches!(rest.trim_start().as_bytes().first(), Some(b'Z' | b'X')))
 }
 
 /// True if one of the process's descriptors is the socket with this inode.

@@ -16,7 +16,6 @@ use crate::health::{HealthChecks, ping_params};
 use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::memory;
-use crate::pace;
 use crate::request::{Body, Request};
 use crate::response::{Response, Silence};
 use crate::running::{NOTED_AFTER, RunningRequest};
@@ -83,9 +82,6 @@ impl Pool {
             }
         };
         let keeper = Keeper::start(&shared).map_err(StartError::Thread)?;
-        if shared.is_paced() {
-            pace::start(&shared).map_err(StartError::Thread)?;
-        }
         Ok(Arc::new(Self { shared, source, keeper }))
     }
 

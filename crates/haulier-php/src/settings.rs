@@ -78,9 +78,6 @@ pub struct Supervised {
     pub shrink: Option<Shrink>,
     /// Most workers that are put to work within a second, beside those that have worked already; `None` is no limit.
     pub spawn_rate: Option<u32>,
-    /// Scripts that compute at once before the next one waits for one to end; `None` is no limit. One that waits for
-    /// something itself, is about to end (1 ms), or has run for long (0.1 s) does not count.
-    pub computing: Option<usize>,
     /// When a worker is replaced.
     pub recycle: Recycle,
     /// `-d name=value` for every worker.
@@ -114,7 +111,6 @@ impl Supervised {
             workers: 1,
             shrink: None,
             spawn_rate: None,
-            computing: None,
             recycle: Recycle::default(),
             ini: Vec::new(),
             ini_admin: Vec::new(),

@@ -1,15 +1,14 @@
 //! Who has a worker, who waits for one, and what lies idle: everything the threads share, behind one lock.
 //!
 //! Connections never outnumber workers. Idle ones are a stack, so that the rest stay cold; waiters are a queue. A
-//! worker that becomes free goes to the first waiter, so nothing lies idle while somebody waits; but for a worker that
-//! could do no more than share a processor ([`pace`](crate::pace)).
+//! worker that becomes free goes to the first waiter, so nothing lies idle while somebody waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
@@ -21,7 +20,6 @@ use crate::connection::Connection;
 use crate::fpm_status::FpmStatus;
 use crate::heard::Heard;
 use crate::lease::Lease;
-use crate::pace::{Pace, Script};
 use crate::running::Running;
 use crate::settings::{Health, PoolKind, PoolSettings, Recycle, Server, Supervised};
 use crate::spawner::Spawner;
@@ -186,8 +184,6 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     /// Told when the last lease ends while the pool stops.
     drained: Notify,
-    /// Told when requests begin to wait for a processor, and when the pool stops.
-    pacing: Condvar,
     state: Mutex<State>,
 }
 
@@ -206,10 +202,6 @@ struct State {
     spawned: (Instant, u32),
     /// Up to when `counts.busy_time` is right.
     settled: Instant,
-    /// Whether a free worker is of use; `None` if it always is.
-    pace: Option<Pace>,
-    /// Somebody waits although a worker is free.
-    is_pacing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -315,7 +307,6 @@ impl Shared {
             PoolKind::External(_) => None,
         };
         let spawn_rate = own.and_then(|own| own.spawn_rate);
-        let pace = own.and_then(|own| Pace::of(own.computing?, own.workers));
         let rests = own.is_some_and(|own| own.rests_after().is_some());
         let alarm = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let alarms = addresses
@@ -342,8 +333,6 @@ impl Shared {
             spawn_rate,
             spawned: (Instant::now(), 0),
             settled: Instant::now(),
-            pace,
-            is_pacing: false,
         };
         Ok(Self {
             settings,
@@ -359,7 +348,6 @@ impl Shared {
             alarms,
             started: Instant::now(),
             drained: Notify::new(),
-            pacing: Condvar::new(),
             state: Mutex::new(state),
             addresses,
         })
@@ -377,34 +365,23 @@ impl Shared {
             return Asked::Stopped;
         }
         let wants = affinity.and_then(|key| self.seeds.find(key, |server| state.is_usable(server, excluded)));
-        let runtime = Handle::current().id();
-        let is_held_back = state.holds_back();
-        let mut free = None;
-        if !is_held_back {
-            free = state.take(self.connections, excluded, wants, runtime);
-            if let Some((server, connection)) = free {
-                state.counts.waits.note(Duration::ZERO);
-                return Asked::Granted(self.lease(&mut state, server, connection));
-            }
+        if let Some((server, connection)) = state.take(self.connections, excluded, wants, Handle::current().id()) {
+            state.counts.waits.note(Duration::ZERO);
+            drop(state);
+            return Asked::Granted(Lease::new(Arc::clone(self), server, connection));
         }
         let resting = state.servers.iter().position(|server| server.rests);
         if state.waiters.len() >= self.settings.queue_length && resting.is_none() {
-            // Nobody is turned away for want of a processor: the first of the queue makes room.
-            free = is_held_back
-                .then(|| state.take(self.connections, excluded, wants, runtime))
-                .flatten();
-            if free.is_none() {
-                state.counts.exhausted += 1;
-                state.counts.waits.note(Duration::ZERO);
-                return Asked::Full;
-            }
+            state.counts.exhausted += 1;
+            state.counts.waits.note(Duration::ZERO);
+            return Asked::Full;
         }
         let (sender, grant) = oneshot::channel();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.waiters.push_back(Waiter {
             ticket,
-            runtime,
+            runtime: Handle::current().id(),
             since: Instant::now(),
             wants,
             grant: sender,
@@ -414,12 +391,6 @@ impl Shared {
             state.servers[server].rests = false;
             let _ = rustix::io::write(&self.alarms[server], &1_u64.to_ne_bytes()); // full: it rings already
         }
-        if is_held_back {
-            self.begin_pacing(&mut state);
-        }
-        if let Some((server, connection)) = free {
-            drop(self.grant_first(state, server, connection));
-        }
         Asked::Queued(QueuePlace {
             shared: Arc::clone(self),
             ticket,
@@ -427,23 +398,10 @@ impl Shared {
         })
     }
 
-    /// A lease of a worker that was taken for it.
-    fn lease(self: &Arc<Self>, state: &mut State, server: usize, connection: Option<Connection>) -> Lease {
-        let pid = connection.as_ref().and_then(|connection| connection.peer.pid());
-        let script = state.pace.as_mut().map(|pace| pace.begin(pid, Instant::now()));
-        Lease::new(Arc::clone(self), server, connection, script)
-    }
-
     /// Takes a lease back, with the connection if it can carry another request.
-    pub(crate) fn put_back(
-        self: &Arc<Self>,
-        server: usize,
-        mut connection: Option<Connection>,
-        mut ended: Option<Script>,
-    ) {
+    pub(crate) fn put_back(self: &Arc<Self>, server: usize, mut connection: Option<Connection>) {
         loop {
             let mut state = self.lock();
-            state.note_end(ended.take());
             let current = connection
                 .as_ref()
                 .is_none_or(|found| found.generation == state.servers[server].generation);
@@ -453,12 +411,6 @@ impl Shared {
                 connection = None;
                 state = self.lock();
             }
-            if state.waiters.is_empty() || state.is_full() {
-                if !state.waiters.is_empty() {
-                    self.begin_pacing(&mut state);
-                }
-                return self.keep(state, server, connection);
-            }
             let may_serve = !state.stopping && (connection.is_some() || state.may_open(server));
             let Some(waiter) = may_serve
                 .then(|| state.next_waiter(server, connection.as_ref()))
@@ -466,72 +418,16 @@ impl Shared {
             else {
                 return self.keep(state, server, connection);
             };
-            let lease = self.lease(&mut state, server, connection);
             drop(state);
+            let lease = Lease::new(Arc::clone(self), server, connection);
             match waiter.grant.send(lease) {
                 Ok(()) => return,
-                Err(unwanted) => (connection, ended) = unwanted.defuse(),
+                Err(unwanted) => connection = unwanted.defuse(),
             }
         }
     }
 
-    /// Gives a worker that was taken to the first in the queue; the lease comes back if nobody wants it.
-    fn grant_first(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
-        server: usize,
-        connection: Option<Connection>,
-    ) -> Option<Lease> {
-        let lease = self.lease(&mut state, server, connection);
-        let first = state.waiters.pop_front();
-        drop(state);
-        match first {
-            Some(waiter) => waiter.grant.send(lease).err(),
-            None => Some(lease),
-        }
-    }
-
-    /// Whether requests may have to wait for a processor.
-    pub(crate) fn is_paced(&self) -> bool {
-        self.lock().pace.is_some()
-    }
-
-    fn begin_pacing(&self, state: &mut State) {
-        if !std::mem::replace(&mut state.is_pacing, true) {
-            self.pacing.notify_one();
-        }
-    }
-
-    /// Sleeps until requests wait for a processor; false if the pool stops.
-    pub(crate) fn wait_for_pacing(&self) -> bool {
-        let state = self.lock();
-        let idle = |state: &mut State| !state.is_pacing && !state.stopping;
-        let state = self
-            .pacing
-            .wait_while(state, idle)
-            .unwrap_or_else(PoisonError::into_inner);
-        !state.stopping
-    }
-
-    /// Lets requests begin that waited for a processor, as many as there is one for.
-    pub(crate) fn begin_waiting(self: &Arc<Self>) {
-        loop {
-            let mut state = self.lock();
-            if !state.waiters.is_empty() && state.is_full() {
-                return;
-            }
-            let runtime = state.waiters.front().map(|first| first.runtime);
-            let Some((server, connection)) = runtime.and_then(|first| state.take(self.connections, &[], None, first))
-            else {
-                // Nobody waits for a processor: who waits now gets the next worker that becomes free.
-                state.is_pacing = false;
-                return;
-            };
-            drop(self.grant_first(state, server, connection));
-        }
-    }
-
-    /// Nobody waits, or only for a processor: the connection lies idle, or is one less.
+    /// Nobody waits: the connection lies idle, or is one less.
     fn keep(&self, mut state: MutexGuard<'_, State>, server: usize, connection: Option<Connection>) {
         state.settle();
         let place = &mut state.servers[server];
@@ -615,7 +511,7 @@ impl Shared {
         }
         drop(state);
         for _ in 0..free {
-            self.put_back(server, None, None);
+            self.put_back(server, None);
         }
     }
 
@@ -702,7 +598,6 @@ impl Shared {
         let waiters = std::mem::take(&mut state.waiters);
         let idle = state.drain_idle(|_| true);
         drop(state);
-        self.pacing.notify_all();
         drop((waiters, idle));
     }
 
@@ -895,22 +790,6 @@ impl Shared {
 }
 
 impl State {
-    /// Whether another script could do no more than share a processor with others.
-    fn is_full(&mut self) -> bool {
-        self.pace.as_mut().is_some_and(|pace| pace.is_full(Instant::now()))
-    }
-
-    /// Whether a request has to wait even if a worker is free: for a processor, or behind others who wait for one.
-    fn holds_back(&mut self) -> bool {
-        self.pace.is_some() && (!self.waiters.is_empty() || self.is_full())
-    }
-
-    fn note_end(&mut self, script: Option<Script>) {
-        if let (Some(pace), Some(script)) = (&mut self.pace, script) {
-            pace.end(&script, Instant::now());
-        }
-    }
-
     /// Who gets a worker that has become free: the first in the queue, or within [`PATIENCE`] one of the connection's
     /// own thread.
     fn next_waiter(&mut self, server: usize, connection: Option<&Connection>) -> Option<Waiter> {

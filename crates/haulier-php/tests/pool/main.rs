@@ -7,7 +7,6 @@ mod external;
 mod facts;
 mod health;
 mod options;
-mod pace;
 mod queue;
 mod scripted;
 mod separate;

@@ -17,7 +17,6 @@ switch ($do) {
     case 'sleep': usleep($n * 1000); echo 'slept ', getmypid(); break;
     case 'hold': wait_for($_GET['gate']); echo 'slept ', getmypid(); break;
     case 'hold-body': echo 'first'; ob_flush(); flush(); wait_for($_GET['gate']); echo 'second'; break;
-    case 'compute': for ($end = cpu_ms() + $n; cpu_ms() < $end;); echo 'computed'; break;
     case 'spin': set_time_limit(0); while (true); break;
     case 'slow-body': echo 'first'; ob_flush(); flush(); usleep($n * 1000); echo 'second'; break;
     case 'die-in-body': echo 'first'; ob_flush(); flush(); posix_kill(getmypid(), 9); break;
@@ -40,12 +39,6 @@ switch ($do) {
         break;
     case 'user': echo posix_geteuid(), ' ', posix_getegid(), ' ', implode(',', posix_getgroups()); break;
 
-}
-
-// Time of the processor that this process has taken, in milliseconds.
-function cpu_ms() {
-    $usage = getrusage();
-    return $usage['ru_utime.tv_sec'] * 1000 + $usage['ru_utime.tv_usec'] / 1000;
 }
 
 // At most four minutes.

@@ -22,9 +22,8 @@ use crate::privileges;
 /// Longest head of a CGI response, bytes.
 const RESPONSE_HEAD: usize = 64 * 1024;
 /// Settings that only a pool of our own has.
-pub(super) const SUPERVISED: [&str; 12] = [
+pub(super) const SUPERVISED: [&str; 11] = [
     "workers",
-    "computing",
     "max_requests",
     "recycle",
     "php",
@@ -280,7 +279,6 @@ fn supervised(
         workers,
         shrink,
         spawn_rate: spawn_rate(table),
-        computing: computing(table, machine),
         recycle,
         ini,
         ini_admin,
@@ -319,15 +317,6 @@ fn shrink(table: &PoolTable, workers: usize, report: &mut Report) -> Option<Shri
 fn spawn_rate(table: &PoolTable) -> Option<u32> {
     let rate = table.shrink.as_ref()?.spawn_rate.as_ref()?;
     Some(u32::try_from(rate.value).unwrap_or(u32::MAX))
-}
-
-/// How many scripts compute at once; 0 is written for no limit.
-fn computing(table: &PoolTable, machine: &Machine) -> Option<usize> {
-    let most = table
-        .computing
-        .as_ref()
-        .map_or(machine.cores, |most| to_usize(most.value));
-    (most > 0).then_some(most)
 }
 
 fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {

@@ -28,7 +28,6 @@ const KINDS: &[(&str, &str, &[Kind])] = &[
     ("limits", "body", &[Kind::Text]),
     ("limits", "connections", &[Kind::Count]),
     ("pool.NAME", "workers", &[Kind::Count]),
-    ("pool.NAME", "computing", &[Kind::Count]),
     ("pool.NAME", "user", &[Kind::Text]),
     ("pool.NAME", "group", &[Kind::Text]),
     ("pool.NAME", "body_timeout", &[Kind::Text]),

@@ -355,11 +355,6 @@ pub(super) static POOL: Table = Table {
             "PHP processes of the whole pool: a number, or `{ min, max, idle, spawn_rate }`.",
         ),
         word(
-            "computing",
-            "the processors we may use",
-            "Scripts that compute at once; 0 is no limit. While as many do, the next one begins when one ends.",
-        ),
-        word(
             "recycle",
             "{}",
             "`[pool.NAME.recycle]`: when a worker is replaced, always between two requests.",
