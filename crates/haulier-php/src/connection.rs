@@ -4,7 +4,7 @@
 //! on the same thread costs no epoll_ctl. Watched for reading only: a unix socket reports every drained byte as writable.
 #![allow(unsafe_code)] // reading into memory that is not zeroed before: see `poll_read`
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, Waker, ready};
@@ -24,8 +24,8 @@ use crate::settings::Server;
 use crate::watch::watch;
 use crate::worker::Worker;
 
-/// Bytes taken by one read. A whole small response fits, and so does the largest record.
-const READ_SIZE: usize = 64 * 1024 + 16;
+/// Bytes taken by one read. A whole small response fits, and so do a head and the largest record behind it.
+const READ_SIZE: usize = 68 * 1024;
 /// Pause before another try when a unix socket's queue of connections is full: the kernel tells nobody when it is not.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
 
@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Peer,
     /// What that process has done, as far as we know.
     pub(crate) worker: Worker,
+    /// The last answer had content that went past [`poll_receive`](Self::poll_receive).
+    pub(crate) answers_long: Cell<bool>,
     /// When it became idle.
     pub(crate) idle_since: Instant,
 }
@@ -71,6 +73,7 @@ impl Connection {
             generation,
             peer: Peer::Unknown,
             worker: Worker::new(),
+            answers_long: Cell::new(false),
             idle_since: Instant::now(),
         })
     }

@@ -26,6 +26,9 @@ const FILE_PIECE: usize = 32 * 1024;
 /// readfile) in records of 65,528.
 const LONG_CONTENT: u16 = 32 * 1024;
 
+/// Bytes taken by the first read where the last answer was a long one: what comes with the head is copied.
+const SHORT_READ: usize = 8 * 1024;
+
 /// Where content of a body may go at once.
 #[derive(Debug)]
 pub enum Place<'p> {
@@ -59,6 +62,8 @@ pub(crate) struct Exchange {
     broken: bool,
     /// Something came after the end.
     surplus: bool,
+    /// Content went where it was to go without being copied here.
+    was_placed: bool,
 }
 
 /// What is still to be sent.
@@ -104,6 +109,7 @@ impl Exchange {
             end: None,
             broken: false,
             surplus: false,
+            was_placed: false,
         }
     }
 
@@ -194,7 +200,10 @@ impl Exchange {
             Some(Place::Pipe { end, most }) if self.is_in_long_body() && connection.can_splice() => {
                 self.poll_splice(cx, connection, end, most)
             }
-            Some(Place::Pipe { .. }) | None => self.poll_receive(cx, connection, usize::MAX),
+            Some(Place::Pipe { .. }) | None => {
+                let is_long = !self.head_complete && connection.answers_long.get();
+                self.poll_receive(cx, connection, if is_long { SHORT_READ } else { usize::MAX })
+            }
         };
         match received {
             Poll::Pending if sent => Poll::Ready(Ok(0)),
@@ -268,6 +277,7 @@ impl Exchange {
             return Err(Failure::HungUp(None));
         }
         self.records.skip_stdout(length);
+        self.was_placed = true;
         Ok(length)
     }
 
@@ -278,6 +288,9 @@ impl Exchange {
         most: usize,
     ) -> Poll<Result<usize, Failure>> {
         let received = ready!(connection.poll_receive(cx, most, |bytes| self.consume(bytes)));
+        if self.end.is_some() {
+            connection.answers_long.set(self.was_placed);
+        }
         Poll::Ready(match received {
             Ok(taken) => taken.map(|()| 0),
             Err(error) => Err(Failure::HungUp(Some(error))),

@@ -142,6 +142,35 @@ async fn long_content_goes_into_a_pipe_and_the_rest_beside_it() {
     }
 }
 
+/// What follows a long answer is read in smaller portions at first.
+#[tokio::test]
+async fn answers_of_any_length_follow_a_long_one() {
+    let scripts = Scripts::new();
+    let (long, long_answer) = long_answer();
+    let responder = Responder::start(move |mut peer| {
+        while let Some(request) = peer.request()? {
+            let query = request.params.iter().find(|(name, _)| name == "QUERY_STRING");
+            match query.and_then(|(_, length)| length.parse().ok()) {
+                Some(length) => {
+                    let head = stdout(b"Content-Type: image/jpeg\r\n\r\n");
+                    peer.write(&[head, stdout(&vec![b'x'; length]), end()].concat())?;
+                }
+                None => peer.write(&long_answer)?,
+            }
+        }
+        Ok(())
+    });
+    let pool = pool_on(&responder);
+    for length in [1, 8_000, 8_104, 8_105, 8_192, 20_000, 40_000, 65_528] {
+        for (query, expected) in [(String::new(), long.clone()), (length.to_string(), vec![b'x'; length])] {
+            let mut response = Call::get(&scripts, &query).send(&pool).await.expect("a head");
+            let (whole, _) = taken_by_pipe(&mut response, 1 << 20, true).await;
+            assert!(whole == expected, "{query:?}: {} bytes", whole.len());
+        }
+    }
+    assert_eq!(responder.accepted(), 1, "each was taken to its end");
+}
+
 #[tokio::test]
 async fn content_goes_behind_what_is_in_memory() {
     let scripts = Scripts::new();

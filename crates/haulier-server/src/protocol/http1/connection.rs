@@ -383,7 +383,7 @@ impl Connection {
     }
 
     fn send_now(self: &Rc<Self>, mut sending: Sending) -> Next {
-        match sending.sender.step(&self.socket) {
+        match sending.sender.begin(&self.socket) {
             Ok(Step::Done) => self.finish(sending),
             Ok(Step::Blocked | Step::Yield | Step::Source | Step::Cold) => Next::Wait(Box::new(Waiting::Send(sending))),
             Err(error) => self.broken(sending, &error),

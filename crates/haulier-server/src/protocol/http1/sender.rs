@@ -4,7 +4,7 @@
 //! until the buffer is full would let one fast reader hold the thread, and costs twice as much per byte.
 
 use std::io::{self, IoSlice};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
 use haulier_proto::head::{Method, Version};
@@ -97,6 +97,8 @@ pub(super) struct Sender {
 
 /// Bodies up to this length are copied behind the head: one send instead of two calls.
 const COPIED: usize = 16 * 1024;
+/// Most pieces of a body that leave at once if they are there already.
+const PIECES: usize = 4;
 /// Bytes of a file sent in one turn.
 const TURN: usize = 128 * 1024;
 /// The same for the first response of a connection, whose buffers are small yet: it takes as much as they do. For a file
@@ -165,6 +167,18 @@ impl Sender {
             },
             Body::Stream(stream) => self.source = Some(stream),
         }
+    }
+
+    /// The first [`step`](Self::step): what is there of a body already leaves with its head.
+    pub(super) fn begin(&mut self, socket: &Socket) -> io::Result<Step> {
+        for _ in 0..PIECES {
+            let laid = self.poll_source(&mut Context::from_waker(Waker::noop()));
+            let step = self.step(socket)?; // the head goes out even where the body fails
+            if laid?.is_pending() || step != Step::Source {
+                return Ok(step);
+            }
+        }
+        Ok(Step::Source)
     }
 
     /// Sends what it can without waiting, at most one piece of a file.
