@@ -37,17 +37,11 @@ fn load_words(load: &Load) -> String {
         (None, Some(arrivals)) => words.push_str(&format!(", open loop, {arrivals}")),
         (None, None) => words.push_str(", closed loop: the next request waits for the answer"),
     }
-    match (load.requests, load.slice_s) {
-        (Some(requests), Some(seconds)) => {
-            words.push_str(&format!(
-                "; {} requests or {} s a slice",
-                count(requests),
-                number(seconds)
-            ));
-        }
-        (Some(requests), None) => words.push_str(&format!("; {} requests a slice", count(requests))),
-        (None, Some(seconds)) => words.push_str(&format!("; {} s a slice", number(seconds))),
-        (None, None) => {}
+    let requests = load.requests.map(|requests| format!("{} requests", count(requests)));
+    let time = load.slice_s.map(|seconds| format!("{} s", number(seconds)));
+    let limits: Vec<_> = requests.into_iter().chain(time).collect();
+    if !limits.is_empty() {
+        words.push_str(&format!("; {} a slice", limits.join(" or ")));
     }
     if load.warmup_s > 0.0 {
         words.push_str(&format!("; {} s of warm-up thrown away", number(load.warmup_s)));

@@ -99,18 +99,19 @@ fn what_was_done(run: &Run) -> String {
 }
 
 fn amount(load: &Load, kind: Kind) -> String {
-    let each = match (load.requests, load.slice_s) {
-        _ if kind == Kind::Replay => return "an access log once more".to_owned(),
-        // A block of a comparison has two slices of every target.
-        (Some(count), Some(seconds)) if kind == Kind::Comparison => {
-            format!("{} requests or {:.3} s", number::count(count * 2), 2.0 * seconds)
-        }
-        (Some(count), None) if kind == Kind::Comparison => format!("{} requests", number::count(count * 2)),
-        (Some(count), Some(seconds)) => format!("{} requests or {seconds:.3} s", number::count(count)),
-        (Some(count), None) => format!("{} requests", number::count(count)),
-        (None, Some(seconds)) if kind == Kind::Comparison => format!("2 × {seconds:.3} s"),
-        (None, seconds) => format!("{:.3} s", seconds.unwrap_or_default()),
-    };
+    if kind == Kind::Replay {
+        return "an access log once more".to_owned();
+    }
+    // A block of a comparison has two slices of every target.
+    let slices = if kind == Kind::Comparison { 2 } else { 1 };
+    let requests = load
+        .requests
+        .map(|each| format!("{} requests", number::count(each * slices)));
+    let time = load.slice_s.map(|seconds| match slices {
+        1 => format!("{seconds:.3} s"),
+        _ => format!("{slices} × {seconds:.3} s"),
+    });
+    let each = requests.into_iter().chain(time).collect::<Vec<_>>().join(" or ");
     let each = each.replace(".000 s", " s");
     match load.rounds {
         1 => each,
@@ -435,7 +436,7 @@ mod tests {
         assert_eq!(amount(&whichever_ends_first, Kind::Single), "50,000 requests or 3 s");
         assert_eq!(
             amount(&whichever_ends_first, Kind::Comparison),
-            "100,000 requests or 6 s"
+            "100,000 requests or 2 × 3 s"
         );
     }
 }
