@@ -4,19 +4,27 @@
 // Zend Download Server, so that a script names its file and is done, and then runs the auto_prepend_file that php.ini
 // or the pool's `ini` names. Only getenv() is asked: a mention of $_SERVER would have PHP fill it for every request.
 
-if (!function_exists('haulier_send_file')) {
+if (!function_exists('zend_send_file')) {
     /**
-     * Has the server send a file, and ends the script. Headers sent so far are dropped.
+     * Has the server send a file, and ends the script. Headers set so far are dropped.
+     *
+     * What it calls is a tenth of what a download costs: one stat() answers for most files, and an absolute path is left
+     * as it is, since the server finds out where it leads.
      *
      * @param string $filename
      * @param string|null $mime_type without it, the type follows from the extension
      * @param string|array|null $custom_headers lines, or names with values
      * @return false if the file cannot be read, or output has begun
      */
-    function haulier_send_file($filename, $mime_type = null, $custom_headers = null)
+    function zend_send_file($filename, $mime_type = null, $custom_headers = null)
     {
-        $path = is_string($filename) ? @realpath($filename) : false;
-        if ($path === false || !@is_file($path) || !@is_readable($path) || headers_sent()) {
+        $path = $filename;
+        if (!is_string($path) || $path === '' || ($path[0] !== '/' && ($path = realpath($path)) === false)) {
+            return false;
+        }
+        // What is_file() learned tells fileperms(), too. What not everybody may read, this account may.
+        $is_readable = is_file($path) && ((fileperms($path) & 0444) === 0444 || is_readable($path));
+        if (!$is_readable || headers_sent()) {
             return false;
         }
         $type_is_given = haulier_begin_answer($mime_type, $custom_headers);
@@ -31,7 +39,7 @@ if (!function_exists('haulier_send_file')) {
             exit;
         }
         $kind = $type_is_given ? 'file' : 'file-by-extension';
-        header("X-Haulier-Send: $token $kind " . str_replace('%2F', '/', rawurlencode($path)));
+        header("X-Haulier-Send: $token $kind " . rawurlencode($path));
         exit;
     }
 
@@ -42,21 +50,26 @@ if (!function_exists('haulier_send_file')) {
      */
     function haulier_begin_answer($mime_type, $custom_headers)
     {
-        while (ob_get_level() > 0 && @ob_end_clean()) {
-            continue;
-        }
-        if (ini_get('zlib.output_compression')) {
-            @ini_set('zlib.output_compression', '0');
+        while (ob_get_level() > 0) {
+            if (!@ob_end_clean()) {
+                // One that may not be removed, and below it perhaps PHP's own compression.
+                @ini_set('zlib.output_compression', '0');
+                break;
+            }
         }
         header_remove();
-        http_response_code(200);
-        $type = is_string($mime_type) ? trim($mime_type) : '';
-        $type_is_given = $type !== '' && strpbrk($type, "\r\n\0") === false;
-        if ($type_is_given) {
-            header('Content-Type: ' . $type);
+        $type = is_string($mime_type) ? $mime_type : '';
+        if (strcspn($type, " \t\r\n\0\x0B") !== strlen($type)) {
+            $type = trim($type);
+            $type = strpbrk($type, "\r\n\0") === false ? $type : '';
+        }
+        if ($type !== '') {
+            header('Content-Type: ' . $type, true, 200);
+        } else {
+            http_response_code(200);
         }
         if ($custom_headers === null || $custom_headers === '' || $custom_headers === []) {
-            return $type_is_given;
+            return $type !== '';
         }
         $lines = is_array($custom_headers) ? $custom_headers : preg_split('/[\r\n]+/', (string) $custom_headers);
         foreach ($lines as $name => $line) {
@@ -67,16 +80,12 @@ if (!function_exists('haulier_send_file')) {
         }
         return preg_grep('/^content-type:/i', headers_list()) !== [];
     }
-}
 
-if (!function_exists('zend_send_file')) {
-    function zend_send_file($filename, $mime_type = null, $custom_headers = null)
+    function haulier_send_file($filename, $mime_type = null, $custom_headers = null)
     {
-        return haulier_send_file($filename, $mime_type, $custom_headers);
+        return zend_send_file($filename, $mime_type, $custom_headers);
     }
-}
 
-if (!function_exists('zend_send_buffer')) {
     /**
      * Sends a text in place of everything so far, and ends the script.
      *

@@ -68,6 +68,83 @@ fn zend_send_file_returns_false_when_it_cannot() {
 }
 
 #[test]
+fn zend_send_file_takes_every_way_to_write_a_path() {
+    let site = Site::new()
+        .file("pic.png", content(70_000))
+        .link("link.png", "pic.png")
+        .php(
+            "sub/get.php",
+            "chdir(__DIR__); var_dump(zend_send_file(urldecode($_GET['f'])));",
+        );
+    let root = site.root().display().to_string();
+    let server = site.start();
+    for path in [
+        "../pic.png".to_owned(),
+        format!("{root}/sub/../pic.png"),
+        format!("{root}//pic.png"),
+        format!("{root}/link.png"),
+    ] {
+        let response = server.get(&format!("/sub/get.php?f={path}")).expect(200);
+        assert!(response.body == content(70_000), "{path}");
+        assert_eq!(response.field("Content-Type"), Some("image/png"), "{path}");
+    }
+    for path in [
+        format!("{root}/pic.png/"),
+        format!("{root}/pic.png%2500"),
+        format!("{root}/sub/.."),
+        "/".to_owned(),
+        "php://memory".to_owned(),
+        format!("file://{root}/pic.png"),
+    ] {
+        let text = server.get(&format!("/sub/get.php?f={path}")).expect(200).text();
+        assert_eq!(text, "bool(false)\n", "{path}");
+    }
+}
+
+#[test]
+fn zend_send_file_asks_for_its_account_where_not_everybody_may_read() {
+    let code = "$f = __DIR__ . '/../private/own.png'; file_put_contents($f, str_repeat('own', 1000)); chmod($f, 0600);
+        if (isset($_GET['lock'])) chmod($f, 0); var_dump(zend_send_file($f));";
+    let site = Site::new().php("own.php", code);
+    let private = site.writable("private");
+    let server = site
+        .config(&format!("[site.test.sendfile]\nroots = [{private:?}]"))
+        .start();
+    assert_eq!(server.get("/own.php").expect(200).text(), "own".repeat(1000));
+    // PHP is not run as root.
+    assert_eq!(server.get("/own.php?lock").expect(200).text(), "bool(false)\n");
+}
+
+#[test]
+fn what_php_would_code_or_buffer_is_dropped_with_its_fields() {
+    let site = Site::new()
+        .file("pic.png", content(70_000))
+        .php("file.php", "echo 'dropped'; zend_send_file(__DIR__ . '/pic.png');")
+        .php("nested.php", "ob_start(function ($text) { return strrev($text); }); echo 'a'; ob_start(); echo 'b'; zend_send_file(__DIR__ . '/pic.png');")
+        .php("buffer.php", "echo 'dropped'; zend_send_buffer(str_repeat('0123456789', 3000), 'image/x-own');")
+        .php(
+            "locked.php",
+            "ob_start(null, 0, PHP_OUTPUT_HANDLER_STDFLAGS ^ PHP_OUTPUT_HANDLER_REMOVABLE); echo 'a';
+                zend_send_file(__DIR__ . '/pic.png');",
+        );
+    let server = site
+        .ini("zlib.output_compression", "On")
+        .ini("error_reporting", "-1")
+        .start();
+    for (path, expected) in [
+        ("/file.php", content(70_000)),
+        ("/nested.php", content(70_000)),
+        ("/locked.php", content(70_000)),
+        ("/buffer.php", "0123456789".repeat(3000).into_bytes()),
+    ] {
+        let request = Request::get(path).with("Accept-Encoding", "gzip");
+        let response = server.ask(&request).expect(200);
+        assert_eq!(response.field("Content-Encoding"), None, "{path}");
+        assert!(response.body == expected, "{path}");
+    }
+}
+
+#[test]
 fn zend_functions_are_bound_by_the_roots() {
     let site = Site::new()
         .php("passwd.php", "zend_send_file('/etc/passwd');")
