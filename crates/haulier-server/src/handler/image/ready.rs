@@ -138,7 +138,7 @@ impl Ready {
                     heads,
                     content_type,
                 };
-                static_files::read(request, &view)
+                static_files::read(request, view)
             }
             Picture::Bytes(bytes) => from_memory(request, bytes, &self.etag, heads),
         };
@@ -222,11 +222,11 @@ impl Representation for View<'_> {
         validators(self.etag)
     }
 
-    fn head(&self) -> Head {
+    fn into_head(self) -> Head {
         Head::Prepared(Arc::clone(&self.heads.whole))
     }
 
-    fn not_modified(&self) -> Head {
+    fn into_not_modified(self) -> Head {
         Head::Prepared(Arc::clone(&self.heads.not_modified))
     }
 

@@ -210,7 +210,6 @@ fn with_head(status: u16, fields: Fields, body: Body) -> Response {
 pub(super) struct FileResponse {
     file: Arc<OpenFile>,
     fields: Fields,
-    etag: Option<Vec<u8>>,
     last_modified: Option<u64>,
 }
 
@@ -223,27 +222,36 @@ impl FileResponse {
         if !fields.contains("ETag") {
             fields.append("ETag", &sendable.etag);
         }
-        if !fields.contains("Last-Modified") {
-            fields.append("Last-Modified", date::format(sendable.last_modified));
+        let own_date = fields.get("Last-Modified").map(date::parse);
+        if own_date.is_none() {
+            fields.append("Last-Modified", sendable.last_modified_text);
         }
-        Self::with_validators(Arc::clone(&sendable.file), fields)
+        Self::new(
+            Arc::clone(&sendable.file),
+            fields,
+            own_date.unwrap_or(Some(sendable.last_modified)),
+        )
     }
 
     /// A file whose validators are those of the fields, if any.
-    pub(super) fn with_validators(file: Arc<OpenFile>, mut fields: Fields) -> Self {
+    pub(super) fn with_validators(file: Arc<OpenFile>, fields: Fields) -> Self {
+        let last_modified = fields.get("Last-Modified").and_then(date::parse);
+        Self::new(file, fields, last_modified)
+    }
+
+    fn new(file: Arc<OpenFile>, mut fields: Fields, last_modified: Option<u64>) -> Self {
         fields.remove("Content-Range");
         fields.set("Accept-Ranges", "bytes");
         Self {
             file,
-            etag: fields.get("ETag").map(<[u8]>::to_vec),
-            last_modified: fields.get("Last-Modified").and_then(date::parse),
             fields,
+            last_modified,
         }
     }
 
     /// A GET is answered as for any file; a script that answered 206 leaves the range to us. With another method or
     /// status the file is only the content of an answer that the script made.
-    pub(super) fn respond(&self, head: &RequestHead, status: u16) -> Response {
+    pub(super) fn respond(self, head: &RequestHead, status: u16) -> Response {
         let reads = matches!(head.method(), Method::Get | Method::Head);
         if reads && matches!(status, 200 | 206) {
             return static_files::read(head, self);
@@ -262,16 +270,16 @@ impl Representation for FileResponse {
 
     fn validators(&self) -> Validators<'_> {
         Validators {
-            etag: self.etag.as_deref(),
+            etag: self.fields.get("ETag"),
             last_modified: self.last_modified,
         }
     }
 
-    fn head(&self) -> Head {
-        self.fields.clone().into()
+    fn into_head(self) -> Head {
+        self.fields.into()
     }
 
-    fn not_modified(&self) -> Head {
+    fn into_not_modified(self) -> Head {
         static_files::without_metadata(&self.fields).into()
     }
 

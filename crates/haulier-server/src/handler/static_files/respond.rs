@@ -22,30 +22,30 @@ const MOST_RANGES: usize = 16;
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// A file with what is said of it: one of the document root, or one that a script names.
-pub(crate) trait Representation {
+pub(crate) trait Representation: Sized {
     fn file(&self) -> &Arc<OpenFile>;
     fn validators(&self) -> Validators<'_>;
     /// The field lines of a 200.
-    fn head(&self) -> Head;
+    fn into_head(self) -> Head;
     /// The field lines of a 304.
-    fn not_modified(&self) -> Head;
+    fn into_not_modified(self) -> Head;
     fn content_type(&self) -> &[u8];
 }
 
-impl Representation for Entry {
+impl Representation for &Entry {
     fn file(&self) -> &Arc<OpenFile> {
         &self.file
     }
 
     fn validators(&self) -> Validators<'_> {
-        Self::validators(self)
+        Entry::validators(self)
     }
 
-    fn head(&self) -> Head {
+    fn into_head(self) -> Head {
         Head::Prepared(self.head.clone())
     }
 
-    fn not_modified(&self) -> Head {
+    fn into_not_modified(self) -> Head {
         Head::Prepared(self.not_modified.clone())
     }
 
@@ -64,13 +64,13 @@ pub(crate) fn respond(head: &RequestHead, entry: &Entry) -> Response {
 }
 
 /// Answers GET or HEAD as the conditions and the range of the request want it.
-pub(crate) fn read(head: &RequestHead, entry: &impl Representation) -> Response {
+pub(crate) fn read(head: &RequestHead, entry: impl Representation) -> Response {
     match conditional::evaluate(head.fields(), head.method(), &entry.validators()) {
         Precondition::Failed => Response::new(412, Handler::Static),
-        Precondition::NotModified => prepared(304, entry.not_modified(), Body::Empty),
-        Precondition::Proceed => match ranges(head, entry) {
+        Precondition::NotModified => prepared(304, entry.into_not_modified(), Body::Empty),
+        Precondition::Proceed => match ranges(head, &entry) {
             Ranges::Whole => whole(entry),
-            Ranges::Unsatisfiable => unsatisfiable(entry),
+            Ranges::Unsatisfiable => unsatisfiable(&entry),
             Ranges::One(range) => part(entry, range),
             Ranges::Many(ranges) => parts(entry, &ranges),
         },
@@ -107,20 +107,21 @@ fn strong_validators(entry: &impl Representation) -> Validators<'_> {
 }
 
 /// Answers with the whole file, whatever the request asks.
-pub(crate) fn whole(entry: &impl Representation) -> Response {
+pub(crate) fn whole(entry: impl Representation) -> Response {
     let body = FileSlice::whole(entry.file().clone()).into();
-    prepared(200, entry.head(), body)
+    prepared(200, entry.into_head(), body)
 }
 
-fn part(entry: &impl Representation, range: ByteRange) -> Response {
-    let mut head = entry.head();
-    head.fields_mut()
-        .append("Content-Range", content_range(range, entry.file().length()));
-    prepared(206, head, slice(entry, range).into())
+fn part(entry: impl Representation, range: ByteRange) -> Response {
+    let place = content_range(range, entry.file().length());
+    let body = slice(&entry, range).into();
+    let mut head = entry.into_head();
+    head.fields_mut().append("Content-Range", place);
+    prepared(206, head, body)
 }
 
 /// RFC 9110 §14.6: each part says what it is and where it lies.
-fn parts(entry: &impl Representation, ranges: &[ByteRange]) -> Response {
+fn parts(entry: impl Representation, ranges: &[ByteRange]) -> Response {
     let boundary = boundary();
     let length = entry.file().length();
     let mut body = Parts::default();
@@ -131,11 +132,11 @@ fn parts(entry: &impl Representation, ranges: &[ByteRange]) -> Response {
         head.extend_from_slice(entry.content_type());
         head.extend_from_slice(format!("\r\nContent-Range: {place}\r\n\r\n").as_bytes());
         body.push(Chunk::Bytes(Bytes::from(head)));
-        body.push(Chunk::File(slice(entry, range)));
+        body.push(Chunk::File(slice(&entry, range)));
         line_end = "\r\n";
     }
     body.push(Chunk::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
-    let mut head = entry.head();
+    let mut head = entry.into_head();
     head.fields_mut()
         .set("Content-Type", format!("multipart/byteranges; boundary={boundary}"));
     prepared(206, head, Body::Stream(Box::new(body)))

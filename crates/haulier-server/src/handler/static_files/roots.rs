@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use haulier_proto::date;
 use percent_encoding::percent_decode;
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -70,6 +71,8 @@ pub(crate) struct Sendable {
     pub(crate) etag: Vec<u8>,
     /// Seconds since 1970.
     pub(crate) last_modified: u64,
+    /// The same as a field has it.
+    pub(crate) last_modified_text: [u8; 29],
     /// By the extension of its name.
     pub(crate) content_type: &'static str,
 }
@@ -412,9 +415,11 @@ fn note(tried: &mut String, path: &[u8], why: &str) {
 
 impl Sendable {
     fn new(name: &[u8], regular: Regular) -> Self {
+        let last_modified = entry::last_modified(&regular.version, std::time::SystemTime::now());
         Self {
             etag: entry::entity_tag(&regular.version),
-            last_modified: entry::last_modified(&regular.version, std::time::SystemTime::now()),
+            last_modified,
+            last_modified_text: date::format(last_modified),
             content_type: super::mime::of(name),
             version: regular.version,
             file: Arc::new(entry::open_file(regular)),
