@@ -1,8 +1,10 @@
-"""Experiment 4: whose turn it is, and which rounds are compared."""
+"""Experiment 4: whose turn it is, which rounds are compared, and the page."""
 
 import importlib.util
 import os
+import tempfile
 import unittest
+from unittest import mock
 
 # By its path: there is a run.py here too.
 SPEC = importlib.util.spec_from_file_location("zstd_run", f"{os.path.dirname(os.path.abspath(__file__))}/zstd/run.py")
@@ -26,6 +28,40 @@ class Rounds(unittest.TestCase):
             for ours, peer in zstd.PAIRS:
                 if peer in names:  # nginx has brotli only where its module is installed
                     self.assertEqual(abs(names.index(ours) - names.index(peer)), 1, f"{ours}, round {number}")
+
+
+class Page(unittest.TestCase):
+    """As long as the page of the report, and the same on every machine."""
+
+    def page(self, *arguments):
+        with tempfile.TemporaryDirectory() as place:
+            name = zstd.book.write(f"{place}/book.html", *arguments)
+            with open(f"{place}/book.html", "rb") as file:
+                return name, file.read()
+
+    def test_the_words_are_the_same_every_time(self):
+        with mock.patch("shutil.which", return_value=None):
+            name, page = self.page()
+            self.assertEqual(self.page(), (name, page))
+        self.assertIn("made up", name)
+        self.assertEqual(len(page), 4_039_229)
+        self.assertTrue(page.endswith(b"</body></html>\n"))
+
+    def test_a_text_of_your_own_comes_first_and_is_filled_up(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
+            text.write("One <is>\nhere.\n\nTwo & more.\n")
+            text.flush()
+            _, page = self.page(text.name)
+        self.assertIn(b"<p>One &lt;is&gt; here.</p>\n<p>Two &amp; more.</p>\n<p>", page)
+        self.assertEqual(len(page), 4_039_229)
+
+    @unittest.skipUnless(zstd.book.shutil.which("bible"), "needs bible-kjv")
+    def test_the_book_has_its_verses(self):
+        name, page = self.page()
+        self.assertIn("King James", name)
+        self.assertIn(b"<p>1:1 In the beginning God created the heaven and the earth.</p>", page)
+        self.assertGreater(page.count(b"<p>"), 25_000)
+        self.assertEqual(len(page), 4_039_229)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ want "PHP, the same for every server" "$php-cgi" "$php-fpm" "$php-opcache" "$php
 want "servers to compare with" nginx lighttpd apache2 "libapache2-mod-$php"
 want_if_known "a server to compare with" h2o caddy
 want_if_known "compression of the servers to compare with" lighttpd-mod-deflate libnginx-mod-http-brotli-filter
+want_if_known "the book that is compressed" bible-kjv
 want_if_known "the coders alone" zstd brotli libdeflate-tools
 want "the Symfony page" php-symfony-http-kernel php-symfony-routing php-symfony-twig-bridge php-twig
 want "image libraries to compare with" libvips-tools imagemagick

@@ -57,7 +57,7 @@ NEAR = ["zstd 3", "br 4", "gzip 5", "gzip 6", "gzip 7", "gzip 8"]
 PAIRS = [
     ("haulier zstd 3", "lighttpd zstd"),
     ("haulier br 4", "nginx br 4"),
-    ("haulier gzip 7", "nginx gzip 6"),
+    ("haulier gzip 6", "nginx gzip 6"),
     ("haulier, stored copy, zstd", "file of that length"),
 ]
 
@@ -191,7 +191,7 @@ def median(rows, key):
     return statistics.median(row[key] for row in rows)
 
 
-def table(results):
+def table(results, name):
     rows = []
     for name, measured in results.items():
         server, php = 1000 * median(measured, "server"), 1000 * median(measured, "php")
@@ -204,7 +204,7 @@ def table(results):
         {"name": "CPU, PHP", "unit": "time"},
         {"name": "CPU", "unit": "time"},
     ]
-    return {"columns": columns, "rows": rows}
+    return {"columns": columns, "rows": rows, "note": f"The book is {name}."}
 
 
 def side_by_side(results):
@@ -353,13 +353,14 @@ def arguments():
 
 
 def place_with_book(stack, chosen):
+    """A place for servers with the page in it, and what book the page is."""
     place = servers.Place()
     stack.callback(place.remove)
     shutil.copytree(f"{HERE}/php", f"{place.docroot}/zstd")
-    book.write(f"{place.docroot}/zstd/book.html", chosen.text)
+    name = book.write(f"{place.docroot}/zstd/book.html", chosen.text)
     with open(f"{place.docroot}/zstd/copy.bin", "wb") as copy:
         subprocess.run(["zstd", "-19", "-q", "-c", f"{place.docroot}/zstd/book.html"], stdout=copy, check=True)
-    return place
+    return place, name
 
 
 def main():
@@ -369,7 +370,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
     results, left_out = {}, {}
     with contextlib.redirect_stdout(sys.stderr), bench.the_only_run(), contextlib.ExitStack() as stack:
-        place = place_with_book(stack, chosen)
+        place, name = place_with_book(stack, chosen)
         for number in range(chosen.rounds):
             for one in turns(number):
                 if (asked["quick"] and one.name not in QUICK) or not has_turn(one, number) or one.name in left_out:
@@ -391,7 +392,7 @@ def main():
         coders = {} if asked["quick"] else bare(place)
     results = {one.name: results[one.name] for one in contestants() if one.name in results}
     sentences = verdicts(results, coders) + [f"left out: {name} ({why})" for name, why in left_out.items()]
-    tables = [table(results)] + [pairs for pairs in [side_by_side(results)] if pairs["rows"]]
+    tables = [table(results, name)] + [pairs for pairs in [side_by_side(results)] if pairs["rows"]]
     tables += [coders_alone(coders)] if coders else []
     json.dump({"sentences": sentences, "tables": tables, "charts": [chart(results)]}, sys.stdout)
 
