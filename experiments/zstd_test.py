@@ -30,6 +30,14 @@ class Rounds(unittest.TestCase):
                     self.assertEqual(abs(names.index(ours) - names.index(peer)), 1, f"{ours}, round {number}")
 
 
+class Table(unittest.TestCase):
+    def test_it_says_what_was_compressed(self):
+        rows = [{"size": 1000, "ms": 1.0, "server": 0.5, "php": 0.25, "round": 0}]
+        table = zstd.table({"haulier zstd 3": rows}, "a book of one page")
+        self.assertEqual(table["note"], "The book is a book of one page.")
+        self.assertEqual(table["rows"], [{"name": "haulier zstd 3", "cells": [1000, 1000.0, 500.0, 250.0, 750.0]}])
+
+
 class Page(unittest.TestCase):
     """As long as the page of the report, and the same on every machine."""
 

@@ -191,7 +191,7 @@ def median(rows, key):
     return statistics.median(row[key] for row in rows)
 
 
-def table(results, name):
+def table(results, book_name):
     rows = []
     for name, measured in results.items():
         server, php = 1000 * median(measured, "server"), 1000 * median(measured, "php")
@@ -204,7 +204,7 @@ def table(results, name):
         {"name": "CPU, PHP", "unit": "time"},
         {"name": "CPU", "unit": "time"},
     ]
-    return {"columns": columns, "rows": rows, "note": f"The book is {name}."}
+    return {"columns": columns, "rows": rows, "note": f"The book is {book_name}."}
 
 
 def side_by_side(results):
@@ -357,10 +357,10 @@ def place_with_book(stack, chosen):
     place = servers.Place()
     stack.callback(place.remove)
     shutil.copytree(f"{HERE}/php", f"{place.docroot}/zstd")
-    name = book.write(f"{place.docroot}/zstd/book.html", chosen.text)
+    book_name = book.write(f"{place.docroot}/zstd/book.html", chosen.text)
     with open(f"{place.docroot}/zstd/copy.bin", "wb") as copy:
         subprocess.run(["zstd", "-19", "-q", "-c", f"{place.docroot}/zstd/book.html"], stdout=copy, check=True)
-    return place, name
+    return place, book_name
 
 
 def main():
@@ -370,7 +370,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
     results, left_out = {}, {}
     with contextlib.redirect_stdout(sys.stderr), bench.the_only_run(), contextlib.ExitStack() as stack:
-        place, name = place_with_book(stack, chosen)
+        place, book_name = place_with_book(stack, chosen)
         for number in range(chosen.rounds):
             for one in turns(number):
                 if (asked["quick"] and one.name not in QUICK) or not has_turn(one, number) or one.name in left_out:
@@ -392,7 +392,7 @@ def main():
         coders = {} if asked["quick"] else bare(place)
     results = {one.name: results[one.name] for one in contestants() if one.name in results}
     sentences = verdicts(results, coders) + [f"left out: {name} ({why})" for name, why in left_out.items()]
-    tables = [table(results, name)] + [pairs for pairs in [side_by_side(results)] if pairs["rows"]]
+    tables = [table(results, book_name)] + [pairs for pairs in [side_by_side(results)] if pairs["rows"]]
     tables += [coders_alone(coders)] if coders else []
     json.dump({"sentences": sentences, "tables": tables, "charts": [chart(results)]}, sys.stdout)
 
