@@ -26,6 +26,10 @@ def measured(title, figures):
     return {"title": title, "part": "run", "run": {"targets": targets, "points": points}}
 
 
+def slice_of(number, cpu):
+    return {"round": number, "server": cpu and {"cpu_us_per_request": cpu}}
+
+
 def beside_readers(kept, complete="200 of 200"):
     return {
         "kept": kept,
@@ -53,6 +57,15 @@ class Findings(unittest.TestCase):
         goal = found["CPU of a download, fast readers: zend_send_file"]
         self.assertEqual((goal.ratio, goal.outcome()), (0.8, "holds"))
         self.assertEqual(found["CPU of a download, any way"].outcome(), "behind")
+
+    def test_slices_are_compared_with_those_of_the_same_round(self):
+        part = measured("Fast readers", {"haulier X-Sendfile": 200.0, "lighttpd X-Sendfile": 220.0})
+        ours, theirs = part["run"]["points"]
+        # The machine was slow in one round, and one slice was not measured.
+        ours["slices"] = [slice_of(0, 80.0), slice_of(1, 240.0), slice_of(0, 84.0), slice_of(1, None)]
+        theirs["slices"] = [slice_of(1, 300.0), slice_of(0, 100.0), slice_of(0, 100.0), slice_of(1, 1.0)]
+        goal = of("zds", part)["CPU of a download, fast readers: X-Sendfile"]
+        self.assertEqual((goal.ratio, goal.outcome()), (0.8, "holds"))
 
     def test_the_worst_of_haulier_s_ways_counts(self):
         rows = {
