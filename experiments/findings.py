@@ -126,15 +126,15 @@ def cpu_of_slices(point):
     return found
 
 
-def by_slices(ours, theirs, most, found):
-    """Findings with the ratio of the slices in place of that of the totals: both of a pair met the same machine."""
-    (one,), (other,) = ours.values(), theirs.values()
-    pairs = [(cpu, other["slices"].get(key)) for key, cpu in one["slices"].items()]
-    ratios = [cpu / peer for cpu, peer in pairs if cpu and peer]
-    for finding in found:
-        if ratios:
+def cpu_by_slices(question, ours, theirs, most=None):
+    """CPU as `against` has it, with the ratio of the slices in place of that of the totals: both of a pair met the same
+    machine."""
+    for finding in against(question, ours, theirs, "cpu", time, most=most):
+        one, other = (best_of(figures, "cpu")[0] for figures in (ours, theirs))
+        pairs = [(cpu, theirs[other]["slices"].get(key)) for key, cpu in ours[one]["slices"].items()]
+        if ratios := [cpu / peer for cpu, peer in pairs if cpu and peer]:
             finding.ratio = statistics.median(ratios)
-            finding.holds = finding.ratio <= most
+            finding.holds = None if most is None else finding.ratio <= most
         yield finding
 
 
@@ -146,11 +146,9 @@ def zds(page):
     fast, slow = page.targets("Fast readers"), page.rows(SLOW)
     for name in ("haulier zend_send_file", "haulier X-Sendfile"):
         question = f"CPU of a download, fast readers: {name.removeprefix('haulier ')}"
-        ours, theirs = only(fast, name), only(fast, "lighttpd X-Sendfile")
-        if ours and theirs:
-            yield from by_slices(ours, theirs, 0.85, against(question, ours, theirs, "cpu", time, most=0.85))
+        yield from cpu_by_slices(question, only(fast, name), only(fast, "lighttpd X-Sendfile"), most=0.85)
     peers = {name: row for name, row in fast.items() if not name.startswith("haulier")}
-    yield from against("CPU of a download, any way", only(fast, *HANDED), peers, "cpu", time)
+    yield from cpu_by_slices("CPU of a download, any way", only(fast, *HANDED), peers)
     ours, theirs = only(slow, *HANDED), {name: row for name, row in slow.items() if not name.startswith("haulier")}
     if not ours:
         return
