@@ -218,4 +218,19 @@ impl Response {
     pub fn take_stderr(&mut self) -> Vec<u8> {
         self.exchange.take_stderr()
     }
+
+    /// Logs what the script wrote to STDERR since the last call, with the request it belongs to: for what comes when the
+    /// head is gone and nobody would say it.
+    pub fn log_stderr(&mut self) {
+        let stderr = self.exchange.take_stderr();
+        if !stderr.is_empty() {
+            let stderr = String::from_utf8_lossy(&stderr);
+            tracing::warn!(
+                pid = self.pid,
+                request = self.label,
+                stderr = stderr.trim_end(),
+                "PHP wrote to its error log behind the head of its response"
+            );
+        }
+    }
 }

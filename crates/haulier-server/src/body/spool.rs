@@ -555,6 +555,7 @@ impl Drop for Draining {
     fn drop(&mut self) {
         self.busy
             .store(self.body.worker_time().as_micros() as u64, Ordering::Relaxed);
+        self.body.log_stderr();
         self.queue.borrow_mut().finish(Err(BrokenBody { reason: "aborted" }));
     }
 }

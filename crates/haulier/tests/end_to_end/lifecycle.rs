@@ -163,6 +163,39 @@ fn what_php_says_on_stderr_is_logged_with_the_request() {
 }
 
 #[test]
+fn an_error_behind_the_head_of_a_response_is_logged_with_the_request() {
+    // Longer than what is collected whole, and a pause: the head is with the client when the script breaks.
+    let breaks = "echo str_repeat('x', 1_000_000); flush(); usleep(400_000); throw new Exception('the milk is gone');";
+    for offload in [None, Some("[site.test.offload]\ntypes = [\"text/html\"]")] {
+        let site = Site::new().php("breaks.php", breaks).ini("log_errors", "1");
+        let server = site.config(offload.unwrap_or_default()).start();
+        server.get("/breaks.php").expect(200);
+        server.wait_for_line("the milk is gone");
+        let id = server.access_line_for("/breaks.php")["req_id"].to_string();
+        let said = server
+            .lines()
+            .into_iter()
+            .find(|line| line.contains("the milk is gone"));
+        assert!(
+            said.as_ref().is_some_and(|line| line.contains(id.trim_matches('"'))),
+            "{id}: {said:?}"
+        );
+    }
+}
+
+#[test]
+fn the_error_that_ended_a_script_stands_in_the_access_log_before_its_notes() {
+    let ends = "error_log('only a note'); throw new Exception('the milk is gone');";
+    let server = Site::new().php("ends.php", ends).ini("log_errors", "1").start();
+    server.get("/ends.php").expect(500);
+    let message = server.access_line_for("/ends.php")["php_message"].to_string();
+    assert!(
+        message.contains("PHP Fatal error: ") && message.contains("the milk is gone"),
+        "{message}"
+    );
+}
+
+#[test]
 fn sigterm_lets_running_requests_finish() {
     for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
         let mut held = Held::start(Site::new().run_by(php));

@@ -204,6 +204,11 @@ impl Drained {
         self.answer.worker_time()
     }
 
+    /// Logs what the script wrote to its error log while the body came.
+    pub(crate) fn log_stderr(&mut self) {
+        self.answer.log_stderr();
+    }
+
     /// Nobody reads any more: what still comes is not coded.
     pub(crate) fn abandon(&mut self) {
         self.state = State::Plain;

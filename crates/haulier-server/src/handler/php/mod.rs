@@ -265,6 +265,7 @@ async fn finish(response: &mut Response, mut answer: PhpResponse) {
         tokio::task::spawn_local(async move {
             discard(&mut answer).await;
             note_busy(&busy, &answer);
+            answer.log_stderr();
         });
         return;
     }
@@ -436,20 +437,24 @@ fn exact(mut body: Bytes, announced: Option<u64>) -> Result<Bytes, Failure> {
     Ok(body)
 }
 
-/// The first line PHP wrote to its error log belongs into the access log.
+/// The line PHP wrote to its error log that says most belongs into the access log.
 fn note_stderr(response: &mut Response, answer: &mut PhpResponse) {
     let text = answer.take_stderr();
     if text.is_empty() {
         return;
     }
     let text = String::from_utf8_lossy(&text);
-    if let (Some(php), Some(line)) = (
-        &mut response.trace.php,
-        text.lines().find(|line| !line.trim().is_empty()),
-    ) {
-        php.message = Some(line.trim().to_owned());
+    if let (Some(php), Some(line)) = (&mut response.trace.php, foremost(&text)) {
+        php.message = Some(line.to_owned());
         php.stderr = text.into_owned();
     }
+}
+
+/// The error that ended the script, else the first line: notes before it are only notes.
+fn foremost(stderr: &str) -> Option<&str> {
+    let is_fatal = |line: &&str| line.contains("PHP Fatal error: ") || line.contains("PHP Parse error: ");
+    let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.clone().find(is_fatal).or_else(|| lines.next())
 }
 
 /// A body, as far as it came without keeping the client waiting.
