@@ -251,6 +251,22 @@ fn without_a_map_an_x_accel_redirect_is_a_path_in_the_document_root() {
 }
 
 #[test]
+fn without_roots_and_map_nothing_is_sent_for_a_script() {
+    let site = Site::new()
+        .php("get.php", NAMING)
+        .file("data/secret.txt", "for those who may");
+    let directory = site.root().display().to_string();
+    let server = site.config("[site.test.sendfile]\nroots = []").start();
+    for target in [
+        target("X-Accel-Redirect", "/data/secret.txt"),
+        target("X-Sendfile", &format!("{directory}/data/secret.txt")),
+    ] {
+        expect_no_order(&server.get(&target).expect(404));
+    }
+    server.wait_for_line("/data/secret.txt is sent by nobody");
+}
+
+#[test]
 fn parts_of_files_follow_each_other() {
     let site = Site::new().php(
         "parts.php",
@@ -365,7 +381,11 @@ fn what_lies_outside_or_is_no_plain_file_is_404_and_said_in_the_log() {
     let says = |text: &str| warnings.iter().any(|line| line.contains(text));
     assert!(says("/etc/shadow lies outside the roots"), "{warnings:#?}");
     assert!(says(&format!("{directory}/.env is a dotfile")) && says("is a symbolic link out of its root"));
-    assert!(says("run.php is a script") && says("fifo is no regular file") && says("\"script\":\"/get.php\""));
+    assert!(
+        says("run.php is a script")
+            && says("fifo does not exist or is no regular file")
+            && says("\"script\":\"/get.php\"")
+    );
     assert_eq!(
         server
             .get(&target("X-Sendfile", &format!("{directory}/inside.bin")))

@@ -236,6 +236,10 @@ impl SendRoots {
             return attempt(site, root.root(), inside, tried);
         }
         if self.map.is_empty() {
+            if self.roots.is_empty() {
+                note(tried, location, "is sent by nobody: `roots` of `sendfile` is empty");
+                return Ok(None);
+            }
             return match location {
                 [b'/', ..] => attempt(site, site.document_root(), location, tried),
                 _ => {
@@ -392,7 +396,7 @@ fn open_regular(site: &Site, root: Root<'_>, inside: &[u8]) -> io::Result<Result
             None => Ok(regular),
         },
         Opened::Directory => Err("is a directory"),
-        Opened::Missing => Err("is no regular file"),
+        Opened::Missing => Err("does not exist or is no regular file"),
         Opened::Outside => Err("is a symbolic link out of its root"),
     })
 }
@@ -400,6 +404,9 @@ fn open_regular(site: &Site, root: Root<'_>, inside: &[u8]) -> io::Result<Result
 /// What a name alone says against sending it.
 fn wrong_with(site: &Site, inside: &[u8]) -> Option<&'static str> {
     let mut segments = inside.split(|&byte| byte == b'/');
+    if segments.clone().any(|segment| segment == b"..") {
+        return Some("leads upwards");
+    }
     if segments.any(|segment| segment.first() == Some(&b'.')) {
         return Some("is a dotfile");
     }
