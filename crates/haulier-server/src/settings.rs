@@ -234,6 +234,16 @@ pub struct OffloadSettings {
     pub min_size: u64,
 }
 
+impl OffloadSettings {
+    /// Whether a media type, in lower case and without parameters, is one of `types`.
+    pub(crate) fn lists(&self, media_type: &[u8]) -> bool {
+        self.types.iter().any(|listed| match listed.strip_suffix('*') {
+            Some(prefix) => media_type.starts_with(prefix.as_bytes()),
+            None => media_type == listed.as_bytes(),
+        })
+    }
+}
+
 /// How a site runs PHP.
 #[derive(Debug, Clone)]
 pub struct PhpSettings {

@@ -47,6 +47,8 @@ pub struct StreamingScript {
     pub responses: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// The media types that the site's rule lists already.
+    pub listed: Vec<String>,
 }
 
 /// All such scripts.
@@ -87,10 +89,17 @@ impl Table {
         });
     }
 
+    /// Without those that the rule in force covers by now.
     pub(super) fn worst_first(&self, sites: &[Arc<Site>]) -> Vec<StreamingScript> {
         let named = self.entries.iter().filter_map(|entry| {
             let site = sites.iter().find(|site| site.series == entry.site)?;
+            let rule = site.settings.offload.as_ref();
+            let media_type = entry.streamed.media_type.as_deref().unwrap_or_default();
+            if rule.is_some_and(|rule| rule.lists(media_type.as_bytes())) {
+                return None;
+            }
             Some(StreamingScript {
+                listed: rule.map(|rule| rule.types.clone()).unwrap_or_default(),
                 site: site.settings.name.clone(),
                 script: entry.streamed.script.clone(),
                 media_type: entry.streamed.media_type.clone(),
@@ -108,6 +117,7 @@ impl Table {
 mod tests {
     use super::*;
     use crate::handler::static_files::fixture;
+    use crate::settings::OffloadSettings;
 
     fn streamed(script: &str) -> Box<Streamed> {
         Streamed::new(script.as_bytes(), Some(b"Application/PDF; charset=x"))
@@ -132,6 +142,32 @@ mod tests {
         assert_eq!(shown, [("/twice.php", 2), ("/once.php", 1)]);
         assert_eq!(list[0].bytes, 4 * LARGE);
         assert_eq!(list[0].media_type.as_deref(), Some("application/pdf"));
+    }
+
+    #[test]
+    fn what_a_rule_covers_by_now_is_no_longer_in_the_list() {
+        let with = |types: &[&str]| {
+            let types = types.iter().map(|&kind| kind.to_owned()).collect();
+            let rule = OffloadSettings {
+                types,
+                extensions: Vec::new(),
+                min_size: 0,
+            };
+            let root = fixture::Root::new().with(|settings| settings.offload = Some(rule));
+            Arc::new(root.site())
+        };
+        for (types, is_covered) in [
+            (["application/pdf"], true),
+            (["application/*"], true),
+            (["video/*"], false),
+        ] {
+            let site = with(&types);
+            let mut table = Table::default();
+            table.note(site.series, &streamed("/a.php"), LARGE);
+            let list = table.worst_first(&[site]);
+            assert_eq!(list.is_empty(), is_covered, "{types:?}");
+            assert!(list.iter().all(|script| script.listed == types));
+        }
     }
 
     #[test]

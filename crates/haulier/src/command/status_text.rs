@@ -1,5 +1,6 @@
 //! The state of a server as people read it.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use crate::admin::state::{CertificateState, ImageState, PoolState, RunningState, SiteState, State, StreamingState};
@@ -154,20 +155,25 @@ fn streaming(scripts: &[StreamingState]) -> String {
     if scripts.is_empty() {
         return String::new();
     }
-    let mut text =
-        "\nscripts that still stream large bodies through PHP, and the rule that would spare it that:\n".to_owned();
     let rows = scripts.iter().map(|script| {
         vec![
             format!("{} {}", script.site, printable(&script.script)),
             script.responses.to_string(),
             size(script.bytes as f64),
-            printable(&script.rule),
+            printable(script.media_type.as_deref().unwrap_or("–")),
         ]
     });
-    text.push_str(&table(
-        &["script", "bodies", "bytes", "rule"],
-        &rows.collect::<Vec<_>>(),
-    ));
+    let rows = rows.collect::<Vec<_>>();
+    let mut text = "\nscripts that still stream large bodies through PHP:\n".to_owned();
+    text.push_str(&table(&["script", "bodies", "bytes", "type"], &rows));
+    text.push_str("\nwhat would spare it that:\n\n");
+    let mut rules: Vec<&str> = scripts.iter().map(|script| script.rule.as_str()).collect();
+    let mut said = HashSet::new();
+    rules.retain(|rule| said.insert(*rule));
+    for line in rules.join("\n\n").lines() {
+        text.push_str(&printable(line));
+        text.push('\n');
+    }
     text
 }
 
@@ -178,7 +184,7 @@ fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
         cells.chain([titles[column].chars().count()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..titles.len()).map(width).collect();
-    let ends_in_text = ["longest", "rule"].contains(&titles[titles.len() - 1]);
+    let ends_in_text = ["longest", "type"].contains(&titles[titles.len() - 1]);
     let mut text = String::new();
     let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
     for row in [&titles].into_iter().chain(rows) {

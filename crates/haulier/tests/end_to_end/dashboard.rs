@@ -170,7 +170,7 @@ fn a_script_that_streams_stands_with_the_rule_that_would_fix_it() {
     server.get("/export.php").expect(200);
     wait_until("the script's row", || {
         let page = page(&server);
-        section(&page, "downloads").contains("[site.test.offload] types = [&quot;text/csv&quot;]")
+        section(&page, "downloads").contains("[site.test.offload]\ntypes = [&quot;text/csv&quot;]")
     });
 }
 

@@ -127,7 +127,10 @@ fn a_script_that_streams_large_bodies_is_named_with_the_rule_that_would_spare_it
         status_of(&server, &[]).contains("test /export.php       2   5 MB")
     });
     let text = status_of(&server, &[]);
-    assert!(text.contains("[site.test.offload] types = [\"text/csv\"]"), "{text}");
+    assert!(
+        text.contains("\n[site.test.offload]\ntypes = [\"text/csv\"]\n"),
+        "{text}"
+    );
     assert!(!text.contains("/index.php"), "a megabyte is not worth a rule: {text}");
 }
 

@@ -35,10 +35,7 @@ fn is_listed_type(rule: &OffloadSettings, fields: &Fields) -> bool {
         .unwrap_or_default()
         .trim_ascii()
         .to_ascii_lowercase();
-    rule.types.iter().any(|listed| match listed.strip_suffix('*') {
-        Some(prefix) => kind.starts_with(prefix.as_bytes()),
-        None => kind == listed.as_bytes(),
-    })
+    rule.lists(&kind)
 }
 
 fn has_listed_extension(rule: &OffloadSettings, head: &RequestHead, fields: &Fields) -> bool {

@@ -1,5 +1,6 @@
 //! Responses that take long to send, the worker time that hand-offs saved, and the scripts that could save more.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use super::table::{Column, table};
@@ -78,13 +79,17 @@ fn streaming(scripts: &[StreamingState]) -> String {
         Column::Number("Bodies"),
         Column::Number("Bytes"),
     ];
+    let mut said = HashSet::new();
     let rows = scripts.iter().take(SHOWN).map(|script| {
-        let name = format!(
-            "<code>{}</code>{}<code class=\"rule\">{}</code>",
+        let mut name = format!(
+            "<code>{}</code>{}",
             Escaped(&script.script),
             super::requests::site(Some(&script.site)),
-            Escaped(&script.rule)
         );
+        // One rule is for all scripts of a site.
+        if said.insert(&script.rule) {
+            let _ = write!(name, "<code class=\"rule\">{}</code>", Escaped(&script.rule));
+        }
         vec![name, count(script.responses), size(script.bytes as f64)]
     });
     let caption = "Scripts that still stream large bodies through PHP, and the rule that would spare it that";

@@ -204,7 +204,7 @@ fn crowded(text: &str) -> View {
         media_type: Some("text/csv".into()),
         responses: 3,
         bytes: 9_000_000,
-        rule: "[site.shop.offload] types = [\"text/csv\"]".into(),
+        rule: "[site.shop.offload]\ntypes = [\"text/csv\"]".into(),
     }];
     view.state.images = (0..60)
         .map(|number| images(&format!("{text}-{number}"), f64::from(number)))
