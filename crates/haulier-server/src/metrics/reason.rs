@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 36] = [
+pub(super) const REASONS: [&str; 37] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -34,6 +34,7 @@ pub(super) const REASONS: [&str; 36] = [
     "rate_limited",
     "redirect_loop",
     "request_body_lost",
+    "send_timeout",
     "sendfile_denied",
     "spool_failed",
     "store_failed",
@@ -71,6 +72,7 @@ pub fn is_clients(reason: &str) -> bool {
             | "maintenance"
             | "no_site"
             | "rate_limited"
+            | "send_timeout"
     )
 }
 

@@ -239,6 +239,21 @@ fn a_full_spool_passes_through_and_says_so() {
 }
 
 #[test]
+fn without_a_rule_a_body_shorter_than_announced_is_cut_off_and_the_script_blamed() {
+    let short = "header('Content-Length: 5000000'); echo str_repeat('x', 4_000_000);";
+    let server = Site::new().php("short.php", short).start();
+    let mut connection = server.connect();
+    connection.send(Request::get("/short.php").to_bytes());
+    assert!(connection.read_response("GET").is_err(), "it is not complete");
+    let line = server.access_line_for("/short.php");
+    assert_eq!(
+        (&line["status"], &line["reason"]),
+        (&200.into(), &"bad_response".into()),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_body_shorter_than_announced_is_an_error_and_no_truncated_file() {
     let code = "header('Content-Type: image/png'); header('Content-Length: 900000');
         while (ob_get_level()) ob_end_flush(); echo str_repeat('x', 500000);";

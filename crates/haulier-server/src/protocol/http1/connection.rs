@@ -418,6 +418,10 @@ impl Connection {
     pub(super) fn broken(self: &Rc<Self>, mut sending: Sending, error: &io::Error) -> Next {
         if let Some(broken) = error.get_ref().and_then(|source| source.downcast_ref::<BrokenBody>()) {
             sending.trace.reason = Some(broken.reason);
+        } else if error.kind() == io::ErrorKind::UnexpectedEof {
+            sending.trace.reason = Some("file_error");
+        } else if self.expired.get() {
+            sending.trace.reason = Some("send_timeout");
         }
         self.log(sending, false);
         self.socket.abort();

@@ -11,7 +11,7 @@ use haulier_proto::head::{Method, Version};
 use haulier_proto::{chunked, copy, encode, status};
 
 use super::super::socket::Socket;
-use crate::body::{Body, BodyStream, Chunk, FileSlice, PipeSlice};
+use crate::body::{Body, BodyStream, BrokenBody, Chunk, FileSlice, PipeSlice};
 use crate::request::Request;
 use crate::response::{Head, Response};
 use crate::thread::Thread;
@@ -293,7 +293,7 @@ impl Sender {
         match ready!(source.poll_next(context)) {
             Ok(Some(chunk)) => self.lay_chunk(chunk),
             Ok(None) if self.promised.is_some_and(|left| left > 0) => {
-                return Poll::Ready(Err(io::Error::other("body shorter than announced")));
+                return Poll::Ready(Err(io::Error::other(BrokenBody { reason: "bad_response" })));
             }
             Ok(None) => {
                 let trailers = source.trailers();

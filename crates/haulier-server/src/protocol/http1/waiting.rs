@@ -296,7 +296,11 @@ impl Watched for Connection {
     fn expire(&self, phase: Phase) {
         match phase {
             Phase::Send if self.socket.has_moved() => self.wait_for(Phase::Send),
-            Phase::Send | Phase::Handler => self.socket.abort(),
+            Phase::Send => {
+                self.expired.set(true);
+                self.socket.abort();
+            }
+            Phase::Handler => self.socket.abort(),
             Phase::Idle | Phase::Head | Phase::Body { .. } | Phase::Linger => {
                 self.expired.set(true);
                 if let Some(reader) = self.reader.borrow_mut().take() {

@@ -61,7 +61,9 @@ impl Stream {
                         poll_fn(|context| self.poll_taken(context)).await;
                     }
                 }
-                Piece::End if promised.is_some_and(|left| left > 0) => return self.connection.break_off(self, None),
+                Piece::End if promised.is_some_and(|left| left > 0) => {
+                    return self.connection.break_off(self, Some("bad_response"));
+                }
                 Piece::End => return self.connection.lay_end(self, source.trailers()),
                 Piece::Broken(broken) => return self.connection.break_off(self, Some(broken.reason)),
                 Piece::Unwanted => return self.connection.break_off(self, None),

@@ -75,8 +75,14 @@ impl Connection {
 
     /// Gives up the streams whose windows were shut for too long by then.
     pub(super) fn drop_stalled(&self, then: Instant) {
-        while let Some(stream) = self.ask(|machine| machine.reset_stalled(then)) {
-            self.forget(stream);
+        while let Some(id) = self.ask(|machine| machine.reset_stalled(then)) {
+            let stalled = self.streams.borrow().get(id);
+            if let Some(stream) = stalled
+                && let Some(sending) = &mut *stream.sending.borrow_mut()
+            {
+                sending.trace.reason.get_or_insert("send_timeout");
+            }
+            self.forget(id);
         }
     }
 
