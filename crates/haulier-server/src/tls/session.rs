@@ -243,10 +243,12 @@ impl Session {
         let scratch = Rc::clone(&self.scratch);
         let mut plain = scratch.plain.borrow_mut();
         plain.clear();
-        let mut skipped = withheld;
+        // Parts may be empty: the withheld byte is the first of the first that is not.
+        let mut to_skip = withheld;
         for part in parts {
-            let part = &part[skipped.min(part.len())..];
-            skipped = 0;
+            let skipped = to_skip.min(part.len());
+            to_skip -= skipped;
+            let part = &part[skipped..];
             let room = self.piece - plain.len();
             copy::append(&mut plain, &part[..part.len().min(room)]);
         }

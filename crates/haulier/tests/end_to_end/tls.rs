@@ -74,6 +74,47 @@ fn both_versions_serve_and_php_and_the_log_know_it() {
     }
 }
 
+/// A full socket withholds a byte of what was encrypted already. The next call must pass over it wherever it lies: in the
+/// head, in a piece of the body, or in what ends a chunk.
+#[test]
+fn long_bodies_of_php_arrive_to_the_byte_by_a_client_that_pauses() {
+    const LENGTH: usize = 20_000_000;
+    let authority = Authority::new();
+    let whole = content(LENGTH);
+    let site = Site::new()
+        .file("big.bin", &whole)
+        .php("whole.php", "readfile(__DIR__ . '/big.bin');")
+        .php(
+            "length.php",
+            &format!("header('Content-Length: {LENGTH}'); readfile(__DIR__ . '/big.bin');"),
+        )
+        .php(
+            "pieces.php",
+            "$file = fopen(__DIR__ . '/big.bin', 'r'); while (!feof($file)) { echo fread($file, 65537); flush(); }",
+        )
+        .php(
+            "rule.php",
+            "header('Content-Type: video/mp4'); readfile(__DIR__ . '/big.bin');",
+        )
+        .config("[site.test.offload]\ntypes = [\"video/*\"]");
+    let server = secure(site, &authority).start();
+    for version in ["1.1", "1.0"] {
+        for target in ["/whole.php", "/length.php", "/pieces.php", "/rule.php"] {
+            let mut connection = connect(&server, &authority.client(&BOTH));
+            connection.send(format!(
+                "GET {target} HTTP/{version}\r\nHost: shop.test\r\nConnection: close\r\n\r\n"
+            ));
+            wait_until("a response that waits for its client", || {
+                server.metrics().count("haulier_responses_sending{site=\"test\"}") > 0
+            });
+            let response = connection.read_response("GET").expect("a whole answer").expect(200);
+            let wrong = response.body.iter().zip(&whole).position(|(one, other)| one != other);
+            assert_eq!((response.body.len(), wrong), (LENGTH, None), "{target}, HTTP/{version}");
+            server.access_line_for(target);
+        }
+    }
+}
+
 #[test]
 fn only_the_newest_version_is_spoken_where_that_is_asked_for() {
     let authority = Authority::new();
