@@ -306,10 +306,19 @@ impl Queue {
     }
 }
 
+impl Queue {
+    /// The file goes, and the budget has its room back.
+    fn give_up_file(&mut self) {
+        self.file = None;
+        let length = std::mem::take(&mut self.file_length);
+        self.site.spool.disk.fetch_sub(length, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Queue {
     fn drop(&mut self) {
         self.site.spool.memory.fetch_sub(self.memory, Ordering::Relaxed);
-        self.site.spool.disk.fetch_sub(self.file_length, Ordering::Relaxed);
+        self.give_up_file();
     }
 }
 
@@ -486,6 +495,7 @@ impl Drop for Spool {
         queue.is_abandoned = true;
         queue.pipe = PipePlace::None;
         while queue.pop().is_some() {}
+        queue.give_up_file();
     }
 }
 
@@ -565,7 +575,7 @@ async fn push(queue: &RefCell<Queue>, piece: Bytes, warned: &mut bool) {
     let mut waiting = Some(piece);
     poll_fn(|context| {
         let mut queue = queue.borrow_mut();
-        let Some(piece) = waiting.take() else {
+        let Some(piece) = waiting.take().filter(|_| !queue.is_abandoned) else {
             return Poll::Ready(());
         };
         match queue.push(piece) {

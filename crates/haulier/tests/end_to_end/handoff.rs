@@ -184,11 +184,60 @@ fn a_name_counts_as_it_stands_and_then_decoded() {
             "odd"
         );
     }
-    let roundabout = format!("{directory}/../private/./file.bin");
+    for roundabout in ["../private/./file.bin", "./file.bin", "/file.bin"] {
+        let order = target("X-Sendfile", &format!("{directory}/{roundabout}"));
+        assert_eq!(server.get(&order).expect(200).body.len(), LENGTH, "{roundabout}");
+    }
+}
+
+#[test]
+fn a_doubled_slash_in_an_x_accel_redirect_is_one() {
+    let site = Site::new().php("get.php", NAMING).file("data/a.txt", "here");
+    let data = site.root().join("data").display().to_string();
+    let server = site
+        .config(&format!("[site.test.sendfile.map]\n\"/protected\" = {data:?}"))
+        .start();
+    for location in ["/protected/a.txt", "/protected//a.txt", "/protected///a.txt"] {
+        let response = server.get(&target("X-Accel-Redirect", location)).expect(200);
+        assert_eq!(response.text(), "here", "{location}");
+    }
+    for location in ["/protected//etc/passwd", "/protected//../get.php"] {
+        server.get(&target("X-Accel-Redirect", location)).expect(404);
+    }
+}
+
+#[test]
+fn a_coding_is_that_of_the_scripts_own_body_and_not_of_the_file() {
+    let site = Site::new()
+        .file("public.txt", "text")
+        .php("own.php", "header('X-Accel-Redirect: /public.txt');");
+    let server = site.ini("zlib.output_compression", "1").start();
+    let response = server
+        .ask(&Request::get("/own.php").with("Accept-Encoding", "gzip"))
+        .expect(200);
     assert_eq!(
-        server.get(&target("X-Sendfile", &roundabout)).expect(200).body.len(),
-        LENGTH
+        (response.text().as_str(), response.field("Content-Encoding")),
+        ("text", None)
     );
+}
+
+#[test]
+fn what_a_script_says_besides_the_file_stands_without_the_file_too() {
+    let site = Site::new().file("public.txt", "text").php(
+        "own.php",
+        "header('Set-Cookie: a=1'); header('Cache-Control: private'); header('Content-Type: image/png');
+        header('Content-Disposition: attachment'); header('X-Accel-Redirect: /public.txt');",
+    );
+    let server = site.start();
+    for (field, value, status) in [("Range", "bytes=20-", 416), ("If-Match", "\"other\"", 412)] {
+        let response = server.ask(&Request::get("/own.php").with(field, value)).expect(status);
+        assert_eq!(response.field("Set-Cookie"), Some("a=1"), "{status}");
+        assert_eq!(response.field("Cache-Control"), Some("private"), "{status}");
+        for of_the_file in ["Content-Disposition", "Content-Type", "ETag", "Last-Modified"] {
+            assert_eq!(response.field(of_the_file), None, "{status}");
+        }
+        assert_eq!(response.head.values("Accept-Ranges").len(), usize::from(status == 416));
+    }
 }
 
 #[test]

@@ -238,6 +238,32 @@ fn a_full_spool_passes_through_and_says_so() {
     assert!(again.body == content(LENGTH), "what the first one took is given back");
 }
 
+/// A script that goes on for minutes behind a client that left would else hold what others need.
+#[test]
+fn the_spool_has_its_room_back_when_the_client_leaves_and_not_when_the_script_ends() {
+    let site = site().writable_for_gate();
+    let gate = site.root().with_file_name("gates").join("gate");
+    let code = format!(
+        "header('Content-Type: image/png'); while (ob_get_level()) ob_end_flush();
+        echo str_repeat('a', 8000000); flush();
+        for ($i = 0; $i < 12000 && !file_exists('{}'); $i++) {{ usleep(10000); clearstatcache(); }}",
+        gate.display()
+    );
+    let server = site
+        .php("goes-on.php", &code)
+        .config("memory = \"0B\"\nspool = \"20MB\"")
+        .start();
+    let mut leaving = server.connect();
+    leaving.send(Request::get("/goes-on.php").to_bytes());
+    leaving.read_head().expect("a head");
+    let spooled = || server.metrics().value("haulier_spool_bytes");
+    wait_until("a body in the spool", || spooled() > 1_000_000.0);
+    leaving.reset();
+    wait_until("an empty spool", || spooled() == 0.0);
+    assert!(!gate.exists(), "the script still runs");
+    fs::write(&gate, "").expect("ours");
+}
+
 #[test]
 fn without_a_rule_a_body_shorter_than_announced_is_cut_off_and_the_script_blamed() {
     let short = "header('Content-Length: 5000000'); echo str_repeat('x', 4_000_000);";

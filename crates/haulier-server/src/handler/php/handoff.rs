@@ -164,7 +164,12 @@ fn respond_with_file(
         return Ok(with_head(status, translated.fields, Body::Empty));
     }
     let sendable = site.send_roots.find(site, order.name, handed)?;
-    let file = FileResponse::of_named(&sendable, translated.fields, order.by_extension);
+    let mut fields = translated.fields;
+    if order.via != Via::Zend {
+        // It was said of the script's own body, by `zlib.output_compression` even where there is none.
+        fields.remove("Content-Encoding");
+    }
+    let file = FileResponse::of_named(&sendable, fields, order.by_extension);
     Ok(file.respond(head, status))
 }
 
@@ -196,7 +201,9 @@ fn respond_with_parts(
             Body::Stream(Box::new(parts))
         }
     };
-    Ok(with_head(translated.status, translated.fields, body))
+    let mut fields = translated.fields;
+    fields.remove("Content-Encoding");
+    Ok(with_head(translated.status, fields, body))
 }
 
 fn with_head(status: u16, fields: Fields, body: Body) -> Response {
@@ -263,6 +270,16 @@ impl FileResponse {
     }
 }
 
+/// Fields that say something of the file: an answer without it has none of them. Cookies and the like stand.
+const OF_THE_FILE: [&str; 6] = [
+    "Accept-Ranges",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Type",
+    "ETag",
+    "Last-Modified",
+];
+
 impl Representation for FileResponse {
     fn file(&self) -> &Arc<OpenFile> {
         &self.file
@@ -281,6 +298,14 @@ impl Representation for FileResponse {
 
     fn into_not_modified(self) -> Head {
         static_files::without_metadata(&self.fields).into()
+    }
+
+    fn into_refusal(self) -> Head {
+        let mut fields = self.fields;
+        for name in OF_THE_FILE {
+            fields.remove(name);
+        }
+        fields.into()
     }
 
     fn content_type(&self) -> &[u8] {

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use haulier_proto::conditional::{self, Precondition, Validators};
-use haulier_proto::field::Known;
+use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::range::{self, ByteRange, Ranges};
 
@@ -29,6 +29,10 @@ pub(crate) trait Representation: Sized {
     fn into_head(self) -> Head;
     /// The field lines of a 304.
     fn into_not_modified(self) -> Head;
+    /// Those of a 412 or 416, which has nothing of the file: what a script said besides.
+    fn into_refusal(self) -> Head {
+        Fields::default().into()
+    }
     fn content_type(&self) -> &[u8];
 }
 
@@ -66,11 +70,11 @@ pub(crate) fn respond(head: &RequestHead, entry: &Entry) -> Response {
 /// Answers GET or HEAD as the conditions and the range of the request want it.
 pub(crate) fn read(head: &RequestHead, entry: impl Representation) -> Response {
     match conditional::evaluate(head.fields(), head.method(), &entry.validators()) {
-        Precondition::Failed => Response::new(412, Handler::Static),
+        Precondition::Failed => prepared(412, entry.into_refusal(), Body::Empty),
         Precondition::NotModified => prepared(304, entry.into_not_modified(), Body::Empty),
         Precondition::Proceed => match ranges(head, &entry) {
             Ranges::Whole => whole(entry),
-            Ranges::Unsatisfiable => unsatisfiable(&entry),
+            Ranges::Unsatisfiable => unsatisfiable(entry),
             Ranges::One(range) => part(entry, range),
             Ranges::Many(ranges) => parts(entry, &ranges),
         },
@@ -142,9 +146,9 @@ fn parts(entry: impl Representation, ranges: &[ByteRange]) -> Response {
     prepared(206, head, Body::Stream(Box::new(body)))
 }
 
-fn unsatisfiable(entry: &impl Representation) -> Response {
+fn unsatisfiable(entry: impl Representation) -> Response {
     let length = entry.file().length();
-    Response::new(416, Handler::Static)
+    prepared(416, entry.into_refusal(), Body::Empty)
         .with("Content-Range", format!("bytes */{length}"))
         .with("Accept-Ranges", "bytes")
 }

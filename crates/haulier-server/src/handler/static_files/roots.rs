@@ -190,7 +190,9 @@ impl SendRoots {
             return Ok(Some(sendable));
         }
         // Where it leads to may lie beneath another root than its name does, or beneath one at all.
-        let real = path.canonicalize().ok().filter(|real| *real != path);
+        // Paths are the same to each other with a `.` between and without.
+        let real = path.canonicalize().ok();
+        let real = real.filter(|real| real.as_os_str() != path.as_os_str());
         if let Some(real) = real
             && let Some(sendable) = self.beneath_any(site, &real, tried, &mut is_beneath_one)?
         {
@@ -374,6 +376,9 @@ fn beneath(location: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// Opens `inside` beneath the root; why not is noted.
 fn attempt(site: &Site, root: Root<'_>, inside: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
+    // `/protected//a.bin` is a file of the directory as well; the kernel would take `/a.bin` for a path of its own.
+    let slashes = inside.iter().take_while(|&&byte| byte == b'/').count();
+    let inside = &inside[slashes.saturating_sub(1)..];
     let why = match open_regular(site, root, inside) {
         Ok(Ok(regular)) => return Ok(Some(Sendable::new(inside, regular))),
         Ok(Err(why)) => why,
