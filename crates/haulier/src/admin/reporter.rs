@@ -558,20 +558,4 @@ mod tests {
             "the oldest there is"
         );
     }
-
-    #[test]
-    fn the_rule_names_the_site_and_the_type_that_streams() {
-        let script = |media_type: Option<&str>| StreamingScript {
-            site: "shop".into(),
-            script: "/export.php".into(),
-            media_type: media_type.map(str::to_owned),
-            responses: 1,
-            bytes: 2,
-        };
-        assert_eq!(
-            rule_for(&script(Some("text/csv"))),
-            r#"[site.shop.offload] types = ["text/csv"]"#
-        );
-        assert!(rule_for(&script(None)).starts_with("[site.shop.offload] "));
-    }
 }
