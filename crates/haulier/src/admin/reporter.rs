@@ -485,7 +485,8 @@ fn streaming_states(scripts: Vec<StreamingScript>) -> Vec<StreamingState> {
 fn rule_for(script: &StreamingScript, scripts: &[StreamingScript]) -> String {
     let says_nothing = |kind: &str| kind.is_empty() || kind == SAYS_NOTHING;
     if script.media_type.as_deref().is_none_or(says_nothing) {
-        return "have the script send the Content-Type of what it streams, or name the file (X-Sendfile)".to_owned();
+        let name = &script.script;
+        return format!("# have {name} send the Content-Type of what it streams, or name the file (X-Sendfile)");
     }
     let mut types = script.listed.clone();
     for other in scripts.iter().filter(|other| other.site == script.site) {
@@ -538,10 +539,8 @@ mod tests {
             r#"["video/*", "application/zip", "application/pdf"]"#
         );
         for state in &states[3..] {
-            assert!(
-                state.rule.contains("have the script send the Content-Type"),
-                "{state:?}"
-            );
+            let advice = format!("# have {} send the Content-Type", state.script);
+            assert!(state.rule.starts_with(&advice), "{state:?}");
         }
     }
 
