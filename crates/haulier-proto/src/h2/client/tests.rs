@@ -510,7 +510,7 @@ proptest! {
         }
         // A frame larger than the cut has to come whole before anything is taken.
         let mut there = cut;
-        for _ in 0..100_000 {
+        for _ in 0..1_000_000 {
             pair.to_server.append(pair.client.output());
             pair.serve();
             let before = pair.to_client.len();
