@@ -77,8 +77,8 @@ fn a_stream_whose_window_stays_shut_is_reset_and_the_connection_lives() {
     }
     peer.send(frame(Kind::Settings, 0, 0, &settings_payload(&[(4, 65_535)])));
     peer.assert_alive();
-    let log = site.log_until(|log| log.matches("client_gone").count() >= 2);
-    assert_eq!(log.matches("client_gone").count(), 2);
+    let log = site.log_until(|log| log.matches("send_timeout").count() >= 2);
+    assert_eq!(log.matches("send_timeout").count(), 2);
 }
 
 #[test]

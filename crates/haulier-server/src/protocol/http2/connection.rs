@@ -160,7 +160,8 @@ impl Connection {
             }
             let read = if self.has_ended.get() {
                 // No window will ever be opened again.
-                self.drop_stalled(self.thread.clock.coarse() + self.thread.serving().settings.limits.send_timeout);
+                let all = self.thread.clock.coarse() + self.thread.serving().settings.limits.send_timeout;
+                self.drop_stalled(all, "client_gone");
                 if self.has_output() {
                     continue;
                 }

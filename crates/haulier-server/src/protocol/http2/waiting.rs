@@ -59,7 +59,7 @@ impl Connection {
                 code: ErrorCode::ENHANCE_YOUR_CALM,
                 reason: "request head too slow",
             }),
-            Some(Phase::Send) => self.drop_stalled(self.stalled_until()),
+            Some(Phase::Send) => self.drop_stalled(self.stalled_until(), "send_timeout"),
             _ => {}
         }
     }
@@ -74,13 +74,13 @@ impl Connection {
     }
 
     /// Gives up the streams whose windows were shut for too long by then.
-    pub(super) fn drop_stalled(&self, then: Instant) {
+    pub(super) fn drop_stalled(&self, then: Instant, reason: &'static str) {
         while let Some(id) = self.ask(|machine| machine.reset_stalled(then)) {
             let stalled = self.streams.borrow().get(id);
             if let Some(stream) = stalled
                 && let Some(sending) = &mut *stream.sending.borrow_mut()
             {
-                sending.trace.reason.get_or_insert("send_timeout");
+                sending.trace.reason.get_or_insert(reason);
             }
             self.forget(id);
         }
