@@ -304,9 +304,7 @@ impl Queue {
             reader.wake();
         }
     }
-}
 
-impl Queue {
     /// The file goes, and the budget has its room back.
     fn give_up_file(&mut self) {
         self.file = None;
