@@ -37,6 +37,8 @@ pub(crate) struct Thread {
     pub(crate) metrics: Arc<Metrics>,
     /// No further request on any connection; finish what runs.
     pub(crate) draining: Cell<bool>,
+    /// What still ran has been broken off.
+    cut: Cell<bool>,
     next_id: Cell<u64>,
 }
 
@@ -77,6 +79,7 @@ impl Thread {
             gate,
             metrics,
             draining: Cell::new(false),
+            cut: Cell::new(false),
             // Seconds since 1970, thread, counter: unique over restarts without asking anybody.
             next_id: Cell::new((started.as_secs() << 32) | ((number as u64 & 0xff) << 24)),
         })
@@ -106,6 +109,21 @@ impl Thread {
         self.draining.set(true);
         let now = self.clock.coarse();
         self.deadlines.drain(now.checked_sub(idle).unwrap_or(now));
+    }
+
+    /// Breaks off what still runs, so that it is logged; said again until no connection is left.
+    pub(crate) fn cut(&self) {
+        self.cut.set(true);
+        self.deadlines.cut();
+    }
+
+    /// Why a connection is not there any more that nobody has closed for a reason of its own.
+    pub(crate) fn why_gone(&self) -> &'static str {
+        if self.cut.get() {
+            "server_stopped"
+        } else {
+            "client_gone"
+        }
     }
 
     pub(crate) fn next_id(&self) -> RequestId {

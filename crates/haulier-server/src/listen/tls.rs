@@ -234,6 +234,10 @@ impl Watched for Handshake {
 
     /// The wait ends as if the client had left.
     fn expire(&self, _: Phase) {
+        self.cut();
+    }
+
+    fn cut(&self) {
         let _ = rustix::net::shutdown(self.socket.descriptor(), Shutdown::Both);
     }
 }

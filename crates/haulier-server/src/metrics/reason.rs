@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 37] = [
+pub(super) const REASONS: [&str; 38] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -36,6 +36,7 @@ pub(super) const REASONS: [&str; 37] = [
     "request_body_lost",
     "send_timeout",
     "sendfile_denied",
+    "server_stopped",
     "spool_failed",
     "store_failed",
     "store_full",

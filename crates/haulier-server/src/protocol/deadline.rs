@@ -61,6 +61,8 @@ pub(crate) trait Watched: std::fmt::Debug {
     }
     /// Ends the wait: the connection's task wakes and sees why.
     fn expire(&self, phase: Phase);
+    /// The server ends now: whatever runs is broken off.
+    fn cut(&self);
     /// Nothing further is to be served; said again and again until the connection is gone. One that has been idle since
     /// this time has ended.
     fn drain(&self, idle_since: Instant) {
@@ -101,6 +103,11 @@ impl Deadlines {
     /// Tells every connection that nothing further will be served; those that have been idle since this time end.
     pub(crate) fn drain(&self, idle_since: Instant) {
         self.sweep(|connection| connection.drain(idle_since));
+    }
+
+    /// Breaks off all connections; said again until they are gone.
+    pub(crate) fn cut(&self) {
+        self.sweep(|connection| connection.cut());
     }
 
     fn sweep(&self, visit: impl Fn(&dyn Watched)) {

@@ -41,7 +41,9 @@ impl Over<'_> {
         } = self;
         let now = thread::now();
         let took = request.map(|request| now.saturating_duration_since(request.received));
-        let reason = trace.reason.or(if self.complete { None } else { Some("client_gone") });
+        let reason = trace
+            .reason
+            .or(if self.complete { None } else { Some(thread.why_gone()) });
         let finished = Finished {
             site: site.map(|site| site.series),
             status,

@@ -33,6 +33,9 @@ pub(super) struct Control {
     beats: Box<[AtomicU64]>,
 }
 
+/// Ticks in which connections that are broken off come to their ends.
+const CUTS: u32 = 5;
+
 /// How long a connection may still be idle when another process has taken over.
 const GENTLE_IDLE: Duration = Duration::from_secs(2);
 
@@ -121,6 +124,7 @@ impl Start {
             tokio::task::spawn_local(shell::keep_fresh(Rc::clone(&thread)));
         }
         let mut aged = now();
+        let mut cuts = 0;
         let mut ticks = tokio::time::interval(Clock::TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -143,7 +147,11 @@ impl Start {
             }
             doors.forget_closed();
             if control.abort.load(Ordering::SeqCst) {
-                return;
+                thread.cut();
+                cuts += 1;
+                if thread.deadlines.is_empty() || cuts > CUTS {
+                    return;
+                }
             }
             if control.drain.load(Ordering::SeqCst) {
                 thread.drain(control.idle_patience());

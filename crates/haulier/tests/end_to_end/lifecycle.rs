@@ -8,12 +8,14 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use rustls::version::TLS13;
 use serde_json::Value;
 
 use super::support::client::{Connection, Request};
 use super::support::haulier::{Haulier, children_of, start_line_address};
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
+use super::support::tls::Authority;
 use super::support::{readable_directory, wait_until};
 
 const WAIT_FOR_GATE: &str =
@@ -235,6 +237,54 @@ fn a_second_sigterm_stops_at_once() {
     held.server
         .wait_within(Duration::from_secs(60))
         .expect("it ends at once");
+}
+
+/// Who looks for a download that broke off finds it in the log.
+#[test]
+fn what_a_stop_breaks_off_is_logged() {
+    let big = "x".repeat(8_000_000);
+    for secure in [false, true] {
+        let authority = Authority::new();
+        let mut site = Site::new()
+            .file("big.bin", &big)
+            .file("small.txt", "small")
+            .php(
+                "big.php",
+                "while (ob_get_level()) ob_end_flush(); readfile(__DIR__ . '/big.bin');",
+            )
+            .server("grace = \"1s\"")
+            .setting("hosts = [\"localhost\"]");
+        if secure {
+            site = site
+                .server("https = \"127.0.0.1:0\"")
+                .config(&format!("[site.test.tls]\n{}", authority.lines("site", &["localhost"])));
+        }
+        let mut server = site.start();
+        let idle = server.connect();
+        let connect = || match secure {
+            false => server.connect(),
+            true => Connection::open(server.https()).secured("localhost", &authority.client(&[&TLS13])),
+        };
+        let mut readers: Vec<Connection> = Vec::new();
+        for path in ["/big.bin", "/big.php"] {
+            let mut reader = connect();
+            reader.send(Request::get(path).to_bytes());
+            reader.read_head().expect("a head");
+            readers.push(reader);
+        }
+        server.signal(Signal::TERM);
+        let status = server.wait_within(Duration::from_secs(60)).expect("it ends");
+        assert_eq!(status.code(), Some(0));
+        for path in ["/big.bin", "/big.php"] {
+            let line = server.access_line_for(path);
+            assert_eq!(line["reason"], "server_stopped", "{line}");
+            assert!(
+                line["bytes_out"].as_u64().is_some_and(|sent| sent < 8_000_000),
+                "{line}"
+            );
+        }
+        drop((idle, readers));
+    }
 }
 
 #[test]

@@ -293,6 +293,10 @@ impl Watched for Connection {
         self.patience.borrow().clone()
     }
 
+    fn cut(&self) {
+        self.socket.abort();
+    }
+
     fn expire(&self, phase: Phase) {
         match phase {
             Phase::Send if self.socket.has_moved() => self.wait_for(Phase::Send),

@@ -161,7 +161,7 @@ impl Connection {
             let read = if self.has_ended.get() {
                 // No window will ever be opened again.
                 let all = self.thread.clock.coarse() + self.thread.serving().settings.limits.send_timeout;
-                self.drop_stalled(all, "client_gone");
+                self.drop_stalled(all, self.thread.why_gone());
                 if self.has_output() {
                     continue;
                 }

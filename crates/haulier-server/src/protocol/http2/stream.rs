@@ -261,6 +261,9 @@ impl Watched for Stream {
         self.expired.set(true);
         self.wake();
     }
+
+    /// It ends with its connection.
+    fn cut(&self) {}
 }
 
 /// The streams that are waited for: by a handler, or by the rest of an answer.

@@ -138,6 +138,11 @@ impl Watched for Connection {
         self.wake();
     }
 
+    fn cut(&self) {
+        self.socket.abort();
+        self.wake();
+    }
+
     /// A farewell leaves time for what is on its way already (RFC 9113 §6.8).
     fn drain(&self, _idle_since: Instant) {
         if !self.is_waiting_for(Phase::Linger) {
