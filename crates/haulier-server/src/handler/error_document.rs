@@ -40,7 +40,7 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
         Found::Script(script) => {
             let call = Call::new(script).error(response.status);
             match php::respond(thread, site, request, &call).await {
-                Outcome::Response(made) if made.trace.handler == Handler::Php => from_script(&response, made),
+                Outcome::Response(made) if is_made(&made) => from_script(&response, made),
                 // The page failed as well: ours needs nothing that can.
                 _ => response,
             }
@@ -50,6 +50,14 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
             response
         }
     }
+}
+
+/// Whether the script answered, by itself or with a file it named.
+fn is_made(response: &Response) -> bool {
+    matches!(
+        response.trace.handler,
+        Handler::Php | Handler::Handed | Handler::Offloaded
+    )
 }
 
 /// PHP with `display_errors` off says nothing of what went wrong.

@@ -282,6 +282,36 @@ fn an_x_accel_redirect_is_mapped_to_a_directory() {
     assert!(lines.iter().any(|line| line["via"] == "x-accel"), "{lines:#?}");
 }
 
+/// As by X-Sendfile: an upload directory often is a link to where there is room.
+#[test]
+fn a_link_in_one_place_may_lead_into_another_one() {
+    for mapped in [true, false] {
+        let site = Site::new().php("get.php", NAMING);
+        let (files, archive, foreign) = (
+            site.writable("files"),
+            site.writable("archive"),
+            site.writable("foreign"),
+        );
+        fs::write(archive.join("a.txt"), "archived").expect("the directory is ours");
+        fs::write(foreign.join("a.txt"), "nobody's").expect("the directory is ours");
+        for place in [files.as_path(), site.root()] {
+            symlink(&archive, place.join("old")).expect("the directory is ours");
+            symlink(&foreign, place.join("foreign")).expect("the directory is ours");
+        }
+        let (setting, prefix) = if mapped {
+            let map = format!("map = {{ \"/files/\" = {files:?}, \"/archive/\" = {archive:?} }}");
+            (map, "/files")
+        } else {
+            (format!("roots = [{files:?}, {archive:?}]"), "")
+        };
+        let server = site.config(&format!("[site.test.sendfile]\n{setting}")).start();
+        let get = |path: &str| server.get(&target("X-Accel-Redirect", &format!("{prefix}{path}")));
+        assert_eq!(get("/old/a.txt").expect(200).text(), "archived");
+        get("/foreign/a.txt").expect(404);
+        server.wait_for_line("/foreign/a.txt is a symbolic link out of its root");
+    }
+}
+
 #[test]
 fn without_a_map_an_x_accel_redirect_is_a_path_in_the_document_root() {
     let site = Site::new()
@@ -477,6 +507,21 @@ fn a_status_of_the_script_stands_and_an_error_never_shows_the_field() {
     expect_no_order(&server.get("/204.php").expect(204));
     expect_no_order(&server.get("/bad.php"));
     expect_no_order(&server.get("/fatal.php"));
+}
+
+/// RFC 9110 §14.3: a script that counts downloads, say, wants none of them in parts.
+#[test]
+fn a_script_may_refuse_ranges() {
+    let site = site().php(
+        "whole.php",
+        "header('Accept-Ranges: none'); header('X-Sendfile: ' . $_GET['path']);",
+    );
+    let path = encode(&format!("{}/file.bin", private(&site)));
+    let server = site.start();
+    let request = Request::get(&format!("/whole.php?path={path}"));
+    let whole = server.ask(&request.with("Range", "bytes=0-9")).expect(200);
+    assert_eq!((whole.body.len(), whole.field("Accept-Ranges")), (LENGTH, Some("none")));
+    assert_eq!(whole.field("Content-Range"), None);
 }
 
 #[test]

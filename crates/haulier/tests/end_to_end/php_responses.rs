@@ -239,6 +239,7 @@ fn a_wrong_content_length_never_desynchronises_the_connection() {
                 }
             }
         }
+        server.wait_for_line("PHP sent more than its Content-Length");
     }
 }
 

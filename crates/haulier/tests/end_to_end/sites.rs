@@ -278,6 +278,25 @@ fn errors_of_ours_have_the_pages_of_the_site() {
     assert_eq!(server.access_line_for("/crash.php")["reason"], "php_crashed");
 }
 
+/// No condition and no range of the request is about the page.
+#[test]
+fn the_page_for_an_error_may_be_a_file_that_a_script_names() {
+    let server = Site::new()
+        .file("sorry.html", "<h1>We are sorry</h1>")
+        .php("error.php", "header('X-Accel-Redirect: /sorry.html');")
+        .setting("errors = { 404 = \"/error.php\" }")
+        .start();
+    for request in [
+        Request::get("/nothing"),
+        Request::get("/nothing").with("Range", "bytes=0-3"),
+        Request::get("/nothing").with("If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT"),
+    ] {
+        let page = server.ask(&request).expect(404);
+        assert_eq!(page.text(), "<h1>We are sorry</h1>");
+        assert!(page.field("Content-Range").is_none() && page.field("X-Accel-Redirect").is_none());
+    }
+}
+
 #[test]
 fn a_closed_site_says_when_to_come_again() {
     let site = |allow: &str| {

@@ -124,8 +124,8 @@ fn part_orders(value: &[u8]) -> Option<Vec<PartOrder<'_>>> {
         .collect()
 }
 
-/// Known to the prelude and to us: only its field is taken as an order.
-pub(super) fn token() -> &'static str {
+/// Known to the prelude and to us: only its field is taken as an order. Random for the process, hexadecimal.
+pub fn token() -> &'static str {
     static TOKEN: OnceLock<String> = OnceLock::new();
     TOKEN.get_or_init(|| {
         let random = || RandomState::new().build_hasher().finish();
@@ -248,7 +248,9 @@ impl FileResponse {
 
     fn new(file: Arc<OpenFile>, mut fields: Fields, last_modified: Option<u64>) -> Self {
         fields.remove("Content-Range");
-        fields.set("Accept-Ranges", "bytes");
+        if !refuses_ranges(&fields) {
+            fields.set("Accept-Ranges", "bytes");
+        }
         Self {
             file,
             fields,
@@ -268,6 +270,12 @@ impl FileResponse {
         response.status = status;
         response
     }
+}
+
+/// `Accept-Ranges: none` (RFC 9110 §14.3).
+fn refuses_ranges(fields: &Fields) -> bool {
+    let said = fields.get("Accept-Ranges");
+    said.is_some_and(|said| said.trim_ascii().eq_ignore_ascii_case(b"none"))
 }
 
 /// Fields that say something of the file: an answer without it has none of them. Cookies and the like stand.
@@ -310,6 +318,10 @@ impl Representation for FileResponse {
 
     fn content_type(&self) -> &[u8] {
         self.fields.get("Content-Type").unwrap_or_default()
+    }
+
+    fn takes_ranges(&self) -> bool {
+        !refuses_ranges(&self.fields)
     }
 }
 

@@ -37,6 +37,7 @@ use haulier_proto::field::Fields;
 use haulier_proto::head::Method;
 use haulier_proto::status;
 
+pub use handoff::token as send_token;
 pub(crate) use params::constant_params;
 
 /// One script to run for a request.
@@ -204,7 +205,11 @@ async fn take_answer(
         while answer.body().await?.is_some() {}
         return Ok(Outcome::Local(target));
     }
-    let translated = translate::head(&answer.head).map_err(Failure::Answer)?;
+    let mut translated = translate::head(&answer.head).map_err(Failure::Answer)?;
+    if let Some(error) = call.error {
+        // Whatever the script says of its page: no condition and no range of the request is about that.
+        translated.status = error;
+    }
     let trace = PhpTrace {
         queued: answer.queued(),
         taken: Some(answer.taken()),
@@ -336,7 +341,7 @@ async fn take_body(
             } else if request.head.method() == Method::Head {
                 Body::Unsent(length)
             } else {
-                exact(body, length)?.into()
+                exact(site, request, body, length)?.into()
             };
         }
         (Gathered::Part(pieces, manner), _) => {
@@ -427,11 +432,21 @@ fn note_streamed(response: &mut Response, script: &Script, fields: &Fields) {
 }
 
 /// A body shorter than PHP announced is broken; what is longer was never part of it.
-fn exact(mut body: Bytes, announced: Option<u64>) -> Result<Bytes, Failure> {
-    if let Some(announced) = announced {
-        if (body.len() as u64) < announced {
-            return Err(Failure::Answer("body shorter than its Content-Length"));
-        }
+fn exact(site: &Site, request: &Request, mut body: Bytes, announced: Option<u64>) -> Result<Bytes, Failure> {
+    let Some(announced) = announced else { return Ok(body) };
+    let length = body.len() as u64;
+    if length < announced {
+        return Err(Failure::Answer("body shorter than its Content-Length"));
+    }
+    if length > announced {
+        let request = label(request);
+        tracing::warn!(
+            site = site.settings.name,
+            request,
+            announced,
+            length,
+            "PHP sent more than its Content-Length: the rest is cut off"
+        );
         body.truncate(usize::try_from(announced).unwrap_or(usize::MAX));
     }
     Ok(body)

@@ -34,6 +34,10 @@ pub(crate) trait Representation: Sized {
         Fields::default().into()
     }
     fn content_type(&self) -> &[u8];
+    /// Whether a part of it may be asked for.
+    fn takes_ranges(&self) -> bool {
+        true
+    }
 }
 
 impl Representation for &Entry {
@@ -85,7 +89,7 @@ pub(crate) fn read(head: &RequestHead, entry: impl Representation) -> Response {
 fn ranges(head: &RequestHead, entry: &impl Representation) -> Ranges {
     let fields = head.fields();
     match fields.known(Known::Range) {
-        Some(value) if head.method() == Method::Get && !fields.is_repeated(Known::Range) => {
+        Some(value) if head.method() == Method::Get && !fields.is_repeated(Known::Range) && entry.takes_ranges() => {
             if conditional::range_applies(fields, &strong_validators(entry)) {
                 range::resolve(value, entry.file().length(), MOST_RANGES)
             } else {

@@ -186,15 +186,12 @@ impl SendRoots {
         }
         let has_dots = bytes.split(|&byte| byte == b'/').any(|segment| segment == b"..");
         let mut is_beneath_one = false;
-        if !has_dots && let Some(sendable) = self.beneath_any(site, &path, tried, &mut is_beneath_one)? {
+        if !has_dots && let Some(sendable) = beneath_any(site, self.roots.iter(), &path, tried, &mut is_beneath_one)? {
             return Ok(Some(sendable));
         }
         // Where it leads to may lie beneath another root than its name does, or beneath one at all.
-        // Paths are the same to each other with a `.` between and without.
-        let real = path.canonicalize().ok();
-        let real = real.filter(|real| real.as_os_str() != path.as_os_str());
-        if let Some(real) = real
-            && let Some(sendable) = self.beneath_any(site, &real, tried, &mut is_beneath_one)?
+        if let Some(real) = real_place(&path)
+            && let Some(sendable) = beneath_any(site, self.roots.iter(), &real, tried, &mut is_beneath_one)?
         {
             return Ok(Some(sendable));
         }
@@ -204,38 +201,13 @@ impl SendRoots {
         Ok(None)
     }
 
-    fn beneath_any(
-        &self,
-        site: &Site,
-        path: &Path,
-        tried: &mut String,
-        is_beneath_one: &mut bool,
-    ) -> io::Result<Option<Sendable>> {
-        for (root, inside) in self.roots_of(path) {
-            *is_beneath_one = true;
-            if let Some(sendable) = attempt(site, root.root(), &inside, tried)? {
-                return Ok(Some(sendable));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The roots this path lies beneath, with what follows them.
-    fn roots_of(&self, path: &Path) -> impl Iterator<Item = (Arc<OpenRoot>, Vec<u8>)> {
-        let roots = self.roots.iter().filter_map(LazyRoot::open);
-        roots.filter_map(move |root| {
-            let inside = rooted(path.strip_prefix(&root.path).ok()?);
-            Some((root, inside))
-        })
-    }
-
     fn by_location(&self, site: &Site, location: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
         if let Some((number, inside)) = mapped_root(location) {
             let Some(root) = self.roots.get(number).and_then(LazyRoot::open) else {
                 note(tried, location, "names a root that does not exist");
                 return Ok(None);
             };
-            return attempt(site, root.root(), inside, tried);
+            return self.by_place(site, root.root(), inside, tried);
         }
         if self.map.is_empty() {
             if self.roots.is_empty() {
@@ -243,7 +215,7 @@ impl SendRoots {
                 return Ok(None);
             }
             return match location {
-                [b'/', ..] => attempt(site, site.document_root(), location, tried),
+                [b'/', ..] => self.by_place(site, site.document_root(), location, tried),
                 _ => {
                     note(tried, location, "is no path");
                     Ok(None)
@@ -255,13 +227,56 @@ impl SendRoots {
             return Ok(None);
         };
         match root.open() {
-            Some(root) => attempt(site, root.root(), &inside, tried),
+            Some(root) => self.by_place(site, root.root(), &inside, tried),
             None => {
                 note(tried, root.given.as_os_str().as_bytes(), "does not exist");
                 Ok(None)
             }
         }
     }
+
+    /// In the directory that a location stands for, or where a symbolic link in it leads to if another one has that.
+    fn by_place(&self, site: &Site, root: Root<'_>, inside: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
+        if let Some(sendable) = attempt(site, root, inside, tried)? {
+            return Ok(Some(sendable));
+        }
+        // Links may lead elsewhere, names may not.
+        if inside.split(|&byte| byte == b'/').any(|segment| segment == b"..") {
+            return Ok(None);
+        }
+        let first = inside.iter().take_while(|&&byte| byte == b'/').count();
+        let named = root.path.join(OsStr::from_bytes(&inside[first..]));
+        match real_place(&named) {
+            Some(real) => beneath_any(site, self.roots(), &real, tried, &mut false),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Beneath the first of these roots that has it.
+fn beneath_any<'r>(
+    site: &Site,
+    roots: impl Iterator<Item = &'r LazyRoot>,
+    path: &Path,
+    tried: &mut String,
+    is_beneath_one: &mut bool,
+) -> io::Result<Option<Sendable>> {
+    for root in roots.filter_map(LazyRoot::open) {
+        let Ok(inside) = path.strip_prefix(&root.path) else {
+            continue;
+        };
+        *is_beneath_one = true;
+        if let Some(sendable) = attempt(site, root.root(), &rooted(inside), tried)? {
+            return Ok(Some(sendable));
+        }
+    }
+    Ok(None)
+}
+
+/// Where the links in a path lead, if that is elsewhere. Paths are the same to each other with a `.` between and without.
+fn real_place(path: &Path) -> Option<PathBuf> {
+    let real = path.canonicalize().ok()?;
+    (real.as_os_str() != path.as_os_str()).then_some(real)
 }
 
 /// A directory that need not exist when the server starts, and may be replaced: applications make and clear theirs.
