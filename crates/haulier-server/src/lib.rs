@@ -23,5 +23,6 @@ mod response;
 mod thread; // what all parts of one thread share
 
 pub use handler::image::sign;
+pub use handler::php::send_token;
 pub use listen::{Address, BindError, Inherited, Network, NotANetwork};
 pub use runtime::{RunningServer, Server, ServerHandle};

@@ -20,7 +20,7 @@ use crate::config::settings::{self, Site};
 use crate::images::{Images, ImagesError};
 use crate::lifecycle;
 use crate::log::{AccessLogs, LogFileError};
-use crate::prelude::{self, Prelude, Reader};
+use crate::prelude::{self, Prelude, Reader, Sites};
 use crate::privileges;
 
 /// What the server is for.
@@ -131,7 +131,12 @@ impl Parts {
         let wanted: Vec<PoolSettings> = settings
             .pools
             .iter()
-            .map(|pool| pool_settings(pool, self.sockets.path(), self.prelude.as_ref()))
+            .enumerate()
+            .map(|(number, pool)| {
+                let prelude = self.prelude.as_ref();
+                let prelude = prelude.map(|prelude| prelude.path(sites_of(number, &settings.sites)));
+                pool_settings(pool, self.sockets.path(), prelude.as_deref())
+            })
             .collect();
         let serving = serving(settings);
         if self.spawner.is_none() && settings.user.is_some() {
@@ -291,12 +296,25 @@ fn write_prelude(pools: &[settings::Pool]) -> Option<Prelude> {
     } else {
         Reader::Ourselves
     };
-    match Prelude::create(runtime_dirs(), reader) {
+    match Prelude::create(runtime_dirs(), reader, haulier_server::send_token()) {
         Ok(prelude) => Some(prelude),
         Err(error) => {
             tracing::warn!(%error, "zend_send_file() is not defined: its file cannot be written");
             None
         }
+    }
+}
+
+/// What the sites of this pool are, those of routes included.
+fn sites_of(pool: usize, sites: &[Site]) -> Sites {
+    let mut served = sites
+        .iter()
+        .flat_map(Site::places)
+        .filter(|site| site.pool == Some(pool));
+    if served.all(|site| !site.sendfile.roots.is_empty()) {
+        Sites::Sending
+    } else {
+        Sites::Any
     }
 }
 
@@ -351,7 +369,7 @@ pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
     Ok(())
 }
 
-fn pool_settings(pool: &settings::Pool, sockets: &Path, prelude: Option<&Prelude>) -> PoolSettings {
+fn pool_settings(pool: &settings::Pool, sockets: &Path, prelude: Option<&Path>) -> PoolSettings {
     let mut settings = pool.settings.clone();
     if let PoolKind::Supervised(supervised) = &mut settings.kind {
         supervised.socket_dir = sockets.to_owned();
@@ -418,7 +436,7 @@ fn start_pool(
 }
 
 /// In the place of the user's own file, which no script may change if it stood in `ini_admin`.
-fn put_prelude(supervised: &mut Supervised, prelude: &Prelude) {
+fn put_prelude(supervised: &mut Supervised, prelude: &Path) {
     let before = supervised.ini_admin.len();
     supervised.ini.retain(|(name, _)| name != prelude::SETTING);
     supervised.ini_admin.retain(|(name, _)| name != prelude::SETTING);
@@ -428,7 +446,7 @@ fn put_prelude(supervised: &mut Supervised, prelude: &Prelude) {
     } else {
         &mut supervised.ini
     };
-    place.push((prelude::SETTING.to_owned(), prelude.path().display().to_string()));
+    place.push((prelude::SETTING.to_owned(), prelude.display().to_string()));
 }
 
 fn site_settings(

@@ -2,14 +2,15 @@
 
 // Runs before every script of a pool that haulier supervises (auto_prepend_file). It defines the functions of the
 // Zend Download Server, so that a script names its file and is done, and then runs the auto_prepend_file that php.ini
-// or the pool's `ini` names. Only getenv() is asked: a mention of $_SERVER would have PHP fill it for every request.
+// or the pool's `ini` names. Only getenv() is asked: a mention of $_SERVER would have PHP fill it for every request. In
+// pools whose sites all send files, what getenv('HAULIER_SEND') would say stands in its place.
 
 if (!function_exists('zend_send_file')) {
     /**
      * Has the server send a file, and ends the script. Headers set so far are dropped.
      *
-     * What it calls is a tenth of what a download costs: one stat() answers for most files, and an absolute path is left
-     * as it is, since the server finds out where it leads.
+     * What it calls is a tenth of what a download costs: one stat() answers for most files, an absolute path is left as it
+     * is, since the server finds out where it leads, and the usual call, with a plain type, takes no further function.
      *
      * @param string $filename
      * @param string|null $mime_type without it, the type follows from the extension
@@ -27,9 +28,21 @@ if (!function_exists('zend_send_file')) {
         if (!$is_readable || headers_sent()) {
             return false;
         }
-        $type_is_given = haulier_begin_answer($mime_type, $custom_headers);
         $token = getenv('HAULIER_SEND');
-        if (!is_string($token) || $token === '') {
+        $is_sent = is_string($token) && $token !== '';
+        if ($is_sent && is_string($mime_type) && $mime_type !== '' && $custom_headers === null
+            && strcspn($mime_type, " \t\r\n\0\x0B") === strlen($mime_type)
+        ) {
+            for ($level = ob_get_level(); $level > 0 && @ob_end_clean(); --$level);
+            if ($level === 0) {
+                header_remove();
+                header('Content-Type: ' . $mime_type, true, 200);
+                header("X-Haulier-Send: $token file " . rawurlencode($path));
+                exit;
+            }
+        }
+        $type_is_given = haulier_begin_answer($mime_type, $custom_headers);
+        if (!$is_sent) {
             // No haulier in front, or one that sends no files for scripts.
             if (!$type_is_given) {
                 header('Content-Type: application/octet-stream');
