@@ -13,7 +13,7 @@ use haulier_server::metrics::{
 use super::fpm::FpmStatus;
 use super::history::{History, Range, Reading, Sample};
 use super::state::{
-    CertificateState, Downloads, ImageState, PoolState, RunningState, SiteState, State, StreamingState,
+    CertificateState, Downloads, ImageState, PoolState, RunningState, SiteState, Spool, State, StreamingState,
 };
 use super::view::{CodingView, PoolView, SiteFacts, TransferView, View};
 
@@ -173,6 +173,11 @@ impl Reporter {
                 active: all_sites(&now.totals).map(|site| site.sending).sum(),
                 bytes_per_second: bytes(&now.totals).saturating_sub(bytes(&rate.totals)) as f64 / seconds,
             },
+            spool: Spool {
+                memory_bytes: now.totals.spool_memory_bytes,
+                disk_bytes: now.totals.spool_bytes,
+                full_total: now.totals.spool_full,
+            },
             images: self.images(now, minute, rate),
             certificates: self.metrics.certificates().into_iter().map(certificate_state).collect(),
             worker_seconds_saved: all_sites(&now.totals).map(|site| site.saved.as_secs_f64()).sum(),
@@ -218,7 +223,6 @@ impl Reporter {
             slowest: self.metrics.slowest(),
             failed: self.failed(&now),
             codings: codings(&now.totals),
-            spool_full: now.totals.spool_full,
             saved_day,
         }
     }

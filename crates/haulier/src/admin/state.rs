@@ -26,6 +26,9 @@ pub(crate) struct State {
     pub(crate) sites: Vec<SiteState>,
     pub(crate) pools: Vec<PoolState>,
     pub(crate) downloads: Downloads,
+    /// Bodies that PHP has made and clients have not taken yet.
+    #[serde(default)]
+    pub(crate) spool: Spool,
     /// Sites with TLS.
     #[serde(default)]
     pub(crate) certificates: Vec<CertificateState>,
@@ -138,6 +141,15 @@ pub(crate) struct Downloads {
     pub(crate) active: u64,
     /// Of all responses, in the last ten seconds.
     pub(crate) bytes_per_second: f64,
+}
+
+/// Where bodies wait for their clients, of all sites.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spool {
+    pub(crate) memory_bytes: u64,
+    pub(crate) disk_bytes: u64,
+    /// Responses whose script had to wait for its client because there was no room.
+    pub(crate) full_total: u64,
 }
 
 /// A script that streams.

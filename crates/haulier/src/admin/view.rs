@@ -36,8 +36,6 @@ pub(crate) struct View {
     /// Requests of the last minute that came to nothing, by reason; without those that clients gave up.
     pub(super) failed: Vec<(&'static str, u64)>,
     pub(super) codings: Vec<CodingView>,
-    /// Responses that had to wait for their clients because the spool was full.
-    pub(super) spool_full: u64,
     /// Worker time saved in the last day, or since the start.
     pub(super) saved_day: Duration,
 }

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use crate::admin::state::{CertificateState, ImageState, PoolState, RunningState, SiteState, State, StreamingState};
+use crate::admin::state::{
+    CertificateState, ImageState, PoolState, RunningState, SiteState, Spool, State, StreamingState,
+};
 use crate::quantity::{milliseconds, rate, size, span};
 
 /// The whole page.
@@ -19,9 +21,24 @@ pub(super) fn render(state: &State) -> String {
         size(state.downloads.bytes_per_second),
         span(state.worker_seconds_saved),
     );
+    text.push_str(&spool(state.spool));
     text.push_str(&certificates(&state.certificates));
     text.push_str(&streaming(&state.streaming));
     text
+}
+
+/// `spool  2 MB in memory, 340 MB on disk; full for 3 responses, whose scripts waited for their clients`
+fn spool(spool: Spool) -> String {
+    if spool == Spool::default() {
+        return String::new();
+    }
+    let (memory, disk) = (size(spool.memory_bytes as f64), size(spool.disk_bytes as f64));
+    let full = match spool.full_total {
+        0 => String::new(),
+        1 => "; full for 1 response, whose script waited for its client".to_owned(),
+        times => format!("; full for {times} responses, whose scripts waited for their clients"),
+    };
+    format!("spool      {memory} in memory, {disk} on disk{full}\n")
 }
 
 /// `certificates  2 sites, the first ends in 61 days (shop)`
@@ -264,6 +281,7 @@ mod tests {
                     pid: Some(4121),
                 }],
             }],
+            spool: Spool::default(),
             downloads: Downloads {
                 active: 14,
                 bytes_per_second: 212e6,
@@ -301,6 +319,32 @@ downloads  14 active, 212 MB/s    PHP saved: 1 h 52 min of worker time
             "{text}"
         );
         assert!(text.contains("no config") && !text.contains("pool"), "{text}");
+    }
+
+    #[test]
+    fn what_waits_for_clients_is_told_where_there_is_any() {
+        let told = |memory_bytes, disk_bytes, full_total| {
+            let state = State {
+                spool: Spool {
+                    memory_bytes,
+                    disk_bytes,
+                    full_total,
+                },
+                ..state()
+            };
+            let text = render(&state);
+            text.lines().find(|line| line.starts_with("spool ")).map(str::to_owned)
+        };
+        assert_eq!(told(0, 0, 0), None);
+        assert_eq!(
+            told(2_000_000, 340_000_000, 0).as_deref(),
+            Some("spool      2 MB in memory, 340 MB on disk")
+        );
+        let full = told(0, 0, 3).expect("a line");
+        assert!(
+            full.ends_with("; full for 3 responses, whose scripts waited for their clients"),
+            "{full}"
+        );
     }
 
     #[test]

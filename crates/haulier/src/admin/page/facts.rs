@@ -44,8 +44,8 @@ pub(super) fn judge(view: &View) -> Judgement {
     let mut findings: Vec<Finding> = view.pools.iter().flat_map(of_pool).collect();
     findings.extend(of_failures(view));
     findings.extend(view.state.certificates.iter().filter_map(of_certificate));
-    if view.spool_full > 0 {
-        let times = counted(view.spool_full, "response", "responses");
+    if view.state.spool.full_total > 0 {
+        let times = counted(view.state.spool.full_total, "response", "responses");
         let text = format!("The spool was full for {times}");
         findings.push(attention(text, "scripts had to wait for their clients"));
     }

@@ -4,7 +4,7 @@ use haulier_php::{FpmStatus, PoolStatus, ServerStatus, Work, WorkerStatus};
 use haulier_server::metrics::{Failure, Noted, SlowRequest, Times, Totals};
 
 use super::super::history::PoolSample;
-use super::super::state::{CertificateState, Downloads, ImageState, SiteState, State, StreamingState};
+use super::super::state::{CertificateState, Downloads, ImageState, SiteState, Spool, State, StreamingState};
 use super::super::view::{CodingView, PoolView, SiteFacts, TransferView};
 use super::*;
 
@@ -24,6 +24,7 @@ fn fresh() -> View {
         connections: 0,
         sites: vec![site("shop")],
         pools: Vec::new(),
+        spool: Spool::default(),
         downloads: Downloads {
             active: 0,
             bytes_per_second: 0.0,
@@ -48,7 +49,6 @@ fn fresh() -> View {
         slowest: Vec::new(),
         failed: Vec::new(),
         codings: Vec::new(),
-        spool_full: 0,
         saved_day: Duration::ZERO,
     }
 }
