@@ -173,13 +173,17 @@ fn describe_sent(site: &Site, settings: &Settings) -> Option<String> {
     let mut text = places.join(", ");
     // What we open, we open as ourselves: as root that is more than PHP could.
     let opens_as_root = account::is_root() && settings.user.as_ref().is_none_or(|user| user.uid == 0);
-    if opens_as_root
-        && let PoolKind::Supervised(supervised) = &pool.settings.kind
-        && let Some(user) = supervised.user.as_ref().filter(|user| user.uid != 0)
-    {
+    let reader = match &pool.settings.kind {
+        PoolKind::Supervised(supervised) => {
+            let user = supervised.user.as_ref().filter(|user| user.uid != 0);
+            user.map(|user| user.name.as_str())
+        }
+        // Whoever that is.
+        PoolKind::External(_) => Some("PHP"),
+    };
+    if let Some(reader) = reader.filter(|_| opens_as_root) {
         text.push_str(&format!(
-            "; they are opened as root, also those that {} may not read",
-            user.name
+            "; they are opened as root, also those that {reader} may not read"
         ));
     }
     Some(text)
@@ -249,13 +253,15 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
 
 fn check_machine(settings: &Settings, report: &mut Report) {
     let secure = settings.tls.iter().flat_map(|tls| &tls.listen);
+    let mut holders = Vec::new();
     for address in settings.listen.iter().chain(secure) {
-        check_listen(address, settings.reuse_port, report);
+        holders.extend(check_listen(address, settings.reuse_port, report));
     }
-    check_admin(&settings.admin, report);
+    check_admin(&settings.admin, &holders, report);
     for site in settings.sites.iter().filter(|site| !site.is_rootless) {
         check_readable(site, settings, report);
     }
+    check_send_roots(settings, report);
     check_writable("spool_dir", &settings.spool_dir, settings, report);
     if let Some(tls) = &settings.tls {
         check_keys(tls, settings, report);
@@ -305,19 +311,18 @@ fn check_keys(tls: &Tls, settings: &Settings, report: &mut Report) {
     }
 }
 
-/// A port that haulier itself holds is no mistake: `check` runs beside a running server.
-fn check_listen(address: &Address, reuse_port: bool, report: &mut Report) {
+/// A port that haulier itself holds is no mistake: `check` runs beside a running server. That one's pid, if it is known.
+fn check_listen(address: &Address, reuse_port: bool, report: &mut Report) -> Option<u32> {
     let tried = match address {
         Address::Internet(address) => TcpListener::bind(address).map(drop),
         Address::Unix(path) => try_socket(path),
     };
-    let Err(error) = tried else { return };
+    let error = tried.err()?;
+    let holder = address.internet().and_then(port_holder::find);
     // Nobody says who holds a Unix socket; another program would hardly choose our path.
-    let ours = || match address {
-        Address::Internet(address) => port_holder::find(*address).is_some_and(|holder| holder.name == "haulier"),
-        Address::Unix(_) => true,
-    };
-    if error.kind() == ErrorKind::AddrInUse && (reuse_port || ours()) {
+    let is_unix = address.internet().is_none();
+    let is_ours = is_unix || holder.as_ref().is_some_and(|holder| holder.name == "haulier");
+    if error.kind() == ErrorKind::AddrInUse && (reuse_port || is_ours) {
         report.push(Diagnostic::warning(
             "bind",
             format!("a running haulier listens on {address}"),
@@ -325,15 +330,23 @@ fn check_listen(address: &Address, reuse_port: bool, report: &mut Report) {
     } else {
         report.push(cannot_listen(address, &error));
     }
+    holder.map(|holder| holder.pid)
 }
 
-/// A haulier that runs has it already; what else is there is in our way.
-fn check_admin(address: &AdminAddress, report: &mut Report) {
+/// The haulier that has our port has this one already. Another one may be the same with another port so far; what else is
+/// there is in our way.
+fn check_admin(address: &AdminAddress, ours: &[u32], report: &mut Report) {
     let AdminAddress::Tcp(address) = address else { return };
     let Err(error) = TcpListener::bind(address) else { return };
-    if port_holder::find(*address).is_some_and(|holder| holder.name != "haulier") {
-        report.push(cannot_listen(&(*address).into(), &error).help("this is `admin` in `[server]`"));
-    }
+    let Some(holder) = port_holder::find(*address).filter(|holder| !ours.contains(&holder.pid)) else {
+        return;
+    };
+    report.push(if holder.name == "haulier" {
+        let title = format!("another {holder} has the admin address {address}");
+        Diagnostic::warning("bind", title).help("to run beside it, name another as `admin` in `[server]`, or \"off\"")
+    } else {
+        cannot_listen(&(*address).into(), &error).help("this is `admin` in `[server]`")
+    });
 }
 
 /// Whether a socket could be made at `path`, without making it.
@@ -373,7 +386,9 @@ fn check_readable(site: &Site, settings: &Settings, report: &mut Report) {
     let bits = Bits::from_raw_mode(found.st_mode);
     let serving = settings.user.as_ref().filter(|user| of_pool != Some(user));
     for user in of_pool.into_iter().chain(serving) {
-        if !may(user, found.st_uid, found.st_gid, bits, READ) {
+        if let Some(shut) = shut_to(user, &path) {
+            report.push(shut);
+        } else if !may(user, found.st_uid, found.st_gid, bits, READ) {
             let title = format!(
                 "{} is not readable by user `{}` (mode {:04o})",
                 path.display(),
@@ -386,10 +401,47 @@ fn check_readable(site: &Site, settings: &Settings, report: &mut Report) {
     }
 }
 
+/// Files that scripts name are opened by whoever serves.
+fn check_send_roots(settings: &Settings, report: &mut Report) {
+    let Some(user) = &settings.user else { return };
+    for sendfile in settings.sites.iter().map(|site| &site.sendfile) {
+        let mapped = sendfile.map.iter().map(|(_, directory)| directory);
+        let roots: BTreeSet<&PathBuf> = sendfile.roots.iter().chain(mapped).collect();
+        for shut in roots.into_iter().filter_map(|root| shut_to(user, &root.join("a file"))) {
+            report.push(shut);
+        }
+    }
+}
+
+/// The first directory on the way to `path` that `user` may not enter.
+fn shut_to(user: &User, path: &Path) -> Option<Diagnostic> {
+    let path = std::path::absolute(path).ok()?;
+    let mut directories: Vec<&Path> = path.ancestors().skip(1).collect();
+    directories.reverse();
+    directories.into_iter().find_map(|directory| {
+        let found = stat(directory).ok()?;
+        let bits = Bits::from_raw_mode(found.st_mode);
+        let title = format!(
+            "user `{}` may not enter {} (mode {:04o}) on the way to {}",
+            user.name,
+            directory.display(),
+            found.st_mode & 0o7777,
+            path.display()
+        );
+        let help = format!("chmod o+x {}, or put it elsewhere", directory.display());
+        let is_shut = !may(user, found.st_uid, found.st_gid, bits, ENTER);
+        // Access lists and further groups may allow what the mode does not show.
+        is_shut.then(|| Diagnostic::warning("site::root", title).help(help))
+    })
+}
+
 /// The bits of owner, group and others for reading.
 const READ: [Bits; 3] = [Bits::RUSR, Bits::RGRP, Bits::ROTH];
 /// And for writing.
 const WRITE: [Bits; 3] = [Bits::WUSR, Bits::WGRP, Bits::WOTH];
+
+/// And for entering a directory.
+const ENTER: [Bits; 3] = [Bits::XUSR, Bits::XGRP, Bits::XOTH];
 
 fn may(user: &User, owner: u32, group: u32, bits: Bits, wanted: [Bits; 3]) -> bool {
     if user.uid == 0 {
@@ -405,7 +457,30 @@ fn may(user: &User, owner: u32, group: u32, bits: Bits, wanted: [Bits; 3]) -> bo
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn a_directory_on_the_way_that_is_shut_is_named() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (home, file) = (place.path().join("home"), place.path().join("home/shop/index.php"));
+        fs::create_dir_all(home.join("shop")).expect("the directory is ours");
+        let chmod =
+            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        chmod(place.path(), 0o711);
+        let nobody = User {
+            name: "nobody".to_owned(),
+            uid: 65534,
+            gid: 65534,
+        };
+        for (mode, is_shut) in [(0o700, true), (0o750, true), (0o701, false), (0o755, false)] {
+            chmod(&home, mode);
+            let shut = shut_to(&nobody, &file).map(|shut| shut.title().to_owned());
+            assert_eq!(shut.is_some(), is_shut, "{mode:o}: {shut:?}");
+            assert!(shut.is_none_or(|title| title.contains(&format!("{} (mode {mode:04o})", home.display()))));
+        }
+    }
 
     #[test]
     fn the_first_class_that_fits_decides_who_may_read() {

@@ -27,7 +27,13 @@ pub(super) fn sendfile(table: &SiteTable, project: Option<&Path>, report: &mut R
 /// An application may make a directory later, so a missing one is worth no more than a word.
 fn directory(table: &SiteTable, written: &Placed<String>, report: &mut Report) -> PathBuf {
     let path = table.directory.join(&written.value);
-    if !path.is_dir() {
+    if path.exists() && !path.is_dir() {
+        let title = format!("sendfile root {} is a file", path.display());
+        report.push(Diagnostic::error("sendfile::root", title).at(
+            written.place.as_ref(),
+            "expected a directory: files beneath it may be sent",
+        ));
+    } else if !path.is_dir() {
         let title = format!("sendfile root {} does not exist (yet?)", path.display());
         report.push(Diagnostic::warning("sendfile::root", title).at(written.place.as_ref(), "named here"));
     }
@@ -116,6 +122,17 @@ fn extension(written: &Placed<String>, report: &mut Report) -> Option<String> {
             Diagnostic::error("config::value", title).at(written.place.as_ref(), "expected such as \"zip\" or \"mp4\""),
         );
         return None;
+    }
+    if value.starts_with("php") || value == "phtml" {
+        let title = format!("offload of \"{value}\" takes every page a script makes");
+        report.push(
+            Diagnostic::warning("config::offload", title)
+                .at(
+                    written.place.as_ref(),
+                    "the extension of scripts, not of what they send",
+                )
+                .help("pages are not compressed then; `types = [\"video/*\"]` goes by what is sent"),
+        );
     }
     Some(value)
 }

@@ -304,9 +304,13 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         site.log = resolve_site_log(table, report);
     }
     let tls = tls::resolve(file, mode, &mut sites, report);
+    let listen = server::resolve_listen(file, report);
+    let admin = resolve_admin(file.server.admin.as_ref(), report);
+    let secure = tls.iter().flat_map(|tls| &tls.listen);
+    check_admin_is_apart(&admin, listen.iter().chain(secure), file, report);
     Settings {
         config: None,
-        listen: server::resolve_listen(file, report),
+        listen,
         tls,
         socket_mode: server::resolve_socket_mode(file.server.socket_mode.as_ref(), report),
         trusted_proxies: server::resolve_proxies(file, report),
@@ -318,7 +322,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         threads,
         open_files: machine.open_files(threads, places),
         grace: value_or(file.server.grace.as_ref(), Duration::from_secs(30)),
-        admin: resolve_admin(file.server.admin.as_ref(), report),
+        admin,
         control: resolve_control(file.server.control.as_ref(), report),
         spool_dir: resolve_spool_dir(file.server.spool_dir.as_ref(), report),
         limits,
@@ -367,6 +371,32 @@ fn resolve_admin(written: Option<&Placed<String>>, report: &mut Report) -> Admin
         );
     }
     AdminAddress::Tcp(address)
+}
+
+/// Sites and the admin address are two servers: one port cannot be both.
+fn check_admin_is_apart<'a>(
+    admin: &AdminAddress,
+    mut listen: impl Iterator<Item = &'a Address>,
+    file: &File,
+    report: &mut Report,
+) {
+    let &AdminAddress::Tcp(admin) = admin else { return };
+    let is_taken = |address: SocketAddr| {
+        let same_host = address.ip() == admin.ip() || address.ip().is_unspecified() || admin.ip().is_unspecified();
+        address.port() != 0 && address.port() == admin.port() && same_host
+    };
+    if listen.any(|address| address.internet().is_some_and(is_taken)) {
+        let written = file.server.admin.as_ref();
+        let title = format!("sites and `admin` cannot both listen on port {}", admin.port());
+        report.push(
+            Diagnostic::error("server::admin", title)
+                .at(
+                    written.and_then(|written| written.place.as_ref()),
+                    "a port of its own, or \"off\"",
+                )
+                .help(format!("`admin` is {ADMIN} where nothing is said")),
+        );
+    }
 }
 
 fn resolve_control(written: Option<&Placed<String>>, report: &mut Report) -> Option<PathBuf> {
