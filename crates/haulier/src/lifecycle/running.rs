@@ -178,8 +178,6 @@ impl Running {
             Err(refused) => {
                 if self.shows_text {
                     eprint!("{}", refused.report.render(false));
-                } else {
-                    refused.report.error_lines().for_each(|line| error!("{line}"));
                 }
                 self.source.files(&refused.report)
             }
@@ -215,6 +213,9 @@ impl Running {
             }
             Err(refused) => {
                 self.metrics.note_reload(ReloadResult::Failure);
+                if !self.shows_text {
+                    refused.report.error_lines().for_each(|line| error!("{line}"));
+                }
                 warn!(
                     errors = refused.report.errors(),
                     "not reloaded: the configuration stays as it was"

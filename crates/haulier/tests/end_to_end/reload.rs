@@ -308,6 +308,9 @@ fn a_broken_configuration_changes_nothing_and_says_what_check_says() {
         assert!(said.contains(line), "{line:?} is missing in {said}");
     }
     assert!(said.trim_end().ends_with("haulier.toml: 1 error"), "{said}");
+    // Whoever looks for the reason later has only the log.
+    server.wait_for_line("workerz");
+    server.wait_for_line("not reloaded");
     server.get("/a.txt").expect(200);
     server.get("/a.php").expect(200);
     assert_eq!(master(&server), before);
