@@ -350,6 +350,11 @@ impl Download {
             };
             self.observer.event(&Event::StartedAgain { reason: &reason });
             progress.kept = 0;
+        } else if progress.part.as_ref().is_some_and(Part::is_unbound) {
+            let warning = "all of it is fetched again: without an ETag or a Last-Modified nobody can tell whether what was \
+                           there is a part of the same file";
+            self.observer.event(&Event::Warning(warning));
+            progress.kept = 0;
         }
         let target = self.target(exchange.head().fields().get("content-disposition"));
         if let Some(finished) = self.already_there(&target, &validators, total) {

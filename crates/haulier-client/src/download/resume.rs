@@ -268,6 +268,12 @@ impl Part {
             .is_some_and(|total| self.record.done.gaps(total).is_empty())
     }
 
+    /// Whether bytes are there that nothing binds to a state of the file: no range can continue them.
+    #[must_use]
+    pub fn is_unbound(&self) -> bool {
+        !self.record.done.is_empty() && self.record.validators.if_range().is_none()
+    }
+
     /// Writes at `offset`, without claiming it yet.
     ///
     /// # Errors

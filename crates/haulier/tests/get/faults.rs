@@ -246,8 +246,9 @@ fn a_weak_validator_continues_nothing() {
         close()
     });
     let place = Place::new();
-    place.get_well(&[&peer.url("/f.bin")]);
+    let ended = place.get_well(&[&peer.url("/f.bin")]);
     assert!(place.read("f.bin") == *new);
+    assert!(ended.stderr.contains("all of it is fetched again"), "{}", ended.stderr);
 }
 
 #[test]
