@@ -68,8 +68,9 @@ tarball: build         ## the release binary with manual pages, completions and 
 container: build       ## the container image, built by podman or docker, and tried
 	@packaging/container.sh $(TARGET_DIR)/release/haulier
 
-install: build         ## copy the binary to PREFIX/bin (/usr/local)
+install: build         ## copy the binary to PREFIX/bin (/usr/local), and what php-fpm may read to PREFIX/share/haulier
 	install -D -m 755 $(TARGET_DIR)/release/haulier $(DESTDIR)$(PREFIX)/bin/haulier
+	install -D -m 644 crates/haulier/src/prelude.php $(DESTDIR)$(PREFIX)/share/haulier/prelude.php
 
 setup-build:
 	@setup/build.sh

@@ -25,6 +25,7 @@ put 644 packaging/haulier.sysusers usr/lib/sysusers.d/haulier.conf
 put 644 packaging/haulier.toml etc/haulier/haulier.toml
 mkdir -p "$tree/etc/haulier/sites"
 put 644 packaging/welcome/index.html usr/share/haulier/welcome/index.html
+put 644 crates/haulier/src/prelude.php usr/share/haulier/prelude.php
 for page in docs/*.md README.md; do
     put 644 "$page" "usr/share/doc/haulier/$(basename "$page")"
 done

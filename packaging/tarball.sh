@@ -20,7 +20,7 @@ for shell in bash zsh fish; do
 done
 cp README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$tree/"
 cp docs/*.md "$tree/docs/"
-cp -r packaging/haulier.service packaging/haulier.sysusers packaging/haulier.toml packaging/welcome "$tree/"
+cp -r packaging/haulier.service packaging/haulier.sysusers packaging/haulier.toml packaging/welcome crates/haulier/src/prelude.php "$tree/"
 
 archive=$output/$name.tar.gz
 tar -C "$place" --sort=name --owner=0 --group=0 --numeric-owner -c "$name" | gzip -"${GZIP_LEVEL:-9}"n >"$archive"

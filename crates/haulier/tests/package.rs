@@ -96,6 +96,8 @@ fn the_package_has_the_program_its_pages_and_completions_and_says_what_it_needs(
     ] {
         assert!(package.read(path).contains("completions"), "{path}");
     }
+    let prelude = package.read("usr/share/haulier/prelude.php");
+    assert!(prelude.contains("function zend_send_file("), "{prelude}");
     for page in [
         "haulier",
         "haulier-run",
