@@ -31,6 +31,14 @@ pub struct Client {
     settings: ClientSettings,
 }
 
+/// Where a response came from.
+#[derive(Debug, Clone)]
+pub struct Located {
+    pub url: Url,
+    /// No redirect left the origin that was asked first: what is asked here may have its credentials.
+    pub is_trusted: bool,
+}
+
 impl Client {
     /// # Errors
     /// If the system's certificate store cannot be used.
@@ -71,24 +79,41 @@ impl Client {
         Ok(Connection::new(stream, origin.clone(), absolute))
     }
 
-    /// One exchange with our credentials, following redirects. The address is where the response came from.
+    /// One exchange with our credentials, following redirects.
     ///
     /// # Errors
     /// Any [`ClientError`] up to the last response head.
-    pub async fn fetch(&self, mut request: Request) -> Result<(Exchange, Url), ClientError> {
-        let mut given = self.settings.authorization.as_deref();
-        let plain = request.fields.len();
-        self.add_credentials(&mut request, given);
+    pub async fn fetch(&self, request: Request) -> Result<(Exchange, Located), ClientError> {
+        self.fetch_as(request, true).await
+    }
+
+    /// The same; credentials go along only where the address is one that they were given for, `is_trusted`.
+    ///
+    /// # Errors
+    /// As for [`fetch`](Self::fetch).
+    pub async fn fetch_as(
+        &self,
+        mut request: Request,
+        mut is_trusted: bool,
+    ) -> Result<(Exchange, Located), ClientError> {
+        if !is_trusted {
+            request.fields.retain(|(name, _)| !is_of_origin(name));
+        }
+        let mut plain = request.fields.len();
+        let given = |is_trusted: bool| self.settings.authorization.as_deref().filter(|_| is_trusted);
+        self.add_credentials(&mut request, given(is_trusted));
         for _ in 0..=MOST_REDIRECTS {
             let exchange = self.send(&request).await?;
             let Some(next) = redirect::of(exchange.head(), &request.url, request.method)? else {
-                return Ok((exchange, request.url));
+                let url = request.url;
+                return Ok((exchange, Located { url, is_trusted }));
             };
             self.drain(exchange).await;
             request.fields.truncate(plain);
             if !next.keeps_credentials {
-                given = None;
-                request.fields.retain(|(name, _)| !is_credential(name));
+                is_trusted = false;
+                request.fields.retain(|(name, _)| !is_of_origin(name));
+                plain = request.fields.len();
             }
             request = Request {
                 method: next.method,
@@ -97,7 +122,7 @@ impl Client {
                 url: next.url,
                 fields: request.fields,
             };
-            self.add_credentials(&mut request, given);
+            self.add_credentials(&mut request, given(is_trusted));
         }
         Err(ClientError::TooManyRedirects(MOST_REDIRECTS))
     }
@@ -148,8 +173,9 @@ impl Client {
     }
 }
 
-fn is_credential(name: &str) -> bool {
-    ["authorization", "cookie", "proxy-authorization"]
+/// Whether a field is for the origin that it was given for, and no other.
+fn is_of_origin(name: &str) -> bool {
+    ["authorization", "cookie", "host", "proxy-authorization"]
         .iter()
-        .any(|credential| name.eq_ignore_ascii_case(credential))
+        .any(|bound| name.eq_ignore_ascii_case(bound))
 }

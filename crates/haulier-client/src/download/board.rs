@@ -119,14 +119,20 @@ impl Board {
         }
     }
 
-    /// Sends the lanes that came last home: they stop after what they are moving.
+    /// Sends the lanes that came last home: they stop after what they are moving. One that works stays.
     pub fn retire(&mut self, lanes: usize) {
-        let working = self
-            .lanes
-            .iter_mut()
-            .rev()
-            .filter(|lane| lane.is_working && !lane.is_retired);
-        working.take(lanes).for_each(|lane| lane.is_retired = true);
+        let is_working = |lane: &&mut Lane| lane.is_working && !lane.is_retired;
+        let working = self.lanes.iter_mut().filter(is_working).count();
+        let leaving = self.lanes.iter_mut().rev().filter(is_working);
+        leaving
+            .take(lanes.min(working.saturating_sub(1)))
+            .for_each(|lane| lane.is_retired = true);
+    }
+
+    /// Whether there are bytes that nobody fetches.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        !self.free.is_empty()
     }
 
     /// Whether the lane is to stop.
@@ -178,6 +184,22 @@ mod tests {
         assert!(board.take(first) && board.take(second));
         board.release(second);
         assert_eq!(board.span(first), (0, 100 * MIB));
+    }
+
+    #[test]
+    fn the_last_one_is_not_sent_home() {
+        let mut board = Board::new(vec![(0, 100 * MIB)]);
+        let (first, second) = (board.add_lane(), board.add_lane());
+        assert!(board.take(first) && board.take(second));
+        let (at, end) = board.span(first);
+        board.advance(first, end - at);
+        board.release(first);
+        board.retire(1);
+        assert!(!board.is_retired(second), "nobody else would fetch what is left");
+        let third = board.add_lane();
+        assert!(board.take(third));
+        board.retire(5);
+        assert!(!board.is_retired(second) && board.is_retired(third));
     }
 
     proptest! {

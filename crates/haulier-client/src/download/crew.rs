@@ -36,6 +36,8 @@ pub(super) async fn run(
     loop {
         tokio::select! {
             ended = lanes.join_next() => match ended {
+                // The last lane may have been sent home while another one had just come to its end.
+                None if job.board.borrow().is_left() => add(job, &mut lanes),
                 None => return Ok(()),
                 Some(Ok(Ok(()))) => {}
                 Some(Ok(Err(error))) => {

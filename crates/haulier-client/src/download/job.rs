@@ -13,9 +13,8 @@ use super::pace::Pace;
 use super::resume::Part;
 use super::validators::Validators;
 use super::verify::Follower;
-use crate::client::Client;
+use crate::client::{Client, Located};
 use crate::exchange::Request;
-use crate::url::Url;
 
 /// One file on its way.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(super) struct Job {
     pub(super) pace: Option<Rc<Pace>>,
     pub(super) observer: Rc<dyn Observer>,
     /// Where the bytes were found, after redirects.
-    pub(super) located: Url,
+    pub(super) located: Located,
     pub(super) fields: Vec<(String, String)>,
     pub(super) part: RefCell<Part>,
     pub(super) board: RefCell<Board>,
@@ -41,7 +40,7 @@ impl Job {
     pub(super) fn request(&self) -> Request {
         Request {
             fields: self.fields.clone(),
-            ..Request::get(self.located.clone())
+            ..Request::get(self.located.url.clone())
         }
     }
 

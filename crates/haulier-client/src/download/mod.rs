@@ -38,8 +38,9 @@ use resume::{Part, Place, is_same, stored_tag};
 use validators::Validators;
 use verify::{Algorithm, Checksum, Follower, Source, in_list, stated};
 
-use crate::client::Client;
+use crate::client::{Client, Located};
 use crate::decode;
+use crate::error::ClientError;
 use crate::exchange::{Exchange, Request};
 use crate::retry::{self, RetryPolicy};
 use crate::url::Url;
@@ -327,7 +328,7 @@ impl Download {
     async fn whole(
         &self,
         exchange: Exchange,
-        located: Url,
+        located: Located,
         was_bound: bool,
         progress: &mut Progress,
     ) -> Result<Finished, DownloadError> {
@@ -395,7 +396,7 @@ impl Download {
     async fn rest(
         &self,
         exchange: Exchange,
-        located: Url,
+        located: Located,
         (start, end, total): (u64, u64, u64),
         progress: &mut Progress,
     ) -> Result<Finished, DownloadError> {
@@ -412,7 +413,7 @@ impl Download {
         self.after(job, fetched, stated, progress).await
     }
 
-    fn job(&self, part: Part, located: Url, stated: &[Checksum]) -> Result<Rc<Job>, DownloadError> {
+    fn job(&self, part: Part, located: Located, stated: &[Checksum]) -> Result<Rc<Job>, DownloadError> {
         self.observer.event(&Event::Started {
             target: part.target().to_owned(),
             total: part.total(),
@@ -460,6 +461,14 @@ impl Download {
         let job = Rc::into_inner(job).expect("no lane outlives its crew");
         let part = job.part.into_inner();
         progress.kept = part.done().len();
+        // Whoever fetched the bytes, and whatever he says: a file with a hole gets no name.
+        let fetched = match fetched {
+            Ok(()) if !part.is_complete() => Err(DownloadError::Client(ClientError::ShortBody {
+                received: part.done().len(),
+                expected: part.total().unwrap_or_default(),
+            })),
+            fetched => fetched,
+        };
         if let Err(error) = fetched {
             progress.part = Some(part);
             return Err(error);

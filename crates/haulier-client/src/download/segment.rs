@@ -67,7 +67,7 @@ async fn ask(job: &Job, lane: usize) -> Result<Exchange, DownloadError> {
     let (validators, total) = job.state();
     let end = (end != u64::MAX).then_some(end);
     let request = bound(job.request(), start, end, &validators);
-    let (exchange, _) = job.client.fetch(request).await?;
+    let (exchange, _) = job.client.fetch_as(request, job.located.is_trusted).await?;
     let asked = Asked {
         range: Some((start, end)),
         validators: &validators,

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::peer::{Peer, data, honest};
+use crate::peer::{Peer, data, honest, honest_head};
 use crate::program::Place;
+use crate::verifying::sha256;
 
 fn hello(wire: &mut crate::peer::Wire) -> std::io::Result<()> {
     wire.head("HTTP/1.1 200 OK\nContent-Length: 5\n\nhello")
@@ -45,6 +46,45 @@ fn credentials_stay_with_the_host_they_were_given_for() {
     );
     let asked = &other.requests()[0];
     assert_eq!((asked.field("authorization"), asked.field("cookie")), (None, None));
+}
+
+/// Every connection asks there by itself, and knows of the redirect.
+#[test]
+fn credentials_stay_behind_on_further_connections_and_of_a_list_elsewhere() {
+    let file = data(24 << 20, 3);
+    let served = Arc::clone(&file);
+    let other = Peer::start(move |asked, wire| {
+        let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
+        wire.slow_body(&served[start..end], 4_000_000)
+    });
+    let there = other.url("/f.bin");
+    let peer =
+        Peer::start(move |_, wire| wire.head(&format!("HTTP/1.1 302 Found\nLocation: {there}\nContent-Length: 0\n\n")));
+    let sum = format!("{}  f.bin\n", sha256(&file));
+    let lists = Peer::start(move |_, wire| {
+        let length = sum.len();
+        wire.head(&format!("HTTP/1.1 200 OK\nContent-Length: {length}\n\n"))?;
+        wire.body(sum.as_bytes())
+    });
+    let place = Place::new();
+    let checksums = lists.url("/SHA256SUMS");
+    let secrets = ["--user", "me:secret", "-H", "Cookie: a=b", "-H", "Host: inner.example"];
+    let arguments = [
+        peer.url("/f.bin"),
+        "--checksums".into(),
+        checksums,
+        "-x".into(),
+        "4".into(),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(secrets).collect();
+    place.get_well(&arguments);
+    assert!(place.read("f.bin") == *file);
+    assert_eq!(peer.requests()[0].field("cookie"), Some("a=b"));
+    assert!(other.requests().len() > 1, "one connection proves nothing");
+    for asked in other.requests().iter().chain(&lists.requests()) {
+        assert_eq!((asked.field("authorization"), asked.field("cookie")), (None, None));
+        assert_ne!(asked.field("host"), Some("inner.example"));
+    }
 }
 
 #[test]
@@ -146,7 +186,7 @@ fn standard_output_gets_the_bytes_and_a_cut_is_continued() {
     let file = data(3 << 20, 1);
     let served = Arc::clone(&file);
     let peer = Peer::start(move |asked, wire| {
-        let (start, end) = crate::peer::honest_head(asked, wire, &served, "\"a\"")?;
+        let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
         if asked.number == 0 {
             wire.body(&served[..1 << 20])?;
             return crate::peer::close();

@@ -1,6 +1,7 @@
 //! More connections where they help, one where they do not.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::peer::{Peer, data, honest_head};
 use crate::program::Place;
@@ -37,6 +38,37 @@ fn a_link_limited_for_each_connection_gets_more_of_them() {
             .all(|asked| asked.field("if-range") == Some("\"a\"")),
         "every part is bound to the state of the first"
     );
+}
+
+/// The second connection takes half and gains nothing, so it is sent home: whoever is last, no byte may be missing. How
+/// far both are by then depends on the length.
+#[test]
+fn a_link_that_others_share_leaves_no_hole() {
+    let ends: Vec<_> = (16..28)
+        .map(|mebibytes| {
+            std::thread::spawn(move || {
+                let file = data(mebibytes * MIB, 8);
+                let served = Arc::clone(&file);
+                let link = Mutex::new(());
+                let peer = Peer::start(move |asked, wire| {
+                    let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
+                    for piece in served[start..end].chunks(128 * 1024) {
+                        let turn = link.lock().expect("no panic");
+                        std::thread::sleep(Duration::from_millis(15));
+                        drop(turn);
+                        wire.body(piece)?;
+                    }
+                    Ok(())
+                });
+                let place = Place::new();
+                place.get_well(&[&peer.url("/f.bin"), "-x", "4"]);
+                assert!(place.read("f.bin") == *file, "of {mebibytes} MiB");
+            })
+        })
+        .collect();
+    for end in ends {
+        end.join().expect("every file is whole");
+    }
 }
 
 #[test]

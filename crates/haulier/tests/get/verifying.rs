@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::peer::{Peer, data};
 use crate::program::Place;
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -204,7 +204,7 @@ async fn options(arguments: &GetArgs, client: &Client) -> Result<Options, (Strin
         (None, directory) => Destination::Directory(directory.clone().unwrap_or_else(|| PathBuf::from("."))),
     };
     let list = match &arguments.checksums {
-        Some(place) => Some(list(place, client).await?),
+        Some(place) => Some(list(place, &arguments.urls, client).await?),
         None => None,
     };
     Ok(Options {
@@ -225,16 +225,18 @@ async fn options(arguments: &GetArgs, client: &Client) -> Result<Options, (Strin
     })
 }
 
-/// The text of a checksum file, from here or from a server.
-async fn list(place: &str, client: &Client) -> Result<String, (String, Class)> {
+/// The text of a checksum file, from here or from a server. Credentials are for the servers of the files.
+async fn list(place: &str, files: &[Url], client: &Client) -> Result<String, (String, Class)> {
     let is_address = place.contains("://") || place.starts_with("unix:");
     if !is_address {
         return fs::read_to_string(place).map_err(|error| (format!("cannot read {place}: {error}"), Class::File));
     }
     let failed = |error: DownloadError| (format!("{place}: {}", narrator::chain(&error)), error.class());
     let url = Url::parse(place).map_err(|error| (format!("{place}: {error}"), Class::Refused))?;
+    let is_trusted = files.iter().any(|file| file.origin() == url.origin());
     let request = Request::get(url).with("Accept-Encoding", "identity");
-    let (mut exchange, _) = client.fetch(request).await.map_err(|error| failed(error.into()))?;
+    let fetched = client.fetch_as(request, is_trusted).await;
+    let (mut exchange, _) = fetched.map_err(|error| failed(error.into()))?;
     if exchange.head().status() != 200 {
         let status = exchange.head().status();
         return Err((format!("{place}: the server answered {status}"), Class::Refused));
