@@ -147,7 +147,7 @@ impl Listener {
             sockets.push(sockets[sockets.len() % own].try_clone()?);
         }
         let file = match &address {
-            Address::Unix(path) => SocketFile::of(path).ok(),
+            Address::Unix(path) => Some(SocketFile::of_another(path)),
             Address::Internet(_) => None,
         };
         Ok(Self {
@@ -289,7 +289,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// `None` once the file is another process's to remove.
+    /// `None` while, or once, the file is another process's to remove.
     identity: Option<Identity>,
 }
 
@@ -299,6 +299,19 @@ impl SocketFile {
             path: path.to_owned(),
             identity: Some(identity(path)?),
         })
+    }
+
+    /// One that another process has bound, and may have to remove.
+    fn of_another(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            identity: None,
+        }
+    }
+
+    /// It is ours from now on: whoever had bound it has given it away.
+    pub(crate) fn claim(&mut self) {
+        self.identity = identity(&self.path).ok();
     }
 
     /// Leaves the file to the process that listens there from now on.

@@ -272,6 +272,15 @@ impl ServerHandle {
         state.listeners.iter().map(copy).collect()
     }
 
+    /// The process that bound the inherited sockets has left them to this one.
+    pub fn claim(&self) {
+        for listener in &mut self.lock().listeners {
+            if let Some(file) = &mut listener.file {
+                file.claim();
+            }
+        }
+    }
+
     /// Another process listens on the sockets: this one accepts no more and leaves them where they are. Connections
     /// that are being used get another answer, which says that it is the last.
     pub fn give_way(&self) {

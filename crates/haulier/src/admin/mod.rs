@@ -190,6 +190,16 @@ impl Admin {
         Ok(sockets)
     }
 
+    /// The process that bound these sockets has left them to us.
+    pub(crate) fn claim(&mut self) {
+        if let Some(AdminListener::Unix(socket)) = &mut self.listener {
+            socket.claim();
+        }
+        if let Some(control) = &mut self.control {
+            control.claim();
+        }
+    }
+
     /// Leaves the sockets to another process. Connections that are open still get their answers.
     pub(crate) fn give_way(&mut self) {
         self.accepting.drain(..).for_each(|accepting| accepting.abort());

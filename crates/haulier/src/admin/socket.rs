@@ -19,8 +19,8 @@ const BACKLOG: i32 = 128;
 pub(crate) struct SocketFile {
     listener: StdUnixListener,
     path: PathBuf,
-    /// Device and inode of the file: another process may have put its own in that place. `None` once the file was given
-    /// to another process.
+    /// Device and inode of the file: another process may have put its own in that place. `None` while, or once, the file is
+    /// another process's to remove.
     identity: Option<(u64, u64)>,
 }
 
@@ -45,17 +45,22 @@ impl SocketFile {
         })
     }
 
-    /// A socket that another process has bound; its file is ours from now on. `None` if it is none, or nameless.
+    /// A socket that another process has bound, and whose file stays its own. `None` if it is none, or nameless.
     pub(crate) fn adopt(socket: OwnedFd) -> Option<Self> {
         let listener = StdUnixListener::from(socket);
         let path = listener.local_addr().ok()?.as_pathname()?.to_owned();
         listener.set_nonblocking(true).ok()?;
-        let identity = fs::symlink_metadata(&path).ok().map(|found| (found.dev(), found.ino()));
         Some(Self {
             listener,
             path,
-            identity,
+            identity: None,
         })
+    }
+
+    /// The file is ours from now on: whoever had bound it has given it away.
+    pub(crate) fn claim(&mut self) {
+        let found = fs::symlink_metadata(&self.path).ok();
+        self.identity = found.map(|found| (found.dev(), found.ino()));
     }
 
     /// A copy of the socket.

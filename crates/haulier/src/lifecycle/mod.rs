@@ -148,7 +148,11 @@ fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcom
     if let Some(keeper) = &assembled.keeper {
         keeper.keep().map_err(AssembleError::Certificates)?;
     }
-    relieve(predecessor);
+    if relieve(predecessor) {
+        // Not before: had anything gone wrong until here, the other one would have gone on.
+        server.handle().claim();
+        admin.claim();
+    }
     beginning.announcement.print(&addresses, &secure, &admin, console);
     let running = Running {
         server,
@@ -177,17 +181,23 @@ fn inherit(take_over: bool, settings: &Settings) -> Result<(Option<Predecessor>,
     Ok((None, Sockets::of_manager(systemd::passed())))
 }
 
-/// We serve: whoever did until now has done his part.
-fn relieve(predecessor: Option<Predecessor>) {
-    let Some(mut predecessor) = predecessor else { return };
+/// We serve: whoever did until now has done his part. Whether there was somebody who has left his place to us.
+fn relieve(predecessor: Option<Predecessor>) -> bool {
+    let Some(mut predecessor) = predecessor else {
+        return false;
+    };
     match predecessor.relieve() {
-        Ok(said) => tracing::info!("the haulier before this one gives way: {said}"),
+        Ok(said) => {
+            tracing::info!("the haulier before this one gives way: {said}");
+            true
+        }
         Err(error) => {
             let error = with_sources(&error);
             warn!(
                 error,
                 "the haulier before this one does not say that it gives way: stop it"
             );
+            false
         }
     }
 }

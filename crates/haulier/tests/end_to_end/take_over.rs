@@ -1,9 +1,13 @@
 //! A new binary in the place of the old one, and not a request lost.
 
 use std::fs;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use rustls::version::{TLS12, TLS13};
 use serde_json::Value;
 
@@ -148,6 +152,36 @@ fn a_new_process_that_cannot_start_leaves_the_old_one_alone() {
     old.get("/a.txt").expect(200);
     assert!(control.exists());
     old.tell(&["status"]);
+}
+
+/// It had the sockets in hand already when another address proved taken.
+#[test]
+fn sockets_stay_with_the_old_one_when_the_new_one_fails_late() {
+    let site = Site::new().file("a.txt", "page");
+    let run_dir = site.writable("run");
+    let [control, web] = ["control", "web"].map(|name| run_dir.join(format!("{name}.sock")));
+    let (mut old, config) = site
+        .listen(&format!("[\"127.0.0.1:0\", \"unix:{}\"]", web.display()))
+        .server(&format!("control = {control:?}"))
+        .start_with_config();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound");
+    config.replace("http = [", &format!("http = [\"{address}\", "));
+    let output = run(&config, &["--take-over"]).output().expect("the binary starts");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let reaches = |path: &Path| UnixStream::connect(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    reaches(&web);
+    assert!(old.tell(&["status"]).status.success());
+    // Those that are left to the next one go with it, and not with the old one.
+    config.replace(&format!("\"{address}\", "), "");
+    let mut new = Haulier::start(run(&config, &["--take-over"]), Vec::new());
+    old.wait_within(Duration::from_secs(60)).expect("it gives way");
+    reaches(&web);
+    reaches(&control);
+    new.signal(Signal::TERM);
+    new.wait_within(Duration::from_secs(60)).expect("it ends");
+    assert!(!web.exists() && !control.exists());
+    drop(old);
 }
 
 #[test]
