@@ -107,6 +107,12 @@ impl Socket {
         }
     }
 
+    /// Whether the peer has said within TLS that it sends nothing more, and all that came before was received. The
+    /// descriptor may never be readable again.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.session().is_some_and(|session| session.has_ended())
+    }
+
     /// The TLS session, if there is one.
     fn session(&self) -> Option<RefMut<'_, Session>> {
         let layer = self.layer.as_ref()?.borrow_mut();

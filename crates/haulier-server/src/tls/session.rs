@@ -222,6 +222,11 @@ impl Session {
         }
     }
 
+    /// Whether the client has ended its side, and nothing of what it sent is left.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.is_ended && self.early.is_empty()
+    }
+
     /// Sends some of these bytes: see [`Session`] about their number.
     pub(crate) fn send(&mut self, fd: &OwnedFd, bytes: &[u8], more: bool) -> io::Result<WouldBlock> {
         if !self.is_ready(fd)? {

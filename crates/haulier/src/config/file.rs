@@ -15,8 +15,9 @@ use super::words;
 const LEAST_MEMORY: u64 = 16 << 20;
 /// A browser's request head with a few cookies.
 const LEAST_HEADER: u64 = 2048;
-/// Below it, every small form would take several round trips.
-const LEAST_STREAM_WINDOW: u64 = 1024;
+/// What the window of a stream is before anybody says otherwise (RFC 9113 §6.9.2), in whole KiB: until a client has read our
+/// settings it may send so much.
+const LEAST_STREAM_WINDOW: u64 = 64 << 10;
 /// What the window of an HTTP/2 connection is before anybody says otherwise (RFC 9113 §6.9.2), in whole KiB.
 const LEAST_CONNECTION_WINDOW: u64 = 64 << 10;
 

@@ -200,6 +200,37 @@ fn connections_are_counted_by_their_protocol() {
     assert_eq!(metrics.count("haulier_connections{proto=\"h1\"}"), 0);
 }
 
+/// Its connection has ended while PHP was still at work: the answer finds nobody, and nothing of it may stay.
+#[test]
+fn an_answer_to_a_connection_that_has_ended_leaves_nothing_behind() {
+    let site = example().php(
+        "late.php",
+        "touch($_GET['dir'] . '/began'); for ($i = 0; $i < 6000 && !file_exists($_GET['dir'] . '/open'); $i++) { usleep(10000); clearstatcache(); } echo str_repeat('x', 20000);",
+    );
+    let gate = site.writable("gate");
+    let server = site.start();
+    let path = format!("/late.php?dir={}", gate.display());
+    // No window at all, and one that is large enough for all of it.
+    for window in [0_u32, 1 << 20] {
+        let settings = [&[0, 4][..], &window.to_be_bytes()].concat();
+        let mut enemy = Enemy::connect_with(server.address(), &settings);
+        enemy.send(&head(1, &path, &[], true));
+        wait_until("the script to run", || gate.join("began").exists());
+        enemy.send(&small(Kind::Data, 0, 0, b"DATA on no stream"));
+        drop(enemy);
+        std::fs::write(gate.join("open"), "").expect("the directory is ours");
+        server.access_line_for("/late.php");
+        let is_over = || {
+            let metrics = server.metrics();
+            metrics.count("haulier_connections{proto=\"h2\"}") == 0
+                && metrics.count("haulier_responses_sending{site=\"test\"}") == 0
+        };
+        wait_until("the connection to be gone", is_over);
+        std::fs::remove_file(gate.join("open")).expect("it is there");
+        std::fs::remove_file(gate.join("began")).expect("it is there");
+    }
+}
+
 #[test]
 fn a_stop_waits_for_what_is_still_sent() {
     let mut server = example().start();

@@ -42,7 +42,10 @@ impl Exchange for Connection {
             self.note_body_wait();
             match ready!(self.poll_receive(context)) {
                 Ok(Read::Bytes | Read::Nothing) => self.note_body_bytes(),
-                Ok(Read::End) if self.expired.take() => return Poll::Ready(Err(BodyError::TooSlow)),
+                Ok(Read::End) if self.expired.take() => {
+                    self.wait_for(Phase::Handler);
+                    return Poll::Ready(Err(BodyError::TooSlow));
+                }
                 Ok(Read::End) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
             }
         }

@@ -176,6 +176,9 @@ impl Connection {
     fn poll_closed(&self, context: &mut Context<'_>) -> io::Result<Poll<()>> {
         let registered = self.socket.registered()?;
         while self.input.borrow().len() < Self::PIPELINED {
+            if self.socket.has_ended() {
+                return Ok(Poll::Ready(()));
+            }
             let Poll::Ready(ready) = registered.poll_read_ready(context) else {
                 return Ok(Poll::Pending);
             };
@@ -197,6 +200,9 @@ impl Connection {
         loop {
             if self.expired.get() {
                 return Poll::Ready(self.last_read());
+            }
+            if self.socket.has_ended() {
+                return Poll::Ready(Ok(Read::End));
             }
             let Poll::Ready(ready) = registered.poll_read_ready(context) else {
                 self.reader
@@ -253,6 +259,7 @@ impl Connection {
     /// RFC 9112 §9.6: close our side, read what still comes, so that no reset overtakes the response.
     pub(super) async fn linger(&self) {
         self.socket.shutdown_write();
+        self.expired.set(false);
         self.wait_for(Phase::Linger);
         let mut budget = 4 * 1024 * 1024_usize;
         while let Ok(Read::Bytes) = std::future::poll_fn(|context| self.poll_receive(context)).await {

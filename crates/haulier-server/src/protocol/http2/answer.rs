@@ -69,7 +69,11 @@ impl Connection {
             body
         };
         let write = |out: &mut Vec<u8>| head::write(out, &self.thread, status, &head, length);
-        let (first, sent) = self.send_first(stream.id, write, &body);
+        // Whoever is gone is gone with his connection: what began there now would never end.
+        let (first, sent) = match stream.is_gone() {
+            true => (First::Gone, 0),
+            false => self.send_first(stream.id, write, &body),
+        };
         self.wake();
         if let First::Part(skip) = first {
             let mut sending = Box::new(Sending::new(request, site, status, trace));
@@ -108,7 +112,7 @@ impl Connection {
         body: Body,
         skip: usize,
     ) -> Option<Source> {
-        let site = sending.site.as_ref().map(|site| site.number);
+        let site = sending.site.as_ref().map(|site| site.series);
         sending.in_flight = Some(InFlight::sending(&self.thread, site));
         let source = sending.lay(body, skip);
         *stream.sending.borrow_mut() = Some(sending);

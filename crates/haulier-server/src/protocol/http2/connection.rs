@@ -202,7 +202,9 @@ impl Connection {
 
     /// What the state machine knows, for those who only ask.
     pub(super) fn ask<T>(&self, question: impl FnOnce(&mut Machine) -> T) -> T {
-        question(&mut self.machine.borrow_mut())
+        let mut machine = self.machine.borrow_mut();
+        machine.set_time(self.thread.clock.coarse());
+        question(&mut machine)
     }
 
     /// Everything that can be done without reading or writing; whether something is to be sent now.
@@ -291,6 +293,9 @@ impl Connection {
     fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
         let registered = self.socket.registered()?;
         loop {
+            if self.socket.has_ended() {
+                return Poll::Ready(Ok(Read::End));
+            }
             let mut ready = ready!(registered.poll_read_ready(context))?;
             let mut input = self.input.borrow_mut();
             if input.capacity() < crate::thread::Buffers::LARGE {

@@ -124,6 +124,11 @@ impl Stream {
         self.wake();
     }
 
+    /// Whether nothing can be sent on it any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.get()
+    }
+
     /// The client sends nothing more; a body that goes on for as long as it listens ends with that.
     pub(super) fn note_end(&self) {
         self.client_ended.set(true);
