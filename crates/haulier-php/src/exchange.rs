@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, ready};
 
 use haulier_proto::copy;
-use haulier_proto::fastcgi::record::{BEGIN_REQUEST, END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT};
+use haulier_proto::fastcgi::record::{END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT, begin_request};
 use haulier_proto::fastcgi::{CgiHead, EndRequest, HeadParser, Header, Record, RecordReader, RecordType};
 
 use crate::connection::Connection;
@@ -47,6 +47,7 @@ pub enum Place<'p> {
 /// The state of one request.
 #[derive(Debug)]
 pub(crate) struct Exchange {
+    keep_conn: bool,
     unsent: Option<Unsent>,
     records: RecordReader,
     parser: HeadParser,
@@ -95,9 +96,11 @@ pub(crate) enum Failure {
 }
 
 impl Exchange {
-    /// An exchange whose response head may have `head_limit` bytes.
-    pub(crate) fn new(head_limit: usize) -> Self {
+    /// An exchange whose response head may have `head_limit` bytes, on a connection that is to stay open after it if
+    /// `keep_conn`.
+    pub(crate) fn new(head_limit: usize, keep_conn: bool) -> Self {
         Self {
+            keep_conn,
             unsent: None,
             records: RecordReader::new(),
             parser: HeadParser::new(head_limit),
@@ -120,17 +123,18 @@ impl Exchange {
     pub(crate) fn start(&mut self, connection: &Connection, request: &Request<'_>) -> Result<(), StartFailure> {
         match request.body {
             Body::Empty | Body::Bytes([]) => {
-                self.start_with(connection, &[&BEGIN_REQUEST, request.params, &END_PARAMS, &END_STDIN])
+                self.start_with(connection, &[&self.begin(), request.params, &END_PARAMS, &END_STDIN])
             }
             Body::Bytes(body) if body.len() <= MAX_CONTENT => {
                 let header = Header::new(RecordType::Stdin, body.len() as u16).encode();
                 self.start_with(
                     connection,
-                    &[&BEGIN_REQUEST, request.params, &END_PARAMS, &header, body, &END_STDIN],
+                    &[&self.begin(), request.params, &END_PARAMS, &header, body, &END_STDIN],
                 )
             }
             Body::Bytes(body) => {
                 let mut bytes = beginning(
+                    self.begin(),
                     request.params,
                     body.len() + 2 * HEADER_LEN * (body.len() / MAX_CONTENT + 2),
                 );
@@ -144,7 +148,7 @@ impl Exchange {
             Body::File { file, length } => {
                 let file = file.try_clone().map_err(StartFailure::RequestBody)?;
                 let mut unsent = Unsent {
-                    bytes: beginning(request.params, HEADER_LEN + FILE_PIECE),
+                    bytes: beginning(self.begin(), request.params, HEADER_LEN + FILE_PIECE),
                     sent: 0,
                     file: Some(FileRest {
                         file,
@@ -404,7 +408,11 @@ impl Exchange {
 
     /// True if the connection stands where the next request may begin.
     pub(crate) fn is_reusable(&self) -> bool {
-        self.end.is_some() && self.unsent.is_none() && !self.broken && !self.surplus
+        self.keep_conn && self.end.is_some() && self.unsent.is_none() && !self.broken && !self.surplus
+    }
+
+    fn begin(&self) -> [u8; 16] {
+        begin_request(self.keep_conn)
     }
 }
 
@@ -418,9 +426,9 @@ pub(crate) enum StartFailure {
 }
 
 /// The records in front of STDIN, with room for `more` bytes.
-fn beginning(params: &[u8], more: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(BEGIN_REQUEST.len() + params.len() + HEADER_LEN + more);
-    bytes.extend(BEGIN_REQUEST);
+fn beginning(begin: [u8; 16], params: &[u8], more: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(begin.len() + params.len() + HEADER_LEN + more);
+    bytes.extend(begin);
     bytes.extend_from_slice(params);
     bytes.extend(END_PARAMS);
     bytes

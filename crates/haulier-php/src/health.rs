@@ -114,7 +114,7 @@ async fn ask(shared: &Shared, server: usize, path: &str) -> Option<Vec<u8>> {
     let connection = connect(shared, server).await.ok()?;
     shared.note_round_trip(server, begun.elapsed());
     let params = ping_params(path)?;
-    let mut exchange = Exchange::new(RESPONSE_HEAD);
+    let mut exchange = Exchange::new(RESPONSE_HEAD, true);
     let request = Request {
         params: &params,
         body: Body::Empty,

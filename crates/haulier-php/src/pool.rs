@@ -174,7 +174,10 @@ impl Pool {
         };
         let mut sent = 0;
         loop {
-            let mut exchange = Exchange::new(self.shared.settings.response_head);
+            let mut exchange = Exchange::new(
+                self.shared.settings.response_head,
+                self.shared.settings.kind.keeps_connections(),
+            );
             match attempt(
                 &mut lease,
                 &mut exchange,

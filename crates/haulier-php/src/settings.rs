@@ -67,6 +67,16 @@ pub enum PoolKind {
     External(External),
 }
 
+impl PoolKind {
+    /// Whether connections serve more than one request. php-cgi has no way to answer before its script ends.
+    pub(crate) fn keeps_connections(&self) -> bool {
+        match self {
+            Self::Supervised(_) => true,
+            Self::External(external) => external.keep_conn,
+        }
+    }
+}
+
 /// A php-cgi master of our own with `workers` children on one listening socket, so that opcache is shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supervised {
@@ -200,6 +210,10 @@ pub struct External {
     pub connections: usize,
     /// Longest time to connect.
     pub connect_timeout: Duration,
+    /// Whether connections stay open for the next request (FCGI_KEEP_CONN). A child of php-fpm that has called
+    /// `fastcgi_finish_request()` goes on with its script, and takes nothing from a connection that was kept until it is
+    /// done: without it the next request finds another child.
+    pub keep_conn: bool,
     /// An idle connection is closed after this long, to give its child back.
     pub idle_timeout: Duration,
     /// How servers are asked whether they are well; without it one is left out from a refused connection to the next
@@ -215,6 +229,7 @@ impl External {
             balance: Balance::LeastBusy,
             connections: 32,
             connect_timeout: Duration::from_secs(1),
+            keep_conn: false,
             idle_timeout: Duration::from_secs(5),
             health: None,
         }

@@ -7,7 +7,7 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
-use haulier_proto::fastcgi::record::{BEGIN_REQUEST, END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT};
+use haulier_proto::fastcgi::record::{END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT, begin_request};
 use haulier_proto::fastcgi::{Header, PairTooLong, ParamsWriter, RecordType};
 
 use super::job::{Destination, Outgoing, Protocol};
@@ -16,8 +16,6 @@ use crate::url::{Scheme, Url, UrlError};
 
 /// Who we say we are.
 const AGENT: &str = concat!("haulier/", env!("CARGO_PKG_VERSION"));
-/// Place of the flags in a BEGIN_REQUEST record; the only flag asks to keep the connection.
-const BEGIN_FLAGS: usize = 10;
 
 /// Why a text is no target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -335,10 +333,7 @@ impl Template {
     }
 
     fn fast_cgi(&self, host: &FastCgiHost, script: &str, query: &str) -> Result<Vec<u8>, PairTooLong> {
-        let mut bytes = BEGIN_REQUEST.to_vec();
-        if !self.keep_alive {
-            bytes[BEGIN_FLAGS] = 0;
-        }
+        let mut bytes = begin_request(self.keep_alive).to_vec();
         let (root, name) = script.rsplit_once('/').unwrap_or(("", script));
         let uri = if query.is_empty() {
             format!("/{name}")
@@ -531,7 +526,7 @@ mod tests {
         };
         let address = Address::parse("fcgi://127.0.0.1:9000/var/www/a.php?q=1").expect("an address");
         let bytes = template.request(&address).expect("short fields").bytes;
-        assert_eq!(bytes[BEGIN_FLAGS], 0, "the connection is not kept");
+        assert_eq!(bytes[..16], begin_request(false), "the connection is not kept");
         let text = String::from_utf8_lossy(&bytes);
         for pair in [
             "SCRIPT_FILENAME/var/www/a.php",

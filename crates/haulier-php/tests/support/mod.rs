@@ -96,6 +96,7 @@ pub(crate) fn external(servers: Vec<Server>, connections: usize) -> PoolSettings
     settings(PoolKind::External(External {
         connections,
         connect_timeout: Duration::from_secs(5),
+        keep_conn: true,
         idle_timeout: PATIENCE,
         ..External::new(servers)
     }))

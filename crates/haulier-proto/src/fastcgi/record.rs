@@ -119,10 +119,9 @@ impl Header {
     }
 }
 
-/// BEGIN_REQUEST for a responder that keeps the connection open (§5.1): header and content.
-pub const BEGIN_REQUEST: [u8; 16] = begin_request();
-
-const fn begin_request() -> [u8; 16] {
+/// BEGIN_REQUEST for a responder that keeps the connection open, or closes it behind its answer (§5.1): header and content.
+#[must_use]
+pub const fn begin_request(keep_conn: bool) -> [u8; 16] {
     const ROLE_RESPONDER: u8 = 1;
     const KEEP_CONN: u8 = 1;
     let header = Header::new(RecordType::BeginRequest, 8).encode();
@@ -133,7 +132,7 @@ const fn begin_request() -> [u8; 16] {
         at += 1;
     }
     record[9] = ROLE_RESPONDER;
-    record[10] = KEEP_CONN;
+    record[10] = if keep_conn { KEEP_CONN } else { 0 };
     record
 }
 
@@ -516,8 +515,9 @@ mod tests {
     }
 
     #[test]
-    fn begin_request_asks_for_a_responder_on_a_kept_connection() {
-        assert_eq!(BEGIN_REQUEST, [1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]);
+    fn begin_request_asks_for_a_responder_and_says_what_becomes_of_the_connection() {
+        assert_eq!(begin_request(true), [1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(begin_request(false), [1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
         assert_eq!(END_PARAMS, [1, 4, 0, 1, 0, 0, 0, 0]);
         assert_eq!(END_STDIN, [1, 5, 0, 1, 0, 0, 0, 0]);
     }

@@ -36,12 +36,13 @@ pub(super) const SUPERVISED: [&str; 11] = [
     "rlimits",
 ];
 /// Settings that only a pool of others has.
-pub(super) const EXTERNAL: [&str; 7] = [
+pub(super) const EXTERNAL: [&str; 8] = [
     "servers",
     "balance",
     "connections",
     "remote_root",
     "connect_timeout",
+    "keep_conn",
     "idle_timeout",
     "health",
 ];
@@ -589,6 +590,7 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
             .as_ref()
             .map_or(32, |connections| to_usize(connections.value)),
         connect_timeout: value_or(table.connect_timeout.as_ref(), Duration::from_secs(1)),
+        keep_conn: value_or(table.keep_conn.as_ref(), false),
         idle_timeout: value_or(table.idle_timeout.as_ref(), Duration::from_secs(5)),
         health: table.health.as_ref().and_then(|written| health(written, report)),
     }

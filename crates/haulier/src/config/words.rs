@@ -402,7 +402,7 @@ pub(super) static POOL: Table = Table {
         word(
             "connections",
             "32",
-            "Connections to each server; stay below its pm.max_children.",
+            "Requests to each server at a time: its pm.max_children; one less with `keep_conn` or `health`.",
         ),
         word(
             "remote_root",
@@ -411,9 +411,14 @@ pub(super) static POOL: Table = Table {
         ),
         word("connect_timeout", "\"1s\"", "Longest time to connect to a server."),
         word(
+            "keep_conn",
+            "false",
+            "Keep connections for further requests, where no script calls fastcgi_finish_request().",
+        ),
+        word(
             "idle_timeout",
             "\"5s\"",
-            "An idle connection to a server is closed after this long.",
+            "With `keep_conn`, an idle connection to a server is closed after this long.",
         ),
         word(
             "health",

@@ -350,6 +350,7 @@ fn health_is_that_of_the_pools() {
     let healthy = |server: &Haulier| Connection::open(server.admin()).ask(&Request::get("/healthz"));
     let (server, fpm) = Site::new()
         .php("index.php", "echo 'hello';")
+        .pool("keep_conn = true")
         .run_by(Php::Fpm(Socket::Unix))
         .start_beside_fpm();
     server.get("/index.php").expect(200);

@@ -309,6 +309,37 @@ fn finishing_early_answers_before_the_script_ends() {
     fs::write(&gate, "").expect("the directory is ours");
 }
 
+/// Its child is still at work, whatever it has said: the next one must not wait for it.
+#[test]
+fn a_child_that_finished_early_keeps_nobody_waiting() {
+    for socket in [Socket::Unix, Socket::Tcp] {
+        let site = Site::new();
+        let gate = site.writable("gate").join("open");
+        let code = format!("{WAIT} echo 'done'; fastcgi_finish_request(); wait({gate:?});");
+        let site = site.php("finish.php", &code).php("next.php", "echo 'next';");
+        let server = site.run_by(Php::Fpm(socket)).start();
+        assert_eq!(server.get("/finish.php").expect(200).text(), "done");
+        for _ in 0..8 {
+            assert_eq!(server.get("/next.php").expect(200).text(), "next");
+        }
+        fs::write(&gate, "").expect("the directory is ours");
+    }
+}
+
+/// It goes behind its last answer, and takes nobody's request with it.
+#[test]
+fn children_that_are_replaced_lose_no_request() {
+    let site = Site::new().php("hello.php", "echo 'hello';");
+    let (server, mut fpm) = site.run_by(Php::Fpm(Socket::Unix)).start_beside_fpm();
+    fpm.replace_children_after(2);
+    for _ in 0..60 {
+        assert_eq!(
+            server.ask(&Request::post("/hello.php", "x")).expect(200).text(),
+            "hello"
+        );
+    }
+}
+
 #[test]
 fn field_values_of_a_script_cannot_split_the_response() {
     let code = "header('X-A: ' . $_GET['v']); header('Location: /?' . urlencode($_GET['v'])); echo 'x';";

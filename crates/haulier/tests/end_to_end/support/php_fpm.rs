@@ -86,6 +86,16 @@ impl PhpFpm {
         wait_until(&what, || self.is_listening());
     }
 
+    /// Starts it anew with children that end after so many requests.
+    pub(crate) fn replace_children_after(&mut self, requests: u32) {
+        self.stop();
+        let path = self.directory.path().join("fpm.conf");
+        let text = fs::read_to_string(&path).expect("it was written before");
+        let text = text.replace("pm.max_requests = 0", &format!("pm.max_requests = {requests}"));
+        fs::write(path, text).expect("the directory is ours");
+        self.start_again();
+    }
+
     /// Pids of the pool's processes.
     pub(crate) fn children(&self) -> Vec<u32> {
         self.child
