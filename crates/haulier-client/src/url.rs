@@ -165,6 +165,12 @@ impl Url {
         percent_decode_str(last).decode_utf8_lossy().into_owned()
     }
 
+    /// Whether two addresses differ in their credentials at most.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.origin == other.origin && self.target == other.target
+    }
+
     /// Whether two addresses differ in their query and credentials at most.
     #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {

@@ -106,6 +106,15 @@ impl Connection {
         self.streams.as_ref().map_or(1, |streams| streams.slots())
     }
 
+    /// When each of the requests was due that are on it.
+    pub(super) fn dues(&self) -> Vec<u64> {
+        match &self.streams {
+            Some(streams) => streams.dues(),
+            None if self.is_busy => vec![self.due],
+            None => Vec::new(),
+        }
+    }
+
     /// A request begins on it.
     pub(super) fn assign(&mut self, request: usize, due: u64, now: u64, protocol: Protocol) {
         self.request = request;

@@ -192,6 +192,7 @@ pub struct Slice {
     pub requests: u64,
     /// Requests that failed, of any class.
     pub failed: u64,
+    /// Good answers to what was sent within `duration_s`, each second.
     pub requests_per_second: f64,
     pub p50_us: u64,
     pub p95_us: u64,
@@ -212,6 +213,7 @@ pub struct Total {
     pub duration_s: f64,
     /// Complete, good answers.
     pub requests: u64,
+    /// Good answers to what was sent within `duration_s`, each second. An open loop may have sent more behind its end.
     pub requests_per_second: f64,
     pub failures: Failures,
     /// Answers by status, the failed ones too.
@@ -219,7 +221,8 @@ pub struct Total {
     pub statuses: BTreeMap<u16, u64>,
     pub connections_opened: u64,
     pub bytes: Bytes,
-    /// Until the last byte; in an open loop counted from the moment the request was due.
+    /// Until the last byte; in an open loop counted from the moment the request was due, unanswered requests included
+    /// with the time they had waited when the loop ended.
     pub latency: Distribution,
     /// Until the last byte, counted from the moment the request was sent; only in an open loop, where it differs.
     pub service: Option<Distribution>,
@@ -274,12 +277,14 @@ pub struct Failures {
     pub body: u64,
     /// This machine had no port, descriptor or memory left: the tool's failure, not the server's.
     pub local: u64,
+    /// Due in an open loop, and without an answer when that had ended and was not waited for any longer.
+    pub unanswered: u64,
 }
 
 impl Failures {
     /// Every class with its name as reports say it.
     #[must_use]
-    pub fn by_class(&self) -> [(&'static str, u64); 12] {
+    pub fn by_class(&self) -> [(&'static str, u64); 13] {
         [
             ("refused", self.refused),
             ("reset", self.reset),
@@ -293,6 +298,7 @@ impl Failures {
             ("length", self.length),
             ("body differs", self.body),
             ("no port or descriptor here", self.local),
+            ("unanswered", self.unanswered),
         ]
     }
 
@@ -328,6 +334,7 @@ impl Failures {
         self.length += other.length;
         self.body += other.body;
         self.local += other.local;
+        self.unanswered += other.unanswered;
     }
 }
 
@@ -563,10 +570,11 @@ mod tests {
         let more = Failures {
             refused: 2,
             local: 4,
+            unanswered: 8,
             ..Failures::default()
         };
         all.add(&more);
-        assert_eq!((all.refused, all.local, all.all()), (3, 4, 7));
+        assert_eq!((all.refused, all.local, all.unanswered, all.all()), (3, 4, 8, 15));
     }
 
     #[test]

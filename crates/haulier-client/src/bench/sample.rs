@@ -14,6 +14,8 @@ const MOST_SECONDS: usize = 120;
 pub struct Tally {
     /// Complete, good answers.
     pub requests: u64,
+    /// Those of them that an open loop could ask for only behind its end: in the latency, but in no rate.
+    pub after_end: u64,
     pub failures: Failures,
     /// Answers by status; the statuses of one run are few.
     pub statuses: Vec<(u16, u64)>,
@@ -21,7 +23,8 @@ pub struct Tally {
     /// Complete answers after which the server kept the connection.
     pub kept_alive: u64,
     pub bytes: Bytes,
-    /// From the moment the request was due (open loop) or begun (closed loop) to the last byte.
+    /// From the moment the request was due (open loop) or begun (closed loop) to the last byte. What an open loop has
+    /// no answer to is in it with the time it has waited.
     pub latency: Histogram,
     /// From the sending to the last byte; open loop only.
     pub service: Histogram,
@@ -87,6 +90,7 @@ impl Tally {
 
     fn add_counts(&mut self, other: &Self) {
         self.requests += other.requests;
+        self.after_end += other.after_end;
         self.failures.add(&other.failures);
         for (status, count) in &other.statuses {
             self.count_status(*status, *count);
@@ -123,10 +127,10 @@ impl Tally {
         self.requests + self.failures.status + self.failures.length + self.failures.body
     }
 
-    /// Good answers a second.
+    /// Good answers a second, to what was sent within the time.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        per_second(self.requests, self.elapsed)
+        per_second(self.requests - self.after_end, self.elapsed)
     }
 }
 
@@ -360,5 +364,18 @@ mod tests {
             (3 * SECOND, &[(200, 20)][..])
         );
         assert!((slices.rate() - 20.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_could_be_sent_only_behind_the_end_is_in_no_rate() {
+        let tally = Tally {
+            requests: 10,
+            after_end: 4,
+            elapsed: SECOND,
+            ..Tally::default()
+        };
+        let mut both = tally.clone();
+        both.merge(&tally);
+        assert_eq!((both.requests, both.after_end, both.rate()), (20, 8, 12.0));
     }
 }

@@ -228,6 +228,12 @@ impl Streams {
             .collect()
     }
 
+    /// When each of the requests was due that are on their way.
+    pub(super) fn dues(&self) -> Vec<u64> {
+        let busy = self.slots.iter().filter(|slot| slot.is_busy);
+        busy.map(|slot| slot.due).collect()
+    }
+
     /// A slot whose request has not moved for longer than `patience`, ns; whoever takes it ends the stream.
     pub(super) fn stalled(&mut self, now: u64, patience: u128) -> Option<usize> {
         let is_stalled = |slot: &Slot| slot.is_busy && u128::from(now.saturating_sub(slot.since)) > patience;
@@ -285,8 +291,10 @@ mod tests {
         streams.send_ready(&requests, 9);
         let (first, second) = (streams.place_of(1).expect("sent"), streams.place_of(3).expect("sent"));
         assert_eq!((streams.slot(first).due, streams.slot(first).sent), (5, 9));
+        assert_eq!(streams.dues(), [5, 6]);
         streams.established(20, 11);
         let slot = streams.release(second);
+        assert_eq!(streams.dues(), [5]);
         assert_eq!((slot.sent, slot.connect_time), (20, 11));
         assert_eq!((streams.busy(), streams.place_of(3)), (1, None));
         assert!(streams.takes_more());

@@ -183,8 +183,7 @@ impl Download {
             }
             progress.part = self.left_over()?;
         }
-        let part = progress.part.take_if(|part| part.is_complete());
-        if let Some(part) = part {
+        if let Some(part) = progress.part.take_if(|part| self.may_conclude(part)) {
             return self.conclude(part, Vec::new(), progress).await;
         }
         let gap = self.resumable_gap(progress);
@@ -214,6 +213,13 @@ impl Download {
                 self.conclude(part, Vec::new(), progress).await
             }
         }
+    }
+
+    /// Whether nobody needs to be asked any more: all is there, of this very address, and can be verified if it must be.
+    fn may_conclude(&self, part: &Part) -> bool {
+        let options = &self.options;
+        let has_digest = !options.expected.is_empty() || options.list.is_some();
+        part.is_complete() && part.is_of(&self.url) && (has_digest || !options.require_digest)
     }
 
     /// A checksum was given and the file is there and right: nobody needs to be asked.
@@ -361,7 +367,9 @@ impl Download {
         if let Some(finished) = self.already_there(&target, &validators, total) {
             return Ok(finished);
         }
-        let mut part = match progress.part.take() {
+        // What was left of another query may be another file: it stays for whoever asks for that.
+        let left_over = progress.part.take();
+        let mut part = match left_over.filter(|part| part.is_of(&self.url) || part.target() == target) {
             Some(part) => part,
             None => Part::create(&target, self.may_number(), &self.url)?,
         };
@@ -370,7 +378,7 @@ impl Download {
             false => None,
         };
         let is_coded = decoder.is_some();
-        part.begin(validators, total.filter(|_| !is_coded))?;
+        part.begin(&self.url, validators, total.filter(|_| !is_coded))?;
         if exchange.ends_with_close() {
             let warning = "the server does not say how long the file is: nobody can tell whether it is complete";
             self.observer.event(&Event::Warning(warning));

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -65,38 +65,46 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 impl Part {
-    /// What an earlier run left for this address: at `target`, or under any name in `directory`.
+    /// What an earlier run left for this address: at `target`, or under any name in `directory`. One of another query will
+    /// do where there is none of this one: addresses are signed anew, and only the server knows which are the same file.
     ///
     /// # Errors
     /// [`DownloadError::Busy`] if another process is at it.
     pub fn find(place: Place<'_>, url: &Url) -> Result<Option<Self>, DownloadError> {
-        match place {
-            Place::Target(target) => Self::open(target, url),
-            Place::Directory(directory) => {
-                let Ok(entries) = fs::read_dir(directory) else {
-                    return Ok(None);
-                };
-                for entry in entries.flatten() {
-                    let name = entry.file_name().to_string_lossy().into_owned();
-                    if let Some(name) = name.strip_suffix(".part.json")
-                        && let Some(part) = Self::open(&directory.join(name), url)?
-                    {
-                        return Ok(Some(part));
-                    }
-                }
-                Ok(None)
+        let directory = match place {
+            Place::Target(target) => return Self::open(target, |recorded| recorded.is_same_place(url)),
+            Place::Directory(directory) => directory,
+        };
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let targets: Vec<PathBuf> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                Some(directory.join(name.strip_suffix(".part.json")?))
+            })
+            .collect();
+        for target in &targets {
+            if let Some(part) = Self::open(target, |recorded| recorded.is_same(url))? {
+                return Ok(Some(part));
             }
         }
+        for target in &targets {
+            match Self::open(target, |recorded| recorded.is_same_place(url)) {
+                Ok(Some(part)) if !part.is_complete() => return Ok(Some(part)),
+                Ok(_) | Err(DownloadError::Busy { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
-    fn open(target: &Path, url: &Url) -> Result<Option<Self>, DownloadError> {
+    fn open(target: &Path, is_wanted: impl Fn(&Url) -> bool) -> Result<Option<Self>, DownloadError> {
         let Ok(text) = fs::read(record_path(target)) else {
             return Ok(None);
         };
         let Ok(mut record) = serde_json::from_slice::<Record>(&text) else {
             return Ok(None);
         };
-        if !Url::parse(&record.url).is_ok_and(|recorded| recorded.is_same_place(url)) {
+        if !Url::parse(&record.url).is_ok_and(|recorded| is_wanted(&recorded)) {
             return Ok(None);
         }
         let path = part_path(target);
@@ -174,11 +182,12 @@ impl Part {
         Ok(part)
     }
 
-    /// Forgets all data: another state of the file begins.
+    /// Forgets all data: another state of the file at this address begins.
     ///
     /// # Errors
     /// [`DownloadError::File`], or [`DownloadError::NoSpace`] if `total` bytes will not fit.
-    pub fn begin(&mut self, validators: Validators, total: Option<u64>) -> Result<(), DownloadError> {
+    pub fn begin(&mut self, url: &Url, validators: Validators, total: Option<u64>) -> Result<(), DownloadError> {
+        self.record.url = url.to_string();
         self.record.done = Spans::default();
         self.save()?;
         self.file.set_len(0).map_err(at(&self.target))?;
@@ -260,6 +269,12 @@ impl Part {
         &self.record.validators
     }
 
+    /// Whether it was begun for this very address, its query included.
+    #[must_use]
+    pub fn is_of(&self, url: &Url) -> bool {
+        Url::parse(&self.record.url).is_ok_and(|recorded| recorded.is_same(url))
+    }
+
     /// Whether every byte is there.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -293,8 +308,10 @@ impl Part {
         if let Some(seconds) = validators.modified_at() {
             let _ = self.file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds));
         }
-        let origin = origin_mark(url, validators);
-        let _ = rustix::fs::fsetxattr(&self.file, ATTRIBUTE, origin.as_bytes(), XattrFlags::empty());
+        if let Ok(metadata) = self.file.metadata() {
+            let origin = origin_mark(url, &metadata, validators);
+            let _ = rustix::fs::fsetxattr(&self.file, ATTRIBUTE, origin.as_bytes(), XattrFlags::empty());
+        }
         if sync {
             self.file.sync_all().map_err(at(&path))?;
         }
@@ -359,8 +376,8 @@ pub fn is_same(path: &Path, url: &Url, validators: &Validators, total: u64) -> b
     if !metadata.is_file() || metadata.len() != total {
         return false;
     }
-    if let (Some(mark), Some(_)) = (read_mark(path), &validators.etag) {
-        return mark == origin_mark(url, validators);
+    if let (Some((place, tag)), Some(etag)) = (read_mark(path), &validators.etag) {
+        return place == place_mark(url) && tag == *etag;
     }
     let modified = metadata
         .modified()
@@ -372,19 +389,29 @@ pub fn is_same(path: &Path, url: &Url, validators: &Validators, total: u64) -> b
 /// The entity tag the complete file at `path` came with from this address.
 #[must_use]
 pub fn stored_tag(path: &Path, url: &Url) -> Option<String> {
-    let mark = read_mark(path)?;
-    let (place, tag) = mark.split_once(' ')?;
-    (place == place_mark(url) && !tag.is_empty()).then(|| tag.to_owned())
+    let (place, tag) = read_mark(path)?;
+    (place == place_mark(url) && !tag.is_empty()).then_some(tag)
 }
 
-fn read_mark(path: &Path) -> Option<String> {
+/// Where the file came from, and its entity tag; `None` once somebody has written to it.
+fn read_mark(path: &Path) -> Option<(String, String)> {
     let mut buffer = [0; 1024];
     let length = rustix::fs::getxattr(path, ATTRIBUTE, &mut buffer[..]).ok()?;
-    String::from_utf8(buffer[..length].to_vec()).ok()
+    let mark = std::str::from_utf8(&buffer[..length]).ok()?;
+    let (origin, tag) = mark.split_once(' ')?;
+    let (place, state) = origin.split_once('/')?;
+    let is_untouched = fs::metadata(path).is_ok_and(|metadata| state == state_mark(&metadata));
+    is_untouched.then(|| (place.to_owned(), tag.to_owned()))
 }
 
-fn origin_mark(url: &Url, validators: &Validators) -> String {
-    format!("{} {}", place_mark(url), validators.etag.as_deref().unwrap_or_default())
+fn origin_mark(url: &Url, metadata: &fs::Metadata, validators: &Validators) -> String {
+    let (place, state) = (place_mark(url), state_mark(metadata));
+    format!("{place}/{state} {}", validators.etag.as_deref().unwrap_or_default())
+}
+
+/// What writing to a file changes.
+fn state_mark(metadata: &fs::Metadata) -> String {
+    format!("{}.{}.{}", metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
 /// A query may hold a secret, so the address is not kept as it is.
@@ -436,7 +463,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let target = directory.path().join("x.iso");
         let mut part = Part::create(&target, true, &url()).expect("created");
-        part.begin(tagged("\"a\""), Some(10)).expect("begun");
+        part.begin(&url(), tagged("\"a\""), Some(10)).expect("begun");
         part.write_at(b"01234", 0).expect("written");
         part.wrote(0, 5).expect("recorded");
         drop(part);
@@ -528,7 +555,7 @@ mod tests {
         let target = directory.path().join("x.iso");
         let make = || {
             let mut part = Part::create(&target, false, &url()).expect("created");
-            part.begin(tagged("\"a\""), Some(3)).expect("begun");
+            part.begin(&url(), tagged("\"a\""), Some(3)).expect("begun");
             part.write_at(b"new", 0).expect("written");
             part.wrote(0, 3).expect("recorded");
             part

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::peer::{Peer, data, honest, honest_head};
+use crate::peer::{Peer, close, data, honest, honest_head};
 use crate::program::Place;
 
 const MIB: usize = 1024 * 1024;
@@ -50,6 +50,63 @@ fn twenty_kills_at_random_moments_lose_no_more_than_a_segment_each() {
         "{} of at most {most} bytes",
         peer.body_bytes()
     );
+}
+
+/// `dl?id=1` and `dl?id=2` are two files, whatever was left of the one.
+#[test]
+fn another_query_gets_its_own_file_and_leaves_the_part_of_the_first() {
+    let files = [data(2 * MIB, 5), data(2 * MIB, 6)];
+    let served = files.clone();
+    let peer = Peer::start(move |asked, wire| {
+        let number = usize::from(asked.line.contains("id=2"));
+        let (file, tag) = (&served[number], ["\"one\"", "\"two\""][number]);
+        let length = file.len();
+        let range = asked.range(length).filter(|_| asked.field("if-range") == Some(tag));
+        let (start, end) = range.unwrap_or((0, length));
+        let status = match range {
+            Some(_) => format!("206 Partial Content\nContent-Range: bytes {start}-{}/{length}", end - 1),
+            None => "200 OK".to_owned(),
+        };
+        wire.head(&format!(
+            "HTTP/1.1 {status}\nContent-Length: {}\nAccept-Ranges: bytes\nETag: {tag}\n\
+             Content-Disposition: attachment; filename=\"{}.iso\"\n\n",
+            end - start,
+            ["a", "b"][number],
+        ))?;
+        if number == 0 && range.is_none() {
+            wire.body(&file[..MIB])?;
+            return close();
+        }
+        wire.body(&file[start..end])
+    });
+    let place = Place::new();
+    let broken = place.get(&[&peer.url("/dl?id=1"), "--retry", "0"]);
+    assert_ne!(broken.code, Some(0));
+    place.get_well(&[&peer.url("/dl?id=2")]);
+    assert!(place.read("b.iso") == *files[1]);
+    place.get_well(&[&peer.url("/dl?id=1")]);
+    assert!(place.read("a.iso") == *files[0]);
+    let last = peer.requests().pop().expect("a request");
+    assert!(last.field("range").is_some(), "the first half was there still");
+}
+
+#[test]
+fn a_file_that_was_changed_here_is_not_called_complete() {
+    let file = data(MIB, 9);
+    let served = Arc::clone(&file);
+    let peer = Peer::start(move |asked, wire| {
+        if asked.field("if-none-match") == Some("\"a\"") {
+            return wire.head("HTTP/1.1 304 Not Modified\nETag: \"a\"\n\n");
+        }
+        honest(asked, wire, &served, "\"a\"")
+    });
+    let place = Place::new();
+    place.get_well(&[&peer.url("/f.bin"), "-o", "f.bin"]);
+    place.get_well(&[&peer.url("/f.bin"), "-o", "f.bin"]);
+    assert_eq!(peer.requests()[1].field("if-none-match"), Some("\"a\""));
+    fs::write(place.path("f.bin"), "cut short").expect("ours");
+    place.get_well(&[&peer.url("/f.bin"), "-o", "f.bin"]);
+    assert!(place.read("f.bin") == *file);
 }
 
 #[test]
@@ -130,7 +187,7 @@ fn a_file_that_shrank_to_what_we_have_is_not_taken_for_complete_under_another_ta
         }
         honest_head(asked, wire, &first, "\"old\"")?;
         wire.body(&first[..MIB])?;
-        crate::peer::close()
+        close()
     });
     let place = Place::new();
     place.get_well(&[&peer.url("/f.bin")]);

@@ -34,7 +34,10 @@ impl Runner<'_> {
         tally.elapsed = self.now;
         let failure = judge(self.job, self.shared, complete);
         match failure {
-            None => tally.requests += 1,
+            None => {
+                tally.requests += 1;
+                tally.after_end += u64::from(times.due >= self.late_from);
+            }
             Some(class) => {
                 *class(&mut tally.failures) += 1;
                 tally.seconds.fail(self.now);

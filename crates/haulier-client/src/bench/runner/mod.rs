@@ -40,7 +40,7 @@ const TURN: u64 = 20_000_000;
 const PAUSE: u64 = 1_000_000;
 /// How long a server may take to close what it said it would.
 const CLOSING: u64 = 100_000_000;
-/// How long the answers of an open loop are waited for after its end.
+/// How long an open loop goes on behind its end, at least, where it still has something to send or to wait for.
 const GRACE: u64 = 1_000_000_000;
 
 /// What the threads of one process share.
@@ -114,7 +114,7 @@ struct Runner<'j> {
     epoch: u64,
     /// The latest look at the clock, ns since `start`.
     now: u64,
-    /// When sending ends.
+    /// When a closed loop ends, and from when on nothing is due in an open one.
     deadline: Option<u64>,
     pacer: Option<Pacer>,
     /// Number of the next request of an open loop, and the step to the one after it.
@@ -125,6 +125,8 @@ struct Runner<'j> {
     idle: VecDeque<usize>,
     /// Until then requests were due and no connection was free.
     blocked: u64,
+    /// What was due from then on could be sent only behind the deadline.
+    late_from: u64,
     /// Places that want their next request at once.
     again: Vec<usize>,
     /// Places that were refused, and when they try again.
@@ -183,6 +185,7 @@ impl<'j> Runner<'j> {
             left,
             idle: VecDeque::with_capacity(count as usize),
             blocked: 0,
+            late_from: u64::MAX,
             again: Vec::new(),
             later: VecDeque::new(),
             active: 0,
@@ -227,6 +230,9 @@ impl<'j> Runner<'j> {
                 .fetch_add(self.tally.answers() - answers, Ordering::Relaxed);
             self.look_after();
         }
+        if self.is_open_loop() && self.now >= self.end() {
+            self.give_up();
+        }
         if let Some(deadline) = self.deadline {
             // A stretch of time is measured by its length, whatever came behind its end.
             self.tally.elapsed = deadline.min(self.now);
@@ -246,15 +252,36 @@ impl<'j> Runner<'j> {
         if self.shared.stop.load(Ordering::Relaxed) {
             return true;
         }
-        let is_late = self.deadline.is_some_and(|deadline| self.now >= deadline);
+        let is_late = self.is_behind_deadline();
         if !self.is_open_loop() {
             return is_late || self.active == 0;
         }
+        // A slice lasts its time, even where its last request was due earlier; a number or a log may end before.
         let has_sent_all = self.left == Some(0) || self.pacer.as_ref().is_none_or(|pacer| pacer.next().is_none());
-        let grace = self
-            .deadline
-            .map_or(u64::MAX, |deadline| deadline.saturating_add(GRACE));
-        (is_late || has_sent_all) && self.active == 0 || self.now >= grace
+        let is_done = self.active == 0 && (has_sent_all || (is_late && self.due().is_none()));
+        is_done || (is_late && self.now >= self.end())
+    }
+
+    fn is_behind_deadline(&self) -> bool {
+        self.deadline.is_some_and(|deadline| self.now >= deadline)
+    }
+
+    /// When an open loop waits no longer: twice as long behind its deadline as the longest answer took so far, so that a
+    /// slow server that keeps up has answered everything. A slice takes twice its time at most, or a second more.
+    fn end(&self) -> u64 {
+        let longest = self.tally.service.max().saturating_mul(1000);
+        self.deadline.map_or(u64::MAX, |deadline| {
+            let grace = longest.saturating_mul(2).min(deadline).max(GRACE);
+            deadline.saturating_add(grace)
+        })
+    }
+
+    /// When the next request of an open loop is due; `None` when there is none left. What was due before the deadline
+    /// stays due behind it: whoever drops it hides the wait that a server caused.
+    fn due(&self) -> Option<u64> {
+        let due = self.pacer.as_ref()?.next()?;
+        let is_in_time = self.deadline.is_none_or(|deadline| due < deadline);
+        (is_in_time && self.left != Some(0)).then_some(due)
     }
 
     /// Until the next thing that no connection tells us of.
@@ -263,12 +290,7 @@ impl<'j> Runner<'j> {
         if let Some(deadline) = self.deadline.filter(|deadline| *deadline > self.now) {
             until = until.min(deadline);
         }
-        if let Some(due) = self
-            .pacer
-            .as_ref()
-            .and_then(Pacer::next)
-            .filter(|_| !self.idle.is_empty())
-        {
+        if let Some(due) = self.due().filter(|_| !self.idle.is_empty()) {
             until = until.min(due);
         }
         if let Some((time, _)) = self.later.front() {
@@ -335,33 +357,59 @@ impl<'j> Runner<'j> {
     /// What is due in an open loop goes to the connection that has been idle longest.
     fn send_due(&mut self) {
         self.look_at_clock();
-        while let Some(due) = self.pacer.as_ref().and_then(Pacer::next).filter(|due| *due <= self.now) {
-            let is_late = self
-                .deadline
-                .is_some_and(|deadline| due >= deadline || self.now >= deadline);
-            if is_late || self.left == Some(0) {
-                self.left = Some(0);
+        while let Some(due) = self.due().filter(|due| *due <= self.now) {
+            let is_late = self.is_behind_deadline();
+            if is_late && self.now >= self.end() {
                 return;
             }
             let Some(id) = self.idle.pop_front() else {
                 self.blocked = self.now;
                 return;
             };
-            if due <= self.blocked {
-                self.tally.waited += 1;
-            } else {
+            if is_late {
+                self.late_from = self.late_from.min(due);
+            }
+            if due > self.blocked {
                 self.tally.sent_late.record(self.now - due);
             }
-            if let Some(pacer) = &mut self.pacer {
-                pacer.advance();
-            }
-            self.left = self.left.map(|left| left - 1);
+            self.take(due);
             let (number, step) = self.number;
             self.number.0 = number + step;
             self.active += 1;
             self.dispatch(id, self.job.request(number), due);
             self.look_at_clock();
         }
+    }
+
+    /// The request that is due next is sent, or never will be.
+    fn take(&mut self, due: u64) {
+        if due <= self.blocked {
+            self.tally.waited += 1;
+        }
+        if let Some(pacer) = &mut self.pacer {
+            pacer.advance();
+        }
+        self.left = self.left.map(|left| left - 1);
+    }
+
+    /// At the end of an open loop: what was due and has no answer has failed, whether it could be sent or not.
+    fn give_up(&mut self) {
+        let on_their_way: Vec<u64> = self.connections.iter().flat_map(Connection::dues).collect();
+        for due in on_their_way {
+            self.note_unanswered(due);
+        }
+        while let Some(due) = self.due() {
+            self.take(due);
+            self.note_unanswered(due);
+        }
+    }
+
+    /// Its latency is at least what it has waited so far. Left out, the longest of all would be missing, and the
+    /// percentiles the better the more of them there are.
+    fn note_unanswered(&mut self, due: u64) {
+        self.tally.failures.unanswered += 1;
+        self.tally.latency.record(self.now.saturating_sub(due));
+        self.tally.seconds.fail(self.now);
     }
 
     /// Puts a request on a connection, a new one if there is none.
@@ -425,4 +473,105 @@ impl<'j> Runner<'j> {
 fn since_1970() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::job::tests::job;
+    use crate::bench::pacer::Spacing;
+
+    const MS: u64 = 1_000_000;
+
+    /// A request every millisecond for ten of them.
+    fn open_loop(count: Option<u64>) -> Job {
+        Job {
+            count,
+            time: Some(Duration::from_millis(10)),
+            arrivals: Arrivals::Open {
+                rate: 1000.0,
+                spacing: Spacing::Constant,
+                seed: 1,
+            },
+            ..job()
+        }
+    }
+
+    /// All that is due, one after the other.
+    fn all_due(runner: &mut Runner<'_>) -> Vec<u64> {
+        let mut found = Vec::new();
+        while let Some(due) = runner.due() {
+            runner.take(due);
+            found.push(due / MS);
+        }
+        found
+    }
+
+    #[test]
+    fn what_was_due_before_the_deadline_stays_due_behind_it_and_nothing_else() {
+        let (job, shared) = (open_loop(None), Shared::default());
+        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
+        runner.now = 500 * MS;
+        assert!(!runner.is_over(), "ten wait for a connection");
+        assert_eq!(all_due(&mut runner), (0..10).collect::<Vec<u64>>());
+        assert!(runner.is_over());
+        runner.active = 1;
+        assert!(!runner.is_over(), "one waits for its answer");
+        runner.now = 10 * MS + GRACE;
+        assert!(runner.is_over());
+    }
+
+    #[test]
+    fn a_slice_lasts_its_time_unless_a_number_ends_it() {
+        let (job, shared) = (open_loop(None), Shared::default());
+        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
+        assert_eq!(all_due(&mut runner).len(), 10);
+        runner.now = 9 * MS;
+        assert!(!runner.is_over());
+        let job = open_loop(Some(3));
+        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
+        assert_eq!(all_due(&mut runner), [0, 1, 2]);
+        runner.now = 3 * MS;
+        assert!(runner.is_over());
+    }
+
+    #[test]
+    fn slow_answers_are_waited_for_but_not_longer_than_the_slice_was() {
+        let job = Job {
+            time: Some(Duration::from_secs(5)),
+            ..open_loop(None)
+        };
+        let shared = Shared::default();
+        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
+        let mut grace_after = |answer: u64| {
+            runner.tally.service.record(answer * MS);
+            (runner.end() - 5000 * MS) as f64 / 1e9
+        };
+        for (answer, expected) in [(2, 1.0), (2000, 4.0), (3000, 5.0), (1, 5.0)] {
+            let grace = grace_after(answer);
+            assert!((grace - expected).abs() < 0.01, "{grace} s after {answer} ms");
+        }
+    }
+
+    #[test]
+    fn what_is_unanswered_has_failed_and_its_wait_is_in_the_latency() {
+        let (job, shared) = (open_loop(None), Shared::default());
+        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
+        // Two were sent, of which one has its answer.
+        for due in [0, MS] {
+            runner.take(due);
+            runner.connections[0].assign(0, due, due, job.protocol);
+        }
+        (runner.now, runner.blocked, runner.tally.waited) = (1010 * MS, 1000 * MS, 0);
+        runner.give_up();
+        let tally = &runner.tally;
+        assert_eq!((tally.failures.unanswered, tally.waited), (9, 8));
+        assert_eq!((tally.failures.all(), tally.requests), (9, 0));
+        assert_eq!(tally.latency.count(), 9);
+        // Due at 1 ms the first of them, at 9 ms the last.
+        let (shortest, longest) = (tally.latency.min(), tally.latency.max());
+        assert!((1_000_000..=1_002_000).contains(&shortest), "{shortest}");
+        assert!((1_009_000..=1_011_000).contains(&longest), "{longest}");
+        assert_eq!(runner.due(), None);
+    }
 }
