@@ -515,6 +515,22 @@ impl Shared {
         }
     }
 
+    /// Lets whoever waits have the idle connections of this server, and further ones.
+    fn offer(self: &Arc<Self>, server: usize) {
+        let mut state = self.lock();
+        state.settle();
+        let most = state.waiters.len();
+        let place = &mut state.servers[server];
+        let kept = place.idle.len().saturating_sub(most);
+        let offered = place.idle.split_off(kept);
+        place.busy += offered.len();
+        drop(state);
+        for connection in offered {
+            self.put_back(server, Some(connection));
+        }
+        self.grant_free(server);
+    }
+
     /// php-cgi is gone: requests wait until it is back. Connections to children that outlive it carry no further one.
     /// `asked` if it was one worker that we have ended ourselves.
     pub(crate) fn master_ended(&self, server: usize, asked: bool) {
@@ -711,10 +727,15 @@ impl Shared {
     fn tell_of_change(self: &Arc<Self>, server: usize, was_down: bool, is_down: bool) {
         let (pool, address) = (self.settings.name.as_str(), &self.addresses[server]);
         match (was_down, is_down) {
-            (false, true) => tracing::warn!(pool, server = %address, "FastCGI server does not answer and is left out"),
+            (false, true) => {
+                tracing::warn!(pool, server = %address, "FastCGI server does not answer and is left out");
+                // Who waits for it may go to another one now.
+                let others = (0..self.addresses.len()).filter(|&other| other != server && !self.is_down(other));
+                others.for_each(|other| self.offer(other));
+            }
             (true, false) => {
                 tracing::info!(pool, server = %address, "FastCGI server answers again");
-                self.grant_free(server);
+                self.offer(server);
             }
             _ => {}
         }

@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Health, Pool, PoolKind, PoolSettings, Server};
+use haulier_php::{Balance, Health, Pool, PoolKind, PoolSettings, Server};
 use tokio::task::JoinSet;
 
 use crate::support::responder::{Responder, hello};
-use crate::support::{Call, Fpm, Scripts, at_some_pace, external, free_address, wait_until_async};
+use crate::support::{Call, Fpm, PATIENCE, Scripts, at_some_pace, external, free_address, wait_until_async};
 
 /// Asked so often, and given as long for an answer.
 fn with_health(mut settings: PoolSettings, path: &str, every: Duration) -> PoolSettings {
@@ -110,6 +110,44 @@ async fn one_that_hangs(every: Duration) {
     for _ in 0..10 {
         assert_eq!(Call::post(&scripts, "", b"x").text(&pool).await, "hello");
     }
+}
+
+/// One request hangs with the server; those that wait for it go to the other one when it is left out.
+#[tokio::test(flavor = "local")]
+async fn who_waits_for_a_server_that_is_left_out_goes_to_another() {
+    const KEYS: usize = 20;
+    let scripts = Scripts::new();
+    let silent = Responder::start(|mut peer| {
+        while peer.request()?.is_some() {}
+        Ok(())
+    });
+    let well = Responder::answering(hello());
+    let mut settings = with_health(
+        external(vec![silent.server(), well.server()], 1),
+        "/ping",
+        Duration::from_secs(1),
+    );
+    let PoolKind::External(external) = &mut settings.kind else {
+        unreachable!("it was made so")
+    };
+    external.balance = Balance::Cookie("PHPSESSID".into());
+    let pool = Pool::start(settings).expect("the pool starts");
+    let mut tasks = JoinSet::new();
+    for key in 0..KEYS {
+        let call = Call {
+            affinity: Some(key.to_string().into_bytes()),
+            ..Call::get(&scripts, "")
+        };
+        let pool = Arc::clone(&pool);
+        tasks.spawn_local(async move { call.text(&pool).await });
+    }
+    for _ in 1..KEYS {
+        let answer = tokio::time::timeout(PATIENCE / 3, tasks.join_next()).await;
+        let answer = answer.expect("only one of them hangs").expect("one is left");
+        assert_eq!(answer.expect("no panic"), "hello");
+    }
+    assert_eq!(up(&pool), [false, true]);
+    tasks.abort_all();
 }
 
 #[tokio::test]
