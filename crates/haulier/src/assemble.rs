@@ -534,21 +534,33 @@ fn route_settings(
 pub(crate) struct SocketDir(PathBuf);
 
 impl SocketDir {
-    /// Names that others took are passed over: in a shared folder somebody may sit on ours.
+    /// In the first place that takes it: `/run/haulier` may be there and another account's.
     fn create() -> io::Result<Self> {
-        let base = runtime_dirs()
-            .find(|path| path.is_dir())
-            .unwrap_or_else(std::env::temp_dir);
-        let mut last_error = io::Error::from(io::ErrorKind::AlreadyExists);
+        Self::create_in(runtime_dirs())
+    }
+
+    fn create_in(bases: impl Iterator<Item = PathBuf>) -> io::Result<Self> {
+        let mut last_error = io::Error::from(io::ErrorKind::NotFound);
+        for base in bases {
+            match Self::create_at(&base) {
+                Ok(made) => return Ok(made),
+                Err(error) => last_error = io::Error::new(error.kind(), format!("{}: {error}", base.display())),
+            }
+        }
+        Err(last_error)
+    }
+
+    /// Names that others took are passed over: in a shared folder somebody may sit on ours.
+    fn create_at(base: &Path) -> io::Result<Self> {
         for attempt in 0..100 {
             let path = base.join(format!("haulier-{}-{attempt}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self(path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last_error = error,
-                Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(last_error)
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     fn path(&self) -> &Path {
@@ -583,10 +595,10 @@ impl Drop for SocketDir {
 
 /// What systemd or the session made for us, else the system's folder for temporary files.
 fn runtime_dirs() -> impl Iterator<Item = PathBuf> {
-    let given = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"]
-        .into_iter()
-        .filter_map(std::env::var_os)
-        .map(PathBuf::from);
+    // systemd names several with colons between them.
+    let first = |name| Some(PathBuf::from(std::env::var(name).ok()?.split(':').next()?));
+    let given = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(first);
+    let given = given.filter(|path| path.is_absolute());
     given.chain([PathBuf::from("/run/haulier"), std::env::temp_dir()])
 }
 
@@ -595,6 +607,16 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_place_that_takes_no_sockets_is_passed_over() {
+        let place = tempfile::tempdir().expect("a directory");
+        let file = place.path().join("file");
+        fs::write(&file, "").expect("the directory is ours");
+        let bases = [place.path().join("missing"), file, place.path().to_owned()];
+        let directory = SocketDir::create_in(bases.into_iter()).expect("the last one takes it");
+        assert_eq!(directory.path().parent(), Some(place.path()));
+    }
 
     #[test]
     fn the_socket_directory_is_private_and_goes_with_its_owner() {
