@@ -110,7 +110,7 @@ impl From<Box<Diagnostic>> for StartFailure {
 
 fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcome, StartFailure> {
     let settings = &beginning.configuration.settings;
-    let notifier = Notifier::of_environment();
+    let notifier = Arc::new(Notifier::of_environment());
     let reopen = Reopen::default();
     let logs = AccessLogs::new(shape, console.quiet, reopen.clone(), settings.user.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -311,6 +311,14 @@ impl Signals {
             user1: signal(SignalKind::user_defined1())?,
             reopen,
         })
+    }
+
+    /// Waits until somebody asks for the end. Whatever else is asked for meanwhile is answered later.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 
     /// What the next signal asks for. SIGUSR1 opens the log files anew.

@@ -1,6 +1,7 @@
 //! A server that runs: it answers signals and the control socket, exchanges its configuration, follows the document
 //! roots, and ends.
 
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub(super) struct Running {
     pub(super) shows_text: bool,
     pub(super) reporter: Arc<Reporter>,
     pub(super) admin: Admin,
-    pub(super) notifier: Notifier,
+    pub(super) notifier: Arc<Notifier>,
     /// Pools without a site, that finish their requests.
     pub(super) leaving: JoinSet<()>,
 }
@@ -61,6 +62,12 @@ enum End {
     Drain,
     /// Now.
     AtOnce,
+}
+
+/// What the main loop is asked for.
+enum Next {
+    Reload,
+    Answer(Asked),
 }
 
 /// Why the configuration stays as it is.
@@ -75,8 +82,10 @@ impl Running {
     pub(super) async fn operate(mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<Asked>) -> Outcome {
         self.notifier.ready(&self.status());
         let following = tokio::spawn(follow_roots(self.server.handle()));
+        let living = tokio::spawn(show_life(self.server.handle(), Arc::clone(&self.notifier)));
         let end = self.serve(signals, commands).await;
         following.abort();
+        living.abort();
         let grace = self.configuration.settings.grace;
         self.notifier.stopping(grace);
         let (over, _) = watch::channel(());
@@ -91,21 +100,29 @@ impl Running {
 
     async fn serve(&mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<Asked>) -> End {
         let mut files = FilesWatch::new(self.purpose == Purpose::Development, &self.configuration.files);
-        let mut signs_of_life = self.notifier.watchdog().map(|patience| ticks(patience / 2));
         loop {
-            tokio::select! {
+            let next = tokio::select! {
                 wish = signals.next() => match wish {
                     Wish::Terminate | Wish::Interrupt => return End::Drain,
-                    Wish::Reload => files.follow(self.reload_by_itself().await),
+                    Wish::Reload => Next::Reload,
                 },
-                Some(asked) = commands.recv() => {
-                    if let Some(end) = self.answer(asked).await {
-                        return end;
-                    }
+                Some(asked) = commands.recv() => Next::Answer(asked),
+                () = files.changed() => Next::Reload,
+                Some(_) = self.leaving.join_next() => continue,
+            };
+            // New workers may take their time: nobody who wants the end has to wait for them.
+            let ended = match next {
+                Next::Reload => {
+                    let reloaded = unless_ended(self.reload_by_itself(), signals).await;
+                    reloaded.map(|read| files.follow(read)).err()
                 }
-                () = files.changed() => files.follow(self.reload_by_itself().await),
-                () = tick(&mut signs_of_life) => self.show_life(),
-                Some(_) = self.leaving.join_next() => {}
+                Next::Answer(asked) => match unless_ended(self.answer(asked), signals).await {
+                    Ok(end) => end,
+                    Err(end) => Some(end),
+                },
+            };
+            if let Some(end) = ended {
+                return end;
             }
         }
     }
@@ -156,19 +173,6 @@ impl Running {
     fn addresses(&self) -> Vec<String> {
         let addresses = self.server.handle().addresses();
         addresses.iter().map(Address::to_string).collect()
-    }
-
-    /// A thread that hangs is no life, even if this one goes on.
-    fn show_life(&self) {
-        let lag = self.server.handle().lag();
-        if self.notifier.watchdog().is_some_and(|patience| lag < patience) {
-            self.notifier.alive();
-        } else {
-            error!(
-                ?lag,
-                "a serving thread does not come back: the service manager is told nothing"
-            );
-        }
     }
 
     /// A reload that nobody waits for: by SIGHUP, or because a developer changed the file. Gives the files to look at.
@@ -386,6 +390,33 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+/// What comes out of it, unless somebody wants the end first.
+async fn unless_ended<T>(work: impl Future<Output = T>, signals: &mut Signals) -> Result<T, End> {
+    tokio::select! {
+        done = work => Ok(done),
+        () = signals.end() => Err(End::Drain),
+    }
+}
+
+/// Shows the service manager signs of life, whatever the main loop is at. A thread that hangs is none, even if this one
+/// goes on.
+async fn show_life(handle: Arc<ServerHandle>, notifier: Arc<Notifier>) {
+    let Some(patience) = notifier.watchdog() else { return };
+    let mut ticks = ticks(patience / 2);
+    loop {
+        ticks.tick().await;
+        let lag = handle.lag();
+        if lag < patience {
+            notifier.alive();
+        } else {
+            error!(
+                ?lag,
+                "a serving thread does not come back: the service manager is told nothing"
+            );
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -517,6 +517,36 @@ fn php_starts_anew_when_its_ini_has_changed_or_somebody_wants_it() {
         now.len() == 1 && now != before
     });
     server.get("/limit.php").expect(200);
+}
+
+/// Its new PHP never answers, and that for as long as a request may take.
+#[test]
+fn nobody_who_wants_the_end_waits_for_a_reload() {
+    let site = Site::new().php("a.php", "echo 'php';");
+    let wrapper = site.writable("bin").join("php-cgi");
+    let real = fs::canonicalize("/usr/bin/php-cgi").expect("PHP is installed");
+    let text = format!(
+        "#!/bin/sh\n[ -n \"$PHP_FCGI_CHILDREN\" ] && exec sleep 600\nexec {} \"$@\"\n",
+        real.display()
+    );
+    fs::write(&wrapper, text).expect("the directory is ours");
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let (mut server, config) = site.start_with_config();
+    config.replace(
+        "[pool.php]\n",
+        &format!("[pool.php]\nphp = {wrapper:?}\ntimeout = \"10m\"\n"),
+    );
+    server.signal(Signal::HUP);
+    let started = || children_of(server.pid()).into_iter().any(is_asleep);
+    wait_until("the new PHP to start", started);
+    server.get("/a.php").expect(200);
+    server.signal(Signal::TERM);
+    let status = server.wait_within(Duration::from_secs(60)).expect("it ends");
+    assert_eq!(status.code(), Some(0));
+}
+
+fn is_asleep(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
 }
 
 #[test]
