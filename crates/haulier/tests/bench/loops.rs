@@ -1,5 +1,6 @@
 //! Closed loops, open loops, counts, times, slow clients.
 
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -159,6 +160,82 @@ fn a_rate_that_cannot_be_reached_is_named() {
     let warnings = run["warnings"].to_string();
     assert!(warnings.contains("target rate not reached"), "{warnings}");
     assert!(run["points"][0]["total"]["waited_for_connection"].as_u64() > Some(0));
+}
+
+/// A server that answers at once, but is away between two moments of a run; the two looks before it do not count.
+fn away(from: Duration, to: Duration) -> Server {
+    let begun = OnceLock::new();
+    Server::start(move |asked| {
+        if asked.number >= 2 {
+            let at = begun.get_or_init(Instant::now).elapsed();
+            if (from..to).contains(&at) {
+                thread::sleep(to - at);
+            }
+        }
+        Does::Answer(page("x"))
+    })
+}
+
+/// The server is away when the slice ends. What was due meanwhile found no connection: it is asked all the same, its
+/// wait is seen, and what came so late is in no rate.
+#[test]
+fn what_was_due_before_the_end_is_asked_and_waited_for_behind_it() {
+    let server = away(Duration::from_millis(1500), Duration::from_millis(2500));
+    let total = Place::new().total(&[
+        "--rate",
+        "200",
+        "--duration",
+        "2s",
+        "-c",
+        "4",
+        "--threads",
+        "1",
+        "--warmup",
+        "0",
+        &server.url("/"),
+    ]);
+    let good = total["requests"].as_u64().expect("a count");
+    let unanswered = total["failures"]["unanswered"].as_u64().expect("a count");
+    assert_eq!(good + unanswered, 400, "{total}");
+    assert_eq!(total["latency"]["count"], 400);
+    // A quarter of them was due while nobody was there.
+    let p90 = percentile(&total["latency"], 90.0);
+    let p99 = percentile(&total["latency"], 99.0);
+    assert!(p90 > 500_000 && p99 > 800_000, "p90 is {p90} µs, p99 {p99} µs");
+    assert_eq!(total["duration_s"], 2.0);
+    let rate = total["requests_per_second"].as_f64().expect("a rate");
+    assert!(rate < 190.0, "{rate} a second, of which a quarter came behind the end");
+}
+
+#[test]
+fn what_is_never_answered_is_counted_and_named() {
+    let server = away(Duration::from_millis(500), Duration::from_secs(60));
+    let run = Place::new().measure(&[
+        "--rate",
+        "200",
+        "--duration",
+        "1s",
+        "-c",
+        "4",
+        "--threads",
+        "1",
+        "--warmup",
+        "0",
+        &server.url("/"),
+    ]);
+    let total = &run["points"][0]["total"];
+    let good = total["requests"].as_u64().expect("a count");
+    let unanswered = total["failures"]["unanswered"].as_u64().expect("a count");
+    assert_eq!(good + unanswered, 200, "{total}");
+    assert!(unanswered > 50, "{unanswered} of about a hundred");
+    assert_eq!(run["points"][0]["slices"][0]["failed"], unanswered);
+    // They are in the latency with what they have waited: half a second of the slice, and the grace behind it.
+    assert_eq!(total["latency"]["count"], 200);
+    let longest = total["latency"]["max_us"].as_u64().expect("a time");
+    assert!(longest > 1_200_000, "the longest is {longest} µs");
+    assert!(total["waited_for_connection"].as_u64() > Some(50), "{total}");
+    let warnings = run["warnings"].to_string();
+    assert!(warnings.contains(&format!("{unanswered} unanswered")), "{warnings}");
 }
 
 #[test]

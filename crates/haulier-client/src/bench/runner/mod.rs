@@ -266,8 +266,8 @@ impl<'j> Runner<'j> {
         self.deadline.is_some_and(|deadline| self.now >= deadline)
     }
 
-    /// When an open loop waits no longer: twice as long behind its deadline as the longest answer took so far, so that a
-    /// slow server that keeps up has answered everything. A slice takes twice its time at most, or a second more.
+    /// When an open loop waits no longer: twice as long behind its deadline as the longest answer took so far, so that
+    /// a slow server that keeps up has answered everything. A slice takes twice its time at most, or a second more.
     fn end(&self) -> u64 {
         let longest = self.tally.service.max().saturating_mul(1000);
         self.deadline.map_or(u64::MAX, |deadline| {
@@ -557,7 +557,7 @@ mod tests {
     fn what_is_unanswered_has_failed_and_its_wait_is_in_the_latency() {
         let (job, shared) = (open_loop(None), Shared::default());
         let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
-        // Two were sent, of which one has its answer.
+        // One place had two, so the first has its answer.
         for due in [0, MS] {
             runner.take(due);
             runner.connections[0].assign(0, due, due, job.protocol);

@@ -151,19 +151,23 @@ struct Report<'a> {
     tally: &'a Tally,
     seconds: f64,
     done: u64,
+    /// Those that count in a rate.
+    in_time: u64,
 }
 
 impl<'a> Report<'a> {
     fn new(measured: &'a Measured, options: &'a Options, arguments: &'a BenchArgs) -> Self {
         let tally = &measured.tallies[0];
+        // A connection that ended, or broke where it goes on, ended a request all the same.
+        let done = tally.requests + tally.failures.all();
         Self {
             measured,
             options,
             arguments,
             tally,
             seconds: tally.elapsed as f64 / 1e9,
-            // A connection that ended, or broke where it goes on, ended a request all the same.
-            done: tally.requests + tally.failures.all(),
+            done,
+            in_time: done - tally.after_end - tally.failures.unanswered,
         }
     }
 
@@ -192,8 +196,8 @@ impl<'a> Report<'a> {
         fact("Time taken for tests", format!("{:.3} seconds", self.seconds));
         fact("Complete requests", self.done.to_string());
         let failures = tally.failures;
-        let exceptions =
-            failures.tls + failures.protocol + failures.body_timeout + failures.first_byte_timeout + failures.local;
+        let late = failures.body_timeout + failures.first_byte_timeout + failures.unanswered;
+        let exceptions = failures.tls + failures.protocol + late + failures.local;
         let receive = failures.reset;
         let connect = failures.refused + failures.connect_timeout;
         let length = failures.length + failures.body + failures.short_body;
@@ -247,11 +251,11 @@ impl<'a> Report<'a> {
     }
 
     fn rates(&self) -> Option<(f64, f64)> {
-        (self.seconds > 0.0 && self.done > 0).then(|| {
-            let rate = self.done as f64 / self.seconds;
+        (self.seconds > 0.0 && self.in_time > 0).then(|| {
+            let rate = self.in_time as f64 / self.seconds;
             (
                 rate,
-                f64::from(self.options.connections[0]) * self.seconds * 1000.0 / self.done as f64,
+                f64::from(self.options.connections[0]) * self.seconds * 1000.0 / self.in_time as f64,
             )
         })
     }
@@ -266,7 +270,7 @@ impl<'a> Report<'a> {
             };
         }
         if let Some((rate, time)) = self.rates() {
-            let across = self.seconds * 1000.0 / self.done as f64;
+            let across = self.seconds * 1000.0 / self.in_time as f64;
             let received = self.tally.bytes.received as f64 / 1024.0 / self.seconds;
             let _ = writeln!(text, "Requests per second:    {rate:.2} [#/sec] (mean)");
             let _ = writeln!(text, "Time per request:       {time:.3} [ms] (mean)");

@@ -181,11 +181,10 @@ fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, interr
             .iter()
             .any(|point| p95(point).is_none_or(|found| found > most) || point.total.requests == 0)
     });
-    let is_cut_off = options.stop == StopRule::Any
-        && measured
-            .tallies
-            .iter()
-            .any(|tally| tally.failures.all() > tally.answers());
+    // What is unanswered ends no run: it is counted when that is over.
+    let failed = |tally: &Tally| tally.failures.all() - tally.failures.unanswered;
+    let is_cut_off =
+        options.stop == StopRule::Any && measured.tallies.iter().any(|tally| failed(tally) > tally.answers());
     if interrupted {
         Outcome::Interrupted
     } else if is_missed {
