@@ -6,9 +6,24 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The elements of a list, the last one first, without those that are empty. Commas within quotes do not count.
+/// The elements of a list of `Forwarded`, the last one first, without those that are empty. Commas within quotes do not
+/// count; where a quote is never closed they all do, so that nobody hides behind one what a proxy adds to his line.
 pub fn from_the_right(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    split_outside_quotes(value, b',')
+    let parts = match split_outside_quotes(value, b',') {
+        Some(parts) => parts,
+        None => value.split(|&byte| byte == b',').collect(),
+    };
+    backwards(parts)
+}
+
+/// The same of `X-Forwarded-For` and its like, which know no quotes.
+pub fn plain_from_the_right(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    backwards(value.split(|&byte| byte == b',').collect())
+}
+
+fn backwards(parts: Vec<&[u8]>) -> impl Iterator<Item = &[u8]> {
+    parts
+        .into_iter()
         .rev()
         .map(<[u8]>::trim_ascii)
         .filter(|element| !element.is_empty())
@@ -18,7 +33,8 @@ pub fn from_the_right(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// `None` if it is not there, or holds an escaped character, which no address or host needs.
 #[must_use]
 pub fn parameter<'v>(element: &'v [u8], name: &str) -> Option<&'v [u8]> {
-    split_outside_quotes(element, b';').find_map(|pair| {
+    let pairs = split_outside_quotes(element, b';').unwrap_or_default();
+    pairs.into_iter().find_map(|pair| {
         let at = pair.iter().position(|&byte| byte == b'=')?;
         if !pair[..at].trim_ascii().eq_ignore_ascii_case(name.as_bytes()) {
             return None;
@@ -46,8 +62,8 @@ pub fn address(element: &[u8]) -> Option<IpAddr> {
     text.parse().ok().map(|address: SocketAddr| address.ip().to_canonical())
 }
 
-/// The parts of `value` between the separators that stand outside of quotes.
-fn split_outside_quotes(value: &[u8], separator: u8) -> std::vec::IntoIter<&[u8]> {
+/// The parts of `value` between the separators that stand outside of quotes; `None` if a quote is not closed.
+fn split_outside_quotes(value: &[u8], separator: u8) -> Option<Vec<&[u8]>> {
     let (mut parts, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (at, &byte) in value.iter().enumerate() {
         match byte {
@@ -62,7 +78,7 @@ fn split_outside_quotes(value: &[u8], separator: u8) -> std::vec::IntoIter<&[u8]
         }
     }
     parts.push(&value[start..]);
-    parts.into_iter()
+    (!quoted).then_some(parts)
 }
 
 #[cfg(test)]
@@ -77,6 +93,14 @@ mod tests {
         assert!(read("").is_empty());
         assert_eq!(read("for=\"a,b\", for=c"), [&b"for=c"[..], b"for=\"a,b\""]);
         assert_eq!(read("\"a\\\",b\",c"), [&b"c"[..], b"\"a\\\",b\""]);
+        assert_eq!(
+            read("for=\", for=c"),
+            [&b"for=c"[..], b"for=\""],
+            "an open quote hides nothing"
+        );
+        let plain = |value: &'static str| plain_from_the_right(value.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(plain("\", c"), [&b"c"[..], b"\""]);
+        assert_eq!(plain("\"a, b\" ,c,"), [&b"c"[..], b"b\"", b"\"a"]);
     }
 
     #[test]

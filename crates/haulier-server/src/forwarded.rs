@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use haulier_proto::forwarded::{address, from_the_right, parameter};
+use haulier_proto::forwarded::{address, from_the_right, parameter, plain_from_the_right};
 use haulier_proto::head::{RequestHead, split_port};
 
 use crate::listen::Network;
@@ -31,7 +31,7 @@ pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
     let has_host = match said.family {
         Family::X => request
             .head
-            .take_authority("x-forwarded-host", |value| from_the_right(value).next()),
+            .take_authority("x-forwarded-host", |value| plain_from_the_right(value).next()),
         Family::Forwarded => request
             .head
             .take_authority("forwarded", |value| parameter(from_the_right(value).next()?, "host")),
@@ -68,12 +68,8 @@ struct Said {
 
 impl Said {
     fn by(head: &RequestHead, trusted: &[Network], proxy: IpAddr) -> Self {
-        let last = |name| {
-            head.fields()
-                .get_all(name)
-                .last()
-                .and_then(|value| from_the_right(value).next())
-        };
+        let last_line = |name| head.fields().get_all(name).last();
+        let last = |name| plain_from_the_right(last_line(name)?).next();
         let of_x = [
             "x-forwarded-for",
             "x-forwarded-proto",
@@ -83,34 +79,43 @@ impl Said {
         if of_x.iter().any(|name| head.fields().contains(name)) {
             return Self {
                 family: Family::X,
-                client: client(head, "x-forwarded-for", Some, trusted, proxy),
+                client: client(
+                    lines_of(head, "x-forwarded-for").flat_map(plain_from_the_right),
+                    trusted,
+                    proxy,
+                ),
                 tls: last("x-forwarded-proto").and_then(scheme_is_tls),
                 port: last("x-forwarded-port").and_then(port),
             };
         }
         Self {
             family: Family::Forwarded,
-            client: client(head, "forwarded", |element| parameter(element, "for"), trusted, proxy),
-            tls: last("forwarded")
-                .and_then(|element| parameter(element, "proto"))
+            client: client(
+                lines_of(head, "forwarded")
+                    .flat_map(from_the_right)
+                    .map(|element| parameter(element, "for").unwrap_or_default()),
+                trusted,
+                proxy,
+            ),
+            tls: last_line("forwarded")
+                .and_then(|value| parameter(from_the_right(value).next()?, "proto"))
                 .and_then(scheme_is_tls),
             port: None,
         }
     }
 }
 
-/// The first address from the right that is not trusted; where the list ends, or says no address, the last trusted one.
-fn client<'h>(
-    head: &'h RequestHead,
-    name: &'h str,
-    part: impl Fn(&'h [u8]) -> Option<&'h [u8]>,
-    trusted: &[Network],
-    proxy: IpAddr,
-) -> IpAddr {
+/// The lines of this name, the last one first.
+fn lines_of<'h>(head: &'h RequestHead, name: &'h str) -> impl Iterator<Item = &'h [u8]> {
     let lines: Vec<&[u8]> = head.fields().get_all(name).collect();
+    lines.into_iter().rev()
+}
+
+/// The first address from the right that is not trusted; where the list ends, or says no address, the last trusted one.
+fn client<'h>(elements: impl Iterator<Item = &'h [u8]>, trusted: &[Network], proxy: IpAddr) -> IpAddr {
     let mut client = proxy;
-    for element in lines.into_iter().rev().flat_map(from_the_right) {
-        let Some(next) = part(element).and_then(address) else {
+    for element in elements {
+        let Some(next) = address(element) else {
             return client;
         };
         client = next;
@@ -177,6 +182,9 @@ mod tests {
                 "2001:db8::7",
             ),
             ("Forwarded: proto=https\r\n", "10.0.0.1"),
+            // What a client begins and does not close hides nothing of what the proxy adds.
+            ("X-Forwarded-For: \", 192.0.2.7\r\n", "192.0.2.7"),
+            ("Forwarded: for=\", for=192.0.2.7\r\n", "192.0.2.7"),
             ("Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7"),
             ("Forwarded: for=6.6.6.6\r\nX-Forwarded-Proto: https\r\n", "10.0.0.1"),
         ];
