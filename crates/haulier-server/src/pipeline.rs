@@ -158,7 +158,10 @@ fn answer(visit: &Visit<'_>) -> Decision {
             let now = visit.thread.clock.coarse();
             Decision::Answer(static_files::respond(visit.owner(), &request.head, &entry, now))
         }
-        Found::Script(script) => run_script(visit, script),
+        Found::Script(script) => match filter::on_script(visit, &script) {
+            Some(early) => early.into(),
+            None => run_script(visit, script),
+        },
         Found::SlashMissing => Decision::Answer(redirect::add_slash(path, visit.query)),
         Found::Directory if site.settings.listing => {
             Decision::Answer(listing::respond(visit.owner(), visit.inside(), &request.head))
@@ -193,10 +196,9 @@ fn front_controller(visit: &Visit<'_>) -> Decision {
 
 fn run_script(visit: &Visit<'_>, script: Script) -> Decision {
     // Only where a password was asked for is the name that came with it true.
-    let user = visit
-        .routes
-        .users
-        .and_then(|_| basic_auth::user(visit.request.head.fields()));
+    let user = filter::asks_for_password(visit, &script)
+        .then(|| basic_auth::user(visit.request.head.fields()))
+        .flatten();
     let call = Call::new(script)
         .redirected(visit.local.map(<[u8]>::to_vec))
         .with_query(visit.query)

@@ -12,10 +12,13 @@ pub(crate) mod rate;
 mod server_timing;
 mod site_headers;
 
+use std::sync::Arc;
+
 use haulier_proto::head::RequestHead;
 
 use self::compress::drained::{Manner, Plan};
 use crate::handler::redirect;
+use crate::handler::static_files::{self, Script};
 use crate::request::Request;
 use crate::response::Response;
 use crate::route::{Site, Visit};
@@ -62,6 +65,42 @@ pub(crate) fn on_path(visit: &Visit<'_>) -> Option<Early> {
         .map(Early::Response)
         // Last: it may have to wait.
         .or_else(|| basic_auth::on_request(visit))
+}
+
+/// Who may have the script that a path leads to. What holds for its name holds for all that follows it, and what follows a
+/// front controller is a path of its own.
+pub(crate) fn on_script(visit: &Visit<'_>, script: &Script) -> Option<Early> {
+    further_names(visit, script).find_map(|path| {
+        let mut routes = visit.site.routes.find(&path);
+        routes.deny |= static_files::is_denied(visit.site, &path);
+        let is_counted = |limiter| visit.routes.rate.is_some_and(|counted| Arc::ptr_eq(counted, limiter));
+        let uncounted = routes.rate.filter(|&limiter| !is_counted(limiter));
+        let further = Visit {
+            path: &path,
+            routes: &routes,
+            ..*visit
+        };
+        uncounted
+            .and_then(|limiter| rate::of_route(&further, limiter))
+            .map(Early::Response)
+            .or_else(|| on_path(&further))
+    })
+}
+
+/// Whether a password was asked for on the way to this script.
+pub(crate) fn asks_for_password(visit: &Visit<'_>, script: &Script) -> bool {
+    let asks = |path: Vec<u8>| visit.site.routes.find(&path).users.is_some();
+    visit.routes.users.is_some() || further_names(visit, script).any(asks)
+}
+
+/// What else the site may have said of a script with PATH_INFO.
+fn further_names<'s>(visit: &Visit<'_>, script: &'s Script) -> impl Iterator<Item = Vec<u8>> + use<'s> {
+    let has_more = !script.path_info.is_empty();
+    let prefix = visit.routes.place.map_or("", |place| place.prefix.as_str());
+    let front = visit.owner().settings.php.as_ref().and_then(|php| php.front.as_deref());
+    let is_front = front.is_some_and(|front| script.name == [prefix, front].concat().as_bytes());
+    let behind = (has_more && is_front).then(|| [prefix.as_bytes(), &script.path_info].concat());
+    has_more.then(|| script.name.clone()).into_iter().chain(behind)
 }
 
 /// Decides on a body that still comes from PHP, before its first byte is taken; `length` is what PHP announced, bytes.

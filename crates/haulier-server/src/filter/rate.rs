@@ -98,13 +98,21 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
     if visit.round == Round::Further {
         return None;
     }
-    let limiters = visit.site.settings.requests_per_ip.iter().chain(visit.routes.rate);
-    for limiter in limiters {
-        if let Err(wait) = limiter.take(visit.request.peer.remote.ip(), now()) {
-            return Some(refused(visit, wait));
-        }
+    let mut limiters = visit.site.settings.requests_per_ip.iter().chain(visit.routes.rate);
+    limiters.find_map(|limiter| count(visit, limiter))
+}
+
+/// Counts for a route that was found only with the script.
+pub(super) fn of_route(visit: &Visit<'_>, limiter: &RateLimiter) -> Option<Response> {
+    if visit.round == Round::Further {
+        return None;
     }
-    None
+    count(visit, limiter)
+}
+
+fn count(visit: &Visit<'_>, limiter: &RateLimiter) -> Option<Response> {
+    let counted = limiter.take(visit.request.peer.remote.ip(), now());
+    counted.err().map(|wait| refused(visit, wait))
 }
 
 fn refused(visit: &Visit<'_>, wait: Duration) -> Response {

@@ -35,7 +35,7 @@ struct Route {
 pub(crate) struct Place {
     pub(crate) site: Arc<Site>,
     /// What stands before the paths of the place: `/wiki` for `/wiki/*`, or nothing.
-    prefix: String,
+    pub(crate) prefix: String,
 }
 
 /// What the routes say about one path.

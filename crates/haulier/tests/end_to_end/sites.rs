@@ -193,7 +193,45 @@ fn another_project_answers_under_a_prefix() {
         server.get(path).expect(404);
     }
     server.get("/wiki/sub/x.txt").expect(403);
+    server.get("/wiki/index.php/sub/x.txt").expect(403);
     server.get("/wiki/%2e%2e/index.php").expect(200);
+}
+
+/// What follows a script is its own business: a rule for the script holds, whatever that is.
+#[test]
+fn rules_for_a_script_hold_for_everything_behind_it() {
+    let site = Site::new()
+        .php("adminer.php", "echo 'adminer ', $_SERVER['REMOTE_USER'] ?? '-';")
+        .php("tools/a.php", "echo 'tool';")
+        .php("install.php", "echo 'installed';")
+        .php("login.php", "echo 'login';")
+        .php("open.php", "echo 'open', $_SERVER['PATH_INFO'];")
+        .setting("deny = [\"/install.php\"]")
+        .config(
+            "[[site.test.route]]\npath = \"/adminer.php\"\nbasic_auth = \"users\"\n\
+             [[site.test.route]]\npath = \"/tools/*.php\"\nallow = []\n\
+             [[site.test.route]]\npath = \"/login.php\"\nrate = \"2/h\"\n",
+        );
+    let users = site.root().parent().expect("a directory of the test").join("users");
+    fs::write(&users, USERS).expect("the directory is ours");
+    let server = site.start();
+    for path in ["/adminer.php", "/adminer.php/x", "/adminer.php/x.css"] {
+        server.get(path).expect(401);
+    }
+    let admitted = server
+        .ask(&Request::get("/adminer.php/x").with("Authorization", ANNA))
+        .expect(200);
+    assert_eq!(admitted.text(), "adminer anna");
+    for path in ["/tools/a.php", "/tools/a.php/x"] {
+        server.get(path).expect(403);
+    }
+    for path in ["/install.php", "/install.php/x"] {
+        server.get(path).expect(404);
+    }
+    for (path, status) in [("/login.php/a", 200), ("/login.php", 200), ("/login.php/b", 429)] {
+        server.get(path).expect(status);
+    }
+    assert_eq!(server.get("/open.php/a/b").expect(200).text(), "open/a/b");
 }
 
 #[test]
