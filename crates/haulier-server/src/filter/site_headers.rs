@@ -2,6 +2,7 @@
 
 use haulier_proto::field::Fields;
 
+use super::compress;
 use crate::response::{Handler, Head, Response};
 use crate::route::Site;
 use crate::settings::WithoutTls;
@@ -22,7 +23,11 @@ pub(super) fn on_response(site: &Site, tls: bool, response: &mut Response) {
         for (name, value) in &site.settings.headers {
             let is_left = is_silent && name.eq_ignore_ascii_case(ONLY_OVER_TLS)
                 || response.trace.handler == Handler::Image && is_timed(name, fields);
-            if !is_left {
+            // What the answer depends on is added to; and what compression has said of a body on its way stands.
+            let is_link = name.eq_ignore_ascii_case("Link") && response.trace.compressed.is_some();
+            if name.eq_ignore_ascii_case("Vary") {
+                value.split(',').for_each(|name| compress::vary_by(fields, name.trim()));
+            } else if !is_left && !is_link {
                 fields.set(name, value);
             }
         }

@@ -656,6 +656,87 @@ fn a_thousand_open_event_streams_hold_little_memory() {
     assert!(memory < 400 << 20, "{} MiB for 1,000 event streams", memory >> 20);
 }
 
+/// What a coder keeps back behind a long piece must follow when the script has nothing more to say.
+#[test]
+fn a_long_event_arrives_to_its_end_before_the_next_one() {
+    let site = Site::new();
+    let gates = site.writable("gates");
+    let code = format!(
+        "header('Content-Type: text/event-stream'); while (ob_get_level()) ob_end_flush(); mt_srand(1); $text = '';
+        for ($i = 0; $i < $_GET['n']; $i++) $text .= chr(mt_rand(97, 122));
+        echo \"data: $text the end\\n\\n\"; flush(); $gate = '{}/' . $_GET['gate'];
+        for ($i = 0; $i < 6000 && !file_exists($gate); $i++) {{ usleep(10000); clearstatcache(); }}",
+        gates.display()
+    );
+    let server = site.php("events.php", &code).start();
+    for coding in CODINGS {
+        for length in [30_000, 60_000, 65_500, 100_000] {
+            let gate = format!("{coding}-{length}");
+            let mut connection = server.connect();
+            let target = format!("/events.php?n={length}&gate={gate}");
+            connection.send(Request::get(&target).with("Accept-Encoding", coding).to_bytes());
+            let head = connection.read_head().expect("a head");
+            assert_eq!(head.field("Content-Encoding"), Some(coding));
+            let mut coded = Vec::new();
+            while !decode_flushed(coding, &coded).ends_with(b" the end\n\n") {
+                let chunk = connection.read_chunk().expect("a chunk");
+                assert!(!chunk.is_empty(), "{coding} {length}: the script's own end came first");
+                coded.extend_from_slice(&chunk);
+            }
+            fs::write(gates.join(gate), "").expect("the directory is ours");
+        }
+    }
+}
+
+/// A site's own word on what its answers depend on is added to ours.
+#[test]
+fn a_vary_of_the_site_does_not_take_that_of_the_coding_away() {
+    let site = Site::new()
+        .file("page.html", text(300_000))
+        .php("send.php", SEND)
+        .setting("headers = { Vary = \"Origin\" }");
+    let server = site.start();
+    for (target, coding) in [
+        ("/send.php?f=page.html", "br"),
+        ("/page.html", "gzip"),
+        ("/page.html", "identity"),
+    ] {
+        let response = asked(&server, target, coding).expect(200);
+        let vary = response.head.values("Vary").join(", ");
+        assert!(
+            vary.contains("Accept-Encoding") && vary.contains("Origin"),
+            "{target} {coding}: {vary}"
+        );
+    }
+    let tag = variant_of(&server, "/page.html", "gzip")
+        .field("ETag")
+        .expect("a tag")
+        .to_owned();
+    let request = Request::get("/page.html")
+        .with("Accept-Encoding", "gzip")
+        .with("If-None-Match", &tag);
+    let unchanged = server.ask(&request).expect(304);
+    assert!(unchanged.head.values("Vary").join(", ").contains("Accept-Encoding"));
+}
+
+/// A body that comes little by little is not kept until there is much of it.
+#[test]
+fn slow_steady_output_does_not_wait_for_its_end() {
+    let site = Site::new();
+    let gate = site.writable("gate").join("open");
+    let code = format!(
+        "header('Content-Type: text/plain'); while (ob_get_level()) ob_end_flush();
+        for ($i = 0; $i < 12000 && !file_exists('{}'); $i++) {{ echo \"row $i\\n\"; flush(); usleep(5000); clearstatcache(); }}",
+        gate.display()
+    );
+    let server = site.php("rows.php", &code).start();
+    let mut connection = server.connect();
+    connection.send(Request::get("/rows.php").to_bytes());
+    connection.read_head().expect("a head, long before the end");
+    assert!(!connection.read_chunk().expect("a chunk").is_empty());
+    fs::write(&gate, "").expect("the directory is ours");
+}
+
 const EVENT: &[u8] = b"data: the first event of a stream that goes on for as long as somebody listens\n\n";
 
 /// A FastCGI server that answers with one event and says nothing further: a thousand of them in PHP are a thousand

@@ -138,7 +138,8 @@ enum State {
     Plain,
     /// The body as far as it came, in one piece: coding that takes a quarter less time than coding one after the other.
     Holding(Plan, Vec<u8>, Held, Instant),
-    Coding(Plan, Box<Encoder>),
+    /// With the coder, and whether something is in it that has not come out.
+    Coding(Plan, Box<Encoder>, bool),
     Ended,
 }
 
@@ -183,7 +184,7 @@ impl Drained {
             State::Holding(plan, Vec::new(), Held::new(site), thread::now() + HOLD_ALL)
         } else {
             let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), length)?;
-            State::Coding(plan, Box::new(encoder))
+            State::Coding(plan, Box::new(encoder), false)
         };
         Ok(Self {
             answer,
@@ -252,8 +253,8 @@ impl Drained {
                         return Ok(Some(whole));
                     }
                 }
-                State::Coding(plan, encoder) => {
-                    let piece = self.code(plan, encoder).await?;
+                State::Coding(plan, encoder, dirty) => {
+                    let piece = self.code(plan, encoder, dirty).await?;
                     if !piece.is_empty() {
                         return Ok(Some(piece.into()));
                     }
@@ -329,18 +330,17 @@ impl Drained {
         for start in (0..held.len()).step_by(TURN).rev() {
             self.pieces.push_front(held.slice(start..held.len().min(start + TURN)));
         }
-        Ok(State::Coding(plan, Box::new(encoder)))
+        Ok(State::Coding(plan, Box::new(encoder), false))
     }
 
     /// Codes what comes until there is enough to send, a pause, or the end.
-    async fn code(&mut self, plan: Plan, mut encoder: Box<Encoder>) -> Result<Vec<u8>, BrokenBody> {
+    async fn code(&mut self, plan: Plan, mut encoder: Box<Encoder>, mut dirty: bool) -> Result<Vec<u8>, BrokenBody> {
         let mut out = Vec::new();
         let mut taken = 0;
         let pause = match plan.manner {
             Manner::Endless => Duration::ZERO,
             Manner::Fast | Manner::Paused => FLUSH,
         };
-        let mut dirty = false;
         loop {
             let next = match self.next_within(pause).await? {
                 // Everything is out: whatever comes next, it will take its time.
@@ -364,6 +364,7 @@ impl Drained {
                 }
                 Next::Pause => {
                     plan.run(0, &mut out, |out| encoder.flush(out))?;
+                    dirty = false;
                     break;
                 }
                 Next::End => {
@@ -373,7 +374,7 @@ impl Drained {
                 }
             }
         }
-        self.state = State::Coding(plan, encoder);
+        self.state = State::Coding(plan, encoder, dirty);
         Ok(out)
     }
 

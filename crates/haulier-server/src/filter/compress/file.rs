@@ -59,6 +59,14 @@ const MOST: u64 = 64 * 1024 * 1024;
 /// Bytes read and coded in one turn: a quarter of a millisecond.
 const TURN: u64 = 64 * 1024;
 
+/// Whether a file is coded while it is sent: HEAD says what GET does.
+pub(super) fn check(slice: &FileSlice) -> Result<(), Skip> {
+    if slice.len() > MOST || !slice.is_cached(slice.len()) {
+        return Err(Skip::File);
+    }
+    Ok(())
+}
+
 /// A file on its way through a coder.
 #[derive(Debug)]
 pub(super) struct CodedFile {
@@ -71,9 +79,7 @@ pub(super) struct CodedFile {
 impl CodedFile {
     /// Begins to code a file. Its pieces must be in memory: a thread that waits for the disk serves nobody.
     pub(super) fn begin(slice: FileSlice, choice: Choice, compressed: &Arc<Compressed>) -> Result<Self, Skip> {
-        if slice.len() > MOST || !slice.is_cached(slice.len()) {
-            return Err(Skip::File);
-        }
+        check(&slice)?;
         let right = Slow::take().ok_or(Skip::Busy)?;
         let encoder = Encoder::new(choice, Some(slice.len())).map_err(failed)?;
         Ok(Self {

@@ -260,6 +260,7 @@ fn file(
     }
     let choice = policy::choose(settings, accepted, Shape::Endless, load).ok_or(Skip::NoAcceptEncoding)?;
     if method == Method::Head {
+        file::check(&slice)?;
         mark(response.head.fields_mut(), choice.coding);
         response.body = Body::Unsent(None);
         return Ok(());
@@ -340,7 +341,7 @@ pub(crate) fn add_vary(fields: &mut Fields) {
 }
 
 /// Says that the answer depends on this field of the request.
-fn vary_by(fields: &mut Fields, name: &str) {
+pub(super) fn vary_by(fields: &mut Fields, name: &str) {
     let says_so = |member: &[u8]| member == b"*" || member.eq_ignore_ascii_case(name.as_bytes());
     if !fields.get_all("Vary").flat_map(tokens).any(says_so) {
         fields.append("Vary", name);

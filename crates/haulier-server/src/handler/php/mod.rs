@@ -18,6 +18,7 @@ use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, Try
 use haulier_proto::copy;
 use haulier_proto::fastcgi::params::ParamsWriter;
 use haulier_proto::fastcgi::response::{CgiHead, Redirect};
+use tokio::time::Instant;
 
 use self::translate::Translated;
 use super::error_page;
@@ -105,6 +106,8 @@ pub(crate) enum Outcome {
 
 /// A response that pauses this long without being complete goes out in pieces.
 const HOLD: Duration = Duration::from_millis(50);
+/// And one that comes little by little after this long.
+const HOLD_ALL: Duration = Duration::from_millis(200);
 /// A response larger than this goes out while the rest is still coming.
 const WHOLE: usize = 64 * 1024;
 
@@ -482,19 +485,24 @@ enum Gathered {
 const LONGEST_RECORD: usize = 65_528;
 
 /// Collects a short answer whole, so that it gets a length; gives up at [`WHOLE`] bytes or a pause of [`HOLD`], and at
-/// once where PHP announced more and is about to send it.
+/// once where PHP announced more and is about to send it, or when [`HOLD_ALL`] is over.
 async fn gather(answer: &mut PhpResponse, announced: Option<u64>) -> Result<Gathered, PoolError> {
     let is_long = announced.is_some_and(|announced| announced > WHOLE as u64);
     let mut pieces: Vec<Bytes> = Vec::new();
     let mut total = 0;
+    let mut until = None;
     let manner = loop {
         let piece = match answer.try_body()? {
             TryBody::Chunk(piece) => Some(piece),
             TryBody::Complete => None,
-            TryBody::Pending => match tokio::time::timeout(HOLD, answer.body()).await {
-                Ok(piece) => piece?,
-                Err(_) => break Manner::Paused,
-            },
+            TryBody::Pending => {
+                let until = *until.get_or_insert_with(|| Instant::now() + HOLD_ALL);
+                let wait = HOLD.min(until.saturating_duration_since(Instant::now()));
+                match tokio::time::timeout(wait, answer.body()).await {
+                    Ok(piece) => piece?,
+                    Err(_) => break Manner::Paused,
+                }
+            }
         };
         let Some(piece) = piece else {
             return Ok(Gathered::Whole(joined(pieces, total)));
