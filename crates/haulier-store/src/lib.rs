@@ -11,6 +11,7 @@ pub mod cache;
 pub mod suite;
 
 mod courier;
+mod folder;
 mod local;
 mod location;
 mod object;

@@ -2,12 +2,11 @@
 //!
 //! An object is written to a temporary file beside the others, brought to the disk, given its name in one step, and the
 //! folder is brought to the disk too. So a name means a whole object, whatever the power does. Two processes may share
-//! one directory.
+//! one directory. What root puts into a directory of another account is that account's.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,6 +15,7 @@ use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 
 use crate::courier::blocking;
+use crate::folder::{Folder, Owner};
 use crate::store::{Content, Key, Later, Part, Put, Store, StoreError};
 
 /// Where files are written before they have their name.
@@ -33,17 +33,13 @@ impl LocalStore {
     /// Takes a directory, which is made if it is not there, and clears away what a crash left unfinished.
     ///
     /// # Errors
-    /// The directory cannot be made, or not be written to.
+    /// The directory cannot be made, or not be written to, or has a link where a folder of ours belongs.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let private = |path: &Path| DirBuilder::new().recursive(true).mode(0o750).create(path);
-        private(root)?;
-        let unfinished = root.join(UNFINISHED);
-        private(&unfinished)?;
-        let store = Self { root: root.into() };
-        store.clear(&unfinished)?;
+        let unfinished = Folder::make_at(root)?.make(UNFINISHED)?;
+        clear(&unfinished, root);
         // Whether we may write there is found out now, and not by the first upload.
-        drop(store.unfinished()?);
-        Ok(store)
+        drop(Unfinished::start(unfinished)?);
+        Ok(Self { root: root.into() })
     }
 
     /// The directory.
@@ -52,64 +48,52 @@ impl LocalStore {
         &self.root
     }
 
-    fn clear(&self, unfinished: &Path) -> io::Result<()> {
-        for entry in fs::read_dir(unfinished)? {
-            let entry = entry?;
-            let age = SystemTime::now().duration_since(entry.metadata()?.modified()?);
-            if age.is_ok_and(|age| age > ABANDONED) {
-                fs::remove_file(entry.path())?;
+    /// Gives to the account that will serve what root has made here: the directory, our folders in it, and the objects
+    /// in those. What is somebody else's, or not ours, stays as it is.
+    ///
+    /// # Errors
+    /// Something of root's cannot be given away; only root can.
+    pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let owner = Owner::new(uid, gid);
+        let root = Folder::open(&self.root)?;
+        if let Some(unfinished) = root.inner_of_root(UNFINISHED)? {
+            unfinished.give(owner)?;
+        }
+        for first in root.names()?.iter().filter(|name| is_folder(name)) {
+            if let Some(outer) = root.inner_of_root(first)? {
+                give_objects(&outer, first, owner)?;
+                // After what is in it: should this break off, the next start goes on.
+                outer.give(owner)?;
             }
         }
-        Ok(())
+        match Folder::of_root_at(&self.root)? {
+            Some(root) => root.give(owner),
+            None => Ok(()),
+        }
     }
 
     fn path(&self, key: &Key) -> PathBuf {
         self.root.join(key.path())
     }
 
-    fn unfinished(&self) -> io::Result<Unfinished> {
-        loop {
-            let name = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
-            let path = self.root.join(UNFINISHED).join(name);
-            match File::options().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok(Unfinished { file, path }),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     fn put_now(&self, key: &Key, content: &[u8]) -> io::Result<Put> {
-        let path = self.path(key);
-        if path.try_exists()? {
+        if self.path(key).try_exists()? {
             return Ok(Put::Exists);
         }
-        let mut unfinished = self.unfinished()?;
+        let root = Folder::open(&self.root)?;
+        let mut unfinished = Unfinished::start(root.inner(UNFINISHED)?)?;
         unfinished.file.write_all(content)?;
         unfinished.file.sync_all()?;
-        let folder = path.parent().unwrap_or(&self.root);
-        self.make_folder(folder)?;
+        let name = key.as_str();
+        let folder = root.make(&name[..2])?.make(&name[2..4])?;
         // A link fails where a rename would replace: of two writers the second one is told.
-        match fs::hard_link(&unfinished.path, &path) {
+        match unfinished.folder.link(&unfinished.name, &folder, name) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(Put::Exists),
             Err(error) => return Err(error),
         }
-        sync(folder)?;
+        folder.sync()?;
         Ok(Put::Created)
-    }
-
-    /// Both folders of an object, each known to the disk before something lies in it.
-    fn make_folder(&self, folder: &Path) -> io::Result<()> {
-        let above = folder.parent().unwrap_or(&self.root);
-        for (folder, above) in [(above, &*self.root), (folder, above)] {
-            match DirBuilder::new().mode(0o750).create(folder) {
-                Ok(()) => sync(above)?,
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     fn get_now(&self, key: &Key) -> io::Result<Option<(File, u64)>> {
@@ -160,6 +144,55 @@ impl LocalStore {
     }
 }
 
+/// Lets go of what nobody finished. It is housekeeping: what is gone meanwhile was finished by somebody, and what
+/// cannot be let go stays.
+fn clear(unfinished: &Folder, place: &Path) {
+    let failed = |error: io::Error| {
+        tracing::warn!(store = %place.display(), %error, "what was left unfinished there cannot be cleared away");
+    };
+    let names = unfinished.names().unwrap_or_else(|error| {
+        failed(error);
+        Vec::new()
+    });
+    for name in names {
+        match clear_if_abandoned(unfinished, &name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => failed(error),
+            _ => {}
+        }
+    }
+}
+
+fn clear_if_abandoned(unfinished: &Folder, name: &str) -> io::Result<()> {
+    let age = SystemTime::now().duration_since(unfinished.modified(name)?);
+    if age.is_ok_and(|age| age > ABANDONED) {
+        unfinished.remove(name)?;
+    }
+    Ok(())
+}
+
+/// Whether objects may lie below a folder of that name.
+fn is_folder(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.len() == 2 && name.bytes().all(fits)
+}
+
+/// Gives away the folders in one, with their objects.
+fn give_objects(outer: &Folder, first: &str, owner: Owner) -> io::Result<()> {
+    for second in outer.names()?.iter().filter(|name| is_folder(name)) {
+        let Some(inner) = outer.inner_of_root(second)? else {
+            continue;
+        };
+        for name in inner.names()? {
+            let lies = format!("{first}/{second}/{name}");
+            if name.parse::<Key>().is_ok_and(|key| key.path() == lies) {
+                inner.give_file(&name, owner)?;
+            }
+        }
+        inner.give(owner)?;
+    }
+    Ok(())
+}
+
 /// The folders of two letters in one, in their order, from `first` on.
 fn folders(path: &Path, first: &str) -> io::Result<Vec<String>> {
     let mut names = names(path)?;
@@ -194,12 +227,26 @@ fn sync(folder: &Path) -> io::Result<()> {
 /// A file without its name yet; it goes unless it got one.
 struct Unfinished {
     file: File,
-    path: PathBuf,
+    folder: Folder,
+    name: String,
+}
+
+impl Unfinished {
+    fn start(folder: Folder) -> io::Result<Self> {
+        loop {
+            let name = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
+            match folder.create(&name) {
+                Ok(file) => return Ok(Self { file, folder, name }),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = self.folder.remove(&self.name);
     }
 }
 
@@ -247,11 +294,35 @@ impl Store for LocalStore {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
+    use std::thread;
+
     use super::*;
     use crate::{Courier, suite};
 
+    /// An account that nobody has.
+    const SOMEBODY: u32 = 12_345;
+
     fn key(text: &str) -> Key {
         text.parse().expect("a key")
+    }
+
+    fn write_old(path: &Path) {
+        File::create(path)
+            .and_then(|file| file.set_modified(SystemTime::now() - 2 * ABANDONED))
+            .expect("an old file");
+    }
+
+    fn owner(path: &Path) -> u32 {
+        fs::symlink_metadata(path).expect("it is there").uid()
+    }
+
+    fn is_root() -> bool {
+        let is_root = rustix::process::geteuid().is_root();
+        if !is_root {
+            eprintln!("SKIPPED: only root gives files away");
+        }
+        is_root
     }
 
     #[test]
@@ -272,9 +343,7 @@ mod tests {
         assert_eq!(fs::read_dir(&unfinished).expect("a folder").count(), 0);
         let (old, new) = (unfinished.join("old"), unfinished.join("new"));
         fs::write(&new, "x").expect("a file");
-        File::create(&old)
-            .and_then(|file| file.set_modified(SystemTime::now() - 2 * ABANDONED))
-            .expect("an old file");
+        write_old(&old);
         LocalStore::open(directory.path()).expect("a store");
         assert!(
             !old.exists() && new.exists(),
@@ -283,11 +352,137 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_cleared_away_keeps_no_store_closed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let unfinished = directory.path().join(UNFINISHED);
+        let stays = unfinished.join("folder");
+        fs::create_dir_all(&stays).expect("folders");
+        File::open(&stays)
+            .and_then(|folder| folder.set_modified(SystemTime::now() - 2 * ABANDONED))
+            .expect("an old folder");
+        for name in ["a", "z"] {
+            write_old(&unfinished.join(name));
+        }
+        LocalStore::open(directory.path()).expect("a store");
+        assert_eq!(fs::read_dir(&unfinished).expect("a folder").count(), 1);
+        assert!(stays.exists(), "only files are cleared away");
+    }
+
+    #[test]
+    fn a_store_opens_beside_uploads_that_end() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = LocalStore::open(directory.path()).expect("a store");
+        let uploads = thread::spawn(move || {
+            for number in 0..100 {
+                store.put_now(&key(&format!("abcd{number}")), b"x").expect("stored");
+            }
+        });
+        loop {
+            LocalStore::open(directory.path()).expect("what has ended is gone, and that is well");
+            if uploads.is_finished() {
+                break;
+            }
+        }
+        uploads.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_folder_is_refused_and_what_it_leads_to_stays() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (elsewhere, root) = (directory.path().join("elsewhere"), directory.path().join("store"));
+        fs::create_dir(&elsewhere).expect("a folder");
+        fs::create_dir(&root).expect("a folder");
+        write_old(&elsewhere.join("old"));
+        symlink(&elsewhere, root.join(UNFINISHED)).expect("a link");
+        LocalStore::open(&root).expect_err("that folder would be ours");
+        fs::remove_file(root.join(UNFINISHED)).expect("it is a link");
+        let store = LocalStore::open(&root).expect("a store");
+        symlink(&elsewhere, root.join("ab")).expect("a link");
+        store.put_now(&key("abcdef"), b"x").expect_err("so would this one");
+        fs::create_dir(root.join("cd")).expect("a folder");
+        symlink(&elsewhere, root.join("cd/ef")).expect("a link");
+        store.put_now(&key("cdefgh"), b"x").expect_err("and this one");
+        let names = names(&elsewhere).expect("a list");
+        assert_eq!(names, ["old"]);
+        assert_eq!(fs::read_dir(root.join(UNFINISHED)).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn what_root_puts_into_the_directory_of_an_account_is_that_accounts() {
+        if !is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        chown(directory.path(), Some(SOMEBODY), Some(SOMEBODY)).expect("root may");
+        let store = LocalStore::open(directory.path()).expect("a store");
+        assert_eq!(store.put_now(&key("abcdef"), b"x").expect("stored"), Put::Created);
+        for made in [UNFINISHED, "ab", "ab/cd", "ab/cd/abcdef"] {
+            assert_eq!(owner(&directory.path().join(made)), SOMEBODY, "{made}");
+        }
+    }
+
+    #[test]
+    fn what_root_has_made_is_given_away_and_nothing_else() {
+        if !is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let (elsewhere, root) = (directory.path().join("elsewhere"), directory.path().join("store"));
+        let store = LocalStore::open(&root).expect("a store");
+        store.put_now(&key("abcdef"), b"x").expect("stored");
+        for folder in [
+            elsewhere.join("cd"),
+            root.join("notes/ab"),
+            root.join("ab/notes"),
+            root.join("ef/gh"),
+        ] {
+            fs::create_dir_all(folder).expect("folders");
+        }
+        for file in ["ab/cd/READ ME", "ab/cd/efghij", "ef/gh/efghij"] {
+            fs::write(root.join(file), "x").expect("a file");
+        }
+        fs::hard_link(root.join("ef/gh/efghij"), elsewhere.join("other")).expect("another name");
+        symlink(&elsewhere, root.join("gh")).expect("a link");
+        symlink(&elsewhere, root.join("ab/gh")).expect("a link");
+        symlink(elsewhere.join("other"), root.join("ab/cd/abcdzz")).expect("a link");
+        fs::create_dir(root.join("zz")).expect("a folder");
+        chown(root.join("zz"), Some(SOMEBODY + 1), None).expect("root may");
+        store.give_to(SOMEBODY, SOMEBODY).expect("root may");
+        for given in ["", UNFINISHED, "ab", "ab/cd", "ab/cd/abcdef", "ef", "ef/gh"] {
+            assert_eq!(owner(&root.join(given)), SOMEBODY, "{given}");
+        }
+        let folders = ["notes", "notes/ab", "ab/notes"];
+        let files = ["ab/cd/READ ME", "ab/cd/efghij", "ef/gh/efghij"];
+        let links = ["gh", "ab/gh", "ab/cd/abcdzz"];
+        for kept in [folders, files, links].concat() {
+            assert_eq!(owner(&root.join(kept)), 0, "{kept}");
+        }
+        assert_eq!((owner(&elsewhere), owner(&elsewhere.join("cd"))), (0, 0));
+        assert_eq!(owner(&root.join("zz")), SOMEBODY + 1, "it has an owner");
+        store.give_to(SOMEBODY, SOMEBODY).expect("there is nothing to do");
+    }
+
+    #[test]
+    fn a_directory_that_is_a_link_is_not_given_away() {
+        if !is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let (elsewhere, root) = (directory.path().join("elsewhere"), directory.path().join("store/"));
+        fs::create_dir(&elsewhere).expect("a folder");
+        symlink(&elsewhere, directory.path().join("store")).expect("a link");
+        let store = LocalStore::open(&root).expect("the configuration may name a link");
+        store.give_to(SOMEBODY, SOMEBODY).expect("root may");
+        assert_eq!(owner(&elsewhere), 0);
+        assert_eq!(owner(&elsewhere.join(UNFINISHED)), SOMEBODY);
+    }
+
+    #[test]
     fn a_link_in_the_place_of_an_object_is_not_followed() {
         let directory = tempfile::tempdir().expect("a directory");
         let store = LocalStore::open(directory.path()).expect("a store");
         fs::create_dir_all(directory.path().join("ab/cd")).expect("folders");
-        std::os::unix::fs::symlink("/etc/passwd", directory.path().join("ab/cd/abcdef")).expect("a link");
+        symlink("/etc/passwd", directory.path().join("ab/cd/abcdef")).expect("a link");
         assert!(store.get_now(&key("abcdef")).is_err());
     }
 

@@ -1,6 +1,9 @@
 //! An object store: S3, Google Cloud Storage, Azure, and what speaks like them. The protocols are the library's.
 //!
 //! An object is written in one request that fails if the key is taken, so several machines may share one bucket.
+//!
+//! The clock of the library runs until a body has ended, and so does its read timeout while nobody takes what was read:
+//! either would cut an object off that goes to a slow client. So time is kept here, while we wait for the service.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,14 +24,21 @@ use object_store::{
 use tokio::sync::mpsc;
 
 use crate::location::{Location, ObjectOptions, Service};
-use crate::store::{Content, Key, Later, Part, Put, Store, StoreError};
+use crate::store::{Content, Key, Later, Part, Put, Store, StoreError, within};
 
 /// Until a connection stands.
 const CONNECT: Duration = Duration::from_millis(500);
-/// One request, its body included.
-const REQUEST: Duration = Duration::from_secs(10);
+/// Until the service has answered, all tries included, and until each further piece of an object.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Until all pages of a list are there: other things may lie in the bucket, and be many.
+const LIST: Duration = Duration::from_secs(60);
 /// After the first try.
 const RETRIES: usize = 2;
+/// An object that breaks off is taken up again where it did, however slowly it went to its client before. Other
+/// requests never get that far.
+const TAKEN_UP: Duration = Duration::from_secs(60 * 60);
+/// Among the options: how long the library gives a request with its body. It rules then, and not we.
+const TIMEOUTS: [&str; 4] = ["timeout", "aws_timeout", "azure_timeout", "google_timeout"];
 /// Pieces of an object on their way to a reader that is slower than the store.
 const AHEAD: usize = 4;
 
@@ -38,6 +48,8 @@ pub struct ObjectStore {
     client: Arc<dyn Client>,
     place: String,
     prefix: String,
+    /// How long the service may take for an answer, or for the next piece of an object.
+    patience: Duration,
 }
 
 impl ObjectStore {
@@ -66,6 +78,7 @@ impl ObjectStore {
             client,
             place: location.to_string(),
             prefix: prefix.clone(),
+            patience: patience(options),
         })
     }
 
@@ -74,6 +87,25 @@ impl ObjectStore {
             "" => Path::from(key.path()),
             prefix => Path::from(format!("{prefix}/{}", key.path())),
         }
+    }
+
+    async fn list_pages(&self, after: Option<&Key>, most: usize) -> Result<Vec<Key>, StoreError> {
+        let prefix = (!self.prefix.is_empty()).then(|| Path::from(self.prefix.as_str()));
+        let mut stream = match after {
+            Some(after) => self.client.list_with_offset(prefix.as_ref(), &self.path(after)),
+            None => self.client.list(prefix.as_ref()),
+        };
+        let mut keys = Vec::new();
+        while keys.len() < most {
+            let next = within(self.patience, stream.try_next()).await?;
+            let Some(meta) = next.map_err(remote)? else {
+                break;
+            };
+            // Other things may lie in the bucket.
+            let name = meta.location.filename().unwrap_or_default();
+            keys.extend(name.parse::<Key>().ok().filter(|key| self.path(key) == meta.location));
+        }
+        Ok(keys)
     }
 }
 
@@ -142,8 +174,16 @@ fn client_options(options: &ObjectOptions) -> ClientOptions {
         .is_some_and(|endpoint| endpoint.starts_with("http://"));
     ClientOptions::new()
         .with_connect_timeout(CONNECT)
-        .with_timeout(REQUEST)
+        .with_timeout_disabled()
         .with_allow_http(plain)
+}
+
+fn patience(options: &ObjectOptions) -> Duration {
+    let mut names = options.others.iter().map(|(name, _)| name.as_str());
+    if names.any(|name| TIMEOUTS.contains(&name)) {
+        return Duration::MAX;
+    }
+    ANSWER
 }
 
 fn retries() -> RetryConfig {
@@ -154,7 +194,7 @@ fn retries() -> RetryConfig {
             base: 2.0,
         },
         max_retries: RETRIES,
-        retry_timeout: REQUEST,
+        retry_timeout: TAKEN_UP,
     }
 }
 
@@ -171,22 +211,23 @@ fn absent_as_none<T>(result: Result<T, Error>) -> Result<Option<T>, StoreError> 
     }
 }
 
-/// What was found, as it comes.
-fn content(found: GetResult) -> Content {
+/// What was found, as it comes. How long a reader takes for it does not count.
+fn content(found: GetResult, patience: Duration) -> Content {
     let length = found.range.end - found.range.start;
     let (pieces, received) = mpsc::channel(AHEAD);
     let mut stream = found.into_stream();
     tokio::spawn(async move {
         let mut sent = 0;
         loop {
-            let piece = match stream.try_next().await {
+            let next = within(patience, stream.try_next()).await;
+            let piece = match next.and_then(|next| next.map_err(remote)) {
                 Ok(Some(piece)) => {
                     sent += piece.len() as u64;
                     Ok(piece)
                 }
                 Ok(None) if sent == length => return,
                 Ok(None) => Err(StoreError::Short { length, received: sent }),
-                Err(error) => Err(remote(error)),
+                Err(error) => Err(error),
             };
             // Nobody reads any more, or nothing more comes.
             let is_end = piece.is_err();
@@ -204,11 +245,9 @@ fn content(found: GetResult) -> Content {
 impl Store for ObjectStore {
     fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<Put, StoreError>> {
         Box::pin(async move {
-            match self
-                .client
-                .put_opts(&self.path(key), content.into(), PutMode::Create.into())
-                .await
-            {
+            let path = self.path(key);
+            let put = self.client.put_opts(&path, content.into(), PutMode::Create.into());
+            match within(self.patience, put).await? {
                 Ok(_) => Ok(Put::Created),
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Put::Exists),
                 Err(error) => Err(remote(error)),
@@ -218,10 +257,9 @@ impl Store for ObjectStore {
 
     fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>> {
         Box::pin(async move {
-            let Some(found) = absent_as_none(self.client.get(&self.path(key)).await)? else {
-                return Ok(None);
-            };
-            Ok(Some(content(found)))
+            let path = self.path(key);
+            let found = within(self.patience, self.client.get(&path)).await?;
+            Ok(absent_as_none(found)?.map(|found| content(found, self.patience)))
         })
     }
 
@@ -231,18 +269,20 @@ impl Store for ObjectStore {
                 range: Some(range.into()),
                 ..GetOptions::default()
             };
-            let found = absent_as_none(self.client.get_opts(&self.path(key), options).await)?;
-            Ok(found.map(|found| Part::Stream {
+            let path = self.path(key);
+            let found = within(self.patience, self.client.get_opts(&path, options)).await?;
+            Ok(absent_as_none(found)?.map(|found| Part::Stream {
                 total: found.meta.size,
-                content: content(found),
+                content: content(found, self.patience),
             }))
         })
     }
 
     fn head<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<u64>, StoreError>> {
         Box::pin(async move {
-            let found = absent_as_none(self.client.head(&self.path(key)).await)?;
-            Ok(found.map(|meta| meta.size))
+            let path = self.path(key);
+            let found = within(self.patience, self.client.head(&path)).await?;
+            Ok(absent_as_none(found)?.map(|meta| meta.size))
         })
     }
 
@@ -252,28 +292,14 @@ impl Store for ObjectStore {
             if self.head(key).await?.is_none() {
                 return Ok(false);
             }
-            Ok(absent_as_none(self.client.delete(&self.path(key)).await)?.is_some())
+            let path = self.path(key);
+            let deleted = within(self.patience, self.client.delete(&path)).await?;
+            Ok(absent_as_none(deleted)?.is_some())
         })
     }
 
     fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> Later<'a, Result<Vec<Key>, StoreError>> {
-        Box::pin(async move {
-            let prefix = (!self.prefix.is_empty()).then(|| Path::from(self.prefix.as_str()));
-            let mut stream = match after {
-                Some(after) => self.client.list_with_offset(prefix.as_ref(), &self.path(after)),
-                None => self.client.list(prefix.as_ref()),
-            };
-            let mut keys = Vec::new();
-            while keys.len() < most {
-                let Some(meta) = stream.try_next().await.map_err(remote)? else {
-                    break;
-                };
-                // Other things may lie in the bucket.
-                let name = meta.location.filename().unwrap_or_default();
-                keys.extend(name.parse::<Key>().ok().filter(|key| self.path(key) == meta.location));
-            }
-            Ok(keys)
-        })
+        Box::pin(async move { within(LIST, self.list_pages(after, most)).await? })
     }
 
     fn place(&self) -> String {
@@ -292,7 +318,150 @@ impl fmt::Debug for ObjectStore {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use object_store::ClientConfigKey;
+
     use super::*;
+
+    /// For a service of this machine, which may be busy.
+    const SHORT: Duration = Duration::from_secs(2);
+
+    fn key() -> Key {
+        "abcdef".parse().expect("a key")
+    }
+
+    /// A bucket of a service that does `answer` with each connection, one after the other; it is told what was asked.
+    fn bucket(answer: impl Fn(&str, TcpStream) + Send + 'static) -> ObjectStore {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut asked = [0; 8192];
+                let read = stream.read(&mut asked).unwrap_or(0);
+                let asked = String::from_utf8_lossy(&asked[..read]).to_ascii_lowercase();
+                answer(&asked, stream);
+            }
+        });
+        let location: Location = "s3://bucket".parse().expect("a bucket");
+        let options = ObjectOptions {
+            endpoint: Some(format!("http://{address}")),
+            region: Some("us-east-1".into()),
+            key: Some("name".into()),
+            secret: Some("secret".into()),
+            others: Vec::new(),
+        };
+        let mut store = ObjectStore::new(&location, &options).expect("options that fit");
+        store.patience = SHORT;
+        store
+    }
+
+    /// The head of an answer with an object, or with a part of one.
+    fn head(status: &str, length: usize, more: &str) -> String {
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nETag: \"x\"\r\n\
+             Last-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\n{more}\r\n"
+        )
+    }
+
+    /// The service says nothing for longer than it may.
+    fn is_late<T>(outcome: &Result<T, StoreError>) -> bool {
+        let Err(StoreError::Remote(cause)) = outcome else {
+            return false;
+        };
+        cause.to_string().contains("longer than 2s")
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_gets_all_of_an_object() {
+        // More than the sockets and whoever else is on the way take at once.
+        const LENGTH: usize = 32 << 20;
+        let store = bucket(|_, mut stream| {
+            let body = vec![7_u8; LENGTH];
+            let _ = stream
+                .write_all(head("200 OK", LENGTH, "").as_bytes())
+                .and_then(|()| stream.write_all(&body));
+        });
+        let found = store.get(&key()).await.expect("an answer").expect("it is there");
+        let Content::Stream { length, mut pieces } = found else {
+            panic!("it comes over the network");
+        };
+        let mut read = 0;
+        while let Some(piece) = pieces.recv().await {
+            if read == 0 {
+                tokio::time::sleep(2 * SHORT).await;
+            }
+            read += piece.expect("no failure").len() as u64;
+        }
+        assert_eq!((read, length), (LENGTH as u64, LENGTH as u64));
+    }
+
+    #[tokio::test]
+    async fn an_object_that_stalls_is_not_waited_for() {
+        let store = bucket(|_, mut stream| {
+            let _ = stream
+                .write_all(head("200 OK", 1000, "").as_bytes())
+                .and_then(|()| stream.write_all(&[7; 500]));
+            std::mem::forget(stream);
+        });
+        let found = store.get(&key()).await.expect("an answer").expect("it is there");
+        let outcome = found.into_bytes().await;
+        assert!(is_late(&outcome), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn a_service_that_says_nothing_is_not_waited_for() {
+        let store = bucket(|_, stream| std::mem::forget(stream));
+        let key = key();
+        let (put, get, part, head, delete, list) = tokio::join!(
+            store.put(&key, Bytes::from_static(b"x")),
+            store.get(&key),
+            store.get_part(&key, 0..1),
+            store.head(&key),
+            store.delete(&key),
+            store.list(None, 1)
+        );
+        assert!(is_late(&put), "{put:?}");
+        assert!(is_late(&get), "{get:?}");
+        assert!(is_late(&part), "{part:?}");
+        assert!(is_late(&head), "{head:?}");
+        assert!(is_late(&delete), "{delete:?}");
+        assert!(is_late(&list), "{list:?}");
+    }
+
+    #[tokio::test]
+    async fn an_object_that_breaks_off_is_taken_up_where_it_did() {
+        let store = bucket(|asked, mut stream| {
+            let (head, byte) = if asked.contains("range: bytes=500-999") {
+                let range = "Content-Range: bytes 500-999/1000\r\n";
+                (head("206 Partial Content", 500, range), 8)
+            } else {
+                (head("200 OK", 1000, ""), 7)
+            };
+            let _ = stream
+                .write_all(head.as_bytes())
+                .and_then(|()| stream.write_all(&[byte; 500]));
+        });
+        let found = store.get(&key()).await.expect("an answer").expect("it is there");
+        let bytes = found.into_bytes().await.expect("both halves");
+        assert_eq!((bytes.len(), bytes[499], bytes[500]), (1000, 7, 8));
+    }
+
+    #[test]
+    fn the_library_has_no_clock_of_its_own_unless_it_is_asked_for() {
+        let mut options = ObjectOptions::default();
+        let clocks = [ClientConfigKey::Timeout, ClientConfigKey::ReadTimeout];
+        let set = clocks.map(|clock| client_options(&options).get_config_value(&clock));
+        assert_eq!((set, patience(&options)), ([None, None], ANSWER));
+        options.region = Some("us-east-1".into());
+        options.others.push(("aws_timeout".into(), "60 seconds".into()));
+        assert_eq!(patience(&options), Duration::MAX);
+        // It is a name that the library knows.
+        let location: Location = "s3://bucket".parse().expect("a bucket");
+        ObjectStore::new(&location, &options).expect("options that fit");
+    }
 
     #[test]
     fn every_service_is_reached_with_its_own_names() {

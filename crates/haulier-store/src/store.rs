@@ -7,9 +7,14 @@ use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::str::FromStr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+
+/// An object that is needed as a whole is there in that time. It is for one that never stalls and never ends: each
+/// piece has a time of its own.
+const WHOLE: Duration = Duration::from_secs(60);
 
 /// A future of a store or a cache. It runs on the [`Courier`](crate::Courier).
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -75,26 +80,39 @@ impl Content {
     /// All of it in memory.
     ///
     /// # Errors
-    /// It cannot be read, or breaks off before its end.
+    /// It cannot be read, breaks off before its end, or takes more than a minute.
     pub async fn into_bytes(self) -> Result<Bytes, StoreError> {
         match self {
             Self::File(file, length) => Ok(crate::courier::blocking(move || read_whole(&file, length)).await?),
-            Self::Stream { length, mut pieces } => {
-                let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
-                while let Some(piece) = pieces.recv().await {
-                    bytes.extend_from_slice(&piece?);
-                }
-                match bytes.len() as u64 == length {
-                    true => Ok(bytes.into()),
-                    false => Err(StoreError::Short {
-                        length,
-                        received: bytes.len() as u64,
-                    }),
-                }
-            }
+            Self::Stream { length, pieces } => within(WHOLE, collect(length, pieces)).await?,
         }
     }
 }
+
+async fn collect(length: u64, mut pieces: mpsc::Receiver<Result<Bytes, StoreError>>) -> Result<Bytes, StoreError> {
+    let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
+    while let Some(piece) = pieces.recv().await {
+        bytes.extend_from_slice(&piece?);
+    }
+    match bytes.len() as u64 == length {
+        true => Ok(bytes.into()),
+        false => Err(StoreError::Short {
+            length,
+            received: bytes.len() as u64,
+        }),
+    }
+}
+
+/// Waits for what comes over the network, but not longer than that.
+pub(crate) async fn within<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T, StoreError> {
+    let answer = tokio::time::timeout(limit, answer).await;
+    answer.map_err(|_| StoreError::Remote(Box::new(TooSlow(limit))))
+}
+
+/// Nothing came in time.
+#[derive(Debug, thiserror::Error)]
+#[error("it takes longer than {0:?}")]
+struct TooSlow(Duration);
 
 /// A part of an object that was found.
 #[derive(Debug)]
@@ -199,6 +217,20 @@ impl From<io::Error> for StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_drips_is_not_waited_for() {
+        let (sender, pieces) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while sender.send(Ok(Bytes::from_static(b"x"))).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+        });
+        let before = tokio::time::Instant::now();
+        let outcome = Content::Stream { length: 1000, pieces }.into_bytes().await;
+        assert!(matches!(outcome, Err(StoreError::Remote(_))), "{outcome:?}");
+        assert_eq!(before.elapsed(), WHOLE);
+    }
 
     #[test]
     fn a_key_is_a_harmless_file_name() {

@@ -1,7 +1,6 @@
 //! The running parts of image services: stores, caches, the thread they live on, and the workers.
 
-use std::io;
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use haulier_server::settings::{ImageService, ImageSettings};
 use haulier_store::cache::{Cache, CacheError, DiskCache, MemcachedCache, RedisCache, Tiered};
 use haulier_store::{Courier, LocalStore, Location, ObjectStore, Store, StoreError};
 
+use crate::account;
 use crate::assemble::Purpose;
 use crate::config::images::{self as config, CachePlace, StorePlace};
 use crate::config::settings::Site;
@@ -222,7 +222,7 @@ pub(crate) fn open_place(place: &StorePlace, user: Option<&User>) -> Result<Arc<
     match &place.location {
         Location::Directory(path) => {
             let store = LocalStore::open(path)?;
-            hand_over(path, user)?;
+            hand_over(path, user, |user| store.give_to(user.uid, user.gid))?;
             Ok(Arc::new(store))
         }
         bucket @ Location::Bucket { .. } => Ok(Arc::new(ObjectStore::new(bucket, &place.options)?)),
@@ -234,7 +234,7 @@ fn open_caches(site: &Site, images: &config::Images, user: Option<&User>) -> Res
         Ok(match place {
             CachePlace::Disk(path, limit) => {
                 let cache = DiskCache::open(path, *limit)?;
-                hand_over(path, user)?;
+                hand_over(path, user, |user| cache.give_to(user.uid, user.gid))?;
                 Arc::new(cache)
             }
             CachePlace::Memcached(servers) => Arc::new(MemcachedCache::new(servers)),
@@ -248,17 +248,17 @@ fn open_caches(site: &Site, images: &config::Images, user: Option<&User>) -> Res
     })
 }
 
-/// What root has just made belongs to whoever serves: the directory, and the folders directly in it.
-fn hand_over(path: &Path, user: Option<&User>) -> io::Result<()> {
+/// What root has made in a directory belongs to whoever serves. At a reload nobody is root any more: what root has made
+/// since stays closed until the next start, and the rest goes on.
+fn hand_over(path: &Path, user: Option<&User>, give: impl FnOnce(&User) -> io::Result<()>) -> io::Result<()> {
     let Some(user) = user else { return Ok(()) };
-    let give = |path: &Path| match std::fs::symlink_metadata(path)? {
-        found if found.is_dir() && found.uid() == 0 => lchown(path, Some(user.uid), Some(user.gid)),
-        _ => Ok(()),
-    };
-    for entry in std::fs::read_dir(path)? {
-        give(&entry?.path())?;
+    match give(user) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && !account::is_root() => {
+            tracing::warn!(directory = %path.display(), %error, "what root has made there is closed until a restart");
+            Ok(())
+        }
+        given => given,
     }
-    give(path)
 }
 
 /// As the site's `cache` says for images; while it is being worked on, browsers ask again.
@@ -282,6 +282,19 @@ fn fields(site: &Site) -> Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_given_away_stops_nobody_who_is_not_root() {
+        let user = User {
+            name: "somebody".to_owned(),
+            uid: 12_345,
+            gid: 12_345,
+        };
+        let given = |user, kind: ErrorKind| hand_over(Path::new("/x"), user, |_| Err(kind.into())).is_ok();
+        assert_eq!(given(Some(&user), ErrorKind::PermissionDenied), !account::is_root());
+        assert!(!given(Some(&user), ErrorKind::StorageFull));
+        assert!(given(None, ErrorKind::StorageFull), "there is nobody to give it to");
+    }
 
     #[test]
     fn nobody_is_turned_away_who_works_behind_answers() {

@@ -18,12 +18,15 @@ use bytes::Bytes;
 
 use super::{Cache, CacheError, CacheKey, Cached, DISK_BUDGET, Guard, Tier};
 use crate::courier::blocking;
+use crate::folder::{Folder, Owner};
 use crate::store::Later;
 
 /// Behind every value, followed by its length. At the end, so that the value begins where its file does.
 const MAGIC: &[u8; 8] = b"haulier1";
 /// Bytes behind the value.
 const TRAILER: u64 = 16;
+/// What the directory of a layout is called, before the number of its folders.
+const LAYOUT: &str = "cache-";
 /// Most folders.
 const FOLDERS: u64 = 256;
 /// Room of a folder, where there is enough for several: tidying reads one of them.
@@ -52,31 +55,58 @@ impl DiskCache {
     /// Takes a directory, which is made if it is not there, for `limit` bytes.
     ///
     /// # Errors
-    /// The directory cannot be made, or not be written to.
+    /// The directory cannot be made, or not be written to, or has a link where a folder of ours belongs.
     pub fn open(directory: &Path, limit: u64) -> io::Result<Self> {
         let count = (limit / FOLDER_ROOM).clamp(1, FOLDERS);
         let count = 1_u64 << count.ilog2();
-        let layout = format!("cache-{count}");
-        let own = directory.join(&layout);
-        DirBuilder::new().recursive(true).mode(0o750).create(&own)?;
+        let layout = format!("{LAYOUT}{count}");
+        let own = Folder::make_at(directory)?.make(&layout)?;
         // Values of another limit would never be found, nor counted.
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if name.starts_with("cache-") && name != layout.as_str() && entry.file_type()?.is_dir() {
+            if is_layout(&name) && name != layout.as_str() && entry.file_type()?.is_dir() {
                 fs::remove_dir_all(entry.path())?;
             }
         }
-        let probe = own.join(format!("probe-{}", std::process::id()));
-        fs::write(&probe, b"")?;
-        fs::remove_file(probe)?;
+        let probe = format!("probe-{}", std::process::id());
+        // What a process of the same number left behind.
+        let _ = own.remove(&probe);
+        drop(own.create(&probe)?);
+        own.remove(&probe)?;
         Ok(Self(Arc::new(Inner {
-            directory: own,
+            directory: directory.join(layout),
             folders: (0..count).map(|_| Mutex::new(None)).collect(),
             room: limit / count,
             guard: Guard::new(directory.display().to_string(), DISK_BUDGET),
         })))
+    }
+
+    /// Gives to the account that will serve what root has made here: the directory, and our folders in it. What is
+    /// somebody else's, or not ours, stays as it is; so do the values, which are replaced in time.
+    ///
+    /// # Errors
+    /// Something of root's cannot be given away; only root can.
+    pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let owner = Owner::new(uid, gid);
+        let path = self.0.directory.parent().unwrap_or(&self.0.directory);
+        let directory = Folder::open(path)?;
+        let count = self.0.folders.len();
+        let layout = format!("{LAYOUT}{count}");
+        let own = directory.inner(&layout)?;
+        for number in 0..count {
+            if let Some(values) = own.inner_of_root(&folder_name(number))? {
+                values.give(owner)?;
+            }
+        }
+        if let Some(own) = directory.inner_of_root(&layout)? {
+            own.give(owner)?;
+        }
+        match Folder::of_root_at(path)? {
+            Some(directory) => directory.give(owner),
+            None => Ok(()),
+        }
     }
 
     /// The value, at once. Opens a file, as serving a static file does.
@@ -165,12 +195,22 @@ impl DiskCache {
     }
 
     fn folder(&self, key: CacheKey) -> PathBuf {
-        self.0.directory.join(format!("{:02x}", self.number(key)))
+        self.0.directory.join(folder_name(self.number(key)))
     }
 
     fn path(&self, key: CacheKey) -> PathBuf {
         self.folder(key).join(key.to_hex())
     }
+}
+
+/// Whether a directory of that name holds values, of whatever limit.
+fn is_layout(name: &str) -> bool {
+    let count = name.strip_prefix(LAYOUT);
+    count.is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn folder_name(number: usize) -> String {
+    format!("{number:02x}")
 }
 
 fn write(path: &Path, value: &[u8]) -> io::Result<()> {
@@ -252,6 +292,8 @@ impl Cache for DiskCache {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
     use super::*;
     use crate::{Courier, suite};
 
@@ -336,7 +378,58 @@ mod tests {
         let large = DiskCache::open(directory.path(), 1 << 30).expect("a cache");
         large.keep(key(1), b"x").expect("kept");
         fs::write(directory.path().join("notes.txt"), "mine").expect("a file");
+        fs::create_dir(directory.path().join("cache-notes")).expect("a folder");
         DiskCache::open(directory.path(), 1 << 20).expect("a cache");
         assert!(!large.0.directory.exists() && directory.path().join("notes.txt").exists());
+        assert!(directory.path().join("cache-notes").exists(), "it is not ours");
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_not_touched_by_opening() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (elsewhere, path) = (directory.path().join("elsewhere"), directory.path().join("cache"));
+        fs::create_dir(&elsewhere).expect("a folder");
+        let file = elsewhere.join("kept");
+        fs::write(&file, "kept").expect("a file");
+        fs::create_dir_all(path.join("cache-1")).expect("folders");
+        let probe = path.join(format!("cache-1/probe-{}", std::process::id()));
+        symlink(&file, &probe).expect("a link");
+        DiskCache::open(&path, 1 << 20).expect("the link goes");
+        assert!(fs::symlink_metadata(&probe).is_err());
+        fs::remove_dir(path.join("cache-1")).expect("it is empty");
+        symlink(&elsewhere, path.join("cache-1")).expect("a link");
+        symlink(&elsewhere, path.join("cache-2")).expect("a link");
+        DiskCache::open(&path, 1 << 20).expect_err("that folder would be ours");
+        assert_eq!(fs::read_to_string(file).expect("it stays"), "kept");
+        assert_eq!(fs::read_dir(elsewhere).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn what_root_has_made_is_given_away_and_nothing_else() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root gives files away");
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let (elsewhere, path) = (directory.path().join("elsewhere"), directory.path().join("cache"));
+        let cache = DiskCache::open(&path, 32 << 20).expect("a cache");
+        for folder in [elsewhere.clone(), path.join("notes"), path.join("cache-2/00")] {
+            fs::create_dir(folder).expect("a folder");
+        }
+        symlink(&elsewhere, path.join("cache-2/01")).expect("a link");
+        cache.give_to(12_345, 12_345).expect("root may");
+        let owner = |path: &Path| fs::symlink_metadata(path).expect("it is there").uid();
+        for given in ["", "cache-2", "cache-2/00"] {
+            assert_eq!(owner(&path.join(given)), 12_345, "{given}");
+        }
+        for kept in ["notes", "cache-2/01"] {
+            assert_eq!(owner(&path.join(kept)), 0, "{kept}");
+        }
+        assert_eq!(owner(&elsewhere), 0);
+        // A run as root alone leaves a folder of its own behind.
+        fs::remove_file(path.join("cache-2/01")).expect("a link");
+        fs::create_dir(path.join("cache-2/01")).expect("a folder");
+        cache.give_to(12_345, 12_345).expect("root may");
+        assert_eq!(owner(&path.join("cache-2/01")), 12_345);
     }
 }

@@ -1,13 +1,16 @@
 //! A log file that can be opened anew, after a rotation has moved it away.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haulier_php::User;
+use rustix::fs::OFlags;
+
+use crate::account;
 
 /// Tells every file opened with it to be opened anew before its next line.
 #[derive(Debug, Clone, Default)]
@@ -37,17 +40,17 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens or makes the file, readable by its owner and group only; it is given to `owner`, who must be able to
-    /// open it again later.
+    /// Opens or makes the file. One that is made here is readable by its owner and group only, and is given to `owner`,
+    /// who must be able to open it again later; one that is there stays whose it is.
     ///
     /// # Errors
-    /// The file cannot be opened for writing, or not be given away.
+    /// The file cannot be opened for writing, or not be given away, or is a link of `owner` that root would follow.
     pub(crate) fn open(path: &Path, reopen: Reopen, owner: Option<&User>) -> io::Result<Self> {
         let opened_at = reopen.asked();
-        let file = open(path)?;
-        if let Some(owner) = owner {
-            std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))?;
-        }
+        let file = match owner {
+            Some(owner) => open_for(owner, path)?,
+            None => open(path)?,
+        };
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -72,7 +75,44 @@ impl LogFile {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+    appending().create(true).mode(0o640).open(path)
+}
+
+/// Opens the file for an account that we are about to become. We are root, often in a directory of that account, which
+/// may have left anything there: only what is new is given away, and no link of that account is followed. Links of
+/// others, such as /dev/stdout, lead where they always did.
+fn open_for(owner: &User, path: &Path) -> io::Result<File> {
+    match appending().create_new(true).mode(0o640).open(path) {
+        Ok(made) => {
+            fchown(&made, Some(owner.uid), Some(owner.gid))?;
+            return Ok(made);
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let found = fs::symlink_metadata(path)?;
+    if !found.is_symlink() {
+        // It may have become one since.
+        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+        return appending().custom_flags(no_link).open(path);
+    }
+    if account::is_root() && found.uid() != 0 && found.uid() == owner.uid {
+        let reason = format!("a link of `{}`, which root does not follow", owner.name);
+        return Err(io::Error::new(ErrorKind::PermissionDenied, reason));
+    }
+    match appending().open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let above = path.parent().unwrap_or(Path::new(""));
+            open_for(owner, &above.join(fs::read_link(path)?))
+        }
+        opened => opened,
+    }
+}
+
+fn appending() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true);
+    options
 }
 
 impl Write for LogFile {
@@ -101,9 +141,89 @@ impl Write for LogFile {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::os::unix::fs::{lchown, symlink};
 
     use super::*;
+
+    fn user(uid: u32) -> User {
+        User {
+            name: "somebody".to_owned(),
+            uid,
+            gid: uid,
+        }
+    }
+
+    fn owner(path: &Path) -> u32 {
+        fs::symlink_metadata(path).expect("it is there").uid()
+    }
+
+    fn is_root() -> bool {
+        let is_root = account::is_root();
+        if !is_root {
+            eprintln!("SKIPPED: only root gives files away");
+        }
+        is_root
+    }
+
+    #[test]
+    fn only_a_file_that_is_made_here_is_given_away() {
+        if !is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("there.log"), "before\n").expect("the folder is ours");
+        fs::write(path("target.log"), "before\n").expect("the folder is ours");
+        symlink("target.log", path("link.log")).expect("a link");
+        symlink("made.log", path("nowhere.log")).expect("a link");
+        for name in ["new.log", "there.log", "link.log", "nowhere.log"] {
+            let file = LogFile::open(&path(name), Reopen::default(), Some(&user(12_345)));
+            file.and_then(|mut file| file.write_all(b"line\n")).expect(name);
+        }
+        for made in ["new.log", "made.log"] {
+            assert_eq!(owner(&path(made)), 12_345, "{made}");
+            assert_eq!(fs::read_to_string(path(made)).expect(made), "line\n");
+        }
+        for there in ["there.log", "target.log"] {
+            assert_eq!(owner(&path(there)), 0, "{there}");
+            assert_eq!(fs::read_to_string(path(there)).expect(there), "before\nline\n");
+        }
+        assert_eq!((owner(&path("link.log")), owner(&path("nowhere.log"))), (0, 0));
+    }
+
+    #[test]
+    fn root_follows_no_link_of_the_account_that_will_serve() {
+        if !is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (link, target) = (folder.path().join("link.log"), folder.path().join("target"));
+        fs::write(&target, "before\n").expect("the folder is ours");
+        symlink(&target, &link).expect("a link");
+        lchown(&link, Some(12_345), Some(12_345)).expect("root may");
+        let opened = |user: &User| LogFile::open(&link, Reopen::default(), Some(user)).map(drop);
+        let refused = opened(&user(12_345)).expect_err("it may lead anywhere");
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+        fs::remove_file(&target).expect("the folder is ours");
+        opened(&user(12_345)).expect_err("it leads nowhere");
+        assert!(!target.exists(), "nothing is made there");
+        opened(&user(12_346)).expect("somebody else's link is none of this account");
+        assert_eq!(owner(&target), 12_346);
+    }
+
+    #[test]
+    fn an_account_that_serves_as_itself_may_log_through_its_links() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (link, target) = (folder.path().join("link.log"), folder.path().join("target"));
+        symlink(&target, &link).expect("a link");
+        let ourselves = User {
+            name: "ourselves".to_owned(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        LogFile::open(&link, Reopen::default(), Some(&ourselves)).expect("root's, or our own");
+        assert!(target.exists());
+    }
 
     #[test]
     fn a_file_that_was_moved_away_is_made_anew_when_asked_for() {

@@ -2,7 +2,8 @@
 //!
 //! zimg keeps an image in `A/B/MD5/`, A and B made of its first six digits, the original in the file `0*0`. Everything
 //! beside it is made of that and can be made again. An image that is in the store already is passed over, so a run that
-//! was stopped is simply begun again.
+//! was stopped is simply begun again. Root may run it for a server of another account: what root puts into a directory
+//! belongs to the owner of that directory, and a directory of root's is given away when the server starts.
 
 use std::fs;
 use std::io;
