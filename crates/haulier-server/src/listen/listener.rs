@@ -461,8 +461,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("x.sock");
         let Listener { file, sockets, .. } = Listener::bind_unix(&path, 1, 0o600).expect("a new socket");
-        let next = adopted(sockets, 1);
+        let copies = sockets.iter().map(|socket| socket.try_clone().expect("a descriptor"));
+        drop(adopted(copies.collect(), 1));
+        assert!(path.exists(), "it is the first one's until that gives way");
+        let mut next = adopted(sockets, 1);
         file.expect("a file").give_away();
+        next.file.as_mut().expect("a file").claim();
         assert!(path.exists());
         drop(next);
         assert!(!path.exists(), "it went with its new owner");

@@ -156,8 +156,12 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("control.sock");
         let before = SocketFile::bind(&path).expect("a free name");
-        let after = SocketFile::adopt(before.socket().expect("a descriptor")).expect("a socket with a name");
+        let adopt = || SocketFile::adopt(before.socket().expect("a descriptor")).expect("a socket with a name");
+        drop(adopt());
+        assert!(path.exists(), "it is the first one's until that gives way");
+        let mut after = adopt();
         before.give_away();
+        after.claim();
         assert!(UnixStream::connect(&path).is_ok(), "it listens all the while");
         assert_eq!(after.path(), path);
         drop(after);
