@@ -10,7 +10,7 @@ use haulier_proto::forwarded::{address, from_the_right, parameter, plain_from_th
 use haulier_proto::head::{RequestHead, split_port};
 
 use crate::listen::Network;
-use crate::request::Request;
+use crate::request::{Request, RequestId};
 
 /// Makes the client of what a trusted proxy forwarded the peer of the request.
 pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
@@ -19,6 +19,9 @@ pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
         return;
     }
     request.peer.proxy = Some(proxy);
+    if let Some(id) = id(&request.head) {
+        request.id = id;
+    }
     let said = Said::by(&request.head, trusted, proxy);
     if said.client != proxy {
         // The port of the proxy's own connection says nothing about the client.
@@ -44,6 +47,13 @@ pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
     if let Some(port) = said.port.or(of_host) {
         request.peer.local.set_port(port);
     }
+}
+
+/// What the proxy calls the request; of several words none.
+fn id(head: &RequestHead) -> Option<RequestId> {
+    let mut words = head.fields().get_all("x-request-id");
+    let word = words.next()?;
+    words.next().is_none().then(|| RequestId::given(word)).flatten()
 }
 
 /// Whether an address is one of a proxy we trust.

@@ -71,7 +71,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
         });
     }
     let Some(site) = serving.router.find(request.head.host()).map(Arc::clone) else {
-        let response = error_page::respond(421, Some("no_site"), None, request.id, None);
+        let response = error_page::respond(421, Some("no_site"), None, &request.id, None);
         return Answer::Ready(Answered {
             request,
             site: None,
@@ -207,7 +207,7 @@ fn run_script(visit: &Visit<'_>, script: Script) -> Decision {
 }
 
 fn refused(site: &Arc<Site>, request: &Request, status: u16, reason: Option<&'static str>) -> Response {
-    error_page::respond(status, reason, Some(site), request.id, None)
+    error_page::respond(status, reason, Some(site), &request.id, None)
 }
 
 fn finish(request: Request, site: Arc<Site>, mut response: Response) -> Answered {

@@ -1,5 +1,7 @@
 //! A request as handlers see it, whichever protocol carried it.
 
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ pub(crate) struct Peer {
 pub(crate) struct Request {
     pub head: RequestHead,
     pub peer: Peer,
-    /// Unique within a process; in the log, in `X-Request-Id`, and told to PHP.
+    /// In the log, in `X-Request-Id`, and told to PHP.
     pub id: RequestId,
     /// When its head was complete.
     pub received: Instant,
@@ -81,12 +83,123 @@ pub(crate) enum BodyError {
     Spool,
 }
 
-/// A number for one request: process start in the upper bits, a counter below.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct RequestId(pub u64);
+/// Names one request, in every log and for good: no two threads, processes or machines give the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RequestId {
+    /// 128 bits of our own.
+    Own { thread: u64, number: u64 },
+    /// The word of a proxy we trust.
+    Given(Box<str>),
+}
+
+impl RequestId {
+    /// Digits of an id of our own.
+    pub(crate) const DIGITS: usize = 32;
+    /// Longest word of a proxy that is taken over, bytes.
+    const LONGEST: usize = 128;
+
+    /// What a proxy calls the request, if that can stand in a log, a field and a page as it is.
+    pub(crate) fn given(value: &[u8]) -> Option<Self> {
+        let is_plain = |&byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:=+/@".contains(&byte);
+        let is_id = (1..=Self::LONGEST).contains(&value.len()) && value.iter().all(is_plain);
+        let text = std::str::from_utf8(value).ok().filter(|_| is_id)?;
+        Some(Self::Given(text.into()))
+    }
+
+    /// The id as text; `room` is for the digits of one of our own.
+    pub(crate) fn text<'t>(&'t self, room: &'t mut [u8; Self::DIGITS]) -> &'t str {
+        let (thread, number) = match self {
+            Self::Own { thread, number } => (*thread, *number),
+            Self::Given(text) => return text,
+        };
+        let (first, last) = room.split_at_mut(Self::DIGITS / 2);
+        // In front what differs from one request to the next: people read and quote the first digits.
+        write_digits(first, mixed(number));
+        write_digits(last, thread);
+        std::str::from_utf8(room).expect("hexadecimal digits are ASCII")
+    }
+}
 
 impl std::fmt::Display for RequestId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}", self.0)
+        f.write_str(self.text(&mut [0; Self::DIGITS]))
+    }
+}
+
+/// Another number for each number (the last step of SplitMix64, which can be undone): visitors cannot count requests
+/// by it at a glance.
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+fn write_digits(room: &mut [u8], number: u64) {
+    for (place, digit) in room.iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (4 * place)) as usize & 0xf];
+    }
+}
+
+/// Gives the ids of one thread: 64 random bits of its own, and a counter that begins anywhere and never comes round.
+#[derive(Debug)]
+pub(crate) struct RequestIds {
+    thread: u64,
+    next: Cell<u64>,
+}
+
+impl RequestIds {
+    pub(crate) fn new() -> Self {
+        // SipHash under keys of the system's random numbers.
+        let random = || RandomState::new().build_hasher().finish();
+        Self {
+            thread: random(),
+            next: Cell::new(random()),
+        }
+    }
+
+    pub(crate) fn next(&self) -> RequestId {
+        let number = self.next.get();
+        self.next.set(number.wrapping_add(1));
+        RequestId::Own {
+            thread: self.thread,
+            number,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_repeat_neither_on_a_thread_nor_between_threads() {
+        let threads = [RequestIds::new(), RequestIds::new(), RequestIds::new()];
+        let ids: HashSet<String> = (0..3000).map(|n| threads[n % 3].next().to_string()).collect();
+        assert_eq!(ids.len(), 3000);
+        let is_id = |id: &String| id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
+        assert!(ids.iter().all(is_id));
+    }
+
+    #[test]
+    fn a_thread_counts_on_behind_any_number_of_requests() {
+        let ids = RequestIds::new();
+        let first = ids.next();
+        ids.next.set(ids.next.get() + (1 << 24) - 1);
+        assert_ne!(ids.next(), first);
+        let other = RequestIds::new();
+        assert_ne!(ids.thread, other.thread, "not a number of the thread, nor the time");
+    }
+
+    #[test]
+    fn the_word_of_a_proxy_is_taken_if_it_can_stand_anywhere() {
+        let long = "a".repeat(128);
+        for id in ["1", "7f3a-00_A.b:c=+/@", "Root=1-67891233-abcdef012345678912345678", &long] {
+            assert_eq!(RequestId::given(id.as_bytes()).expect("well-formed").to_string(), id);
+        }
+        for id in [&b""[..], b"a b", b"a\"b", b"<a>", b"a\xff", b"a,b", &[b'a'; 129]] {
+            assert_eq!(RequestId::given(id), None, "{}", String::from_utf8_lossy(id));
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::handler::static_files::{FileCache, Handed};
 use crate::listen::Gate;
 use crate::metrics::{Counters, Metrics};
 use crate::protocol::Deadlines;
-use crate::request::RequestId;
+use crate::request::{RequestId, RequestIds};
 use crate::route::Router;
 use crate::settings::ServerSettings;
 use crate::tls::Scratch;
@@ -39,7 +39,7 @@ pub(crate) struct Thread {
     pub(crate) draining: Cell<bool>,
     /// What still ran has been broken off.
     cut: Cell<bool>,
-    next_id: Cell<u64>,
+    ids: RequestIds,
 }
 
 /// What is served, which a reload exchanges as a whole. A request keeps what it began with.
@@ -62,10 +62,7 @@ impl Serving {
 }
 
 impl Thread {
-    pub(crate) fn new(serving: Serving, gate: Arc<Gate>, metrics: Arc<Metrics>, number: usize) -> Rc<Self> {
-        let started = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+    pub(crate) fn new(serving: Serving, gate: Arc<Gate>, metrics: Arc<Metrics>) -> Rc<Self> {
         let (files, handed) = serving.open_files();
         Rc::new(Self {
             serving: RefCell::new(Rc::new(serving)),
@@ -80,8 +77,7 @@ impl Thread {
             metrics,
             draining: Cell::new(false),
             cut: Cell::new(false),
-            // Seconds since 1970, thread, counter: unique over restarts without asking anybody.
-            next_id: Cell::new((started.as_secs() << 32) | ((number as u64 & 0xff) << 24)),
+            ids: RequestIds::new(),
         })
     }
 
@@ -127,9 +123,7 @@ impl Thread {
     }
 
     pub(crate) fn next_id(&self) -> RequestId {
-        let id = self.next_id.get();
-        self.next_id.set(id.wrapping_add(1));
-        RequestId(id)
+        self.ids.next()
     }
 }
 

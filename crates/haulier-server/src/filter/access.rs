@@ -13,7 +13,7 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
     } else {
         return None;
     };
-    let mut response = error_page::respond(status, None, Some(visit.site), visit.request.id, None);
+    let mut response = error_page::respond(status, None, Some(visit.site), &visit.request.id, None);
     response.trace.handler = Handler::Denied;
     Some(response)
 }

@@ -45,7 +45,7 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
 pub(crate) fn missed(thread: &Thread, tls: &TlsSettings, request: &Request) -> Response {
     match host(request).filter(|_| tls.redirects_plain) {
         Some(host) => to_https(request, host, request.peer.local.port()),
-        None => error_page::respond(400, Some(error_page::PLAIN_HTTP), None, thread.next_id(), None),
+        None => error_page::respond(400, Some(error_page::PLAIN_HTTP), None, &thread.next_id(), None),
     }
 }
 

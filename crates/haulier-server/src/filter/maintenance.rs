@@ -55,7 +55,7 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
     }
     let now = visit.thread.clock.coarse();
     visit.site.maintenance.is_on(&maintenance.file, now).then(|| {
-        let mut response = error_page::respond(503, Some(REASON), Some(visit.site), visit.request.id, None);
+        let mut response = error_page::respond(503, Some(REASON), Some(visit.site), &visit.request.id, None);
         let seconds = maintenance.retry_after.as_secs().max(1);
         response.head.fields_mut().set("Retry-After", seconds.to_string());
         response

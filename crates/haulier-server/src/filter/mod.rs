@@ -9,6 +9,7 @@ pub(crate) mod https;
 pub(crate) mod maintenance;
 mod method;
 pub(crate) mod rate;
+mod request_id;
 mod server_timing;
 mod site_headers;
 
@@ -119,6 +120,7 @@ pub(crate) fn on_body(
 /// Adjusts a response, whoever made it.
 pub(crate) fn on_response(site: &Site, request: &Request, response: &mut Response) {
     let Request { head, peer, .. } = request;
+    request_id::on_response(&request.id, response);
     server_timing::on_response(site, head, response);
     client_hints::on_response(site, response);
     // What the configuration sets holds over what PHP says.

@@ -117,7 +117,7 @@ fn count(visit: &Visit<'_>, limiter: &RateLimiter) -> Option<Response> {
 
 fn refused(visit: &Visit<'_>, wait: Duration) -> Response {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    error_page::respond(429, Some("rate_limited"), Some(visit.site), visit.request.id, None)
+    error_page::respond(429, Some("rate_limited"), Some(visit.site), &visit.request.id, None)
         .with("Retry-After", seconds.to_string())
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn is_wanted(site: &Site, response: &Response) -> bool {
 /// The response with the site's page, if it has one and that can be had.
 pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, response: Response) -> Response {
     if site.settings.development && is_silent_failure(&response) {
-        return explained(site, request.id, response);
+        return explained(site, &request.id, response);
     }
     let Some(page) = page(site, &response) else {
         return response;
@@ -65,7 +65,7 @@ fn is_silent_failure(response: &Response) -> bool {
     response.trace.handler == Handler::Php && response.status >= 500 && matches!(response.body, Body::Empty)
 }
 
-fn explained(site: &Site, id: RequestId, response: Response) -> Response {
+fn explained(site: &Site, id: &RequestId, response: Response) -> Response {
     let stderr = response.trace.php.as_ref().map(|php| php.stderr.as_str());
     let mut page = error_page::respond(response.status, Some("php_error"), Some(site), id, stderr);
     page.trace = response.trace;
@@ -118,6 +118,8 @@ mod tests {
     use crate::response::PhpTrace;
     use crate::settings::Maintenance;
 
+    const ID: RequestId = RequestId::Own { thread: 1, number: 0 };
+
     fn site() -> Site {
         Root::new()
             .with(|settings| {
@@ -141,7 +143,7 @@ mod tests {
             (500, Some("file_error"), None),
         ];
         for (status, reason, expected) in rows {
-            let response = error_page::respond(status, reason, None, RequestId(1), None);
+            let response = error_page::respond(status, reason, None, &ID, None);
             assert_eq!(page(&site(), &response), expected, "{status} {reason:?}");
         }
     }
@@ -156,7 +158,7 @@ mod tests {
             ..PhpTrace::default()
         }));
         assert!(is_silent_failure(&response));
-        let page = explained(&site, RequestId(1), response);
+        let page = explained(&site, &ID, response);
         let Body::Bytes(text) = &page.body else {
             panic!("a page")
         };
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_fields_of_the_status_stay_with_it() {
-        let ours = error_page::respond(503, Some("pool_full"), None, RequestId(1), None);
+        let ours = error_page::respond(503, Some("pool_full"), None, &ID, None);
         let made = Response::new(200, Handler::Php)
             .with("Content-Type", "text/plain")
             .with("Retry-After", "999");
@@ -185,6 +187,6 @@ mod tests {
         let fields = made.head.fields();
         assert_eq!(fields.get("Content-Type"), Some(&b"text/plain"[..]));
         assert_eq!(fields.get("Retry-After"), Some(&b"5"[..]));
-        assert_eq!(fields.get("X-Request-Id"), Some(&b"0000000000000001"[..]));
+        assert_eq!(fields.get("X-Request-Id"), Some(&b"00000000000000000000000000000001"[..]));
     }
 }

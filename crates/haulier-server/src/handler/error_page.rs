@@ -25,7 +25,7 @@ pub(crate) fn respond(
     status: u16,
     reason: Option<&'static str>,
     site: Option<&Site>,
-    id: RequestId,
+    id: &RequestId,
     detail: Option<&str>,
 ) -> Response {
     let development = site.is_some_and(|site| site.settings.development);
@@ -58,7 +58,7 @@ pub(crate) fn of_file(error: &io::Error) -> (u16, Option<&'static str>) {
     }
 }
 
-fn short_page(status: u16, reason: Option<&str>, id: RequestId) -> String {
+fn short_page(status: u16, reason: Option<&str>, id: &RequestId) -> String {
     let mut page = begin(status);
     let sentence = match reason {
         Some(maintenance::REASON) => Some("We are working on this site. Please come back in a while."),
@@ -71,7 +71,7 @@ fn short_page(status: u16, reason: Option<&str>, id: RequestId) -> String {
     finish(page, id)
 }
 
-fn full_page(status: u16, reason: Option<&str>, id: RequestId, detail: Option<&str>) -> String {
+fn full_page(status: u16, reason: Option<&str>, id: &RequestId, detail: Option<&str>) -> String {
     let mut page = begin(status);
     match reason {
         Some(reason) => {
@@ -95,7 +95,7 @@ fn begin(status: u16) -> String {
     page
 }
 
-fn finish(mut page: String, id: RequestId) -> String {
+fn finish(mut page: String, id: &RequestId) -> String {
     page::element(&mut page, "p", &format!("Request {id}"));
     page::end(&mut page);
     page
@@ -222,7 +222,10 @@ mod tests {
     use crate::body::Body;
     use crate::handler::static_files::fixture;
 
-    const ID: RequestId = RequestId(0x7f3a);
+    const ID: &RequestId = &RequestId::Own {
+        thread: 0x7f3a,
+        number: 1,
+    };
 
     fn text(response: &Response) -> String {
         match &response.body {
@@ -243,7 +246,7 @@ mod tests {
         );
         let page = text(&response);
         assert!(
-            page.contains("502 Bad Gateway") && page.contains("0000000000007f3a"),
+            page.contains("502 Bad Gateway") && page.contains(&format!("Request {ID}")) && page.contains("0000000000007f3a"),
             "{page}"
         );
         assert!(!page.contains("secret") && !page.contains("php_crashed"), "{page}");

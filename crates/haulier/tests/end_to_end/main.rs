@@ -28,6 +28,7 @@ mod phpsysinfo;
 mod pools;
 mod privileges;
 mod reload;
+mod request_ids;
 mod service_manager;
 mod shaarli;
 mod sites;

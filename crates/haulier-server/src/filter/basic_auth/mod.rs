@@ -67,7 +67,7 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Early> {
 /// 401 with what is wanted. The site's name is its realm: browsers keep passwords by it.
 pub(crate) fn ask(site: &Site, request: &Request) -> Response {
     let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", site.settings.name);
-    error_page::respond(401, None, Some(site), request.id, None)
+    error_page::respond(401, None, Some(site), &request.id, None)
         .with("WWW-Authenticate", challenge)
         .with("Cache-Control", "no-store")
 }

@@ -496,7 +496,7 @@ fn refuse(site: &Arc<Site>, request: &Request, failure: &Failure) -> Response {
     }
     let status = failure.status;
     let message = site.settings.development.then_some(&*failure.message);
-    let response = error_page::respond(status, failure.reason, Some(site), request.id, message);
+    let response = error_page::respond(status, failure.reason, Some(site), &request.id, message);
     with_trace(response, failure)
 }
 

@@ -249,7 +249,7 @@ fn note_own_error(response: &mut Response) {
 /// The response without the file that the script named. What a script may send is nobody's business outside.
 fn not_sent(site: &Arc<Site>, request: &Request, call: &Call, field: &str, refused: Refused) -> Response {
     let script = String::from_utf8_lossy(&call.script.name);
-    let (site_name, id) = (&site.settings.name, request.id);
+    let (site_name, id) = (&site.settings.name, &request.id);
     match refused {
         Refused::Denied(tried) => {
             tracing::warn!(site = site_name, field, %script, request = %id, tried, "sendfile_denied");
@@ -568,7 +568,7 @@ fn failed(site: &Arc<Site>, request: &Request, status: u16, reason: &'static str
         status,
         Some(reason),
         Some(site),
-        request.id,
+        &request.id,
         detail,
     ))
 }

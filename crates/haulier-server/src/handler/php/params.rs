@@ -16,7 +16,7 @@ use haulier_proto::head::split_port;
 use super::{Call, handoff};
 use crate::filter::compress::tag;
 use crate::handler::static_files::SendRoots;
-use crate::request::Request;
+use crate::request::{Request, RequestId};
 use crate::route::Site;
 use crate::settings::{PhpSettings, SiteSettings};
 
@@ -111,6 +111,7 @@ pub(super) fn write(
     write_request_line(out, request, call)?;
     write_addresses(out, request)?;
     write_login(out, call)?;
+    write_id(out, request)?;
     let mut number = Number::default();
     if body_length > 0 || (request.body_length != Some(0) && !call.is_bodiless()) {
         out.push(b"CONTENT_LENGTH", number.of(body_length))?;
@@ -190,6 +191,14 @@ fn write_login(out: &mut ParamsWriter<'_>, call: &Call) -> Result<(), PairTooLon
     Ok(())
 }
 
+/// Under nginx' usual name, and under the one where frameworks look for it: there it is never a client's own word.
+fn write_id(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), PairTooLong> {
+    let mut room = [0; RequestId::DIGITS];
+    let id = request.id.text(&mut room).as_bytes();
+    out.push(b"REQUEST_ID", id)?;
+    out.push(b"HTTP_X_REQUEST_ID", id)
+}
+
 fn write_addresses(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), PairTooLong> {
     let mut number = Number::default();
     out.push(b"REMOTE_ADDR", number.text(request.peer.remote.ip()))?;
@@ -256,7 +265,7 @@ fn as_php_wrote<'v>(variable: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
 
 /// Fields that do not become variables as they came: they have variables of their own, belong to the connection, or
 /// are words between a server and its application that no client may say.
-const DROPPED: [&str; 10] = [
+const DROPPED: [&str; 11] = [
     "host",
     "content-length",
     "content-type",
@@ -267,6 +276,7 @@ const DROPPED: [&str; 10] = [
     "x-sendfile-type",
     "x-accel-mapping",
     "x-accel-redirect",
+    "x-request-id",
 ];
 
 /// Whether only a proxy may say this about a client. From anybody else it would be believed by applications that look
@@ -364,6 +374,7 @@ mod tests {
             "Content-Length",
             "content-type",
             "Transfer-Encoding",
+            "X-Request-ID",
             "X-Real.IP",
             "X-Forwarded.For",
             "X+A",

@@ -369,7 +369,7 @@ impl Connection {
     /// Answers what cannot be understood, or must not be served, and ends the connection.
     pub(super) fn refuse(self: &Rc<Self>, status: u16, reason: &'static str) -> Next {
         let id = self.thread.next_id();
-        let mut response: Response = error_page::respond(status, Some(reason), None, id, None);
+        let mut response: Response = error_page::respond(status, Some(reason), None, &id, None);
         let sender = Sender::of(&self.thread, Plan::refusal(), &mut response);
         self.send_now(Sending {
             sender,

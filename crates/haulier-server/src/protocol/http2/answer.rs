@@ -41,7 +41,7 @@ impl Connection {
     /// Answers what cannot be understood, or must not be served; that costs its stream alone.
     pub(super) fn refuse(self: &Rc<Self>, stream: &Rc<Stream>, status: u16, reason: &'static str) {
         let id = self.thread.next_id();
-        let response = error_page::respond(status, Some(reason), None, id, None);
+        let response = error_page::respond(status, Some(reason), None, &id, None);
         self.send(stream, None, None, response);
     }
 

@@ -1,0 +1,42 @@
+//! `X-Request-Id` on what PHP has answered: the id that stands in our log, and that PHP was told for its own.
+//!
+//! Error pages have it from the start. A file, a redirect or an image has none: nothing else is logged about it, and the
+//! field would cost each of them its bytes.
+
+use crate::request::RequestId;
+use crate::response::Response;
+
+const NAME: &str = "X-Request-Id";
+
+/// Names the request, unless the application does so itself.
+pub(super) fn on_response(id: &RequestId, response: &mut Response) {
+    if response.trace.php.is_none() {
+        return;
+    }
+    let fields = response.head.fields_mut();
+    if !fields.contains(NAME) {
+        fields.append(NAME, id.text(&mut [0; RequestId::DIGITS]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::{Handler, PhpTrace};
+
+    fn named(php: bool, response: Response) -> Option<String> {
+        let mut response = response;
+        response.trace.php = php.then(|| Box::new(PhpTrace::default()));
+        on_response(&RequestId::Given("7f3a".into()), &mut response);
+        let value = response.head.fields().get(NAME);
+        value.map(|value| String::from_utf8_lossy(value).into_owned())
+    }
+
+    #[test]
+    fn what_php_answers_is_named_and_a_file_is_not() {
+        let answer = || Response::new(200, Handler::Php);
+        assert_eq!(named(true, answer()).as_deref(), Some("7f3a"));
+        assert_eq!(named(true, answer().with(NAME, "own")).as_deref(), Some("own"));
+        assert_eq!(named(false, Response::new(200, Handler::Static)), None);
+    }
+}
