@@ -174,7 +174,7 @@ def ours(haulier):
             config.write(
                 f'[server]\nhttp = "127.0.0.1:{port}"\nadmin = "off"\nthreads = 1\n'
                 f'[site.files]\nroot = "{place}/root"\napp = "static"\n[log]\naccess = "off"\n'
-                "[limits]\nkeepalive_requests = 1000000000\n"
+                "[limits]\nconnections_per_ip = 0\nkeepalive_requests = 1000000000\n"
             )
 
     return Server(write, [haulier, "run", "-c", "@PLACE@/haulier.toml"])

@@ -92,7 +92,7 @@ class Haulier(servers.Server):
         with open(path, "w") as file:
             file.write(
                 f'[server]\nthreads = {servers.CORES}\nhttp = "127.0.0.1:{self.port}"\nadmin = "off"\n'
-                '[log]\naccess = "off"\n[limits]\nkeepalive_requests = 1_000_000\n'
+                '[log]\naccess = "off"\n[limits]\nconnections_per_ip = 0\nkeepalive_requests = 1_000_000\n'
                 f'[site.img]\n[site.img.images]\nstore = "{store}"\ncache = [{caches}]\ncompat = "zimg"\n'
                 f"workers = {servers.CORES}\nqueue = 1000\nvariants = 0\n{self.more}"
             )

@@ -20,6 +20,7 @@ pub mod tls; // certificates, handshakes, records
 
 mod request;
 mod response;
+mod seldom; // log lines that stand for many
 mod thread; // what all parts of one thread share
 
 pub use handler::image::sign;

@@ -100,10 +100,13 @@ pub struct Limits {
     pub body: u64,
     /// Requests a connection may carry; 1 = no keep-alive.
     pub keepalive_requests: u32,
-    /// Open connections; the rest waits in the kernel's queue.
+    /// Open connections; then idle ones are closed, and where there are none the rest waits in the kernel's queue.
     pub connections: usize,
     /// Open connections of one client address; 0 = no limit.
     pub connections_per_ip: u32,
+    /// Whether that holds for this machine's own addresses and for Unix sockets as well, behind which proxies are that
+    /// nobody has named.
+    pub local_per_ip: bool,
     /// Streams of an HTTP/2 connection open at once; a further one is refused.
     pub h2_streams: u32,
     /// Bytes of a request body a stream may have under way unread.
@@ -130,7 +133,8 @@ impl Default for Limits {
             body: 8 * 1024 * 1024,
             keepalive_requests: 1000,
             connections: usize::MAX,
-            connections_per_ip: 0,
+            connections_per_ip: 512,
+            local_per_ip: false,
             h2_streams: 100,
             h2_stream_window: 64 * 1024,
             h2_connection_window: 1024 * 1024,

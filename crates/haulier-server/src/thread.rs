@@ -1,6 +1,7 @@
 //! What all connections of one thread share: no locks.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,6 +23,7 @@ use crate::tls::Scratch;
 /// One per thread; connections hold it by `Rc`.
 #[derive(Debug)]
 pub(crate) struct Thread {
+    number: usize,
     serving: RefCell<Rc<Serving>>,
     pub(crate) files: FileCache,
     /// Files that scripts name.
@@ -65,6 +67,7 @@ impl Thread {
     pub(crate) fn new(serving: Serving, gate: Arc<Gate>, metrics: Arc<Metrics>) -> Rc<Self> {
         let (files, handed) = serving.open_files();
         Rc::new(Self {
+            number,
             serving: RefCell::new(Rc::new(serving)),
             files: FileCache::new(files),
             handed: Handed::new(handed),
@@ -98,6 +101,30 @@ impl Thread {
     pub(crate) fn shed_files(&self) {
         self.files.shed();
         self.handed.shed();
+    }
+
+    /// Has connections closed that have been idle longest, of this thread or else of others; how many of this one.
+    pub(crate) fn make_room(&self) -> usize {
+        let closed = self.make_own_room();
+        if closed == 0 {
+            self.gate.ask_others(self.number);
+        }
+        closed
+    }
+
+    /// The same for another thread that has none.
+    pub(crate) fn make_own_room(&self) -> usize {
+        self.deadlines.make_room(self.clock.coarse())
+    }
+
+    /// Has connections of one address closed that have been idle longest; how many.
+    pub(crate) fn make_room_of(&self, address: IpAddr) -> usize {
+        self.deadlines.make_room_of(address, self.clock.coarse())
+    }
+
+    /// Waits until another thread needs room.
+    pub(crate) async fn asked_for_room(&self) {
+        self.gate.asked(self.number).await;
     }
 
     /// Begins to drain, or goes on with it: connections that have been idle for so long are closed.

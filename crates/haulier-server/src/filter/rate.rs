@@ -81,7 +81,8 @@ fn make_room(shard: &mut HashMap<u64, u64, foldhash::fast::RandomState>, now: u6
     }
 }
 
-fn key(address: IpAddr) -> u64 {
+/// What stands for a client: an IPv4 address, or the network of an IPv6 one.
+pub(crate) fn key(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(address) => u64::from(address.to_bits()),
         // The upper half; no address begins with the 32 zero bits an IPv4 address has here but the loopback.

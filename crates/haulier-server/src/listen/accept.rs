@@ -1,4 +1,4 @@
-//! Accepting: in batches, and not at all while there is no room.
+//! Accepting: in batches, and not at all while there is no room and none to be made.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::sync::Notify;
@@ -26,8 +27,18 @@ enum Batch {
     Empty,
     /// More may be waiting.
     More,
-    /// No descriptor, no memory: pause.
-    Exhausted,
+    /// As many connections as there may be.
+    Full,
+    /// No descriptor, no memory.
+    Exhausted(Errno),
+    /// The address of this one has as many as it may have.
+    Crowded(Arrival),
+}
+
+/// A connection that was accepted and has no place yet.
+struct Arrival {
+    socket: Socket,
+    remote: SocketAddr,
 }
 
 /// A socket of one thread that listens.
@@ -80,10 +91,6 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<En
         }
     };
     while !ending.asked.get() {
-        if thread.gate.is_full() {
-            thread.gate.wait_for_room().await;
-            continue;
-        }
         let mut ready = tokio::select! {
             ready = listener.readable() => match ready {
                 Ok(ready) => ready,
@@ -94,55 +101,115 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<En
         match accept_batch(&thread, listener.get_ref(), entrance) {
             Batch::Empty => ready.clear_ready(),
             Batch::More => tokio::task::yield_now().await,
-            Batch::Exhausted => {
+            Batch::Crowded(arrival) => {
+                if thread.make_room_of(arrival.remote.ip()) > 0 {
+                    // Those that go do so first.
+                    tokio::task::yield_now().await;
+                }
+                if let Err(arrival) = serve(&thread, arrival, entrance) {
+                    refuse(&thread, &arrival, entrance);
+                }
+            }
+            // Nobody is turned out for a newcomer that is not there.
+            Batch::Full | Batch::Exhausted(_) if !is_awaited(listener.get_ref()) => ready.clear_ready(),
+            Batch::Full => {
+                let closed = thread.make_room();
+                note_full(&thread, closed);
+                thread.gate.wait_for_room().await;
+            }
+            Batch::Exhausted(error) => {
                 thread.shed_files();
+                thread.make_room();
+                if let Some(times) = thread.gate.notes.no_descriptors.due() {
+                    let (local, open) = (entrance.local, thread.gate.open());
+                    tracing::warn!(%local, %error, open, times, "accepting pauses until a connection closes");
+                }
                 thread.gate.wait_for_room().await;
             }
         }
     }
     // Closing the socket resets what is left in its queue.
-    while matches!(accept_batch(&thread, listener.get_ref(), entrance), Batch::More) {}
+    loop {
+        match accept_batch(&thread, listener.get_ref(), entrance) {
+            Batch::More => {}
+            Batch::Crowded(arrival) => refuse(&thread, &arrival, entrance),
+            Batch::Empty | Batch::Full | Batch::Exhausted(_) => return,
+        }
+    }
+}
+
+/// Whether somebody waits in the queue of a socket that listens.
+fn is_awaited(socket: &OwnedFd) -> bool {
+    let mut poll = [PollFd::new(socket, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut poll, Some(&now)).map_or(true, |count| count > 0)
+}
+
+/// The limit is reached while somebody waits: `closed` connections of this thread give their places up.
+fn note_full(thread: &Thread, closed: usize) {
+    let (notes, open) = (&thread.gate.notes, thread.gate.open());
+    if closed > 0 {
+        if let Some(times) = notes.made_room.due() {
+            tracing::warn!(open, times, "`connections` is reached: the longest idle ones are closed");
+        }
+    } else if let Some(times) = notes.all_busy.due() {
+        tracing::warn!(open, times, "`connections` is reached and this thread has no idle one: newcomers wait");
+    }
 }
 
 fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, entrance: Entrance) -> Batch {
     let local = entrance.local;
     for _ in 0..BATCH {
         if thread.gate.is_full() {
-            return Batch::Exhausted;
+            return Batch::Full;
         }
         match rustix::net::acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((accepted, address)) => {
                 let remote = address.and_then(|address| SocketAddr::try_from(address).ok());
-                serve(thread, accepted, remote.unwrap_or(local), entrance);
+                let arrival = Arrival {
+                    socket: Socket::new(accepted),
+                    remote: canonical(remote.unwrap_or(local)),
+                };
+                if let Err(arrival) = serve(thread, arrival, entrance) {
+                    return Batch::Crowded(arrival);
+                }
             }
             Err(Errno::AGAIN) => return Batch::Empty,
             // The peer gave up in the queue, or a signal came.
             Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
-            Err(error) => {
-                tracing::warn!(%local, %error, open = thread.gate.open(), "accepting pauses until a connection closes");
-                return Batch::Exhausted;
-            }
+            Err(error) => return Batch::Exhausted(error),
         }
     }
     Batch::More
 }
 
-fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, entrance: Entrance) {
+/// The address has as many connections as it may have, and uses them all.
+fn refuse(thread: &Thread, arrival: &Arrival, entrance: Entrance) {
+    if let Some(times) = thread.gate.notes.crowded.due() {
+        let (address, most) = (arrival.remote.ip(), thread.serving().settings.limits.connections_per_ip);
+        tracing::warn!(%address, most, times, "refused: the address has `connections_per_ip` connections, all in use");
+    }
+    // Over TLS the words would cost a handshake.
+    if !entrance.is_secure {
+        let _ = arrival.socket.send(
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            false,
+        );
+    }
+}
+
+/// Begins the protocol; gives the connection back if its address has enough of them.
+fn serve(thread: &Rc<Thread>, arrival: Arrival, entrance: Entrance) -> Result<(), Arrival> {
     let listening = entrance.local;
-    let socket = Socket::new(accepted);
-    let remote = canonical(remote);
+    let remote = arrival.remote;
     let serving = thread.serving();
-    let is_proxy = forwarded::is_trusted(&serving.settings.trusted_proxies, remote.ip());
-    let Some(permit) = thread.gate.enter((!is_proxy).then(|| remote.ip())) else {
-        // Over TLS the words would cost a handshake.
-        if !entrance.is_secure {
-            let _ = socket.send(
-                b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-                false,
-            );
-        }
-        return;
+    let settings = &serving.settings;
+    let is_proxy = forwarded::is_trusted(&settings.trusted_proxies, remote.ip());
+    let is_counted = !is_proxy && (settings.limits.local_per_ip || !remote.ip().is_loopback());
+    let Some(permit) = thread.gate.enter(is_counted.then(|| remote.ip())) else {
+        return Err(arrival);
     };
+    let socket = arrival.socket;
     // Only a wildcard listener has to ask which of our addresses was reached.
     let local = if listening.ip().is_unspecified() {
         socket.local_address().unwrap_or(listening)
@@ -170,6 +237,7 @@ fn serve(thread: &Rc<Thread>, accepted: OwnedFd, remote: SocketAddr, entrance: E
     {
         tracing::error!(%remote, "a connection ended by a panic");
     }
+    Ok(())
 }
 
 /// An IPv4 client of an IPv6 listener is an IPv4 client.

@@ -232,6 +232,11 @@ impl Watched for Handshake {
         (Phase::Head, self.started)
     }
 
+    /// Nobody has asked for anything yet.
+    fn idle(&self) -> Option<(&Permit, Instant)> {
+        Some((&self.permit, self.started))
+    }
+
     /// The wait ends as if the client had left.
     fn expire(&self, _: Phase) {
         self.cut();

@@ -453,7 +453,7 @@ mod tests {
     fn text() -> String {
         let root = fixture::Root::new().with(|settings| settings.name = "shop".into());
         let site = Site::open(root.site().settings, 0).expect("a document root");
-        let metrics = Metrics::new(Gate::new(10, 0), 2);
+        let metrics = Metrics::new(Gate::new(10, 0, 2), 2);
         assert_eq!(metrics.series_of("shop"), 0);
         metrics.serve(vec![Arc::new(site)], None);
         metrics.encode()

@@ -3,11 +3,13 @@
 //! A timer for every request would cost more than the request. Instead each connection that waits says what it waits
 //! for and since when; one scan a tick finds those that waited too long and wakes their tasks.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Weak;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::listen::Permit;
 use crate::settings::{Limits, Patience};
 
 /// What a connection waits for.
@@ -61,6 +63,15 @@ pub(crate) trait Watched: std::fmt::Debug {
     }
     /// Ends the wait: the connection's task wakes and sees why.
     fn expire(&self, phase: Phase);
+    /// Its place among the connections we may hold, and since when nobody has used it; `None` while somebody does, and
+    /// for what is no connection.
+    fn idle(&self) -> Option<(&Permit, Instant)> {
+        None
+    }
+    /// It has been idle for longest, and others need its place: it ends at once.
+    fn give_way(&self) {
+        self.expire(Phase::Idle);
+    }
     /// The server ends now: whatever runs is broken off.
     fn cut(&self);
     /// Nothing further is to be served; said again and again until the connection is gone. One that has been idle since
@@ -77,7 +88,16 @@ pub(crate) trait Watched: std::fmt::Debug {
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     watched: RefCell<Vec<Weak<dyn Watched>>>,
+    /// The tick in which a search for idle connections was in vain; another one would be so, too.
+    none_idle: Cell<Option<Instant>>,
+    /// The same of a search for those of one address.
+    none_of_address: Cell<Option<Instant>>,
 }
+
+/// Idle connections closed at a time, so that a crowd of newcomers is worth one search.
+const MOST_GIVING_WAY: usize = 16;
+/// Of the idle connections no more than this part is closed at a time.
+const PART_GIVING_WAY: usize = 8;
 
 impl Deadlines {
     /// Watches a connection until it is gone.
@@ -108,6 +128,41 @@ impl Deadlines {
     /// Breaks off all connections; said again until they are gone.
     pub(crate) fn cut(&self) {
         self.sweep(|connection| connection.cut());
+    }
+
+    /// Ends some of the connections that have been idle longest; how many. Called in need only: it looks at all.
+    pub(crate) fn make_room(&self, tick: Instant) -> usize {
+        self.end_idle(tick, &self.none_idle, |_| true)
+    }
+
+    /// The same of the connections of one address.
+    pub(crate) fn make_room_of(&self, address: IpAddr, tick: Instant) -> usize {
+        self.end_idle(tick, &self.none_of_address, |permit| permit.is_of(address))
+    }
+
+    fn end_idle(&self, tick: Instant, in_vain: &Cell<Option<Instant>>, fits: impl Fn(&Permit) -> bool) -> usize {
+        if in_vain.get() == Some(tick) {
+            return 0;
+        }
+        let watched = self.watched.borrow();
+        let idle_since = |place: usize| {
+            let connection = watched[place].upgrade()?;
+            let (permit, since) = connection.idle()?;
+            fits(permit).then_some((since, place))
+        };
+        let mut idle: Vec<(Instant, usize)> = (0..watched.len()).filter_map(idle_since).collect();
+        if idle.is_empty() {
+            in_vain.set(Some(tick));
+            return 0;
+        }
+        let count = (idle.len() / PART_GIVING_WAY).clamp(1, MOST_GIVING_WAY);
+        idle.select_nth_unstable(count - 1);
+        for (_, place) in &idle[..count] {
+            if let Some(connection) = watched[*place].upgrade() {
+                connection.give_way();
+            }
+        }
+        count
     }
 
     fn sweep(&self, visit: impl Fn(&dyn Watched)) {

@@ -134,6 +134,10 @@ impl Start {
                     obey(order, &thread, &mut doors);
                     continue;
                 }
+                () = thread.asked_for_room() => {
+                    thread.make_own_room();
+                    continue;
+                }
             }
             control.beat(number);
             thread.clock.tick();

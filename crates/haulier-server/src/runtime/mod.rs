@@ -39,7 +39,8 @@ impl Server {
         inherited: &mut Vec<Inherited>,
     ) -> Result<Self, BindError> {
         settings.threads = settings.threads.max(1);
-        let gate = Gate::new(settings.limits.connections, settings.limits.connections_per_ip);
+        let limits = &settings.limits;
+        let gate = Gate::new(limits.connections, limits.connections_per_ip, settings.threads);
         let metrics = Metrics::new(Arc::clone(&gate), settings.threads);
         let sites = open_sites(std::mem::take(&mut settings.sites), &metrics)?;
         let listeners = asked(&settings)

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use crate::client::To;
+use haulier_server::settings::Limits;
+
+use crate::client::{Client, To};
 use crate::site::{LARGE, SMUGGLED, Site, large};
 
 const GET: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Longer than any test.
+const FOR_EVER: Duration = Duration::from_secs(600);
 
 #[test]
 fn a_connection_carries_many_requests() {
@@ -185,30 +190,128 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
     site.assert_connections_fall_to(0);
 }
 
+/// A request that is not over: its connection is used.
+const BEGUN: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n";
+
 #[test]
-fn connections_beyond_the_limit_wait_for_their_turn() {
-    let site = Site::with_limits(|limits| limits.connections = 2);
+fn a_newcomer_gets_the_place_of_the_connection_that_has_been_idle_longest() {
+    let site = Site::with_limits(|limits| {
+        limits.connections = 3;
+        limits.idle_timeout = FOR_EVER;
+    });
+    let mut used = site.connect();
+    assert_eq!(used.ask(GET).status, 200);
+    let (mut longest, mut shorter) = (site.connect(), site.connect());
+    assert_eq!(longest.ask(GET).status, 200);
+    // Idle since another tick of the clock.
+    std::thread::sleep(Duration::from_millis(250));
+    assert_eq!(shorter.ask(GET).status, 200);
+    used.send(BEGUN);
+    std::thread::sleep(Duration::from_millis(250));
+    assert_eq!(site.connect().ask(GET).status, 200);
+    assert!(longest.is_closed());
+    assert_eq!(shorter.ask(GET).status, 200);
+    used.send("\r\n");
+    assert_eq!(used.response().status, 200);
+}
+
+#[test]
+fn a_hundred_idle_connections_keep_no_newcomer_waiting() {
+    let site = Site::start_with(|settings| {
+        settings.threads = 2;
+        settings.limits.connections = 100;
+        settings.limits.idle_timeout = FOR_EVER;
+    });
+    let mut crowd: Vec<Client> = (0..100).map(|_| site.connect()).collect();
+    for client in &mut crowd {
+        assert_eq!(client.ask(GET).status, 200);
+    }
+    for _ in 0..150 {
+        let mut newcomer = site.connect();
+        assert_eq!(newcomer.ask(GET).status, 200);
+        crowd.push(newcomer);
+    }
+}
+
+#[test]
+fn a_thread_without_idle_connections_asks_the_others_for_room() {
+    let site = Site::start_with(|settings| {
+        settings.threads = 4;
+        settings.limits.connections = 1;
+        settings.limits.idle_timeout = FOR_EVER;
+    });
+    // Each is idle on the thread that the kernel chose; the next one comes to any.
+    let mut held = Vec::new();
+    for _ in 0..24 {
+        let mut client = site.connect();
+        assert_eq!(client.ask(GET).status, 200);
+        held.push(client);
+    }
+}
+
+#[test]
+fn newcomers_wait_for_their_turn_where_every_connection_is_used() {
+    let site = Site::with_limits(|limits| {
+        limits.connections = 2;
+        limits.head_timeout = FOR_EVER;
+    });
     let (mut first, mut second) = (site.connect(), site.connect());
     assert_eq!(first.ask(GET).status, 200);
     assert_eq!(second.ask(GET).status, 200);
+    first.send(BEGUN);
+    second.send(BEGUN);
+    std::thread::sleep(Duration::from_millis(50));
     let mut third = site.connect();
     third.send(GET);
     assert!(third.is_silent_for(Duration::from_millis(300)));
     drop(first);
     assert_eq!(third.response().status, 200);
-    assert_eq!(second.ask(GET).status, 200);
+    second.send("\r\n");
+    assert_eq!(second.response().status, 200);
+}
+
+fn two_of_an_address(limits: &mut Limits) {
+    limits.connections_per_ip = 2;
+    limits.local_per_ip = true;
+    limits.idle_timeout = FOR_EVER;
+    limits.head_timeout = FOR_EVER;
 }
 
 #[test]
-fn an_address_with_too_many_connections_is_refused() {
-    let site = Site::with_limits(|limits| limits.connections_per_ip = 2);
+fn an_address_with_too_many_connections_loses_its_longest_idle_one() {
+    let site = Site::with_limits(two_of_an_address);
     let (mut first, mut second) = (site.connect(), site.connect());
     assert_eq!(first.ask(GET).status, 200);
+    std::thread::sleep(Duration::from_millis(250));
     assert_eq!(second.ask(GET).status, 200);
+    assert_eq!(site.ask(GET).status, 200);
+    assert!(first.is_closed());
+}
+
+#[test]
+fn an_address_that_uses_all_its_connections_gets_no_further_one() {
+    let site = Site::with_limits(two_of_an_address);
+    let (mut first, mut second) = (site.connect(), site.connect());
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.ask(GET).status, 200);
+        client.send(BEGUN);
+    }
+    std::thread::sleep(Duration::from_millis(50));
     let mut third = site.connect();
     let refused = third.try_response(To::Get);
     assert!(refused.is_none_or(|response| response.status == 503));
     drop((first, second));
     site.assert_connections_fall_to(0);
+    assert_eq!(site.ask(GET).status, 200);
+}
+
+#[test]
+fn this_machine_may_have_more_connections_than_an_address_unless_somebody_says_so() {
+    let site = Site::with_limits(|limits| limits.connections_per_ip = 2);
+    let mut clients: Vec<Client> = (0..5).map(|_| site.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask(GET).status, 200);
+        client.send(BEGUN);
+    }
     assert_eq!(site.ask(GET).status, 200);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::frame::Kind;
 
+use crate::client::Client;
 use crate::peer::{Peer, frame, pong};
 use crate::site::{Site, at_some_pace, wait};
 
@@ -79,6 +80,34 @@ fn an_idle_connection_is_told_before_it_is_closed() {
         assert!(peer.rest().is_empty());
         site.assert_connections_fall_to(0);
     });
+}
+
+#[test]
+fn an_idle_connection_makes_room_at_once_for_a_newcomer() {
+    let site = Site::with_limits(|limits| {
+        limits.connections = 1;
+        limits.idle_timeout = Duration::from_secs(600);
+    });
+    let mut peer = Peer::connect(&site);
+    peer.assert_alive();
+    assert_eq!(site.get("/ten.txt", "").status, 200);
+    let said = peer.control(Kind::GoAway);
+    assert_eq!((said.last_stream(), said.code()), (1, ErrorCode::NO_ERROR));
+    assert!(peer.rest().is_empty());
+}
+
+#[test]
+fn a_connection_with_an_open_stream_makes_no_room() {
+    let site = Site::with_php(&[("gate.php", GATE)], |settings| settings.limits.connections = 1);
+    let mut peer = Peer::connect(&site);
+    let running = peer.get("/gate.php");
+    peer.assert_alive();
+    let mut newcomer = Client::connect(site.address());
+    newcomer.send("GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(newcomer.is_silent_for(Duration::from_millis(300)));
+    std::fs::write(site.root().join("go"), "").expect("the directory is ours");
+    assert_eq!(peer.answer(running).expect(200).text(), "open");
+    assert_eq!(newcomer.response().status, 200);
 }
 
 #[test]

@@ -522,6 +522,7 @@ fn resolve_limits(table: &LimitsTable, allowed: usize, machine: &Machine, report
         keepalive_requests: u32_or(&table.keepalive_requests, default.keepalive_requests),
         connections: resolve_connections(table.connections.as_ref(), allowed, machine, report),
         connections_per_ip: u32_or(&table.connections_per_ip, default.connections_per_ip),
+        local_per_ip: table.connections_per_ip.is_some(),
         h2_streams: u32_or(&table.h2_streams, default.h2_streams),
         h2_stream_window: window(&table.h2_stream_window, default.h2_stream_window),
         h2_connection_window: window(&table.h2_connection_window, default.h2_connection_window),

@@ -227,12 +227,12 @@ pub(super) static LIMITS: Table = Table {
         word(
             "connections",
             "what the descriptor limit allows",
-            "Most open connections; the rest waits in the kernel.",
+            "Most open connections; idle ones are closed for new ones, and where none is idle those wait in the kernel.",
         ),
         word(
             "connections_per_ip",
-            "0",
-            "Most open connections of one client address; 0 is no limit.",
+            "512",
+            "Most open connections of one client address (IPv6: of a /64); 0 is no limit. Unless it is written, loopback is exempt.",
         ),
         word(
             "requests_per_ip",

@@ -318,11 +318,25 @@ fn running_out_of_descriptors_pauses_and_never_spins() {
 }
 
 #[test]
+fn idle_connections_make_room_where_descriptors_run_out() {
+    let server = start_with_descriptors(page().limit("idle_timeout = \"10m\""), 64);
+    let mut crowd = Vec::new();
+    for _ in 0..200 {
+        let mut connection = server.connect();
+        connection.ask(&Request::get("/a.txt")).expect(200);
+        crowd.push(connection);
+    }
+    server.wait_for_line("the longest idle ones are closed");
+}
+
+#[test]
 fn connections_of_one_address_may_be_limited() {
     let server = page().limit("connections_per_ip = 5").start();
     let mut held: Vec<Connection> = (0..5).map(|_| server.connect()).collect();
     for connection in &mut held {
         connection.ask(&Request::get("/a.txt")).expect(200);
+        // It is used: an idle one would make room.
+        connection.send("GET /a.txt HTTP/1.1\r\n");
     }
     let mut sixth = server.connect();
     let answer = sixth.try_ask(&Request::get("/a.txt"));

@@ -268,5 +268,7 @@ fn the_limit_of_one_address_does_not_count_for_a_proxy() {
     let server = limited("");
     let mut held = server.connect();
     held.ask(&Request::get("/a.txt")).expect(200);
+    // While it is used: an idle one would make room.
+    held.send("GET /a.txt HTTP/1.1\r\n");
     server.get("/a.txt").expect(503);
 }

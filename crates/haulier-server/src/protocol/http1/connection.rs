@@ -62,7 +62,7 @@ pub(crate) struct Connection {
     /// The deadlines of the site of the last request, where they are not the usual ones.
     pub(super) patience: RefCell<Option<Arc<Patience>>>,
     /// Its place among the connections we may hold.
-    permit: Permit,
+    pub(super) permit: Permit,
 }
 
 /// What a connection does next.

@@ -13,6 +13,7 @@ use super::super::unwinding::Unwinding;
 use super::super::{Phase, Watched};
 use super::connection::{Connection, Next, Sending};
 use super::sender::{Sender, Step};
+use crate::listen::Permit;
 use crate::metrics::InFlight;
 use crate::pipeline::Answered;
 use crate::settings::Patience;
@@ -298,6 +299,11 @@ impl Watched for Connection {
 
     fn patience(&self) -> Option<Arc<Patience>> {
         self.patience.borrow().clone()
+    }
+
+    fn idle(&self) -> Option<(&Permit, Instant)> {
+        let (phase, since) = self.waiting.get();
+        (phase == Phase::Idle && !self.expired.get()).then_some((&self.permit, since))
     }
 
     fn cut(&self) {

@@ -59,8 +59,10 @@ pub(crate) struct Connection {
     has_ended: Cell<bool>,
     /// The client broke a rule: GOAWAY is in the output, and nothing more is understood.
     pub(super) has_failed: Cell<bool>,
+    /// Others need its place: it ends once all that came is read, without waiting for the client.
+    pub(super) gives_way: Cell<bool>,
     _open: Http2Connection,
-    _permit: Permit,
+    pub(super) permit: Permit,
 }
 
 /// Takes over a connection whose first bytes, as far as they were read, are `input`: after a PROXY header, after the
@@ -85,8 +87,9 @@ pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Per
         is_leaving: Cell::new(false),
         has_ended: Cell::new(false),
         has_failed: Cell::new(false),
+        gives_way: Cell::new(false),
         _open: Http2Connection::new(thread),
-        _permit: permit,
+        permit,
     });
     let weak = Rc::downgrade(&connection);
     thread.deadlines.watch(weak);
@@ -127,7 +130,7 @@ impl Connection {
     async fn drive(self: &Rc<Self>) {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
         self.end_streams();
-        if end == End::Said {
+        if end == End::Said && !self.gives_way.get() {
             self.linger().await;
         }
     }
@@ -172,6 +175,9 @@ impl Connection {
             match read {
                 Poll::Pending => {
                     self.note_wait();
+                    if self.end_for_others() {
+                        continue;
+                    }
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(Read::Bytes)) => {}

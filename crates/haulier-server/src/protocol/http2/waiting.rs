@@ -8,6 +8,7 @@ use haulier_proto::h2::frame::{FrameHead, Kind};
 
 use super::super::{Phase, Watched};
 use super::connection::Connection;
+use crate::listen::Permit;
 use crate::settings::Patience;
 
 /// Clients that do not answer the PING behind the announcement of an end are believed to have read it after this long.
@@ -110,6 +111,22 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Ends it if others need its place and it is still idle: a request that came in this very moment is served, and the
+    /// connection stays. Whether there is something to send now.
+    pub(super) fn end_for_others(&self) -> bool {
+        if !self.gives_way.get() {
+            return false;
+        }
+        if !self.is_waiting_for(Phase::Idle) {
+            self.gives_way.set(false);
+            return false;
+        }
+        self.ask(|machine| machine.shut_down());
+        true
+    }
+}
+
 impl Watched for Connection {
     fn waiting(&self) -> (Phase, Instant) {
         let waiting = self.waiting.get();
@@ -135,6 +152,16 @@ impl Watched for Connection {
             self.socket.abort();
         }
         self.expired.set(Some(phase));
+        self.wake();
+    }
+
+    fn idle(&self) -> Option<(&Permit, Instant)> {
+        let (phase, since) = self.waiting.get();
+        (phase == Phase::Idle && !self.gives_way.get()).then_some((&self.permit, since))
+    }
+
+    fn give_way(&self) {
+        self.gives_way.set(true);
         self.wake();
     }
 
