@@ -18,10 +18,13 @@ use tokio::sync::{mpsc, oneshot};
 use super::received::Received;
 use super::reporter::Reporter;
 use super::state::State;
+use super::visitors::{Stage, Standing};
 
 /// Longest question, bytes.
 const LONGEST: u64 = 4096;
-/// How long a connection may be silent.
+/// How long a connection may be silent before its first question.
+const FIRST_SILENCE: Duration = Duration::from_secs(5);
+/// And between two.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -121,16 +124,20 @@ pub(super) async fn serve(
     stream: tokio::net::UnixStream,
     reporter: &Reporter,
     commands: &mpsc::Sender<Asked>,
+    standing: &Standing,
 ) -> io::Result<()> {
+    let mut silence = FIRST_SILENCE;
     let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
     let mut stream = tokio::io::BufReader::new(stream);
     loop {
         let mut line = Vec::new();
         let mut limited = (&mut stream).take(LONGEST);
-        let count = tokio::time::timeout(SILENCE, limited.read_until(b'\n', &mut line)).await??;
+        let count = tokio::time::timeout(silence, limited.read_until(b'\n', &mut line)).await??;
         if count == 0 {
             return Ok(());
         }
+        silence = SILENCE;
+        standing.set(Stage::Waiting);
         let question = serde_json::from_slice::<Question>(&line);
         let reply = match &question {
             Ok(Question::Status) => Answer::State(Box::new(reporter.state())).into(),
@@ -139,14 +146,17 @@ pub(super) async fn serve(
         };
         let mut text = serde_json::to_vec(&reply.answer)?;
         text.push(b'\n');
+        let is_stop = matches!(question, Ok(Question::Stop { .. }));
+        standing.set(if is_stop { Stage::Waiting } else { Stage::Taking });
         tokio::time::timeout(PATIENCE, send(&mut stream, &text, &reply.sockets)).await??;
-        if matches!(question, Ok(Question::Stop { .. })) {
+        if is_stop {
             // The end of the connection tells that we are gone.
             return std::future::pending().await;
         }
         if line.last() != Some(&b'\n') {
             return Ok(());
         }
+        standing.set(Stage::Between);
     }
 }
 

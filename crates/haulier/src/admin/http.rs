@@ -16,13 +16,16 @@ use tokio::time::timeout;
 use super::history::Range;
 use super::page;
 use super::reporter::Reporter;
+use super::visitors::{Stage, Standing};
 
 const LIMITS: HeadLimits = HeadLimits {
     request_line: 4096,
     header: 16 * 1024,
     fields: 100,
 };
-/// For the request head, and again for the answer to be taken.
+/// For the request head.
+const HEAD_PATIENCE: Duration = Duration::from_secs(3);
+/// For the answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long what the client still sends is read away, so that no reset overtakes the answer (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(1);
@@ -89,13 +92,16 @@ pub(super) async fn serve(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     local: Option<IpAddr>,
     reporter: &Reporter,
+    standing: &Standing,
 ) -> io::Result<()> {
-    let answer = match timeout(PATIENCE, read_head(&mut stream)).await?? {
+    let answer = match timeout(HEAD_PATIENCE, read_head(&mut stream)).await?? {
         Some(head) => respond(&head, local, reporter),
         None => Answer::text(400, "not a request\n"),
     };
+    standing.set(Stage::Taking);
     timeout(PATIENCE, stream.write_all(&answer.to_bytes())).await??;
     stream.shutdown().await?;
+    standing.set(Stage::Silent);
     let mut rest = tokio::io::sink();
     let _ = timeout(LINGER, tokio::io::copy(&mut stream.take(64 * 1024), &mut rest)).await;
     Ok(())

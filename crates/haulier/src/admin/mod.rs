@@ -15,17 +15,17 @@ mod reporter;
 mod socket;
 pub(crate) mod state;
 mod view;
+mod visitors;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 pub(crate) use control::{Answer, AskError, Asked, Client, HandedOver, Question, Reply, Role};
@@ -39,10 +39,6 @@ use crate::config::settings::AdminAddress;
 
 /// Ports tried after the one named, where any will do.
 const NEXT_PORTS: u16 = 20;
-/// Connections each listener serves at a time; the others wait in the kernel.
-const AT_ONCE: usize = 32;
-/// How long accepting pauses when the system has nothing to give.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// The admin address, bound.
 #[derive(Debug)]
@@ -246,34 +242,21 @@ impl Door {
 }
 
 async fn accept_http(door: Door, reporter: Arc<Reporter>) {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let Ok((stream, local)) = door.accept().await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
+    let accept = || door.accept();
+    let serve = |(stream, local), standing| {
         let reporter = Arc::clone(&reporter);
-        tokio::spawn(async move {
-            // A client that stops talking is not worth a word in the log.
-            let _ = http::serve(stream, local, &reporter).await;
-            drop(place);
-        });
-    }
+        async move { http::serve(stream, local, &reporter, &standing).await }
+    };
+    visitors::receive(accept, serve).await;
 }
 
 async fn accept_control(listener: UnixListener, reporter: Arc<Reporter>, commands: mpsc::Sender<Asked>) {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
+    let accept = || listener.accept();
+    let serve = |(stream, _), standing| {
         let (reporter, commands) = (Arc::clone(&reporter), commands.clone());
-        tokio::spawn(async move {
-            let _ = control::serve(stream, &reporter, &commands).await; // as above
-            drop(place);
-        });
-    }
+        async move { control::serve(stream, &reporter, &commands, &standing).await }
+    };
+    visitors::receive(accept, serve).await;
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::thread;
 use std::time::Duration;
 
 use super::support::client::{Connection, Request};
-use super::support::haulier::Haulier;
 use super::support::site::Site;
 use super::support::{at_some_pace, setting, wait_until};
 
@@ -289,20 +288,9 @@ fn stalled_clients_leave_others_alone() {
     drop(stalled);
 }
 
-/// Starts the server for this site with no more than this many descriptors.
-fn start_with_descriptors(site: Site, count: u32) -> Haulier {
-    let (config, _) = site.prepare();
-    let mut command = Command::new("prlimit");
-    command
-        .arg(format!("--nofile={count}:{count}"))
-        .arg(env!("CARGO_BIN_EXE_haulier"));
-    command.arg("run").arg("-c").arg(config);
-    Haulier::start(command, vec![Box::new(site)])
-}
-
 #[test]
 fn running_out_of_descriptors_pauses_and_never_spins() {
-    let server = start_with_descriptors(page().limit("head_timeout = \"60s\""), 64);
+    let server = page().limit("head_timeout = \"60s\"").start_with_descriptors(64);
     let mut crowd: Vec<Connection> = (0..100).map(|_| server.connect()).collect();
     for connection in &mut crowd {
         connection.send("GET /a.txt HTTP/1.1\r\n");
@@ -319,7 +307,7 @@ fn running_out_of_descriptors_pauses_and_never_spins() {
 
 #[test]
 fn idle_connections_make_room_where_descriptors_run_out() {
-    let server = start_with_descriptors(page().limit("idle_timeout = \"10m\""), 64);
+    let server = page().limit("idle_timeout = \"10m\"").start_with_descriptors(64);
     let mut crowd = Vec::new();
     for _ in 0..200 {
         let mut connection = server.connect();

@@ -206,6 +206,18 @@ impl Site {
         Haulier::start(command, vec![Box::new(self), Box::new(fpm)])
     }
 
+    /// The same with no more than this many descriptors.
+    #[track_caller]
+    pub(crate) fn start_with_descriptors(self, count: u32) -> Haulier {
+        let (config, fpm) = self.prepare();
+        let mut command = Command::new("prlimit");
+        command
+            .arg(format!("--nofile={count}:{count}"))
+            .arg(env!("CARGO_BIN_EXE_haulier"));
+        command.arg("run").arg("-c").arg(config);
+        Haulier::start(command, vec![Box::new(self), Box::new(fpm)])
+    }
+
     /// The same with the configuration in the caller's hands.
     #[track_caller]
     pub(crate) fn start_with_config(self) -> (Haulier, Config) {
