@@ -15,6 +15,7 @@ use haulier_proto::fastcgi::{CgiHead, EndRequest, HeadParser, Header, Record, Re
 
 use crate::connection::Connection;
 use crate::error::BadResponse;
+use crate::finished::MarkerFinder;
 use crate::request::{Body, Request};
 
 /// Most that is kept of what a script writes to STDERR, bytes.
@@ -58,6 +59,10 @@ pub(crate) struct Exchange {
     answered: bool,
     body: Vec<u8>,
     stderr: Vec<u8>,
+    /// Looks for the word that the answer is complete; `None` where nobody says it.
+    marker: Option<MarkerFinder>,
+    /// The script has said so: what it writes from now on belongs to no answer.
+    finished: bool,
     end: Option<EndRequest>,
     /// The other end can take and send no more.
     broken: bool,
@@ -109,11 +114,29 @@ impl Exchange {
             answered: false,
             body: Vec::new(),
             stderr: Vec::new(),
+            marker: None,
+            finished: false,
             end: None,
             broken: false,
             surplus: false,
             was_placed: false,
         }
+    }
+
+    /// The script may say before its end that its answer is complete.
+    pub(crate) fn may_finish(self) -> Self {
+        Self {
+            marker: Some(MarkerFinder::default()),
+            ..self
+        }
+    }
+
+    /// The rest of an exchange whose script has said that its answer is complete; what has come of the answer stays here.
+    pub(crate) fn split_off(&mut self) -> Self {
+        let mut answer = Self::new(0, false);
+        answer.body = std::mem::take(&mut self.body);
+        answer.stderr = std::mem::take(&mut self.stderr);
+        std::mem::replace(self, answer)
     }
 
     /// Sends as much of the request as fits, in one system call. [`has_unsent`](Self::has_unsent) tells if that was all.
@@ -217,7 +240,7 @@ impl Exchange {
 
     /// Whether the rest of the body is likely to come in records that are worth a system call of their own.
     pub(crate) fn is_in_long_body(&self) -> bool {
-        self.head_complete && self.end.is_none() && self.records.stdout_length() >= LONG_CONTENT
+        self.head_complete && !self.finished && self.end.is_none() && self.records.stdout_length() >= LONG_CONTENT
     }
 
     /// Content of the body that is announced and did not come yet, bytes.
@@ -342,10 +365,7 @@ impl Exchange {
             }
             match record {
                 Record::Stdout(content) => self.take_stdout(content, bytes.len())?,
-                Record::Stderr(content) => {
-                    let room = STDERR_LIMIT - self.stderr.len();
-                    self.stderr.extend_from_slice(&content[..content.len().min(room)]);
-                }
+                Record::Stderr(content) => self.take_stderr_content(content),
                 Record::End(end) => self.take_end(end)?,
             }
         }
@@ -364,12 +384,27 @@ impl Exchange {
                 self.heads.push(head);
             }
         }
+        if self.finished {
+            return Ok(());
+        }
         if self.body.capacity() == 0 && !content.is_empty() {
             // What else came with it is mostly body too.
             self.body.reserve(content.len() + more);
         }
         copy::append(&mut self.body, content);
         Ok(())
+    }
+
+    fn take_stderr_content(&mut self, content: &[u8]) {
+        let stderr = &mut self.stderr;
+        let mut keep = |content: &[u8]| {
+            let room = STDERR_LIMIT - stderr.len();
+            stderr.extend_from_slice(&content[..content.len().min(room)]);
+        };
+        match &mut self.marker {
+            Some(marker) => self.finished |= marker.feed(content, keep),
+            None => keep(content),
+        }
     }
 
     fn take_end(&mut self, end: EndRequest) -> Result<(), Failure> {
@@ -399,6 +434,11 @@ impl Exchange {
     /// True if anything of a response came.
     pub(crate) fn answered(&self) -> bool {
         self.answered
+    }
+
+    /// True once the answer is complete and its script goes on.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished && self.head_complete && self.end.is_none()
     }
 
     /// True after END_REQUEST.

@@ -204,7 +204,17 @@ impl Lease {
     }
 
     /// Ends the worker in the middle of its request, after it has let us wait for so long.
-    pub(crate) fn time_out(mut self, after: Duration, stderr: &[u8], label: &str) -> PoolError {
+    pub(crate) fn time_out(self, after: Duration, stderr: &[u8], label: &str) -> PoolError {
+        self.end_worker(after, stderr, label, "no answer from PHP in time")
+    }
+
+    /// Ends the worker whose script went on for so long behind its answer.
+    pub(crate) fn time_out_behind(self, after: Duration, stderr: &[u8], label: &str) -> PoolError {
+        let why = "a script did not end within `timeout` after fastcgi_finish_request()";
+        self.end_worker(after, stderr, label, why)
+    }
+
+    fn end_worker(mut self, after: Duration, stderr: &[u8], label: &str, why: &str) -> PoolError {
         self.learn_peer();
         // SIGTERM would only ask php-cgi to end after the request that hangs.
         let spawner = self.shared().spawner.as_deref();
@@ -217,7 +227,7 @@ impl Lease {
         drop(self);
         shared.count(|counts| counts.timeouts += 1);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
-        tracing::error!(pool, pid, killed, ?after, request = label, %stderr, "no answer from PHP in time");
+        tracing::error!(pool, pid, killed, ?after, request = label, %stderr, "{why}");
         PoolError::Timeout { pid, after, last_words }
     }
 }

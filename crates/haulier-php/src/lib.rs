@@ -10,6 +10,7 @@ mod connection;
 mod directory;
 mod error;
 mod exchange;
+mod finished;
 mod fpm_status;
 mod health;
 mod heard;
@@ -36,6 +37,7 @@ mod worker;
 
 pub use error::{BadResponse, PoolError, StartError};
 pub use exchange::Place;
+pub use finished::{finish_marker, scripts_behind_answers};
 pub use fpm_status::FpmStatus;
 pub use pool::Pool;
 pub use request::{Body, Request};

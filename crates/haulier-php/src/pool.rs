@@ -174,10 +174,7 @@ impl Pool {
         };
         let mut sent = 0;
         loop {
-            let mut exchange = Exchange::new(
-                self.shared.settings.response_head,
-                self.shared.settings.kind.keeps_connections(),
-            );
+            let mut exchange = self.exchange();
             match attempt(
                 &mut lease,
                 &mut exchange,
@@ -195,6 +192,16 @@ impl Pool {
                 }
                 Err(trouble) => return Err(trouble.into_error(lease, &mut exchange, request)),
             }
+        }
+    }
+
+    fn exchange(&self) -> Exchange {
+        let settings = &self.shared.settings;
+        let exchange = Exchange::new(settings.response_head, settings.kind.keeps_connections());
+        match self.source {
+            Source::Own(_) => exchange.may_finish(),
+            // php-fpm has its own way to say so.
+            Source::Others(_) => exchange,
         }
     }
 
@@ -437,7 +444,7 @@ fn response(head: CgiHead, exchange: Exchange, mut lease: Lease, queued: Duratio
         silence,
         pid,
     };
-    response.finish_if_complete();
+    response.settle();
     response
 }
 

@@ -15,7 +15,16 @@ const BEYOND_REACH: &str = "2147483647";
 /// Last, so that they win. With cgi.fix_pathinfo=0 PHP_SELF would be PATH_INFO alone, and PHP would run the file named
 /// by PATH_TRANSLATED instead of SCRIPT_FILENAME: an uploaded picture, say. With 1 PHP guesses only where
 /// SCRIPT_FILENAME does not exist, and the server names nothing but existing scripts.
-const PATH_INI: [&str; 4] = ["-d", "cgi.fix_pathinfo=1", "-d", "cgi.discard_path=1"];
+///
+/// fcgi.logging=1, PHP's own default, has STDERR come with the answer: its errors, and the word of a script that is finished.
+const OWN_INI: [&str; 6] = [
+    "-d",
+    "cgi.fix_pathinfo=1",
+    "-d",
+    "cgi.discard_path=1",
+    "-d",
+    "fcgi.logging=1",
+];
 
 /// Where PHP looks for further ini files.
 pub(crate) const SCAN_DIR: &str = "PHP_INI_SCAN_DIR";
@@ -76,7 +85,7 @@ impl Recipe {
 fn arguments(own: &Supervised) -> Vec<String> {
     let ini = own.ini.iter().chain(&own.ini_admin);
     let ini = ini.flat_map(|(name, value)| ["-d".to_owned(), format!("{name}={value}")]);
-    ini.chain(PATH_INI.map(str::to_owned)).collect()
+    ini.chain(OWN_INI.map(str::to_owned)).collect()
 }
 
 fn environment(own: &Supervised, separate: bool) -> Vec<(OsString, OsString)> {

@@ -11,10 +11,12 @@ use tokio::time::Sleep;
 
 use crate::error::PoolError;
 use crate::exchange::{Exchange, Place};
+use crate::finished::Behind;
 use crate::lease::Lease;
 
 /// A response of PHP. The worker is free again as soon as END_REQUEST has come; dropping the response before that
-/// closes the connection, and the script goes on until it next writes something.
+/// closes the connection, and the script goes on until it next writes something. A script that has said that its answer is
+/// complete keeps its worker to its own end, whatever becomes of the response.
 pub struct Response {
     /// Status and fields.
     pub head: CgiHead,
@@ -111,7 +113,7 @@ impl Response {
         self.taken
     }
 
-    /// From the lease to END_REQUEST, or to now.
+    /// From the lease to END_REQUEST or the end of the answer, or to now.
     pub fn worker_time(&self) -> Duration {
         self.worker_time.unwrap_or_else(|| self.taken.elapsed())
     }
@@ -183,7 +185,7 @@ impl Response {
                     if let Some(silence) = &mut self.silence {
                         silence.heard = Instant::now();
                     }
-                    self.finish_if_complete();
+                    self.settle();
                     if placed > 0 {
                         return Poll::Ready(Ok(Some(Piece::Placed(placed))));
                     }
@@ -204,13 +206,17 @@ impl Response {
         }
     }
 
-    /// Gives the worker back after END_REQUEST.
-    pub(crate) fn finish_if_complete(&mut self) {
-        if self.exchange.is_complete()
-            && let Some(lease) = self.lease.take()
-        {
-            self.worker_time = Some(self.taken.elapsed());
+    /// Gives the worker back after END_REQUEST, or leaves it to a script that goes on behind its answer.
+    pub(crate) fn settle(&mut self) {
+        if !self.exchange.is_complete() && !self.exchange.is_finished() {
+            return;
+        }
+        let Some(lease) = self.lease.take() else { return };
+        self.worker_time = Some(self.taken.elapsed());
+        if self.exchange.is_complete() {
             lease.finish(self.exchange.is_reusable());
+        } else {
+            Behind::start(self.exchange.split_off(), lease, self.label.clone());
         }
     }
 
@@ -222,15 +228,19 @@ impl Response {
     /// Logs what the script wrote to STDERR since the last call, with the request it belongs to: for what comes when the
     /// head is gone and nobody would say it.
     pub fn log_stderr(&mut self) {
-        let stderr = self.exchange.take_stderr();
-        if !stderr.is_empty() {
-            let stderr = String::from_utf8_lossy(&stderr);
-            tracing::warn!(
-                pid = self.pid,
-                request = self.label,
-                stderr = stderr.trim_end(),
-                "PHP wrote to its error log behind the head of its response"
-            );
-        }
+        log_stderr(self.pid, &self.label, &self.exchange.take_stderr());
+    }
+}
+
+/// Logs what a script wrote to STDERR when its head was on the way already.
+pub(crate) fn log_stderr(pid: Option<u32>, request: &str, stderr: &[u8]) {
+    if !stderr.is_empty() {
+        let stderr = String::from_utf8_lossy(stderr);
+        tracing::warn!(
+            pid,
+            request,
+            stderr = stderr.trim_end(),
+            "PHP wrote to its error log behind the head of its response"
+        );
     }
 }

@@ -284,7 +284,7 @@ fn write_prelude(pools: &[settings::Pool]) -> Option<Prelude> {
         tracing::info!(
             pool = pool.settings.name,
             open_basedir,
-            "zend_send_file() is not defined: open_basedir is set"
+            "zend_send_file() and fastcgi_finish_request() are not defined: open_basedir is set"
         );
     }
     if !pools.iter().any(runs_prelude) {
@@ -299,7 +299,7 @@ fn write_prelude(pools: &[settings::Pool]) -> Option<Prelude> {
     match Prelude::create(runtime_dirs(), reader, haulier_server::send_token()) {
         Ok(prelude) => Some(prelude),
         Err(error) => {
-            tracing::warn!(%error, "zend_send_file() is not defined: its file cannot be written");
+            tracing::warn!(%error, "zend_send_file() and fastcgi_finish_request() are not defined: their file cannot be written");
             None
         }
     }

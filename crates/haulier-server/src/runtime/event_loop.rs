@@ -160,7 +160,7 @@ impl Start {
             if control.drain.load(Ordering::SeqCst) {
                 thread.drain(control.idle_patience());
                 doors.close(|_| true);
-                if doors.are_closed() && thread.deadlines.is_empty() {
+                if doors.are_closed() && thread.deadlines.is_empty() && haulier_php::scripts_behind_answers() == 0 {
                     return;
                 }
             }

@@ -11,6 +11,7 @@ mod deployments;
 mod dictionaries;
 mod dokuwiki;
 mod example_site;
+mod finish;
 mod handoff;
 mod http2;
 mod images;
