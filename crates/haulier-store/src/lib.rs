@@ -8,8 +8,10 @@
 //! libraries may then be shared by all serving threads, and end with none of them.
 
 pub mod cache;
+pub mod sealed;
 pub mod suite;
 
+mod checked;
 mod courier;
 mod folder;
 mod local;
@@ -17,6 +19,7 @@ mod location;
 mod object;
 mod store;
 
+pub use checked::{Checked, FileState};
 pub use courier::Courier;
 pub use local::LocalStore;
 pub use location::{BadLocation, Location, ObjectOptions, Service};

@@ -4,12 +4,13 @@
 //! that is full is tidied: the files that were not asked for longest go, until a quarter of it is free. Deleting files or
 //! folders by hand is allowed at any time, and two processes may share a directory.
 //!
-//! A file gets its name when it is complete, but is not brought to the disk first: after a power cut it may be short. Its
-//! last bytes tell how long it must be.
+//! A file gets its name when it is complete, but is not brought to the disk first: after a power cut it may be short, and
+//! it may rot, or be copied over another one. Its seal ([`crate::sealed`]) tells; it is compared when this process opens
+//! the file for the first time, and again when the file changes.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -17,14 +18,12 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::{Cache, CacheError, CacheKey, Cached, DISK_BUDGET, Guard, Tier};
+use crate::checked::{Checked, FileState};
 use crate::courier::blocking;
 use crate::folder::{Folder, Owner};
+use crate::sealed::{self, Found, SEAL};
 use crate::store::Later;
 
-/// Behind every value, followed by its length. At the end, so that the value begins where its file does.
-const MAGIC: &[u8; 8] = b"haulier1";
-/// Bytes behind the value.
-const TRAILER: u64 = 16;
 /// What the directory of a layout is called, before the number of its folders.
 const LAYOUT: &str = "cache-";
 /// Most folders.
@@ -48,6 +47,8 @@ struct Inner {
     folders: Vec<Mutex<Option<u64>>>,
     /// Room of each, bytes.
     room: u64,
+    /// Files that hold what was put there.
+    checked: Checked,
     guard: Guard,
 }
 
@@ -79,6 +80,7 @@ impl DiskCache {
             directory: directory.join(layout),
             folders: (0..count).map(|_| Mutex::new(None)).collect(),
             room: limit / count,
+            checked: Checked::default(),
             guard: Guard::new(directory.display().to_string(), DISK_BUDGET),
         })))
     }
@@ -109,37 +111,50 @@ impl DiskCache {
         }
     }
 
-    /// The value, at once. Opens a file, as serving a static file does.
+    /// The value, at once: for threads that may block. One that was found before costs what serving a static file does;
+    /// any other is read and compared.
     ///
     /// # Errors
-    /// The file system failed; a damaged value is removed.
+    /// The file system failed, or the value is not what was put there: it is removed.
     pub fn find(&self, key: CacheKey) -> Result<Option<Cached>, CacheError> {
-        let path = self.path(key);
-        let file = match File::open(&path) {
+        let file = match File::open(self.path(key)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let metadata = file.metadata()?;
-        let mut trailer = [0; TRAILER as usize];
-        let length = metadata.len().saturating_sub(TRAILER);
-        let is_whole = file.read_exact_at(&mut trailer, length).is_ok()
-            && trailer.starts_with(MAGIC)
-            && trailer[8..] == length.to_le_bytes();
-        if !is_whole {
-            self.remove(key)?;
-            return Err(CacheError::Damaged);
-        }
+        let state = FileState::of(&metadata);
+        let length = match sealed::open(&file, &state, key.as_bytes(), &self.0.checked) {
+            Ok(Found::Whole(length)) => length,
+            Ok(Found::Unsealed) => {
+                self.remove(key)?;
+                return Ok(None);
+            }
+            Ok(Found::Damaged) => {
+                let file = self.path(key);
+                tracing::warn!(file = %file.display(), "a cached value was damaged: it is removed, and made again");
+                self.remove(key)?;
+                return Err(CacheError::Damaged);
+            }
+            // What the disk does not give back is of no more use.
+            Err(error) => {
+                self.remove(key)?;
+                return Err(error.into());
+            }
+        };
         let unused = SystemTime::now().duration_since(metadata.modified()?);
-        if unused.is_ok_and(|unused| unused > MARK_AGAIN) {
-            // Not being able to only lets it go sooner.
-            let _ = file.set_modified(SystemTime::now());
+        // Not being able to only lets it go sooner. It is still what was compared just now.
+        if unused.is_ok_and(|unused| unused > MARK_AGAIN)
+            && file.set_modified(SystemTime::now()).is_ok()
+            && let Ok(marked) = file.metadata()
+        {
+            self.0.checked.note(key.as_bytes(), &FileState::of(&marked));
         }
         Ok(Some(Cached::File(file, length)))
     }
 
     fn keep(&self, key: CacheKey, value: &[u8]) -> io::Result<()> {
-        let length = value.len() as u64 + TRAILER;
+        let length = value.len() as u64 + SEAL;
         if length > self.0.room / VALUES_IN_FOLDER {
             return self.remove(key);
         }
@@ -155,7 +170,9 @@ impl DiskCache {
         let path = self.path(key);
         let before = fs::metadata(&path).map_or(0, |metadata| metadata.len());
         let unfinished = path.with_extension(format!("{}.new", std::process::id()));
-        let written = write(&unfinished, value).and_then(|()| fs::rename(&unfinished, &path));
+        let written = File::create(&unfinished)
+            .and_then(|mut file| sealed::write(&mut file, key.as_bytes(), value))
+            .and_then(|()| fs::rename(&unfinished, &path));
         if let Err(error) = written {
             let _ = fs::remove_file(&unfinished);
             // The folder may have been deleted: the next value makes it anew.
@@ -211,15 +228,6 @@ fn is_layout(name: &str) -> bool {
 
 fn folder_name(number: usize) -> String {
     format!("{number:02x}")
-}
-
-fn write(path: &Path, value: &[u8]) -> io::Result<()> {
-    let mut trailer = [0; TRAILER as usize];
-    trailer[..8].copy_from_slice(MAGIC);
-    trailer[8..].copy_from_slice(&(value.len() as u64).to_le_bytes());
-    let mut file = File::create(path)?;
-    file.write_all(value)?;
-    file.write_all(&trailer)
 }
 
 struct Listed {
@@ -292,7 +300,7 @@ impl Cache for DiskCache {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 
     use super::*;
     use crate::{Courier, suite};
@@ -345,19 +353,68 @@ mod tests {
     }
 
     #[test]
-    fn a_short_file_is_damage_and_then_a_miss() {
+    fn a_short_file_and_one_of_an_older_haulier_are_misses() {
         let directory = tempfile::tempdir().expect("a directory");
         let cache = DiskCache::open(directory.path(), 1 << 20).expect("a cache");
-        for length in [0, 8, 15, 16, 100] {
+        let path = cache.path(key(1));
+        let is_a_miss = |of: &str| {
+            assert!(cache.find(key(1)).expect("no fault").is_none(), "{of}");
+            assert!(!path.exists(), "{of} is removed");
+        };
+        for length in [0, 8, 47, 48, 100, 247] {
             cache.keep(key(1), &[7; 200]).expect("kept");
-            let file = File::options().write(true).open(cache.path(key(1))).expect("its file");
+            let file = File::options().write(true).open(&path).expect("its file");
             file.set_len(length).expect("it is ours");
-            assert!(
-                matches!(cache.find(key(1)), Err(CacheError::Damaged)),
-                "cut to {length}"
-            );
-            assert!(cache.find(key(1)).expect("no fault").is_none());
+            is_a_miss(&format!("one cut to {length}"));
         }
+        let length = 200_u64.to_le_bytes();
+        fs::write(&path, [&[7; 200][..], b"haulier1", &length].concat()).expect("a file");
+        is_a_miss("one with a length and no sum");
+    }
+
+    #[test]
+    fn a_value_that_was_changed_or_copied_over_another_one_is_never_found() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = DiskCache::open(directory.path(), 1 << 20).expect("a cache");
+        let path = cache.path(key(1));
+        let is_damage = |of: &str| {
+            // The clock of the file system is coarse.
+            std::thread::sleep(Duration::from_millis(20));
+            cache.keep(key(1), &[7; 200]).expect("kept");
+            assert!(cache.find(key(1)).expect("no fault").is_some(), "it is known by now");
+            std::thread::sleep(Duration::from_millis(20));
+            match of {
+                "changed" => {
+                    let modified = fs::metadata(&path).and_then(|now| now.modified()).expect("a time");
+                    let file = File::options().write(true).open(&path).expect("its file");
+                    file.write_all_at(&[8], 100).expect("it is ours");
+                    // As a program does that keeps times.
+                    file.set_modified(modified).expect("a time");
+                }
+                _ => {
+                    cache.keep(key(2), &[8; 200]).expect("kept");
+                    assert!(cache.find(key(2)).expect("no fault").is_some());
+                    fs::rename(cache.path(key(2)), &path).expect("it is ours");
+                }
+            }
+            assert!(matches!(cache.find(key(1)), Err(CacheError::Damaged)), "{of}");
+            assert!(cache.find(key(1)).expect("no fault").is_none(), "{of}");
+        };
+        is_damage("changed");
+        is_damage("another one's");
+    }
+
+    #[test]
+    fn a_value_that_is_marked_as_used_stays_known() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = DiskCache::open(directory.path(), 1 << 20).expect("a cache");
+        cache.keep(key(1), &[7; 200]).expect("kept");
+        let file = File::options().write(true).open(cache.path(key(1))).expect("its file");
+        file.set_modified(SystemTime::now() - 2 * MARK_AGAIN).expect("a time");
+        assert!(cache.find(key(1)).expect("no fault").is_some());
+        let state = FileState::of(&file.metadata().expect("its state"));
+        let known = sealed::known(&state, key(1).as_bytes(), &cache.0.checked);
+        assert_eq!(known, Some(200));
     }
 
     #[test]

@@ -3,11 +3,15 @@
 //! One thread makes them, at low priority, one after the other, and each only once. A variant is named after
 //! the state of the file it was made of, so a file that changes has no variants until they are made anew. When the
 //! directory is full, the oldest go.
+//!
+//! A variant is sealed under its name (`haulier_store::sealed`), and compared when this process opens it for the first
+//! time. A dictionary is named by its own hash, and compared when it is used.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,6 +20,9 @@ use std::time::SystemTime;
 
 use haulier_proto::accept::Coding;
 use haulier_proto::dictionary::Hash;
+use haulier_store::cache::CacheKey;
+use haulier_store::sealed::{self, Found, SEAL};
+use haulier_store::{Checked, FileState};
 use sha2::{Digest, Sha256};
 
 use super::{codec, dictionary, policy};
@@ -29,6 +36,10 @@ pub(crate) const MOST_LENGTH: u64 = 64 * 1024 * 1024;
 pub(crate) const MOST_DICTIONARY: u64 = 4 * 1024 * 1024;
 /// Files known to gain nothing that are remembered.
 const MOST_USELESS: usize = 4096;
+/// Variants up to this length are compared by the thread that looks for them, bytes: it takes less than sending them.
+const AT_ONCE: u64 = 64 * 1024;
+/// Ends the names of sealed files: an older haulier beside us finds none of them.
+const SEALED: &str = "sealed";
 
 /// The directory with its maker.
 #[derive(Debug)]
@@ -37,6 +48,8 @@ pub struct VariantStore {
     /// Most bytes of all variants together.
     limit: u64,
     state: Mutex<State>,
+    /// Variants that are what was written.
+    checked: Checked,
     jobs: SyncSender<Job>,
 }
 
@@ -44,7 +57,7 @@ pub struct VariantStore {
 struct State {
     /// In the directory, bytes.
     bytes: u64,
-    /// Waiting or being made.
+    /// Waiting, being made, or being compared.
     underway: HashSet<OsString>,
     /// Not smaller than their files.
     useless: HashSet<OsString>,
@@ -109,8 +122,10 @@ impl VariantStore {
             directory: directory.to_owned(),
             limit,
             state: Mutex::default(),
+            checked: Checked::default(),
             jobs,
         });
+        store.forget_unsealed()?;
         store.tidy()?;
         let maker = Arc::downgrade(&store);
         std::thread::Builder::new()
@@ -120,30 +135,71 @@ impl VariantStore {
     }
 
     /// The variant of a file in the state that `key` names.
-    pub(crate) fn find(&self, key: &str, coding: Coding) -> Variant {
-        self.look(&file_name(key, coding))
+    pub(crate) fn find(self: &Arc<Self>, key: &str, coding: Coding) -> Variant {
+        self.look(file_name(key, coding))
     }
 
     /// What such a file has over the dictionary with this hash.
-    pub(crate) fn find_difference(&self, key: &str, from: &Hash) -> Variant {
+    pub(crate) fn find_difference(self: &Arc<Self>, key: &str, from: &Hash) -> Variant {
         if self.directory.join(dictionary_name(from)).exists() {
-            self.look(&difference_name(key, from))
+            self.look(difference_name(key, from))
         } else {
             Variant::Useless
         }
     }
 
-    fn look(&self, name: &OsString) -> Variant {
-        if let Ok(file) = File::open(self.directory.join(name))
+    fn look(self: &Arc<Self>, name: OsString) -> Variant {
+        if let Ok(file) = File::open(self.directory.join(&name))
             && let Ok(metadata) = file.metadata()
         {
-            return Variant::Ready(file, metadata.len());
+            return self.compared(name, file, &FileState::of(&metadata));
         }
-        if self.lock().useless.contains(name) {
+        if self.lock().useless.contains(&name) {
             Variant::Useless
         } else {
             Variant::Absent
         }
+    }
+
+    /// A variant that is there, once it was compared. A long one is not waited for: the file itself goes on meanwhile.
+    fn compared(self: &Arc<Self>, name: OsString, file: File, state: &FileState) -> Variant {
+        if let Some(length) = sealed::known(state, seal_name(&name).as_bytes(), &self.checked) {
+            return Variant::Ready(file, length);
+        }
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if state.length() > AT_ONCE => {
+                if self.lock().underway.insert(name.clone()) {
+                    let (store, state) = (Arc::clone(self), *state);
+                    runtime.spawn_blocking(move || {
+                        store.compare(&name, &file, &state);
+                        store.lock().underway.remove(&name);
+                    });
+                }
+                Variant::Absent
+            }
+            _ => match self.compare(&name, &file, state) {
+                Some(length) => Variant::Ready(file, length),
+                None => Variant::Absent,
+            },
+        }
+    }
+
+    /// The length of a variant that is what was written; any other is removed.
+    fn compare(&self, name: &OsStr, file: &File, state: &FileState) -> Option<u64> {
+        let path = self.directory.join(name);
+        match sealed::open(file, state, seal_name(name).as_bytes(), &self.checked) {
+            Ok(Found::Whole(length)) => return Some(length),
+            Ok(Found::Unsealed) => {}
+            Ok(Found::Damaged) => {
+                tracing::warn!(file = %path.display(), "a compressed variant was damaged: it is removed, and made again");
+            }
+            Err(error) => tracing::warn!(file = %path.display(), %error, "a compressed variant cannot be read"),
+        }
+        if fs::remove_file(path).is_ok() {
+            let mut state_of_all = self.lock();
+            state_of_all.bytes = state_of_all.bytes.saturating_sub(state.length());
+        }
+        None
     }
 
     /// Has a variant made, unless it is underway already or too much is.
@@ -218,7 +274,7 @@ impl VariantStore {
                 (job.name.clone(), coded)
             }
             Work::Difference(hash) => {
-                let from = fs::read(self.directory.join(dictionary_name(&hash)))?;
+                let from = self.dictionary(&hash)?;
                 let choice = policy::stored(Coding::DictionaryZstd, job.file.length() + from.len() as u64);
                 let coded = codec::difference(choice, &from, &content).map_err(io::Error::other)?;
                 (job.name.clone(), coded.unwrap_or_else(|| content.clone()))
@@ -242,12 +298,43 @@ impl VariantStore {
         unfinished.push(".new");
         let unfinished = self.directory.join(unfinished);
         let written = File::create(&unfinished)
-            .and_then(|mut file| file.write_all(&made))
+            .and_then(|mut file| match job.work {
+                Work::Dictionary => file.write_all(&made),
+                _ => sealed::write(&mut file, seal_name(&name).as_bytes(), &made),
+            })
             .and_then(|()| fs::rename(&unfinished, self.directory.join(&name)));
         if written.is_err() {
             let _ = fs::remove_file(&unfinished);
         }
-        written.map(|()| Some(made.len() as u64))
+        written.map(|()| Some(made.len() as u64 + SEAL))
+    }
+
+    /// The dictionary with this hash; what has another one by now is removed.
+    fn dictionary(&self, hash: &Hash) -> io::Result<Vec<u8>> {
+        let path = self.directory.join(dictionary_name(hash));
+        let content = fs::read(&path)?;
+        let found: Hash = Sha256::digest(&content).into();
+        if found != *hash {
+            fs::remove_file(&path)?;
+            return Err(io::Error::other("a dictionary was damaged: it is removed"));
+        }
+        Ok(content)
+    }
+
+    /// Removes what an older haulier wrote, which had no seals.
+    fn forget_unsealed(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_of_ours = name
+                .to_string_lossy()
+                .rsplit_once('.')
+                .is_some_and(|(_, end)| Coding::ALL.iter().any(|coding| coding.as_str() == end));
+            if is_of_ours && entry.file_type()?.is_file() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Counts what is there, and lets the oldest go until a quarter of the room is free again.
@@ -277,12 +364,17 @@ impl VariantStore {
 }
 
 fn file_name(key: &str, coding: Coding) -> OsString {
-    format!("{key}.{}", coding.as_str()).into()
+    format!("{key}.{}.{SEALED}", coding.as_str()).into()
 }
 
 fn difference_name(key: &str, from: &Hash) -> OsString {
     let hash = dictionary::hex(from);
-    format!("{key}.{}.{}", &hash[..16], Coding::DictionaryZstd.as_str()).into()
+    format!("{key}.{}.{}.{SEALED}", &hash[..16], Coding::DictionaryZstd.as_str()).into()
+}
+
+/// What a variant is sealed under: state of its file and coding.
+fn seal_name(name: &OsStr) -> CacheKey {
+    CacheKey::of(&[b"variant", name.as_bytes()])
 }
 
 fn dictionary_name(hash: &Hash) -> OsString {
@@ -326,7 +418,7 @@ mod tests {
         Arc::new(OpenFile::new(File::open(path).expect("it"), content.len() as u64))
     }
 
-    fn settled(store: &VariantStore, key: &str, coding: Coding) -> Variant {
+    fn settled(store: &Arc<VariantStore>, key: &str, coding: Coding) -> Variant {
         for _ in 0..1000 {
             if store.lock().underway.is_empty() {
                 break;
@@ -364,6 +456,70 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_variant_and_one_of_another_file_are_never_found_and_made_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kept = directory.path().join("variants");
+        let file = open_file(
+            directory.path(),
+            "the same words again and again, ".repeat(500).as_bytes(),
+        );
+        let store = VariantStore::open(&kept, 1 << 20, None).expect("a store");
+        for key in ["one", "two"] {
+            store.make(key, Coding::Gzip, &file);
+            assert!(matches!(settled(&store, key, Coding::Gzip), Variant::Ready(..)));
+        }
+        // The clock of the file system is coarse.
+        std::thread::sleep(Duration::from_millis(20));
+        let path = |key| kept.join(file_name(key, Coding::Gzip));
+        let damages: [&dyn Fn(); 3] = [
+            &|| {
+                let variant = File::options().write(true).open(path("one")).expect("it is there");
+                variant.write_all_at(&[0xff], 20).expect("it is ours");
+            },
+            &|| fs::copy(path("two"), path("one")).map(drop).expect("it is ours"),
+            &|| fs::write(path("one"), [0x1f, 0x8b, 8]).expect("it is ours"),
+        ];
+        for damage in damages {
+            damage();
+            assert!(matches!(store.find("one", Coding::Gzip), Variant::Absent));
+            assert!(!path("one").exists());
+            store.make("one", Coding::Gzip, &file);
+            assert!(matches!(settled(&store, "one", Coding::Gzip), Variant::Ready(..)));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_variant_is_compared_in_the_background() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kept = directory.path().join("variants");
+        drop(VariantStore::open(&kept, 1 << 20, None).expect("a store"));
+        let name = file_name("k", Coding::Gzip);
+        let mut written = File::create(kept.join(&name)).expect("a file");
+        let content = vec![7; AT_ONCE as usize + 1];
+        sealed::write(&mut written, seal_name(&name).as_bytes(), &content).expect("written");
+        let store = VariantStore::open(&kept, 1 << 20, None).expect("a store");
+        assert!(matches!(store.find("k", Coding::Gzip), Variant::Absent));
+        while !store.lock().underway.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let found = store.find("k", Coding::Gzip);
+        assert!(matches!(found, Variant::Ready(_, length) if length == content.len() as u64));
+    }
+
+    #[test]
+    fn what_an_older_haulier_kept_is_forgotten() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kept = directory.path().join("variants");
+        drop(VariantStore::open(&kept, 1 << 20, None).expect("a store"));
+        for name in ["k.gzip", "k.br", "k.0123.dcz", "0123.dictionary", "notes.txt"] {
+            fs::write(kept.join(name), "x").expect("a file");
+        }
+        let store = VariantStore::open(&kept, 1 << 20, None).expect("a store");
+        assert!(matches!(store.find("k", Coding::Gzip), Variant::Absent));
+        assert_eq!(fs::read_dir(&kept).expect("a directory").count(), 2);
+    }
+
+    #[test]
     fn what_does_not_shrink_is_remembered_as_useless() {
         let directory = tempfile::tempdir().expect("a directory");
         let store = VariantStore::open(&directory.path().join("variants"), 1 << 20, None).expect("a store");
@@ -378,17 +534,17 @@ mod tests {
         let kept = directory.path().join("variants");
         let store = VariantStore::open(&kept, 1000, None).expect("a store");
         for number in 0..20 {
-            fs::write(kept.join(format!("{number:02}.gzip")), [0; 100]).expect("a variant");
+            fs::write(kept.join(format!("{number:02}.gzip.sealed")), [0; 100]).expect("a variant");
             let age = Duration::from_secs(100 - number);
             let file = File::options()
                 .write(true)
-                .open(kept.join(format!("{number:02}.gzip")))
+                .open(kept.join(format!("{number:02}.gzip.sealed")))
                 .expect("it");
             file.set_modified(SystemTime::now() - age).expect("a time");
         }
         store.tidy().expect("a tidy directory");
         assert_eq!(store.lock().bytes, 700);
-        assert!(!kept.join("12.gzip").exists() && kept.join("13.gzip").exists());
+        assert!(!kept.join("12.gzip.sealed").exists() && kept.join("13.gzip.sealed").exists());
     }
 
     #[test]

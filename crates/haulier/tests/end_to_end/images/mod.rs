@@ -5,6 +5,7 @@ mod bombs;
 mod budget;
 mod caches;
 mod commands;
+mod damage;
 mod faults;
 mod files;
 mod native;
