@@ -52,6 +52,9 @@ pub enum ImageError {
     /// The worker process died of this image: by a crash, or by one of its own limits (422; do not try again soon).
     #[error("the image ended its worker: {0}")]
     Crashed(String),
+    /// Two workers in a row were ended by a signal from outside, and not by the image (503 with Retry-After).
+    #[error("the image's worker was ended from outside: {0}")]
+    Killed(String),
     /// It took too long, and the worker was ended (422; do not try again soon).
     #[error("not done within {limit:?}")]
     Deadline {
@@ -73,7 +76,7 @@ impl ImageError {
     /// True if the image itself is at fault, so that the same request fails again: worth a negative cache.
     #[must_use]
     pub fn is_of_image(&self) -> bool {
-        !matches!(self, Self::Busy { .. } | Self::Worker(_))
+        !matches!(self, Self::Busy { .. } | Self::Killed(_) | Self::Worker(_))
     }
 }
 

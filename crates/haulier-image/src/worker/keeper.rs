@@ -23,6 +23,19 @@ use crate::worker::socket;
 /// The nice value of processes that nobody waits for: the highest there is.
 const PATIENT: i32 = 19;
 
+/// Signals that a decoder can bring about itself, by a fault or at a limit.
+const OWN: [i32; 9] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGABRT,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+];
+
 /// A worker process and what connects us.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -33,10 +46,28 @@ pub(super) struct Process {
     pub(super) results: File,
 }
 
+/// How a process ended.
+#[derive(Debug)]
+pub(super) struct End {
+    /// For people.
+    pub(super) told: String,
+    /// By a signal that no decoder causes: somebody sent it, or the system was out of memory.
+    pub(super) is_from_outside: bool,
+}
+
+impl End {
+    fn unknown(why: impl Into<String>) -> Self {
+        Self {
+            told: why.into(),
+            is_from_outside: false,
+        }
+    }
+}
+
 enum Task {
     Start(oneshot::Sender<io::Result<Process>>),
     /// End it, wait for its end, and say how it came, if somebody asks.
-    Bury(Process, Option<oneshot::Sender<String>>),
+    Bury(Process, Option<oneshot::Sender<End>>),
 }
 
 /// The way to the thread. It ends when this is dropped and all is buried.
@@ -74,10 +105,10 @@ impl Keeper {
     }
 
     /// Ends a process and says how it ended; it may have done so before.
-    pub(super) async fn autopsy(&self, process: Process) -> String {
+    pub(super) async fn autopsy(&self, process: Process) -> End {
         let (reply, answer) = oneshot::channel();
         self.send(Task::Bury(process, Some(reply)));
-        answer.await.unwrap_or_else(|_| "unknown".into())
+        answer.await.unwrap_or_else(|_| End::unknown("unknown"))
     }
 
     fn send(&self, task: Task) {
@@ -130,21 +161,45 @@ fn start(program: &OwnedFd, patient: bool) -> io::Result<Process> {
 }
 
 /// A worker that crashed has a moment to be gone by itself, so that its own end is what is told.
-fn bury(mut process: Process) -> String {
+fn bury(mut process: Process) -> End {
     drop(process.socket);
     if !matches!(process.child.try_wait(), Ok(Some(_))) {
         // Fails if it is gone already.
         let _ = process.child.kill();
     }
-    process.child.wait().map_or_else(|error| error.to_string(), told)
+    process
+        .child
+        .wait()
+        .map_or_else(|error| End::unknown(error.to_string()), end)
 }
 
-fn told(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
+fn end(status: ExitStatus) -> End {
+    let told = match (status.signal(), status.code()) {
         (Some(libc::SIGABRT), _) => "aborted, out of memory or by a check of its own".into(),
         (Some(libc::SIGXCPU), _) => "its CPU time was over".into(),
         (Some(libc::SIGXFSZ), _) => "its result was too large".into(),
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit code {}", code.unwrap_or(-1)),
+    };
+    End {
+        told,
+        is_from_outside: status.signal().is_some_and(|signal| !OWN.contains(&signal)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_is_told_from_a_signal_of_somebody_else() {
+        for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGUSR1] {
+            assert!(end(ExitStatus::from_raw(signal)).is_from_outside, "{signal}");
+        }
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGXCPU, libc::SIGXFSZ] {
+            assert!(!end(ExitStatus::from_raw(signal)).is_from_outside, "{signal}");
+        }
+        let left = end(ExitStatus::from_raw(1 << 8));
+        assert_eq!((left.told.as_str(), left.is_from_outside), ("exit code 1", false));
     }
 }

@@ -225,18 +225,23 @@ impl Workers {
     ) -> Result<(Report, Option<Bytes>), ImageError> {
         let file = original.into_file(limits)?;
         let _place = self.queued(&self.places).await?;
-        let started = Instant::now();
-        let (mut hired, report) = loop {
+        let mut was_killed = false;
+        let (mut hired, report, started) = loop {
+            let started = Instant::now();
             let mut hired = Hired {
                 pool: self,
                 worker: Some(self.worker().await?),
             };
             match self.ask(&hired.worker().process, order, &file).await {
-                Ok(report) => break (hired, report),
+                Ok(report) => break (hired, report, started),
                 // It was idle when it died; whatever ended it, it was not this image.
                 Err(Trouble::Dead) => {}
                 Err(Trouble::Image(error)) => return Err(error),
-                Err(Trouble::Gone) => return Err(self.crashed(hired.take()).await),
+                Err(Trouble::Gone) => match self.autopsy(hired.take()).await {
+                    // Whoever ended it did not mean this image: another one may try, once.
+                    ImageError::Killed(_) if !was_killed => was_killed = true,
+                    error => return Err(error),
+                },
                 Err(Trouble::Late) => {
                     self.crashed.fetch_add(1, Relaxed);
                     return Err(ImageError::Deadline {
@@ -334,7 +339,7 @@ impl Workers {
             Ok(Ok(Report::Ready { without })) => self.warn(&without),
             _ => {
                 let end = self.keeper().autopsy(hired.take().process).await;
-                return Err(io::Error::other(format!("a new image worker does not answer: {end}")).into());
+                return Err(io::Error::other(format!("a new image worker does not answer: {}", end.told)).into());
             }
         }
         Ok(hired.take())
@@ -350,9 +355,15 @@ impl Workers {
         }
     }
 
-    async fn crashed(&self, worker: Worker) -> ImageError {
+    /// Why a worker is gone.
+    async fn autopsy(&self, worker: Worker) -> ImageError {
+        let end = self.keeper().autopsy(worker.process).await;
+        if end.is_from_outside {
+            tracing::warn!(end = end.told, "an image worker was ended from outside");
+            return ImageError::Killed(end.told);
+        }
         self.crashed.fetch_add(1, Relaxed);
-        ImageError::Crashed(self.keeper().autopsy(worker.process).await)
+        ImageError::Crashed(end.told)
     }
 
     fn end_idle(&self) {

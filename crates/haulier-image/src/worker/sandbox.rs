@@ -49,19 +49,19 @@ pub(super) fn enter() -> io::Result<Vec<String>> {
 
 fn limit() -> io::Result<()> {
     let limits = [
-        (Resource::As, ADDRESS_SPACE),
-        (Resource::Cpu, CPU_SECONDS),
-        (Resource::Nofile, DESCRIPTORS),
-        (Resource::Fsize, LARGEST_RESULT),
-        (Resource::Core, 0),
+        (Resource::As, ADDRESS_SPACE, ADDRESS_SPACE),
+        // At the hard limit the signal would be SIGKILL, as from outside.
+        (Resource::Cpu, CPU_SECONDS, CPU_SECONDS + 5),
+        (Resource::Nofile, DESCRIPTORS, DESCRIPTORS),
+        (Resource::Fsize, LARGEST_RESULT, LARGEST_RESULT),
+        (Resource::Core, 0, 0),
     ];
-    for (resource, limit) in limits {
-        let limit = Some(limit);
+    for (resource, current, maximum) in limits {
         setrlimit(
             resource,
             Rlimit {
-                current: limit,
-                maximum: limit,
+                current: Some(current),
+                maximum: Some(maximum),
             },
         )?;
     }

@@ -7,6 +7,9 @@ use haulier_image::{Excess, ImageError, OptionError};
 use haulier_store::StoreError;
 use haulier_store::cache::Weigh;
 
+/// Until a machine that ended two workers may have memory again.
+const AFTER_KILLED: Duration = Duration::from_secs(2);
+
 /// A request for an image that came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
@@ -76,6 +79,12 @@ impl From<&ImageError> for Failure {
                     ..Self::ours(503, "image_queue_full", error.to_string())
                 };
             }
+            ImageError::Killed(_) => {
+                return Self {
+                    retry_after: Some(AFTER_KILLED),
+                    ..Self::ours(503, "image_worker_failed", error.to_string())
+                };
+            }
             ImageError::Worker(_) => return Self::ours(500, "image_worker_failed", "the image could not be made"),
         };
         Self {
@@ -121,6 +130,15 @@ mod tests {
     use haulier_image::Format;
 
     use super::*;
+
+    #[test]
+    fn what_ended_a_worker_from_outside_is_not_the_images_fault() {
+        let failure = Failure::from(&ImageError::Killed("signal 9".to_owned()));
+        assert_eq!((failure.status, failure.reason), (503, Some("image_worker_failed")));
+        assert!(failure.retry_after.is_some() && !failure.is_lasting);
+        let failure = Failure::from(&ImageError::Crashed("signal 11".to_owned()));
+        assert_eq!((failure.status, failure.is_lasting), (422, true));
+    }
 
     #[test]
     fn another_variant_helps_where_the_answer_was_too_large_or_stood_still() {
