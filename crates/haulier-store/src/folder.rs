@@ -128,6 +128,11 @@ impl Folder {
         Ok(rustix::fs::linkat(&self.0, name, &to.0, new, AtFlags::empty())?)
     }
 
+    /// Gives a file of it another name, in the place of whatever has that.
+    pub(crate) fn rename(&self, name: &str, to: &Self, new: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.0, name, &to.0, new)?)
+    }
+
     /// Removes a file, or a link.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)

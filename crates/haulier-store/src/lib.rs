@@ -13,6 +13,7 @@ pub mod suite;
 
 mod checked;
 mod courier;
+mod digest;
 mod folder;
 mod local;
 mod location;
@@ -21,6 +22,7 @@ mod store;
 
 pub use checked::{Checked, FileState};
 pub use courier::Courier;
+pub use digest::Md5Sum;
 pub use local::LocalStore;
 pub use location::{BadLocation, Location, ObjectOptions, Service};
 pub use object::ObjectStore;

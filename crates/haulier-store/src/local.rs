@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 
+use crate::checked::FileState;
 use crate::courier::blocking;
 use crate::folder::{Folder, Owner};
 use crate::store::{Content, Key, Later, Part, Put, Store, StoreError};
@@ -81,9 +82,7 @@ impl LocalStore {
             return Ok(Put::Exists);
         }
         let root = Folder::open(&self.root)?;
-        let mut unfinished = Unfinished::start(root.inner(UNFINISHED)?)?;
-        unfinished.file.write_all(content)?;
-        unfinished.file.sync_all()?;
+        let unfinished = Unfinished::write(&root, content)?;
         let name = key.as_str();
         let folder = root.make(&name[..2])?.make(&name[2..4])?;
         // A link fails where a rename would replace: of two writers the second one is told.
@@ -96,13 +95,22 @@ impl LocalStore {
         Ok(Put::Created)
     }
 
-    fn get_now(&self, key: &Key) -> io::Result<Option<(File, u64)>> {
+    fn replace_now(&self, key: &Key, content: &[u8]) -> io::Result<()> {
+        let root = Folder::open(&self.root)?;
+        let unfinished = Unfinished::write(&root, content)?;
+        let name = key.as_str();
+        let folder = root.make(&name[..2])?.make(&name[2..4])?;
+        unfinished.folder.rename(&unfinished.name, &folder, name)?;
+        folder.sync()
+    }
+
+    fn get_now(&self, key: &Key) -> io::Result<Option<(File, FileState)>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::open(self.path(key), flags, Mode::empty()) {
             Ok(file) => {
                 let file = File::from(file);
-                let length = file.metadata()?.len();
-                Ok(Some((file, length)))
+                let state = FileState::of(&file.metadata()?);
+                Ok(Some((file, state)))
             }
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -232,6 +240,14 @@ struct Unfinished {
 }
 
 impl Unfinished {
+    /// A whole one in the store at `root`, brought to the disk.
+    fn write(root: &Folder, content: &[u8]) -> io::Result<Self> {
+        let mut unfinished = Self::start(root.inner(UNFINISHED)?)?;
+        unfinished.file.write_all(content)?;
+        unfinished.file.sync_all()?;
+        Ok(unfinished)
+    }
+
     fn start(folder: Folder) -> io::Result<Self> {
         loop {
             let name = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
@@ -256,11 +272,16 @@ impl Store for LocalStore {
         Box::pin(async move { Ok(blocking(move || store.put_now(&key, &content)).await?) })
     }
 
+    fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<(), StoreError>> {
+        let (store, key) = (self.clone(), key.clone());
+        Box::pin(async move { Ok(blocking(move || store.replace_now(&key, &content)).await?) })
+    }
+
     fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>> {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move {
             let found = blocking(move || store.get_now(&key)).await?;
-            Ok(found.map(|(file, length)| Content::File(file, length)))
+            Ok(found.map(|(file, state)| Content::File(file, state)))
         })
     }
 
@@ -268,7 +289,7 @@ impl Store for LocalStore {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move {
             let found = blocking(move || store.get_now(&key)).await?;
-            Ok(found.map(|(file, length)| Part::File(file, length)))
+            Ok(found.map(|(file, state)| Part::File(file, state)))
         })
     }
 

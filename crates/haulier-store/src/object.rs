@@ -255,6 +255,14 @@ impl Store for ObjectStore {
         })
     }
 
+    fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let path = self.path(key);
+            let put = within(self.patience, self.client.put(&path, content.into())).await?;
+            put.map(drop).map_err(remote)
+        })
+    }
+
     fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>> {
         Box::pin(async move {
             let path = self.path(key);

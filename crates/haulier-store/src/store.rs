@@ -12,6 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use crate::checked::FileState;
+use crate::courier::blocking;
+
 /// An object that is needed as a whole is there in that time. It is for one that never stalls and never ends: each
 /// piece has a time of its own.
 const WHOLE: Duration = Duration::from_secs(60);
@@ -25,6 +28,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Stores an object under a key that is free. Of several writers of one key exactly one is told
     /// [`Put::Created`].
     fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<Put, StoreError>>;
+
+    /// Stores an object in the place of a damaged one. Whoever reads meanwhile gets all of the one or of the other.
+    fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<(), StoreError>>;
 
     /// The object, or `None` if there is none.
     fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>>;
@@ -58,8 +64,8 @@ pub enum Put {
 /// An object that was found.
 #[derive(Debug)]
 pub enum Content {
-    /// A file of this machine, open for reading, of this length in bytes.
-    File(File, u64),
+    /// A file of this machine, open for reading, in the state that it was opened in.
+    File(File, FileState),
     /// It comes in pieces over the network: as many bytes as said, or an error.
     Stream {
         /// Bytes.
@@ -73,7 +79,8 @@ impl Content {
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
-            Self::File(_, length) | Self::Stream { length, .. } => *length,
+            Self::File(_, state) => state.length(),
+            Self::Stream { length, .. } => *length,
         }
     }
 
@@ -83,7 +90,7 @@ impl Content {
     /// It cannot be read, breaks off before its end, or takes more than a minute.
     pub async fn into_bytes(self) -> Result<Bytes, StoreError> {
         match self {
-            Self::File(file, length) => Ok(crate::courier::blocking(move || read_whole(&file, length)).await?),
+            Self::File(file, state) => Ok(blocking(move || read_whole(&file, state.length())).await?),
             Self::Stream { length, pieces } => within(WHOLE, collect(length, pieces)).await?,
         }
     }
@@ -117,8 +124,8 @@ struct TooSlow(Duration);
 /// A part of an object that was found.
 #[derive(Debug)]
 pub enum Part {
-    /// The object is a file of this machine, open for reading, of this length in bytes: every part of it is at hand.
-    File(File, u64),
+    /// The object is a file of this machine, open for reading: every part of it is at hand.
+    File(File, FileState),
     /// It comes over the network.
     Stream {
         /// Bytes of the whole object.

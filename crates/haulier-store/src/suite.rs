@@ -22,6 +22,7 @@ const TOO_LONG: usize = 20 << 20;
 pub fn store(courier: &Courier, store: Arc<dyn Store>) {
     let test = async move {
         what_was_put_is_found_and_never_replaced(&*store).await;
+        a_damaged_object_is_replaced(&*store).await;
         objects_of_any_length_come_back_whole(&*store).await;
         every_part_of_an_object_is_found(&*store).await;
         one_of_several_writers_is_told_that_it_created(&store).await;
@@ -94,6 +95,18 @@ async fn what_was_put_is_found_and_never_replaced(store: &dyn Store) {
     assert!(store.delete(&key).await.expect("deleted"));
 }
 
+async fn a_damaged_object_is_replaced(store: &dyn Store) {
+    let key = key("0123456789abcdef");
+    assert_eq!(store.put(&key, content(10, 1)).await.expect("stored"), Put::Created);
+    for length in [2000, 500] {
+        let right = content(length, 2);
+        store.replace(&key, right.clone()).await.expect("replaced");
+        assert_eq!(read(store, &key).await, Some(right));
+    }
+    assert!(store.delete(&key).await.expect("deleted"));
+    assert_eq!(read(store, &key).await, None);
+}
+
 async fn objects_of_any_length_come_back_whole(store: &dyn Store) {
     for (number, length) in [0, 1, 65_535, 1 << 20, 5_000_001].into_iter().enumerate() {
         let key = key(&format!("len{number}-a_b.c"));
@@ -125,9 +138,9 @@ async fn every_part_of_an_object_is_found(store: &dyn Store) {
             .expect("it is there");
         let end = to.min(3_000_000);
         let (total, bytes) = match part {
-            Part::File(file, total) => {
-                let bytes = Content::File(file, total).into_bytes().await.expect("a file");
-                (total, bytes.slice(from as usize..end as usize))
+            Part::File(file, state) => {
+                let bytes = Content::File(file, state).into_bytes().await.expect("a file");
+                (state.length(), bytes.slice(from as usize..end as usize))
             }
             Part::Stream { total, content } => {
                 assert_eq!(

@@ -193,6 +193,10 @@ fn in_words(reason: &str) -> (&'static str, &'static str) {
             "The process that makes images did not do its work.",
             "The log says why; it is not the image's fault.",
         ),
+        "store_damaged" => (
+            "The stored image is not what its id says.",
+            "Uploading the right file again heals it; `haulier image verify` finds others.",
+        ),
         "store_failed" => (
             "The store of the originals did not answer as it should.",
             "The log has its words; `haulier check --live` asks it.",

@@ -1,7 +1,7 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 38] = [
+pub(super) const REASONS: [&str; 39] = [
     "aborted",
     "bad_body",
     "bad_path",
@@ -38,6 +38,7 @@ pub(super) const REASONS: [&str; 38] = [
     "sendfile_denied",
     "server_stopped",
     "spool_failed",
+    "store_damaged",
     "store_failed",
     "store_full",
 ];

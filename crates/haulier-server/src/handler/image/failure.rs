@@ -53,6 +53,11 @@ impl Failure {
     pub(super) fn missing() -> Self {
         Self::new(404, "there is no such image")
     }
+
+    /// The stored image is not what its id says.
+    pub(super) fn damaged() -> Self {
+        Self::ours(502, "store_damaged", "the stored image is damaged")
+    }
 }
 
 impl Weigh for Failure {

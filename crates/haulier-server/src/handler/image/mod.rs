@@ -1,8 +1,8 @@
 //! Images: uploads, variants of them and of a site's own files, and what zimg's clients ask for.
 //!
 //! `api` reads what is asked for, `order` what a query means, `service` gets it from a cache, the store or the workers,
-//! `ready` answers with it; `upload` takes images in. What is in memory is answered at once; everything else waits on the
-//! courier's thread (`flight`), once for all who want the same.
+//! `originals` compares what it is made of, `ready` answers with it; `upload` takes images in. What is in memory is
+//! answered at once; everything else waits on the courier's thread (`flight`), once for all who want the same.
 
 mod api;
 mod budget;
@@ -12,6 +12,7 @@ mod flight;
 mod memo;
 mod multipart;
 mod order;
+mod originals;
 mod page;
 mod ready;
 mod service;
@@ -375,10 +376,15 @@ async fn try_image(
             let times = untouched(&opened, now().saturating_duration_since(begin));
             match opened {
                 Opened::Ready(ready, result) => (ready, result, times),
-                Opened::Stream { length, first, pieces } => {
+                Opened::Stream {
+                    length,
+                    first,
+                    pieces,
+                    passing,
+                } => {
                     let format = Format::of_bytes(&first);
                     let fields = ready::fields(&etag, format, &frame, order.terms_now(service));
-                    let body = OriginalStream::new(length, first, pieces);
+                    let body = OriginalStream::new(length, first, pieces, Some(passing));
                     return Ok(streamed(200, fields, body, times));
                 }
                 Opened::Part {
@@ -389,7 +395,7 @@ async fn try_image(
                 } => {
                     let mut fields = ready::fields(&etag, format, &frame, order.terms_now(service));
                     fields.append("Content-Range", ready::place(range, total));
-                    let body = OriginalStream::new(range.length(), Bytes::new(), pieces);
+                    let body = OriginalStream::new(range.length(), Bytes::new(), pieces, None);
                     return Ok(streamed(206, fields, body, times));
                 }
                 Opened::Beyond(total) => return Ok(ready::unsatisfiable(total)),

@@ -16,13 +16,13 @@ use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
 use haulier_proto::range::{self, ByteRange, Ranges};
 use haulier_store::cache::{CacheKey, Cached, MemoryCache, Tier, TierStatus, Weigh};
-use haulier_store::{Content, Key, Part, Put, StoreError};
-use md5::{Digest, Md5};
+use haulier_store::{Content, FileState, Key, Md5Sum, Part, Put, StoreError};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::budget::Budget;
 use super::failure::Failure;
 use super::flight::Flights;
+use super::originals::{Originals, Passing};
 use super::ready::{Ready, Shared};
 use super::settings::ImageSettings;
 use crate::body::OpenFile;
@@ -54,6 +54,9 @@ const UPLOADS: usize = 4;
 /// Enough of a file to tell its format.
 const HEAD: usize = 16;
 
+/// In the place of what is made of an original: nothing.
+const UNTOUCHED: &str = "original";
+
 /// The next number of a service.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
@@ -72,6 +75,7 @@ pub struct ImageService {
     keeps: bool,
     /// One at a time, from its original on.
     behind_place: Semaphore,
+    originals: Originals,
     put_off: MemoryCache<PutOff>,
     made_behind: AtomicU64,
     pub(super) uploads: Semaphore,
@@ -181,7 +185,7 @@ pub(super) struct Wanted {
 impl Wanted {
     fn new(original: Original, name: &[u8], transform: Option<Transform>, frame: Arc<Fields>) -> Self {
         let variant = transform.as_ref().map(Transform::key);
-        let variant = variant.as_deref().unwrap_or("original");
+        let variant = variant.as_deref().unwrap_or(UNTOUCHED);
         Self {
             original,
             key: CacheKey::of(&[name, variant.as_bytes()]),
@@ -218,6 +222,8 @@ pub(super) enum Opened {
         length: u64,
         first: Bytes,
         pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
+        /// It is compared on its way.
+        passing: Passing,
     },
     /// A part of it comes over the network.
     Part {
@@ -277,6 +283,10 @@ impl ImageService {
             behind: Arc::default(),
             keeps: settings.memory > 0 || !settings.tiers.status().is_empty(),
             behind_place: Semaphore::new(1),
+            originals: Originals::new(
+                settings.courier.clone(),
+                settings.store.as_ref().map(|store| store.place()).unwrap_or_default(),
+            ),
             put_off: MemoryCache::new(NOTES),
             made_behind: AtomicU64::new(0),
             uploads: Semaphore::new(UPLOADS),
@@ -599,11 +609,11 @@ impl ImageService {
                 None => Err(Failure::missing()),
             },
             Original::Stored(id) => match self.fetch(id).await? {
-                Content::File(file, _) => Ok(Source::File(file.into())),
-                content => {
-                    let bytes = content.into_bytes().await.map_err(|error| self.store_failed(&error))?;
-                    Ok(Source::Bytes(bytes))
+                Content::File(file, state) => {
+                    self.originals.check_file(id, &file, &state).await?;
+                    Ok(Source::File(file.into()))
                 }
+                content => Ok(Source::Bytes(self.whole(id, content).await?)),
             },
         }
     }
@@ -616,6 +626,12 @@ impl ImageService {
         let found = store.get(id).await.map_err(|error| self.store_failed(&error))?;
         self.note(id, found.is_some());
         found.ok_or_else(Failure::missing)
+    }
+
+    /// The bytes of an original, compared with its id.
+    async fn whole(&self, id: &Key, content: Content) -> Result<Bytes, Failure> {
+        let bytes = content.into_bytes().await.map_err(|error| self.store_failed(&error))?;
+        self.originals.check_bytes(id, bytes).await
     }
 
     fn store_failed(&self, error: &StoreError) -> Failure {
@@ -634,16 +650,13 @@ impl ImageService {
                 false => Err(Failure::missing()),
             };
         }
-        let content = match &wanted.original {
-            Original::Stored(id) => self.fetch(id).await?,
-            Original::Fallback | Original::File(..) => {
-                let fallback = self.fallback.as_ref().ok_or_else(Failure::missing)?;
-                let ready = self.keep(&wanted, fallback.content.clone());
-                return Ok(Opened::Ready(ready, ImageResult::Original));
-            }
+        let Original::Stored(id) = &wanted.original else {
+            let fallback = self.fallback.as_ref().ok_or_else(Failure::missing)?;
+            let ready = self.keep(&wanted, fallback.content.clone());
+            return Ok(Opened::Ready(ready, ImageResult::Original));
         };
-        match content {
-            Content::File(file, length) => Ok(in_file(file, length, &wanted)),
+        match self.fetch(id).await? {
+            Content::File(file, state) => self.in_file(id, file, &state, &wanted).await,
             Content::Stream { length, mut pieces } if length > MOST_ORIGINAL => {
                 let first = pieces
                     .recv()
@@ -651,16 +664,29 @@ impl ImageService {
                     .transpose()
                     .map_err(|error| self.store_failed(&error))?;
                 let first = first.unwrap_or_default();
-                Ok(Opened::Stream { length, first, pieces })
+                Ok(Opened::Stream {
+                    length,
+                    first,
+                    pieces,
+                    passing: self.originals.passing(id),
+                })
             }
             stream => {
-                let bytes = stream.into_bytes().await.map_err(|error| self.store_failed(&error))?;
+                let bytes = self.whole(id, stream).await?;
                 let ready = self.keep(&wanted, bytes.clone());
                 let tiers = self.settings.tiers.clone();
                 tokio::spawn(async move { tiers.put(key, &bytes).await });
                 Ok(Opened::Ready(ready, ImageResult::Original))
             }
         }
+    }
+
+    /// An original that is a file, if it is what its id says.
+    async fn in_file(&self, id: &Key, file: File, state: &FileState, wanted: &Wanted) -> Result<Opened, Failure> {
+        self.originals.check_file(id, &file, state).await?;
+        let format = format_of(&file);
+        let ready = Ready::of_file(file, state.length(), &wanted.key, format);
+        Ok(Opened::Ready(Arc::new(ready), ImageResult::Original))
     }
 
     /// A part of an original, or all of it where that is no more trouble: it is short, a file, or in a cache. `asked` is
@@ -680,7 +706,7 @@ impl ImageService {
         let found = found.map_err(|error| self.store_failed(&error))?;
         self.note(id, found.is_some());
         let (total, head) = match found.ok_or_else(Failure::missing)? {
-            Part::File(file, length) => return Ok(in_file(file, length, &wanted)),
+            Part::File(file, state) => return self.in_file(id, file, &state, &wanted).await,
             Part::Stream { total, content } => (total, content),
         };
         let ranges = range::resolve(&asked, total, 1);
@@ -717,11 +743,7 @@ impl ImageService {
         let measured = content.clone();
         let read = tokio::task::spawn_blocking(move || {
             let header = haulier_image::Original::read(&measured, &limits);
-            let digest = Md5::digest(&measured);
-            (
-                header,
-                digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
-            )
+            (header, Md5Sum::of(&measured))
         });
         let Ok((header, id)) = read.await else {
             return Err(Failure::ours(500, "image_worker_failed", "the image could not be read"));
@@ -735,10 +757,7 @@ impl ImageService {
         let size = content.len() as u64;
         let is_new = match store.put(&id, content.clone()).await {
             Ok(Put::Created) => true,
-            Ok(Put::Exists) => {
-                self.must_be_the_same(&id, content).await?;
-                false
-            }
+            Ok(Put::Exists) => self.meet(&id, content).await?,
             Err(error) => return Err(self.store_failed(&error)),
         };
         self.note(&id, true);
@@ -752,17 +771,36 @@ impl ImageService {
         })
     }
 
+    /// An upload meets what lies under its id; true if it took the place of a damaged original.
+    ///
     /// Two files with one MD5 can be made on purpose. Whoever uploads the second one must not be handed the first one's
     /// address as that of his own.
-    async fn must_be_the_same(&self, id: &Key, content: Bytes) -> Result<(), Failure> {
-        let there = self.fetch(id).await?;
-        if there.length() == content.len() as u64 {
-            let there = there.into_bytes().await.map_err(|error| self.store_failed(&error))?;
-            if there == content {
-                return Ok(());
-            }
+    async fn meet(&self, id: &Key, content: Bytes) -> Result<bool, Failure> {
+        let found = match self.fetch(id).await?.into_bytes().await {
+            Ok(there) if there == content => return Ok(false),
+            Ok(there) => self.originals.sum(&there).await?,
+            // A file that is short by now, or on a bad part of its disk.
+            Err(StoreError::Io(error)) => error.to_string(),
+            Err(error) => return Err(self.store_failed(&error)),
+        };
+        let Some(store) = self.settings.store.as_ref().filter(|_| found != id.as_str()) else {
+            return Err(Failure::new(409, "another image with this id is there already"));
+        };
+        let replaced = store.replace(id, content).await;
+        replaced.map_err(|error| self.store_failed(&error))?;
+        tracing::warn!(store = store.place(), %id, found, "a damaged original was replaced by an upload of the right one");
+        self.forget_original(id).await;
+        Ok(true)
+    }
+
+    /// Forgets what is kept of an original, but not what was made of it.
+    async fn forget_original(&self, id: &Key) {
+        let key = original_key(id);
+        if let Some(memory) = &self.memory {
+            memory.forget(&key);
         }
-        Err(Failure::new(409, "another image with this id is there already"))
+        self.settings.tiers.delete(key).await;
+        self.infos.forget(&known_key(id));
     }
 
     /// Forgets an image; `false` if there was none.
@@ -775,12 +813,7 @@ impl ImageService {
         self.generation.fetch_add(1, Ordering::Relaxed);
         // What is made of it is kept under hashes that nobody can list. It is given out no more, because the original
         // is asked about; and should the same image come again, it fits.
-        let original = self.stored(&id, None);
-        if let Some(memory) = &self.memory {
-            memory.forget(&original.key);
-        }
-        self.settings.tiers.delete(original.key).await;
-        self.infos.forget(&known_key(&id));
+        self.forget_original(&id).await;
         Ok(existed)
     }
 
@@ -804,7 +837,7 @@ impl ImageService {
         }
         let content = self.fetch(&id).await?;
         let _place = self.uploads.acquire().await.expect("it is never closed");
-        let bytes = content.into_bytes().await.map_err(|error| self.store_failed(&error))?;
+        let bytes = self.whole(&id, content).await?;
         let size = bytes.len();
         let unbounded = haulier_image::Limits {
             file: u64::MAX,
@@ -900,11 +933,10 @@ fn ready_of(wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
     Arc::new(Ready::of_bytes(bytes, &wanted.key, format))
 }
 
-/// An original that is a file.
-fn in_file(file: File, length: u64, wanted: &Wanted) -> Opened {
-    let format = format_of(&file);
-    let ready = Ready::of_file(file, length, &wanted.key, format);
-    Opened::Ready(Arc::new(ready), ImageResult::Original)
+/// What a stored original itself is kept under in caches.
+#[must_use]
+pub fn original_key(id: &Key) -> CacheKey {
+    CacheKey::of(&[id.as_str().as_bytes(), UNTOUCHED.as_bytes()])
 }
 
 fn known_key(id: &Key) -> CacheKey {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use haulier_store::StoreError;
 use tokio::sync::mpsc;
 
+use super::originals::Passing;
 use crate::body::{BodyStream, BrokenBody, Chunk};
 
 /// The rest of an original.
@@ -15,32 +16,51 @@ pub(super) struct OriginalStream {
     first: Option<Bytes>,
     pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
     passed: u64,
+    /// Of a whole original: its last piece goes only if all is what it should be.
+    passing: Option<Passing>,
 }
 
 impl OriginalStream {
-    pub(super) fn new(length: u64, first: Bytes, pieces: mpsc::Receiver<Result<Bytes, StoreError>>) -> Self {
+    pub(super) fn new(
+        length: u64,
+        first: Bytes,
+        pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
+        passing: Option<Passing>,
+    ) -> Self {
         Self {
             length,
             first: Some(first).filter(|first| !first.is_empty()),
             pieces,
             passed: 0,
+            passing,
         }
     }
 
-    fn pass(&mut self, piece: Bytes) -> Chunk {
+    fn pass(&mut self, piece: Bytes) -> Result<Option<Chunk>, BrokenBody> {
         self.passed += piece.len() as u64;
-        Chunk::Bytes(piece)
+        if let Some(passing) = &mut self.passing {
+            passing.add(&piece);
+        }
+        if self.passed >= self.length
+            && let Some(passing) = self.passing.take()
+            && !passing.is_whole(self.passed)
+        {
+            return Err(BrokenBody {
+                reason: "store_damaged",
+            });
+        }
+        Ok(Some(Chunk::Bytes(piece)))
     }
 }
 
 impl BodyStream for OriginalStream {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Chunk>, BrokenBody>> {
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Ok(Some(self.pass(first))));
+            return Poll::Ready(self.pass(first));
         }
         let piece = ready!(self.pieces.poll_recv(context));
         Poll::Ready(match piece {
-            Some(Ok(piece)) => Ok(Some(self.pass(piece))),
+            Some(Ok(piece)) => self.pass(piece),
             None if self.passed == self.length => Ok(None),
             // A part must not look like the whole: the connection is cut.
             Some(Err(_)) | None => Err(BrokenBody { reason: "store_failed" }),
@@ -54,25 +74,50 @@ impl BodyStream for OriginalStream {
 
 #[cfg(test)]
 mod tests {
+    use haulier_store::{Courier, Key, Md5Sum};
+
+    use super::super::originals::Originals;
     use super::*;
 
     fn read(length: u64, sent: Vec<Result<Bytes, StoreError>>) -> Result<u64, BrokenBody> {
+        read_checked(length, sent, None).1
+    }
+
+    /// How many bytes came, and how it ended.
+    fn read_checked(
+        length: u64,
+        sent: Vec<Result<Bytes, StoreError>>,
+        passing: Option<Passing>,
+    ) -> (u64, Result<u64, BrokenBody>) {
         let (sender, pieces) = mpsc::channel(8);
         for piece in sent {
             sender.try_send(piece).expect("there is room");
         }
         drop(sender);
-        let mut stream = OriginalStream::new(length, Bytes::from_static(b"12"), pieces);
+        let mut stream = OriginalStream::new(length, Bytes::from_static(b"12"), pieces, passing);
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut read = 0;
         loop {
             match stream.poll_next(&mut context) {
                 Poll::Ready(Ok(Some(chunk))) => read += chunk.len(),
-                Poll::Ready(Ok(None)) => return Ok(read),
-                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Ready(Ok(None)) => return (read, Ok(read)),
+                Poll::Ready(Err(error)) => return (read, Err(error)),
                 Poll::Pending => panic!("everything is there"),
             }
         }
+    }
+
+    #[test]
+    fn the_end_of_a_damaged_original_is_kept_back() {
+        let originals = Originals::new(Courier::start().expect("a thread"), "here".to_owned());
+        let id = |content: &[u8]| -> Key { Md5Sum::of(content).parse().expect("digits") };
+        let sent = || vec![Ok(Bytes::from_static(b"345")), Ok(Bytes::from_static(b"678"))];
+        let right = originals.passing(&id(b"12345678"));
+        assert_eq!(read_checked(8, sent(), Some(right)), (8, Ok(8)));
+        let wrong = originals.passing(&id(b"12345679"));
+        let (received, end) = read_checked(8, sent(), Some(wrong));
+        assert_eq!(received, 5);
+        assert_eq!(end.expect_err("it is another one").reason, "store_damaged");
     }
 
     #[test]

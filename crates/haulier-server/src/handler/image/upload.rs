@@ -2,6 +2,8 @@
 //!
 //! A body is complete before anything of it is looked at, so one that breaks off leaves nothing behind.
 
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -132,9 +134,15 @@ async fn in_memory(service: &Arc<ImageService>, collected: Collected) -> Result<
         Collected::Empty => Ok(Bytes::new()),
         Collected::Memory(bytes) => Ok(bytes.into()),
         Collected::File { file, length } => {
-            let content = haulier_store::Content::File(file, length);
+            let read = move || {
+                let mut content = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+                file.read_exact_at(&mut content, 0)?;
+                Ok(Bytes::from(content))
+            };
             on_courier(service, async move {
-                let read = content.into_bytes().await;
+                let read: io::Result<Bytes> = tokio::task::spawn_blocking(read)
+                    .await
+                    .unwrap_or_else(|error| Err(io::Error::other(error)));
                 read.map_err(|_| Failure::ours(507, "spool_failed", "the upload cannot be read again"))
             })
             .await

@@ -1,4 +1,5 @@
-//! Bytes that changed where they lie: in a cache they are made again, and never sent as if they were right.
+//! Bytes that changed where they lie: in a cache they are made again, in the store they are told as damage; they are never
+//! sent as if they were right.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -6,8 +7,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use haulier_image::Format;
+
+use crate::support::client::{Request, Response};
 use crate::support::haulier::Haulier;
-use crate::support::images::{Images, jpeg, upload};
+use crate::support::images::{Images, jpeg, md5, picture, upload};
 use crate::support::{readable_directory, wait_until};
 
 /// The files of a cache.
@@ -89,4 +93,64 @@ fn a_cached_variant_that_changed_on_the_disk_is_made_again_and_never_sent() {
         );
     }
     haulier.wait_for_line("a cached value was damaged");
+}
+
+/// An answer that says so, and that nobody keeps.
+#[track_caller]
+fn is_told_as_damage(answer: Response) {
+    let answer = answer.expect(502);
+    assert!(matches!(answer.field("Cache-Control"), None | Some("no-store")));
+    for field in ["ETag", "Last-Modified", "Expires"] {
+        assert_eq!(answer.field(field), None, "{field}");
+    }
+}
+
+#[test]
+fn a_damaged_original_is_told_and_healed_by_its_upload() {
+    let images = Images::new().with("cache = [\"memory:8MiB\"]");
+    let store = images.store_path();
+    let haulier = images.start();
+    let image = jpeg(640, 480, 0);
+    let id = upload(&haulier, &image);
+    let path = store.join(format!("{}/{}/{id}", &id[..2], &id[2..4]));
+    assert!(haulier.get(&format!("/{id}")).expect(200).body == image);
+    let set_length = |length: u64| {
+        let file = File::options().write(true).open(&path).expect("it is there");
+        file.set_len(length).expect("it is ours");
+    };
+    let damages: [&dyn Fn(); 3] = [&|| set_length(0), &|| set_length(image.len() as u64 / 2), &|| {
+        flip(&path)
+    }];
+    for (number, damage) in damages.into_iter().enumerate() {
+        let variant = format!("/{id}?w={}", 300 + number);
+        thread::sleep(Duration::from_millis(20));
+        damage();
+        is_told_as_damage(haulier.get(&format!("/{id}")));
+        is_told_as_damage(haulier.get(&variant));
+        is_told_as_damage(haulier.ask(&Request::head(&format!("/{id}"))));
+        is_told_as_damage(haulier.ask(&Request::get(&format!("/{id}")).with("Range", "bytes=0-9")));
+        is_told_as_damage(haulier.get(&format!("/info?md5={id}")));
+        let post = || Request::post("/upload", image.clone()).with("Content-Type", "image/jpeg");
+        haulier.ask(&post()).expect(201);
+        assert!(fs::read(&path).expect("the original") == image);
+        assert!(haulier.get(&format!("/{id}")).expect(200).body == image);
+        let (format, width, _) = picture(haulier.get(&variant));
+        assert_eq!((format, width), (Format::Jpeg, 300 + number as u32));
+        haulier.ask(&post()).expect(200);
+    }
+    haulier.wait_for_line("store_damaged");
+    let line = haulier
+        .lines()
+        .into_iter()
+        .find(|line| line.contains("store_damaged: "));
+    let line = line.expect("it was waited for");
+    for told in [store.to_str().expect("text"), &id, &md5(b"")] {
+        assert!(line.contains(told), "{told} in {line}");
+    }
+    wait_until("the refusals to be counted", || {
+        haulier
+            .metrics()
+            .count("haulier_errors_total{site=\"img\",reason=\"store_damaged\"}")
+            == 15
+    });
 }
