@@ -23,7 +23,7 @@ mod response;
 mod seldom; // log lines that stand for many
 mod thread; // what all parts of one thread share
 
-pub use handler::image::sign;
+pub use handler::image::{original_key, sign};
 pub use handler::php::send_token;
 pub use listen::{Address, BindError, Inherited, Network, NotANetwork};
 pub use runtime::{RunningServer, Server, ServerHandle};

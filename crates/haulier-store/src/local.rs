@@ -43,6 +43,12 @@ impl LocalStore {
         Ok(Self { root: root.into() })
     }
 
+    /// Takes a directory as it is, to be read alone.
+    #[must_use]
+    pub fn to_read(root: &Path) -> Self {
+        Self { root: root.into() }
+    }
+
     /// The directory.
     #[must_use]
     pub fn root(&self) -> &Path {

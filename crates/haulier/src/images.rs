@@ -229,7 +229,15 @@ pub(crate) fn open_place(place: &StorePlace, user: Option<&User>) -> Result<Arc<
     }
 }
 
-fn open_caches(site: &Site, images: &config::Images, user: Option<&User>) -> Result<Vec<Arc<dyn Cache>>, ImagesError> {
+/// Opens the caches behind memory, the nearest first.
+///
+/// # Errors
+/// A directory cannot be used, or an address means nothing.
+pub(crate) fn open_caches(
+    site: &Site,
+    images: &config::Images,
+    user: Option<&User>,
+) -> Result<Vec<Arc<dyn Cache>>, ImagesError> {
     let open = |place: &CachePlace| -> Result<Arc<dyn Cache>, CacheError> {
         Ok(match place {
             CachePlace::Disk(path, limit) => {

@@ -32,6 +32,8 @@ pub(crate) enum ImageCommand {
     Rm(RmArgs),
     /// Take over the images of a zimg 2 or 3; goes on where it was stopped
     Import(ImportArgs),
+    /// Compare every image of a store with its id; with --repair, mend damaged ones from other places
+    Verify(VerifyArgs),
 }
 
 /// Arguments of `image put`.
@@ -95,6 +97,27 @@ pub(crate) struct ImportArgs {
     /// The store to write to: a directory, s3://bucket/prefix, gs://… or az://…
     #[arg(long, value_name = "STORE", value_parser = parse_location)]
     pub(crate) into: Location,
+}
+
+/// Arguments of `image verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The store: a directory, s3://bucket/prefix, gs://… or az://… [default: the stores of the configuration]
+    #[arg(value_name = "STORE", value_parser = parse_location, conflicts_with_all = ["config", "site"])]
+    pub(crate) store: Option<Location>,
+    /// The configuration [default: ./haulier.toml, then /etc/haulier/haulier.toml]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The store of this site alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) site: Option<String>,
+    /// Put the right bytes in the place of damaged ones: from --from, from caches of originals and other stores of the
+    /// configuration
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Another place that may have the right bytes, such as a backup; may be given several times
+    #[arg(long, value_name = "STORE", value_parser = parse_location, requires = "repair")]
+    pub(crate) from: Vec<Location>,
 }
 
 /// The service that is spoken to.

@@ -74,7 +74,7 @@ pub(crate) fn run() -> Outcome {
         Some(Command::Completions(arguments)) => completions::run(&arguments),
         Some(Command::Man(arguments)) => man::run(&arguments),
         Some(Command::Get(arguments)) => get::run(&arguments, &cli.console),
-        Some(Command::Image(arguments)) => image::run(&arguments),
+        Some(Command::Image(arguments)) => image::run(&arguments, &cli.console),
         Some(Command::Bench(arguments)) => match arguments.command {
             Some(BenchCommand::Report(arguments)) => report::run(&arguments, &cli.console),
             Some(BenchCommand::Run(arguments)) => plan::run(&arguments, &cli.console),

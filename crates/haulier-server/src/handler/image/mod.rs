@@ -49,6 +49,7 @@ use crate::thread::{Thread, now};
 pub(crate) use self::memo::Memo;
 pub use self::service::ImageService;
 pub(crate) use self::service::Step;
+pub use self::service::original_key;
 pub use self::signature::sign;
 
 /// What the service makes of a request.

@@ -2,6 +2,7 @@
 
 mod import;
 mod service;
+mod verify;
 
 use std::fs;
 use std::path::Path;
@@ -13,19 +14,21 @@ use serde_json::Value;
 
 use self::service::{Answer, Client, ServiceError};
 use super::Outcome;
+use crate::cli::Console;
 use crate::cli::image::{ImageArgs, ImageCommand, InfoArgs, PutArgs, RmArgs, UrlArgs};
 use crate::lifecycle::with_sources;
 
 /// What went wrong, in one line.
 type Said<T> = Result<T, String>;
 
-pub(super) fn run(arguments: &ImageArgs) -> Outcome {
+pub(super) fn run(arguments: &ImageArgs, console: &Console) -> Outcome {
     let done = match &arguments.command {
         ImageCommand::Put(arguments) => put(arguments),
         ImageCommand::Url(arguments) => url(arguments),
         ImageCommand::Info(arguments) => info(arguments),
         ImageCommand::Rm(arguments) => rm(arguments),
         ImageCommand::Import(arguments) => import::run(arguments),
+        ImageCommand::Verify(arguments) => verify::run(arguments, console),
     };
     match done {
         Ok(true) => Outcome::Done,

@@ -260,3 +260,83 @@ fn check_asks_the_stores() {
         assert!(good.status.success(), "{good:?}");
     }
 }
+
+#[test]
+fn a_store_is_verified_and_mended_from_another_place() {
+    let directory = readable_directory();
+    let (store, backup) = (directory.path().join("store"), directory.path().join("backup"));
+    let images: Vec<Vec<u8>> = (0..4).map(|seed| jpeg(40, 30, seed)).collect();
+    let path = |root: &Path, image: &[u8]| {
+        let id = md5(image);
+        root.join(format!("{}/{}/{id}", &id[..2], &id[2..4]))
+    };
+    for root in [&store, &backup] {
+        for image in &images {
+            let path = path(root, image);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+            fs::write(path, image).expect("a file");
+        }
+    }
+    let (named, from) = (store.to_str().expect("text"), backup.to_str().expect("text"));
+    let bytes: usize = images.iter().map(Vec::len).sum();
+    let told = done(&image(&["verify", named]));
+    assert_eq!(told, format!("{named}: 4 images compared ({bytes} bytes), 0 damaged\n"));
+    fs::write(path(&store, &images[0]), "").expect("it is ours");
+    fs::write(path(&store, &images[1]), &images[2]).expect("it is ours");
+    // Nobody has it any more.
+    fs::write(path(&backup, &images[1]), &images[2]).expect("it is ours");
+    let output = image(&["verify", named]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let empty = format!("damaged {}: 0 bytes with the MD5 {}", md5(&images[0]), md5(b""));
+    assert!(text.contains(&empty), "{text}");
+    assert!(text.contains(&format!("damaged {}: ", md5(&images[1]))), "{text}");
+    assert!(text.ends_with("2 damaged\n"), "{text}");
+    assert!(fs::read(path(&store, &images[0])).expect("it stays").is_empty());
+    let output = image(&["verify", named, "--repair", "--from", from]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "one could not be mended: {text}");
+    assert!(text.contains(&format!("repaired {}: ", md5(&images[0]))), "{text}");
+    assert!(text.ends_with("2 damaged, 1 repaired\n"), "{text}");
+    assert!(fs::read(path(&store, &images[0])).expect("it is back") == images[0]);
+    fs::write(path(&backup, &images[1]), &images[1]).expect("it is ours");
+    let told = done(&image(&["verify", named, "--repair", "--from", from]));
+    assert!(told.ends_with("1 damaged, 1 repaired\n"), "{told}");
+    assert!(done(&image(&["verify", named])).ends_with("0 damaged\n"));
+    failed(&image(&["verify", "/nowhere/at/all"]), "/nowhere/at/all: No such file");
+}
+
+#[test]
+fn the_stores_of_a_configuration_mend_each_other() {
+    let directory = readable_directory();
+    let (one, two) = (directory.path().join("one"), directory.path().join("two"));
+    let picture = jpeg(40, 30, 0);
+    let id = md5(&picture);
+    for (root, content) in [(&one, &b"rotten"[..]), (&two, &picture[..])] {
+        let folder = root.join(format!("{}/{}", &id[..2], &id[2..4]));
+        fs::create_dir_all(&folder).expect("folders");
+        fs::write(folder.join(&id), content).expect("a file");
+    }
+    let config = directory.path().join("haulier.toml");
+    let text = format!(
+        "[site.a]\nhosts = [\"a.test\"]\nimages = {{ store = {one:?} }}\n\
+         [site.b]\nhosts = [\"b.test\"]\nimages = {{ store = {two:?} }}\n"
+    );
+    fs::write(&config, text).expect("a file");
+    let config = config.to_str().expect("text");
+    let output = image(&["verify", "-c", config]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.matches("images compared").count(), 2, "{text}");
+    assert!(done(&image(&["verify", "-c", config, "--site", "b"])).ends_with("0 damaged\n"));
+    let told = done(&image(&["verify", "-c", config, "--repair"]));
+    let place = two.display();
+    assert!(
+        told.contains(&format!(
+            "repaired {id}: 6 bytes with the MD5 {}, now as in {place}",
+            md5(b"rotten")
+        )),
+        "{told}"
+    );
+    failed(&image(&["verify", "-c", config, "--site", "c"]), "no site `c`");
+}
