@@ -64,7 +64,7 @@ impl Serving {
 }
 
 impl Thread {
-    pub(crate) fn new(serving: Serving, gate: Arc<Gate>, metrics: Arc<Metrics>) -> Rc<Self> {
+    pub(crate) fn new(serving: Serving, gate: Arc<Gate>, metrics: Arc<Metrics>, number: usize) -> Rc<Self> {
         let (files, handed) = serving.open_files();
         Rc::new(Self {
             number,

@@ -117,7 +117,7 @@ impl Start {
     async fn serve(self) {
         let Self { control, number, .. } = self;
         let mut orders = self.orders;
-        let thread = Thread::new(self.serving, self.gate, self.metrics);
+        let thread = Thread::new(self.serving, self.gate, self.metrics, number);
         let mut doors = Doors::default();
         doors.open(&thread, self.sockets);
         if number == 0 {

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::support::client::{Connection, Request};
+use super::support::haulier::Haulier;
 use super::support::site::Site;
 use super::support::{at_some_pace, setting, wait_until};
 
