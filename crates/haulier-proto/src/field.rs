@@ -123,6 +123,16 @@ impl Fields {
         Self::default()
     }
 
+    /// No lines yet, and room for so many with so many bytes in all.
+    #[must_use]
+    pub fn with_room(lines: usize, bytes: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(bytes),
+            lines: Vec::with_capacity(lines),
+            ..Self::default()
+        }
+    }
+
     /// Adds a line whose name and value lie in a buffer that [`Fields::over`] will bring. `whole` is that buffer.
     pub(crate) fn push_part_of(&mut self, whole: &[u8], name: &[u8], value: &[u8]) {
         let (name_span, value_span) = (Span::within(whole, name), Span::within(whole, value));

@@ -195,7 +195,12 @@ mod tests {
     #[test]
     fn the_word_of_a_proxy_is_taken_if_it_can_stand_anywhere() {
         let long = "a".repeat(128);
-        for id in ["1", "7f3a-00_A.b:c=+/@", "Root=1-67891233-abcdef012345678912345678", &long] {
+        for id in [
+            "1",
+            "7f3a-00_A.b:c=+/@",
+            "Root=1-67891233-abcdef012345678912345678",
+            &long,
+        ] {
             assert_eq!(RequestId::given(id.as_bytes()).expect("well-formed").to_string(), id);
         }
         for id in [&b""[..], b"a b", b"a\"b", b"<a>", b"a\xff", b"a,b", &[b'a'; 129]] {

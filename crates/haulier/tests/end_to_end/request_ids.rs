@@ -31,7 +31,10 @@ fn php_the_answer_and_the_log_have_the_same_id() {
         let answer = server.ask(&request).expect(200);
         let id = id_of(&answer);
         assert_eq!(told(&answer), id);
-        assert!(id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{id}");
+        assert!(
+            id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()),
+            "{id}"
+        );
         assert_eq!(server.access_line_for("/tell.php")["req_id"], id);
     }
 }
@@ -50,8 +53,16 @@ fn an_id_is_on_every_error_and_on_nothing_that_is_only_a_file() {
     }
     let refused = server.ask_raw("GET / HTTP/1.1\r\n\r\n").expect(400);
     assert!(refused.text().contains(&id_of(&refused)), "{}", refused.text());
-    assert_eq!(id_of(&server.get("/own.php").expect(200)), "own", "the application's own word stays");
-    assert_eq!(id_of(&server.get("/send.php").expect(200)).len(), 32, "PHP has answered that");
+    assert_eq!(
+        id_of(&server.get("/own.php").expect(200)),
+        "own",
+        "the application's own word stays"
+    );
+    assert_eq!(
+        id_of(&server.get("/send.php").expect(200)).len(),
+        32,
+        "PHP has answered that"
+    );
     let file = server.get("/a.txt").expect(200);
     assert_eq!(file.field("X-Request-Id"), None);
 }
@@ -64,7 +75,10 @@ fn the_word_of_a_trusted_proxy_is_the_id() {
         .start();
     let ask = |target: &str, id: &str| server.ask(&Request::get(target).with("X-Request-Id", id));
     let answer = ask("/tell.php", "edge-7:f3a").expect(200);
-    assert_eq!((told(&answer), id_of(&answer)), ("edge-7:f3a".into(), "edge-7:f3a".into()));
+    assert_eq!(
+        (told(&answer), id_of(&answer)),
+        ("edge-7:f3a".into(), "edge-7:f3a".into())
+    );
     assert_eq!(server.access_line_for("/tell.php")["req_id"], "edge-7:f3a");
     assert_eq!(id_of(&ask("/missing", "edge-8").expect(404)), "edge-8");
     for id in ["<script>", "a b", "", &"a".repeat(129)] {

@@ -37,12 +37,16 @@ const DROPPED: [&str; 16] = [
 /// What nginx takes as orders and never passes on.
 const DROPPED_PREFIX: &[u8] = b"x-accel-";
 
+/// Most heads of PHP, with what we add to them, get by with this.
+const LINES: usize = 8;
+const BYTES: usize = 256;
+
 /// Reads PHP's final head.
 ///
 /// # Errors
 /// A Content-Length that is no number: the body cannot be trusted.
 pub(super) fn head(head: &CgiHead) -> Result<Translated, &'static str> {
-    let mut fields = Fields::new();
+    let mut fields = Fields::with_room(LINES, BYTES);
     for (name, value) in head.fields() {
         if !is_dropped(name) && is_name(name) && is_value(value) {
             fields.append(name, value);
