@@ -46,6 +46,13 @@ pub(super) const EXTERNAL: [&str; 8] = [
     "idle_timeout",
     "health",
 ];
+/// In `serve` PHP sees every edit at the next request, whatever its php.ini says: a file, one it includes, and where a
+/// symbolic link leads.
+const FRESH: [(&str, &str); 3] = [
+    ("opcache.validate_timestamps", "1"),
+    ("opcache.revalidate_freq", "0"),
+    ("realpath_cache_size", "0"),
+];
 /// The account PHP runs as when haulier is root and nothing else is said.
 const WEB_USER: &str = "www-data";
 
@@ -261,7 +268,11 @@ fn supervised(
     if !used {
         return None;
     }
-    let (ini, ini_admin) = (pairs(table.ini.as_ref()), pairs(table.ini_admin.as_ref()));
+    let (mut ini, ini_admin) = (pairs(table.ini.as_ref()), pairs(table.ini_admin.as_ref()));
+    if mode == Mode::Serve {
+        // First, so that what the pool itself says holds.
+        ini.splice(..0, FRESH.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
     let asked = [&ini[..], &ini_admin[..]].concat();
     let php = find_php(table, &asked, &ini_places(table, &env), report)?;
     let workers = table

@@ -8,6 +8,7 @@ mod support;
 mod compression;
 mod dashboard;
 mod deployments;
+mod development;
 mod dictionaries;
 mod dokuwiki;
 mod example_site;

@@ -1,7 +1,8 @@
 //! Files and scripts found before: a hit costs a hash and a look at the time.
 //!
 //! One cache per thread, so nothing is locked. What is found there was true at most a second ago; a file changed in
-//! the last two seconds is looked at on every request, because it is probably being written.
+//! the last two seconds is looked at on every request, because it is probably being written, and so is every file of a
+//! site in development.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -194,15 +195,15 @@ impl FileCache {
         let found = what.clone().into();
         let unsettled = until_settled(&version);
         // An index that is not the first one: a better one may have come meanwhile.
-        let outranked = path.ends_with(b"/") && !is_first_index(site, name);
+        let outranked = (path.ends_with(b"/") && !is_first_index(site, name)).then(|| fresh(site));
         let slot = Slot {
             site: site.number,
             path: path.into(),
             name: name.into(),
             what,
             version,
-            check_at: if unsettled.is_some() { now } else { now + FRESH },
-            expires: unsettled.or(outranked.then_some(FRESH)).map(|left| now + left),
+            check_at: if unsettled.is_some() { now } else { now + fresh(site) },
+            expires: unsettled.into_iter().chain(outranked).min().map(|left| now + left),
         };
         self.state
             .borrow_mut()
@@ -258,7 +259,7 @@ impl Slot {
             return false;
         }
         if self.expires.is_none() {
-            self.check_at = now + FRESH;
+            self.check_at = now + fresh(site);
         }
         true
     }
@@ -277,6 +278,15 @@ impl From<What> for Found {
             What::File(entry) => Self::File(entry),
             What::Script(script) => Self::Script((*script).clone()),
         }
+    }
+}
+
+/// How long an answer of this site stands. Whoever works on it wants to see what was saved just now.
+fn fresh(site: &Site) -> Duration {
+    if site.settings.development {
+        Duration::ZERO
+    } else {
+        FRESH
     }
 }
 

@@ -1,0 +1,87 @@
+//! The first hour with `haulier serve`: edits show, the environment is there, nothing ends a session at the debugger.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::support::haulier::Haulier;
+use super::support::site::Site;
+
+/// `haulier serve` for the project, with more variables in its environment.
+#[track_caller]
+fn serve(site: Site, environment: &[(&str, &str)]) -> Haulier {
+    let mut command = Haulier::command();
+    command
+        .arg("serve")
+        .arg(site.root())
+        .args(["--listen", "127.0.0.1:0", "--workers", "2"])
+        .envs(environment.iter().copied());
+    Haulier::start(command, vec![Box::new(site)])
+}
+
+/// Writes a file as if it had been there for an hour: caches trust it.
+fn settle(path: &Path, content: &str) {
+    fs::write(path, content).expect("the directory is ours");
+    let file = fs::File::options().write(true).open(path).expect("just written");
+    let hour = Duration::from_secs(3600);
+    file.set_modified(SystemTime::now() - hour).expect("it is ours");
+}
+
+const INCLUDING: &str = "echo 'outer 1 '; include __DIR__ . '/inner.php'; include __DIR__ . '/current/linked.php';";
+
+/// A page that includes a file, and another behind a symbolic link; all of it has been there for a while.
+fn settled_site() -> Site {
+    let site = Site::new().php("index.php", INCLUDING).file("style.css", "");
+    let root = site.root();
+    settle(&root.join("index.php"), &format!("<?php {INCLUDING}"));
+    settle(&root.join("inner.php"), "<?php echo 'inner 1 ';");
+    settle(&root.join("style.css"), "css 1");
+    for release in ["1", "2"] {
+        fs::create_dir(root.join(release)).expect("the directory is ours");
+        let script = root.join(release).join("linked.php");
+        settle(&script, &format!("<?php echo 'release {release}';"));
+    }
+    symlink("1", root.join("current")).expect("the directory is ours");
+    site
+}
+
+#[test]
+fn an_edit_is_seen_at_the_next_request_wherever_it_was_made() {
+    let site = settled_site();
+    let root = site.root().to_owned();
+    let server = serve(site, &[]);
+    for _ in 0..4 {
+        assert_eq!(server.get("/").expect(200).text(), "outer 1 inner 1 release 1");
+        assert_eq!(server.get("/style.css").expect(200).text(), "css 1");
+    }
+    fs::write(root.join("inner.php"), "<?php echo 'inner 2 ';").expect("the directory is ours");
+    assert_eq!(server.get("/").expect(200).text(), "outer 1 inner 2 release 1");
+    fs::write(
+        root.join("index.php"),
+        format!("<?php {}", INCLUDING.replace("outer 1", "outer 2")),
+    )
+    .expect("the directory is ours");
+    assert_eq!(server.get("/").expect(200).text(), "outer 2 inner 2 release 1");
+    symlink("2", root.join("next")).expect("the directory is ours");
+    fs::rename(root.join("next"), root.join("current")).expect("the directory is ours");
+    for _ in 0..4 {
+        assert_eq!(server.get("/").expect(200).text(), "outer 2 inner 2 release 2");
+    }
+    fs::write(root.join("style.css"), "css 2").expect("the directory is ours");
+    assert_eq!(server.get("/style.css").expect(200).text(), "css 2");
+    fs::write(root.join("index.html"), "first").expect("the directory is ours");
+    assert_eq!(server.get("/").expect(200).text(), "first", "it comes before index.php");
+}
+
+#[test]
+fn what_the_project_says_of_opcache_holds() {
+    let site = settled_site();
+    let root = site.root().to_owned();
+    let settings = "[site.app]\nroot = \".\"\n[pool.php.ini]\n\"opcache.validate_timestamps\" = \"0\"\n";
+    fs::write(root.join("haulier.toml"), settings).expect("the directory is ours");
+    let server = serve(site, &[]);
+    assert_eq!(server.get("/").expect(200).text(), "outer 1 inner 1 release 1");
+    fs::write(root.join("inner.php"), "<?php echo 'inner 2 ';").expect("the directory is ours");
+    assert_eq!(server.get("/").expect(200).text(), "outer 1 inner 1 release 1");
+}
