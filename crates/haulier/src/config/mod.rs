@@ -10,6 +10,7 @@ pub(crate) mod diagnostic;
 mod dictionary;
 mod downloads;
 pub(crate) mod effective;
+mod environment;
 pub(crate) mod file;
 mod foreign;
 pub(crate) mod images;

@@ -13,7 +13,7 @@ use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, HealthTable, Pairs, PoolTable};
 use super::settings::{Mode, Pool, Site, to_usize, value_or};
 use super::source::{Place, Placed};
-use super::{reader, value};
+use super::{environment, reader, value};
 use crate::account;
 use crate::machine::Machine;
 use crate::php_discovery::{self, PhpCgi, PhpError};
@@ -269,12 +269,13 @@ fn supervised(
         return None;
     }
     let (mut ini, ini_admin) = (pairs(table.ini.as_ref()), pairs(table.ini_admin.as_ref()));
+    let env_copy = env_copy(table, mode);
     if mode == Mode::Serve {
         // First, so that what the pool itself says holds.
         ini.splice(..0, FRESH.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
     let asked = [&ini[..], &ini_admin[..]].concat();
-    let php = find_php(table, &asked, &ini_places(table, &env), report)?;
+    let php = find_php(table, &asked, &ini_places(&env_copy, &env), report)?;
     let workers = table
         .workers
         .as_ref()
@@ -282,10 +283,6 @@ fn supervised(
     let shrink = shrink(table, workers, report);
     warn_memory(table, workers, &php, machine, report);
     warn_opcache(&php, report);
-    let env_copy = table
-        .env_copy
-        .as_ref()
-        .map(|names| names.iter().map(|name| name.value.clone()).collect());
     let supervised = Supervised {
         php: php.path.clone(),
         workers,
@@ -295,7 +292,7 @@ fn supervised(
         ini,
         ini_admin,
         env,
-        env_copy: env_copy.unwrap_or_else(|| ["PATH", "TZ", "LANG"].map(str::to_owned).to_vec()),
+        env_copy,
         user,
         nice: value_or(table.nice.as_ref(), 0),
         rlimits: rlimits(table),
@@ -448,10 +445,19 @@ fn check_lines(table: &PoolTable, report: &mut Report) {
     }
 }
 
+/// Names of our own variables that PHP gets as well. `serve` belongs to whoever called it, and so does its environment.
+fn env_copy(table: &PoolTable, mode: Mode) -> Vec<String> {
+    match &table.env_copy {
+        Some(names) => names.iter().map(|name| name.value.clone()).collect(),
+        None if mode == Mode::Serve => environment::names_for_php(),
+        None => ["PATH", "TZ", "LANG"].map(str::to_owned).to_vec(),
+    }
+}
+
 /// What the pool's environment says of the places of php.ini: set in `env`, or copied from ours.
-fn ini_places(table: &PoolTable, env: &[(String, String)]) -> Vec<(String, String)> {
-    let copied = table.env_copy.iter().flatten();
-    let copied = copied.filter_map(|name| Some((name.value.clone(), std::env::var(&name.value).ok()?)));
+fn ini_places(copied: &[String], env: &[(String, String)]) -> Vec<(String, String)> {
+    let copied = copied.iter();
+    let copied = copied.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
     copied.chain(env.iter().cloned()).collect()
 }
 

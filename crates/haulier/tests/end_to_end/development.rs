@@ -85,3 +85,31 @@ fn what_the_project_says_of_opcache_holds() {
     fs::write(root.join("inner.php"), "<?php echo 'inner 2 ';").expect("the directory is ours");
     assert_eq!(server.get("/").expect(200).text(), "outer 1 inner 1 release 1");
 }
+
+#[test]
+fn php_has_the_environment_of_the_shell_and_a_request_none_of_it() {
+    let tell = "header('Content-Type: application/json'); echo json_encode([getenv('APP_ENV'), getenv('HOME'), \
+        getenv('HAULIER_OWN'), $_SERVER['HTTP_PROXY'] ?? null, $_SERVER['HTTPS'] ?? null, getenv('LISTEN_FDS'), \
+        $_SERVER['REMOTE_USER'] ?? null]);";
+    let environment = [
+        ("APP_ENV", "dev"),
+        ("HOME", "/home/me"),
+        ("HAULIER_OWN", "1"),
+        ("HTTP_PROXY", "http://evil.example"),
+        ("HTTPS", "on"),
+        ("REMOTE_USER", "admin"),
+        ("LISTEN_FDS", "0"),
+    ];
+    let server = serve(Site::new().php("tell.php", tell), &environment);
+    assert_eq!(
+        server.get("/tell.php").expect(200).text(),
+        "[\"dev\",\"\\/home\\/me\",false,null,null,false,null]"
+    );
+
+    let site = Site::new()
+        .php("tell.php", tell)
+        .file("haulier.toml", "[site.app]\nroot = \".\"\n[pool.php]\nenv_copy = []\n");
+    let server = serve(site, &environment);
+    let told = server.get("/tell.php").expect(200).text();
+    assert!(told.starts_with("[false,false,"), "the project's word holds: {told}");
+}
