@@ -46,6 +46,13 @@ pub(super) const EXTERNAL: [&str; 8] = [
     "idle_timeout",
     "health",
 ];
+/// Longest time to PHP's response head.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// In `serve` a script may stand still under a debugger for as long as somebody looks at it: this is no deadline, but the
+/// clock can still count to it.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+/// And after this long the terminal says that it still runs.
+const LONG: Duration = Duration::from_secs(60);
 /// In `serve` PHP sees every edit at the next request, whatever its php.ini says: a file, one it includes, and where a
 /// symbolic link leads.
 const FRESH: [(&str, &str); 3] = [
@@ -223,7 +230,8 @@ fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, re
             (PoolKind::Supervised(supervised), Some(php))
         }
     };
-    let timeout = value_or(table.timeout.as_ref(), Duration::from_secs(60));
+    let usual = if mode == Mode::Serve { NEVER } else { TIMEOUT };
+    let timeout = value_or(table.timeout.as_ref(), usual);
     Some(Pool {
         params: if php.is_some() { Vec::new() } else { env },
         remote_root: table.remote_root.as_ref().map(|root| PathBuf::from(&root.value)),
@@ -233,7 +241,7 @@ fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, re
             kind,
             timeout,
             body_timeout: value_or(table.body_timeout.as_ref(), timeout),
-            slow: slow(table),
+            slow: slow(table, mode),
             grace: table.grace.as_ref().map(|grace| grace.value),
             queue_timeout: value_or(table.queue.as_ref(), Duration::from_secs(10)),
             queue_length: table.queue_length.as_ref().map_or(512, |length| to_usize(length.value)),
@@ -416,8 +424,10 @@ fn check_niceness(table: &PoolTable, report: &mut Report) {
     }
 }
 
-fn slow(table: &PoolTable) -> Option<Slow> {
-    let written = table.slow.as_ref()?;
+fn slow(table: &PoolTable, mode: Mode) -> Option<Slow> {
+    let Some(written) = &table.slow else {
+        return (mode == Mode::Serve).then_some(Slow { after: LONG, log: None });
+    };
     Some(Slow {
         after: value_or(written.after.as_ref(), Duration::from_secs(5)),
         log: written.log.as_ref().map(|log| table.directory.join(&log.value)),

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use super::support::client::Request;
 use super::support::haulier::Haulier;
 use super::support::site::Site;
 
@@ -112,4 +113,20 @@ fn php_has_the_environment_of_the_shell_and_a_request_none_of_it() {
     let server = serve(site, &environment);
     let told = server.get("/tell.php").expect(200).text();
     assert!(told.starts_with("[false,false,"), "the project's word holds: {told}");
+}
+
+#[test]
+fn a_script_that_stands_still_is_not_ended_and_the_terminal_says_that_it_runs() {
+    // The usual limit is a minute, and so is the time until the line.
+    let site = Site::new().php("still.php", "set_time_limit(0); sleep(63); echo 'went on';");
+    let server = serve(site, &[]);
+    let mut connection = server.connect();
+    connection.send(Request::get("/still.php").to_bytes());
+    assert!(connection.hears_something_within(Duration::from_secs(180)));
+    let answer = connection.read_response("GET").expect("an answer");
+    assert_eq!(answer.expect(200).text(), "went on");
+    server.wait_for_line("slow request");
+    let said = server.lines();
+    let slow = said.iter().filter(|line| line.contains("slow request"));
+    assert_eq!(slow.count(), 1, "once is enough: {said:#?}");
 }
