@@ -1,5 +1,6 @@
-//! `errors` of a site: its own page with a status of ours, from a file or a script. What PHP answers is PHP's, but
-//! whoever works on a site is told what a script that failed without a word wrote to PHP's log.
+//! `errors` of a site: its own page with a status of ours, from a file or a script. What PHP answers is PHP's, unless it
+//! is an empty 5xx: a script that failed without a word gets a page like any failure of ours. Whoever works on the site
+//! reads there what the script wrote to PHP's log.
 
 use std::sync::Arc;
 
@@ -22,6 +23,16 @@ const OF_THE_STATUS: [&str; 5] = [
     "X-Request-Id",
 ];
 
+/// Fields about a body that was to come and did not.
+const OF_THE_BODY: [&str; 6] = [
+    "Content-Type",
+    "Content-Length",
+    "Content-Encoding",
+    "Content-Disposition",
+    "ETag",
+    "Last-Modified",
+];
+
 /// Whether the site has a page of its own for this response.
 pub(crate) fn is_wanted(site: &Site, response: &Response) -> bool {
     page(site, response).is_some()
@@ -29,10 +40,19 @@ pub(crate) fn is_wanted(site: &Site, response: &Response) -> bool {
 
 /// The response with the site's page, if it has one and that can be had.
 pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, response: Response) -> Response {
-    if site.settings.development && is_silent_failure(&response) {
-        return explained(site, &request.id, response);
-    }
-    let Some(page) = page(site, &response) else {
+    let is_silent = is_silent_failure(&response);
+    let response = if is_silent {
+        explained(site, &request.id, response)
+    } else {
+        response
+    };
+    let page = match is_silent {
+        // It would hide what went wrong.
+        true if site.settings.development => None,
+        true => page_of_status(site, response.status),
+        false => page(site, &response),
+    };
+    let Some(page) = page else {
         return response;
     };
     match thread.files.find(site, page.as_bytes(), thread.clock.coarse()) {
@@ -52,12 +72,13 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
     }
 }
 
-/// Whether the script answered, by itself or with a file it named.
+/// Whether the script made a page, by itself or with a file it named.
 fn is_made(response: &Response) -> bool {
-    matches!(
+    let is_answer = matches!(
         response.trace.handler,
         Handler::Php | Handler::Handed | Handler::Offloaded
-    )
+    );
+    is_answer && !matches!(response.body, Body::Empty)
 }
 
 /// PHP with `display_errors` off says nothing of what went wrong.
@@ -65,11 +86,20 @@ fn is_silent_failure(response: &Response) -> bool {
     response.trace.handler == Handler::Php && response.status >= 500 && matches!(response.body, Body::Empty)
 }
 
-fn explained(site: &Site, id: &RequestId, response: Response) -> Response {
+/// Our page for a script that has none. What the script said beside the body stands: cookies, who may read the answer
+/// (CORS), when to come again.
+fn explained(site: &Site, id: &RequestId, mut response: Response) -> Response {
     let stderr = response.trace.php.as_ref().map(|php| php.stderr.as_str());
-    let mut page = error_page::respond(response.status, Some("php_error"), Some(site), id, stderr);
-    page.trace = response.trace;
-    page
+    let page = error_page::respond(response.status, response.trace.reason, Some(site), id, stderr);
+    let fields = response.head.fields_mut();
+    fields.retain(|name, _| !OF_THE_BODY.iter().any(|of| name.eq_ignore_ascii_case(of.as_bytes())));
+    for (name, value) in page.head.fields().iter() {
+        if !(name.eq_ignore_ascii_case(b"Retry-After") && fields.contains(name)) {
+            fields.set(name, value);
+        }
+    }
+    response.body = page.body;
+    response
 }
 
 fn page<'s>(site: &'s Site, response: &Response) -> Option<&'s str> {
@@ -85,11 +115,13 @@ fn page<'s>(site: &'s Site, response: &Response) -> Option<&'s str> {
     {
         return Some(page);
     }
+    page_of_status(site, response.status)
+}
+
+fn page_of_status(site: &Site, status: u16) -> Option<&str> {
     let pages = &site.settings.error_pages;
-    pages
-        .iter()
-        .find(|(status, _)| *status == response.status)
-        .map(|(_, page)| page.as_str())
+    let page = pages.iter().find(|(of, _)| *of == status);
+    page.map(|(_, page)| page.as_str())
 }
 
 fn from_file(mut response: Response, entry: &Entry) -> Response {
@@ -100,6 +132,13 @@ fn from_file(mut response: Response, entry: &Entry) -> Response {
 
 fn from_script(ours: &Response, mut made: Response) -> Response {
     made.status = ours.status;
+    if let (Some(failed), Some(php)) = (&ours.trace.php, &mut made.trace.php)
+        && failed.message.is_some()
+    {
+        // The log is about the script that failed, not about the one that made the page.
+        php.message.clone_from(&failed.message);
+        php.stderr.clone_from(&failed.stderr);
+    }
     made.trace.handler = ours.trace.handler;
     made.trace.reason = ours.trace.reason;
     let lines = ours.head.fields();
@@ -172,6 +211,36 @@ mod tests {
     }
 
     #[test]
+    fn a_page_in_place_of_an_empty_error_keeps_what_the_script_said_otherwise() {
+        let fields = [
+            ("Content-Type", "application/json"),
+            ("Access-Control-Allow-Origin", "https://app.example"),
+            ("Retry-After", "3600"),
+            ("Cache-Control", "max-age=60"),
+            ("Set-Cookie", "a=1"),
+            ("Set-Cookie", "b=2"),
+        ];
+        let failed = fields
+            .into_iter()
+            .fold(Response::new(503, Handler::Php), |response, (name, value)| {
+                response.with(name, value)
+            });
+        let page = explained(&site(), &ID, failed);
+        let fields = page.head.fields();
+        let expected = [
+            ("Content-Type", "text/html; charset=utf-8"),
+            ("Access-Control-Allow-Origin", "https://app.example"),
+            ("Retry-After", "3600"),
+            ("Cache-Control", "no-store"),
+            ("X-Request-Id", "00000000000000000000000000000001"),
+        ];
+        for (name, value) in expected {
+            assert_eq!(fields.get_all(name).collect::<Vec<_>>(), [value.as_bytes()], "{name}");
+        }
+        assert_eq!(fields.get_all("Set-Cookie").count(), 2);
+    }
+
+    #[test]
     fn what_php_answers_is_left_alone() {
         assert_eq!(page(&site(), &Response::new(404, Handler::Php)), None);
     }
@@ -187,6 +256,9 @@ mod tests {
         let fields = made.head.fields();
         assert_eq!(fields.get("Content-Type"), Some(&b"text/plain"[..]));
         assert_eq!(fields.get("Retry-After"), Some(&b"5"[..]));
-        assert_eq!(fields.get("X-Request-Id"), Some(&b"00000000000000000000000000000001"[..]));
+        assert_eq!(
+            fields.get("X-Request-Id"),
+            Some(&b"00000000000000000000000000000001"[..])
+        );
     }
 }

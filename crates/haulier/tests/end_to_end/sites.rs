@@ -3,9 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
-use super::support::site::Site;
+use super::support::php_fpm::Socket;
+use super::support::site::{Php, Site};
 use super::support::{readable_directory, wait_until};
 
 /// `htpasswd -nbB -C 5 anna horse` and `htpasswd -nbm bert horse`.
@@ -416,6 +419,75 @@ fn a_site_in_development_explains_a_blank_error() {
         .start();
     let page = server.get("/").expect(500).text();
     assert!(!page.contains("tide"), "{page}");
+}
+
+#[test]
+fn a_script_that_fails_without_a_word_gets_an_error_page() {
+    let throw = "header('Access-Control-Allow-Origin: *'); throw new RuntimeException('the tide is out');";
+    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+        let site = || {
+            Site::new()
+                .php("throws.php", throw)
+                .php("breaks.php", "function (")
+                .php("empty.php", "http_response_code(503); header('Retry-After: 77');")
+                .php("told.php", "http_response_code(500); echo 'its own words';")
+                .php("missing.php", "http_response_code(404);")
+                .ini("display_errors", "0")
+                .ini("log_errors", "1")
+                .run_by(php)
+        };
+        let server = site().start();
+        let page = server.get("/throws.php").expect(500);
+        let id = page.field("X-Request-Id").expect("an id").to_owned();
+        assert!(page.text().contains("500 Internal Server Error"), "{}", page.text());
+        assert!(page.text().contains(&format!("Request {id}")), "{}", page.text());
+        assert!(!page.text().contains("tide"), "{}", page.text());
+        assert_eq!(page.field("Access-Control-Allow-Origin"), Some("*"));
+        assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));
+        let line = server.access_line_for("/throws.php");
+        assert_eq!((&line["req_id"], &line["reason"]), (&json!(id), &json!("php_error")));
+        let said = line["php_message"].as_str().unwrap_or_default();
+        assert!(said.contains("the tide is out"), "{line}");
+        assert!(server.get("/breaks.php").expect(500).text().contains("Request "));
+        let busy = server.get("/empty.php").expect(503);
+        assert!(busy.field("Retry-After") == Some("77") && busy.text().contains("Request "));
+        assert_eq!(server.get("/told.php").expect(500).text(), "its own words");
+        assert_eq!(
+            server.get("/missing.php").expect(404).text(),
+            "",
+            "that is the script's own answer"
+        );
+
+        let server = site()
+            .file("sorry.html", "SORRY")
+            .php("busy.php", "echo 'BUSY ', $_SERVER['REDIRECT_STATUS'];")
+            .setting("errors = { 500 = \"/sorry.html\", 503 = \"/busy.php\" }")
+            .start();
+        let page = server.get("/throws.php").expect(500);
+        assert_eq!(
+            (page.text().as_str(), page.field("Access-Control-Allow-Origin")),
+            ("SORRY", Some("*"))
+        );
+        assert!(page.field("X-Request-Id").is_some());
+        assert_eq!(server.get("/empty.php").expect(503).text(), "BUSY 503");
+        assert_eq!(server.get("/told.php").expect(500).text(), "its own words");
+        let said = server.access_line_for("/throws.php")["php_message"].to_string();
+        assert!(said.contains("the tide is out"), "{said}");
+    }
+}
+
+#[test]
+fn an_error_page_that_fails_as_well_leaves_ours() {
+    let server = Site::new()
+        .php("throws.php", "throw new RuntimeException('first');")
+        .php("sorry.php", "throw new RuntimeException('second');")
+        .ini("display_errors", "0")
+        .setting("errors = { 404 = \"/sorry.php\", 500 = \"/sorry.php\" }")
+        .start();
+    for (target, status) in [("/throws.php", 500), ("/missing", 404)] {
+        let page = server.get(target).expect(status).text();
+        assert!(page.contains("Request ") && !page.contains("second"), "{page}");
+    }
 }
 
 #[test]
