@@ -244,6 +244,9 @@ impl Record<'_> {
         if let Some(reason) = self.reason {
             let _ = write!(out, "   {reason}");
         }
+        if let Some(detail) = &self.trace.detail {
+            let _ = write!(out, ": {}", printable(detail));
+        }
         if let Some(message) = self.trace.php.as_ref().and_then(|php| php.message.as_ref()) {
             let _ = write!(out, "   {}", printable(message));
         }
@@ -320,6 +323,9 @@ impl Record<'_> {
         }
         if let Some(reason) = self.reason {
             json_field(out, "reason", reason);
+        }
+        if let Some(detail) = &self.trace.detail {
+            json_field(out, "detail", detail);
         }
         out.push('}');
     }

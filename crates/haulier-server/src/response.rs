@@ -281,6 +281,8 @@ pub(crate) struct Trace {
     pub handler: Handler,
     /// Out of a fixed list; every 5xx has one.
     pub reason: Option<&'static str>,
+    /// The figures behind the reason, and the setting that they are of.
+    pub detail: Option<Box<str>>,
     /// Apart: a file is answered more often than PHP, and need not move what only PHP fills.
     pub php: Option<Box<PhpTrace>>,
     /// The script was done before its response was sent, because it handed that over.
@@ -301,6 +303,7 @@ impl Trace {
         Self {
             handler,
             reason: None,
+            detail: None,
             php: None,
             handoff: None,
             image: None,

@@ -196,6 +196,8 @@ pub struct SiteSettings {
     pub development: bool,
     /// Longest request body, bytes; 413 beyond.
     pub body_limit: u64,
+    /// Who says so: words for the log and for whoever works on the site.
+    pub body_limit_by: &'static str,
     /// In place of the deadlines in [`Limits`]; `None` keeps those.
     pub patience: Option<Arc<Patience>>,
     /// Most bytes the long ones of all spooled responses of this site may take in memory.

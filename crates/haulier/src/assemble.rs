@@ -490,6 +490,7 @@ fn site_settings(
         listing: development,
         development,
         body_limit: site.body_limit,
+        body_limit_by: site.body_limit_by,
         patience: site.patience.clone(),
         memory_limit: site.memory_limit,
         spool_limit: site.spool_limit,

@@ -14,6 +14,8 @@ use crate::request::RequestId;
 use crate::response::{Handler, Response};
 use crate::route::Site;
 
+/// The reason for a body that is longer than its site takes.
+const TOO_LARGE: &str = "body_too_large";
 /// The reason for a request without TLS on a port that wants TLS.
 pub(crate) const PLAIN_HTTP: &str = "plain_http";
 /// Seconds after which a client may try again when every worker is busy: a queue that is full empties in seconds.
@@ -32,7 +34,7 @@ pub(crate) fn respond(
     let page = if development {
         full_page(status, reason, id, detail)
     } else {
-        short_page(status, reason, id)
+        short_page(status, reason, site, id)
     };
     let mut response = Response::new(status, Handler::Error)
         .with("Content-Type", "text/html; charset=utf-8")
@@ -58,8 +60,14 @@ pub(crate) fn of_file(error: &io::Error) -> (u16, Option<&'static str>) {
     }
 }
 
-fn short_page(status: u16, reason: Option<&str>, id: &RequestId) -> String {
+fn short_page(status: u16, reason: Option<&str>, site: Option<&Site>, id: &RequestId) -> String {
     let mut page = begin(status);
+    if let (Some(TOO_LARGE), Some(site)) = (reason, site) {
+        let most = size(site.settings.body_limit);
+        let sentence = format!("What was sent is larger than this site takes: at most {most}.");
+        page::element(&mut page, "p", &sentence);
+        return finish(page, id);
+    }
     let sentence = match reason {
         Some(maintenance::REASON) => Some("We are working on this site. Please come back in a while."),
         Some(PLAIN_HTTP) => Some("This port speaks HTTPS: the address begins with https://, not http://."),
@@ -101,6 +109,17 @@ fn finish(mut page: String, id: &RequestId) -> String {
     page
 }
 
+/// As people say it, rounded down to a tenth: what is allowed is never overstated.
+fn size(bytes: u64) -> String {
+    let of = |unit: u64| (bytes * 10 / unit) as f64 / 10.0;
+    match bytes {
+        0..=0x3ff => format!("{bytes} bytes"),
+        0x400..=0xf_ffff => format!("{} KiB", of(1 << 10)),
+        0x10_0000..=0x3fff_ffff => format!("{} MiB", of(1 << 20)),
+        _ => format!("{} GiB", of(1 << 30)),
+    }
+}
+
 fn for_visitors(status: u16) -> Option<&'static str> {
     Some(match status {
         401 => "This page wants a name and a password.",
@@ -139,6 +158,10 @@ fn in_words(reason: &str) -> (&'static str, &'static str) {
         "pool_full" => (
             "Every PHP worker was busy, and none became free in time.",
             "Look for slow pages in the log, or give the pool more `workers`.",
+        ),
+        TOO_LARGE => (
+            "The body is longer than this site takes.",
+            "Below is its length, the limit, and the setting that says so. For uploads PHP has upload_max_filesize as well.",
         ),
         "php_crashed" => (
             "The PHP worker ended before its answer was complete. A new one has taken its place.",
@@ -250,7 +273,9 @@ mod tests {
         );
         let page = text(&response);
         assert!(
-            page.contains("502 Bad Gateway") && page.contains(&format!("Request {ID}")) && page.contains("0000000000007f3a"),
+            page.contains("502 Bad Gateway")
+                && page.contains(&format!("Request {ID}"))
+                && page.contains("0000000000007f3a"),
             "{page}"
         );
         assert!(!page.contains("secret") && !page.contains("php_crashed"), "{page}");
@@ -268,6 +293,24 @@ mod tests {
             page.contains("The PHP worker ended") && page.contains("php_crashed"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn who_sent_too_much_is_told_how_much_it_may_be() {
+        let site = fixture::Root::new()
+            .with(|settings| settings.body_limit = 8 << 20)
+            .site();
+        let page = text(&respond(413, Some(TOO_LARGE), Some(&site), ID, Some("the inside")));
+        assert!(page.contains("at most 8 MiB.") && !page.contains("inside"), "{page}");
+        let rows = [
+            (100, "100 bytes"),
+            (1536, "1.5 KiB"),
+            (0x10_0000 - 1, "1023.9 KiB"),
+            (3 << 30, "3 GiB"),
+        ];
+        for (bytes, expected) in rows {
+            assert_eq!(size(bytes), expected);
+        }
     }
 
     #[test]

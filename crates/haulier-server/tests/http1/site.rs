@@ -322,6 +322,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         listing: false,
         development: false,
         body_limit: 8 * 1024 * 1024,
+        body_limit_by: "`body`",
         patience: None,
         memory_limit: 1024 * 1024,
         spool_limit: 1024 * 1024 * 1024,

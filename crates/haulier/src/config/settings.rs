@@ -200,6 +200,8 @@ pub(crate) struct Site {
     pub(crate) requests_per_ip: Option<Arc<RateLimiter>>,
     pub(crate) routes: Vec<Route>,
     pub(crate) body_limit: u64,
+    /// Which setting it is, in words.
+    pub(crate) body_limit_by: &'static str,
     /// Its own deadlines, if it says any.
     pub(crate) patience: Option<Arc<Patience>>,
     pub(crate) memory_limit: u64,
@@ -262,6 +264,23 @@ pub(crate) enum Mode {
     Run,
 }
 
+/// The longest request body of a site, and which setting says so: the nearest word counts.
+fn body_limit(table: &SiteTable, limits: &LimitsTable, of_php: Option<u64>) -> (u64, &'static str) {
+    let bytes = |written: &Option<Placed<u64>>| written.as_ref().map(|body| body.value);
+    let of_site = bytes(&table.body).map(|body| (body, "`body` in the site's `limits`"));
+    let general = || bytes(&limits.body).map(|body| (body, "`body` in `[limits]`"));
+    let of_php = of_php.map(|body| {
+        (
+            body,
+            "PHP's post_max_size: raise it in the pool's `ini`, or set `body` in `[limits]`",
+        )
+    });
+    of_site
+        .or_else(general)
+        .or(of_php)
+        .unwrap_or((BODY, "the default: set `body` in `[limits]`"))
+}
+
 /// Works out what `file` means on this machine; whatever is wrong goes to `report`. The result is to be used only if
 /// no errors were noted.
 pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut Report) -> Settings {
@@ -284,18 +303,11 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
     for (site, table) in sites.iter_mut().zip(&file.sites) {
         let compress = compress::resolve(&table.compress, &general, report);
         let of_php = site.pool.and_then(|pool| pools[pool].php.as_ref()?.post_max_size);
-        let general = file.limits.body.as_ref().map(|body| body.value);
-        site.body_limit = table
-            .body
-            .as_ref()
-            .map(|body| body.value)
-            .or(general)
-            .or(of_php)
-            .unwrap_or(BODY);
+        (site.body_limit, site.body_limit_by) = body_limit(table, &file.limits, of_php);
         site.patience = patience(table, &limits);
-        let limit = site.body_limit;
+        let limit = (site.body_limit, site.body_limit_by);
         for (place, _) in site.places_within() {
-            place.body_limit = limit;
+            (place.body_limit, place.body_limit_by) = limit;
             place.compress = compress.clone();
         }
         site.compress = compress;

@@ -96,6 +96,42 @@ fn a_body_beyond_the_limit_is_413_before_it_is_asked_for() {
 }
 
 #[test]
+fn a_413_names_the_limit_and_the_log_the_setting_too() {
+    let site = |line: &str| {
+        Site::new()
+            .php("up.php", "echo 'up';")
+            .ini("post_max_size", "1M")
+            .limit(line)
+    };
+    let rows = [
+        (
+            "",
+            "2000000 bytes, at most 1048576 by PHP's post_max_size",
+            "at most 1 MiB.",
+        ),
+        (
+            "body = \"1500KiB\"",
+            "2000000 bytes, at most 1536000 by `body` in `[limits]`",
+            "at most 1.4 MiB.",
+        ),
+    ];
+    for (line, detail, told) in rows {
+        let server = site(line).start();
+        let page = server.ask(&Request::post("/up.php", vec![b'x'; 2_000_000])).expect(413);
+        assert!(
+            page.text().contains(told) && !page.text().contains("post_max_size"),
+            "{}",
+            page.text()
+        );
+        let logged = server.access_line_for("/up.php");
+        assert!(
+            logged["detail"].as_str().is_some_and(|said| said.starts_with(detail)),
+            "{logged}"
+        );
+    }
+}
+
+#[test]
 fn a_chunked_body_beyond_the_limit_is_413() {
     let server = Site::new()
         .php("up.php", "echo 'ran';")

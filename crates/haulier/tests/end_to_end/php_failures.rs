@@ -85,6 +85,47 @@ fn an_exhausted_pool_queues_then_answers_503_with_retry_after() {
 }
 
 #[test]
+fn a_503_says_in_the_log_which_limit_was_met_and_in_development_who_holds_the_workers() {
+    let site = Site::new().php("wait.php", WAIT_FOR_GATE).php("hello.php", HELLO);
+    let gate = site.writable("gate").join("open");
+    let target = format!("/wait.php?gate={}", gate.display());
+    let server = site.workers(1).pool("queue = \"300ms\"").start();
+    let busy = ask_beside(server.address(), Request::get(&target));
+    wait_until("the worker to be busy", || is_busy(&server));
+    let page = server.get("/hello.php").expect(503).text();
+    assert!(!page.contains("pool"), "that is nothing for visitors: {page}");
+    let line = server.access_line_for("/hello.php");
+    let detail = line["detail"].as_str().unwrap_or_default();
+    assert_eq!(
+        detail,
+        "waited 0.3 s, as long as `queue` of pool php allows; 1 of 1 workers busy (`workers`), 0 requests waiting"
+    );
+    fs::write(&gate, "").expect("the directory is ours");
+    busy.join().expect("an answer").expect(200);
+
+    let site = Site::new().php("wait.php", WAIT_FOR_GATE).php("hello.php", HELLO);
+    let gate = site.writable("gate").join("open");
+    let target = format!("/wait.php?gate={}", gate.display());
+    let settings = "[site.app]\nroot = \".\"\n[pool.php]\nworkers = 1\nqueue_length = 0\n";
+    let site = site.file("haulier.toml", settings);
+    let mut command = Haulier::command();
+    command.arg("serve").arg(site.root()).args(["--listen", "127.0.0.1:0"]);
+    let server = Haulier::start(command, vec![Box::new(site)]);
+    wait_until("PHP to be there", || server.get("/hello.php").status() == 200);
+    // With nobody in the queue every moment counts.
+    wait_until("the worker to be free", || !is_busy(&server));
+    let busy = ask_beside(server.address(), Request::get(&target));
+    wait_until("the worker to be busy", || is_busy(&server));
+    wait_until("the request to be noted", || {
+        let page = server.get("/hello.php").text();
+        page.contains("`queue_length` of pool php lets 0 wait; 1 of 1 workers busy")
+            && page.contains("GET /wait.php (req ")
+    });
+    fs::write(&gate, "").expect("the directory is ours");
+    busy.join().expect("an answer").expect(200);
+}
+
+#[test]
 fn waiting_requests_are_served_in_the_order_they_came() {
     let site = Site::new().php("wait.php", WAIT_FOR_GATE).workers(1);
     let directory = site.writable("gate");

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, TryBody};
+use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, RunningRequest, TryBody};
 use haulier_proto::copy;
 use haulier_proto::fastcgi::params::ParamsWriter;
 use haulier_proto::fastcgi::response::{CgiHead, Redirect};
@@ -32,7 +32,7 @@ use crate::metrics::Streamed;
 use crate::request::{BodyError, Request};
 use crate::response::{Handler, PhpTrace, Response, Via};
 use crate::route::Site;
-use crate::settings::{OffloadSettings, PhpSettings};
+use crate::settings::{OffloadSettings, PhpSettings, SiteSettings};
 use crate::thread::Thread;
 use haulier_proto::field::Fields;
 use haulier_proto::head::Method;
@@ -532,11 +532,48 @@ fn pool_failed(site: &Arc<Site>, php: &PhpSettings, request: &Request, error: &P
         PoolError::RequestBody(_) => 500,
         _ => 502,
     };
-    let detail = site
-        .settings
-        .development
-        .then(|| format!("{error}\n{}\n\n{}", doing(&php.pool), error.last_words()));
-    failed(site, request, status, error.reason(), detail.as_deref())
+    let figures = match error {
+        PoolError::Exhausted { waited } => Some(exhausted(&php.pool, *waited)),
+        _ => None,
+    };
+    let shown = site.settings.development.then(|| match &figures {
+        Some(figures) => format!("{figures}\n\n{}", at_work(&php.pool)),
+        None => format!("{error}\n{}\n\n{}", doing(&php.pool), error.last_words()),
+    });
+    let mut outcome = failed(site, request, status, error.reason(), shown.as_deref());
+    if let Outcome::Response(response) = &mut outcome {
+        response.trace.detail = figures.map(Into::into);
+    }
+    outcome
+}
+
+/// Which limit of the pool a request without a worker has met.
+fn exhausted(pool: &Pool, waited: Duration) -> String {
+    let (settings, status) = (pool.settings(), pool.status());
+    let name = &settings.name;
+    let met = if waited < settings.queue_timeout {
+        format!("`queue_length` of pool {name} lets {} wait", settings.queue_length)
+    } else {
+        let most = settings.queue_timeout.as_secs_f64();
+        format!("waited {most:.1} s, as long as `queue` of pool {name} allows")
+    };
+    let idle = if status.busy < status.workers {
+        ", the others are being started"
+    } else {
+        ""
+    };
+    format!(
+        "{met}; {} of {} workers busy (`workers`){idle}, {} requests waiting",
+        status.busy, status.workers, status.queued
+    )
+}
+
+/// Requests that keep a pool's workers busy, the longest first.
+fn at_work(pool: &Pool) -> String {
+    const MOST: usize = 10;
+    let running = pool.running();
+    let line = |request: &RunningRequest| format!("{} for {:.1} s\n", request.label, request.running.as_secs_f64());
+    running.iter().take(MOST).map(line).collect()
 }
 
 /// What a pool is doing, for whoever works on the site.
@@ -552,6 +589,19 @@ fn doing(pool: &Pool) -> String {
     )
 }
 
+/// How long a body was, and how long it may be.
+fn too_large(site: &Site, request: &Request) -> String {
+    let SiteSettings {
+        body_limit,
+        body_limit_by,
+        ..
+    } = &site.settings;
+    match request.body_length {
+        Some(length) => format!("{length} bytes, at most {body_limit} by {body_limit_by}"),
+        None => format!("more than {body_limit} bytes, the most by {body_limit_by}"),
+    }
+}
+
 fn body_failed(site: &Arc<Site>, request: &Request, error: BodyError) -> Outcome {
     let (status, reason) = match error {
         BodyError::Gone => (400, "client_gone"),
@@ -560,7 +610,12 @@ fn body_failed(site: &Arc<Site>, request: &Request, error: BodyError) -> Outcome
         BodyError::Malformed => (400, "bad_body"),
         BodyError::Spool => (507, "spool_failed"),
     };
-    failed(site, request, status, reason, None)
+    let figures = (error == BodyError::TooLarge).then(|| too_large(site, request));
+    let mut outcome = failed(site, request, status, reason, figures.as_deref());
+    if let Outcome::Response(response) = &mut outcome {
+        response.trace.detail = figures.map(Into::into);
+    }
+    outcome
 }
 
 fn failed(site: &Arc<Site>, request: &Request, status: u16, reason: &'static str, detail: Option<&str>) -> Outcome {

@@ -106,6 +106,7 @@ fn settings(root: PathBuf) -> SiteSettings {
         listing: false,
         development: false,
         body_limit: 1 << 20,
+        body_limit_by: "`body`",
         patience: None,
         memory_limit: 1 << 20,
         spool_limit: 1 << 20,
