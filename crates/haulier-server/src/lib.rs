@@ -25,5 +25,6 @@ mod thread; // what all parts of one thread share
 
 pub use handler::image::{original_key, sign};
 pub use handler::php::send_token;
+pub use handler::static_files::is_script_source;
 pub use listen::{Address, BindError, Inherited, Network, NotANetwork};
 pub use runtime::{RunningServer, Server, ServerHandle};

@@ -180,10 +180,14 @@ fn answer(visit: &Visit<'_>) -> Decision {
     }
 }
 
-/// What is no file belongs to the application, if it has one door for everything.
+/// What is no file belongs to the application, if it has one door for everything: a script, or a page.
 fn front_controller(visit: &Visit<'_>) -> Decision {
-    match visit.find_front() {
+    match visit.find_front().or_else(|| visit.find_fallback()) {
         Some(Found::Script(script)) => run_script(visit, script),
+        Some(Found::File(entry)) => {
+            let now = visit.thread.clock.coarse();
+            Decision::Answer(static_files::respond(visit.owner(), &visit.request.head, &entry, now))
+        }
         Some(_) => Decision::Answer(refused(
             visit.site,
             visit.request,

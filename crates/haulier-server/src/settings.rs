@@ -194,6 +194,9 @@ pub struct SiteSettings {
     pub listing: bool,
     /// Full error pages, `Cache-Control: no-cache`, `Server-Timing`.
     pub development: bool,
+    /// The page for what is asked for and is no file, as a path in the document root (`/index.html`): applications that
+    /// run in the browser find their way by the address. A front controller of PHP comes first.
+    pub fallback: Option<String>,
     /// Longest request body, bytes; 413 beyond.
     pub body_limit: u64,
     /// Who says so: words for the log and for whoever works on the site.

@@ -459,7 +459,7 @@ fn site_settings(
     let development = purpose == Purpose::Development;
     let php = site.pool.map(|index| PhpSettings {
         pool: Arc::clone(&running[index]),
-        front: site.front.clone(),
+        front: site.front_script().map(str::to_owned),
         scripts: site.scripts.clone(),
         never: site.never.clone(),
         extensions: site.extensions.clone(),
@@ -489,6 +489,7 @@ fn site_settings(
         cache: site.cache.clone(),
         listing: development,
         development,
+        fallback: site.front.clone().filter(|_| site.front_script().is_none()),
         body_limit: site.body_limit,
         body_limit_by: site.body_limit_by,
         patience: site.patience.clone(),

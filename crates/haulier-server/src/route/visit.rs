@@ -53,11 +53,24 @@ impl<'a> Visit<'a> {
 
     /// What the front controller is; `None` where there is none.
     pub(crate) fn find_front(&self) -> Option<Found> {
-        let front = self.owner().settings.php.as_ref()?.front.as_deref()?.as_bytes();
-        Some(match self.routes.place {
-            Some(place) => place.find_inside(self.thread, front),
-            None => self.thread.files.find(self.site, front, self.thread.clock.coarse()),
-        })
+        let front = self.owner().settings.php.as_ref()?.front.as_deref()?;
+        Some(self.find_of_owner(front))
+    }
+
+    /// What the page in place of what is missing is; `None` where there is none.
+    pub(crate) fn find_fallback(&self) -> Option<Found> {
+        let page = self.owner().settings.fallback.as_deref()?;
+        Some(self.find_of_owner(page))
+    }
+
+    fn find_of_owner(&self, path: &str) -> Found {
+        match self.routes.place {
+            Some(place) => place.find_inside(self.thread, path.as_bytes()),
+            None => self
+                .thread
+                .files
+                .find(self.site, path.as_bytes(), self.thread.clock.coarse()),
+        }
     }
 
     /// Whose files and PHP answer: the site's, or those of the place within it.

@@ -321,6 +321,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         cache: Vec::new(),
         listing: false,
         development: false,
+        fallback: None,
         body_limit: 8 * 1024 * 1024,
         body_limit_by: "`body`",
         patience: None,

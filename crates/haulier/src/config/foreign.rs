@@ -168,11 +168,11 @@ static WORDS: &[(&str, &str)] = &[
     ("host", "in haulier this is `hosts`, a list"),
     (
         "try_files",
-        "in haulier the front controller follows from `app`, or is named by `front`",
+        "in haulier the front controller follows from `app`, or is named by `front`: \"/index.php\", or \"/index.html\"",
     ),
     (
         "fallbackresource",
-        "in haulier the front controller follows from `app`, or is named by `front`",
+        "in haulier the front controller follows from `app`, or is named by `front`: \"/index.php\", or \"/index.html\"",
     ),
     ("worker_connections", "in haulier this is `connections` in `[limits]`"),
     ("worker_processes", "in haulier this is `threads` in `[server]`"),

@@ -184,6 +184,7 @@ pub(crate) struct Site {
     pub(crate) app: App,
     /// Index into the pools; `None` serves files only.
     pub(crate) pool: Option<usize>,
+    /// What answers for all that is no file: a script, or a page.
     pub(crate) front: Option<String>,
     /// Extensions of scripts, with their dot.
     pub(crate) extensions: Vec<String>,
@@ -253,7 +254,13 @@ impl Site {
 
     /// Whether PHP answers for a part of it. Naming a front controller says that there is PHP to run.
     pub(crate) fn runs_php(&self) -> bool {
-        self.app.preset.php || self.front.is_some()
+        self.app.preset.php || self.front_script().is_some()
+    }
+
+    /// The front controller, if it is a script and no page.
+    pub(crate) fn front_script(&self) -> Option<&str> {
+        let is_script = |front: &&str| self.extensions.iter().any(|extension| front.ends_with(extension));
+        self.front.as_deref().filter(is_script)
     }
 }
 

@@ -47,8 +47,8 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         Some(hosts) => hosts.iter().filter_map(|host| rules::host(host, report)).collect(),
         None => vec!["*".to_owned()],
     };
-    let front = resolve_front(table, &app, report);
     let extensions = resolve_extensions(table, report);
+    let front = resolve_front(table, &app, &extensions, report);
     let mut deny = rules::globs(table.deny.as_deref().unwrap_or(&[]), report);
     deny.extend(preset_globs(preset.deny));
     let mut cache = table
@@ -253,8 +253,9 @@ fn resolve_app(table: &SiteTable, project: &Path, report: &mut Report) -> Option
     }
 }
 
-/// The front controller: as the site says, else as its application says; it has to be there.
-fn resolve_front(table: &SiteTable, app: &App, report: &mut Report) -> Option<String> {
+/// What answers for all that is no file, as the site says, else as its application says: a script, or a page of an
+/// application that runs in the browser. It has to be there.
+fn resolve_front(table: &SiteTable, app: &App, extensions: &[String], report: &mut Report) -> Option<String> {
     let Some(written) = &table.front else {
         return app.front.clone();
     };
@@ -264,8 +265,21 @@ fn resolve_front(table: &SiteTable, app: &App, report: &mut Report) -> Option<St
         let title = format!("front controller {} is not in {}", written.value, app.root.display());
         report.push(Diagnostic::error("site::front", title).at(
             written.place.as_ref(),
-            "expected a script in the document root, such as \"/index.php\"",
+            "expected a script or a page in the document root, such as \"/index.php\" or \"/index.html\"",
         ));
+    }
+    let runs = extensions.iter().any(|extension| path.ends_with(extension));
+    if !runs && haulier_server::is_script_source(path.as_bytes()) {
+        let title = format!(
+            "front controller {} is a script that this site does not run",
+            written.value
+        );
+        let own = format!("`script_extensions` of this site: {}", extensions.join(", "));
+        report.push(
+            Diagnostic::error("site::front", title)
+                .at(written.place.as_ref(), own)
+                .help("add its extension to `script_extensions`, or name another script"),
+        );
     }
     Some(format!("/{path}"))
 }

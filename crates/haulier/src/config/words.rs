@@ -569,7 +569,7 @@ pub(super) static SITE: Table = Table {
         word(
             "front",
             "as `app` says",
-            "The script that gets every path that is no file, such as `/index.php`.",
+            "What answers for every path that is no file: a script such as `/index.php`, or a page such as `/index.html`.",
         ),
         word(
             "canonical",
@@ -851,7 +851,11 @@ pub(super) static ROUTE: Table = Table {
             "Another project for `/prefix/*`; its paths begin behind the prefix.",
         ),
         word("app", "found, as for a site", "What that project is."),
-        word("front", "as `app` says", "Its front controller."),
+        word(
+            "front",
+            "as `app` says",
+            "Its front controller, or its page for what is no file.",
+        ),
         word("deny", "false", "Nobody gets these paths; 404."),
         word(
             "allow",

@@ -168,3 +168,13 @@ fn what_only_root_can_give_php_is_refused_where_haulier_leaves_root() {
         "{said:#}"
     );
 }
+
+#[test]
+fn a_page_for_everything_starts_no_php() {
+    let text = format!("{FREE_PORT}[site.a]\nroot = \".\"\nfront = \"/index.html\"\n");
+    let said = check(&[("haulier.toml", &text), ("index.html", "")]);
+    assert_eq!(said["sites"][0]["front"], "/index.html");
+    assert_eq!((&said["sites"][0]["pool"], &said["pools"]), (&Value::Null, &json!([])));
+    let said = check(&[("haulier.toml", &text), ("index.html", ""), ("api.php", "")]);
+    assert_eq!(said["sites"][0]["pool"], "php", "scripts beside it run as ever");
+}

@@ -422,6 +422,39 @@ fn a_site_in_development_explains_a_blank_error() {
 }
 
 #[test]
+fn a_page_answers_for_everything_that_is_no_file_and_starts_no_php() {
+    let site = Site::new()
+        .file("index.html", "the application")
+        .file("assets/app.js", "script")
+        .file(".env", "secret")
+        .file(
+            "api/index.php",
+            "<?php echo 'api ', $_SERVER['PATH_INFO'] ?? $_SERVER['REQUEST_URI'];",
+        )
+        .setting("front = \"/index.html\"");
+    let server = site.start();
+    for target in ["/", "/products/7", "/deep/er/path?x=1", "/assets/", "/missing.png"] {
+        let answer = server.get(target).expect(200);
+        assert_eq!(answer.text(), "the application", "{target}");
+        assert_eq!(answer.field("Content-Type"), Some("text/html; charset=utf-8"));
+        assert!(answer.field("ETag").is_some());
+    }
+    assert_eq!(server.get("/assets/app.js").expect(200).text(), "script");
+    server.get("/.env").expect(404);
+    server.ask(&Request::post("/products", "x")).expect(405);
+    assert!(server.php_workers().is_empty());
+
+    // The same where PHP has a part.
+    let site = Site::new().file("index.html", "the application");
+    let api = site.writable("api");
+    fs::write(api.join("index.php"), "<?php echo 'api ', $_SERVER['REQUEST_URI'];").expect("it is ours");
+    let route = format!("[[site.test.route]]\npath = \"/api/*\"\nroot = {api:?}\nfront = \"/index.php\"\n");
+    let server = site.setting("front = \"/index.html\"").config(&route).start();
+    assert_eq!(server.get("/api/orders/1").expect(200).text(), "api /api/orders/1");
+    assert_eq!(server.get("/orders/1").expect(200).text(), "the application");
+}
+
+#[test]
 fn a_script_that_fails_without_a_word_gets_an_error_page() {
     let throw = "header('Access-Control-Allow-Origin: *'); throw new RuntimeException('the tide is out');";
     for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {

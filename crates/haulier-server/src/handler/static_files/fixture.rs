@@ -105,6 +105,7 @@ fn settings(root: PathBuf) -> SiteSettings {
         cache: Vec::new(),
         listing: false,
         development: false,
+        fallback: None,
         body_limit: 1 << 20,
         body_limit_by: "`body`",
         patience: None,

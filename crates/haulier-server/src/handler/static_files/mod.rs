@@ -23,6 +23,7 @@ pub(crate) use cache::{FileCache, Found};
 pub(crate) use coded::respond;
 pub(crate) use entry::{Entry, without_metadata};
 pub(crate) use handed::Handed;
+pub use names::is_source as is_script_source;
 pub(crate) use names::{is_denied, is_hidden};
 pub(crate) use open::Root;
 pub(super) use open::open_directory;

@@ -43,11 +43,16 @@ pub(super) fn kind(site: &Site, path: &[u8]) -> Kind {
     let trailing = path.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
     let name = &path[..path.len() - trailing];
     let own = php.map_or(&[][..], |php| &php.extensions);
-    let looks_like_script = SOURCES.iter().any(|source| ends_with_any_case(name, source))
+    let looks_like_script = is_source(name)
         || own
             .iter()
             .any(|extension| ends_with_any_case(name, extension.as_bytes()));
     if looks_like_script { Kind::Source } else { Kind::Plain }
+}
+
+/// Whether this is the name of a script to PHP or its distributions: run or not, it is never sent as a file.
+pub fn is_source(name: &[u8]) -> bool {
+    SOURCES.iter().any(|source| ends_with_any_case(name, source))
 }
 
 /// Whether the path ends in an extension PHP runs, exactly as configured: rules for scripts are patterns that tell
