@@ -1,7 +1,7 @@
 //! Accounts of this machine, looked up by name.
 #![allow(unsafe_code)] // getpwnam_r has no safe wrapper that also asks NSS
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -34,6 +34,22 @@ pub(crate) fn look_up(name: &str) -> Option<User> {
         uid: entry.pw_uid,
         gid: entry.pw_gid,
     })
+}
+
+/// Who we are: the name of our account, or its number where it has none.
+pub(crate) fn own_name() -> String {
+    let uid = rustix::process::geteuid().as_raw();
+    let mut entry = MaybeUninit::<libc::passwd>::uninit();
+    let mut strings = vec![0; 16 * 1024];
+    let mut found = ptr::null_mut();
+    // SAFETY: as above.
+    let status = unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), strings.as_mut_ptr(), strings.len(), &mut found) };
+    if status != 0 || found.is_null() {
+        return uid.to_string();
+    }
+    // SAFETY: getpwuid_r filled it in, and its strings lie in `strings`, each with a zero at its end.
+    let name = unsafe { CStr::from_ptr(entry.assume_init().pw_name) };
+    name.to_string_lossy().into_owned()
 }
 
 /// The number of the group called `name`.

@@ -1,6 +1,7 @@
 //! Finds out what a project directory holds.
 
-use std::fs;
+use std::fs::{self, DirEntry};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::presets::{Layout, PRESETS, Preset};
@@ -14,6 +15,29 @@ pub(crate) struct App {
     pub(crate) root: PathBuf,
     /// The front controller, as a path in the document root.
     pub(crate) front: Option<String>,
+    /// A folder that a search for scripts could not look into: there may be some after all.
+    pub(crate) unread: Option<PathBuf>,
+}
+
+impl App {
+    /// Whether another look may well find more: nothing was recognised, or files without PHP. What is recognised stays
+    /// what it is.
+    pub(crate) fn is_provisional(&self) -> bool {
+        matches!(self.preset.name, "plain" | "static")
+    }
+
+    /// Whether this, found later, is to be served in place of `before`. Scripts that go away may come back at once, as
+    /// when another branch is checked out.
+    pub(crate) fn supersedes(&self, before: &Self) -> bool {
+        self.preset.php && self != before
+    }
+}
+
+impl PartialEq for App {
+    fn eq(&self, other: &Self) -> bool {
+        let is_the_same = self.preset.name == other.preset.name;
+        is_the_same && self.root == other.root && self.front == other.front
+    }
 }
 
 /// Why an application that was named is not served.
@@ -58,14 +82,18 @@ fn look(directory: &Path) -> App {
             return app(preset, layout, directory);
         }
     }
-    let fallback = if has_scripts(directory) { "plain" } else { "static" };
+    let search = Search::scripts(directory);
+    let fallback = if search.found { "plain" } else { "static" };
     let preset = named(fallback).expect("the table has `plain` and `static`");
     let layout = preset
         .layouts
         .iter()
         .find(|layout| fits(layout, directory))
         .expect("their last layout always fits");
-    app(preset, layout, directory)
+    App {
+        unread: search.unread.filter(|_| !search.found),
+        ..app(preset, layout, directory)
+    }
 }
 
 /// A named application is taken at its word: its markers help to find the document root, its front controller is
@@ -87,6 +115,7 @@ fn as_named(preset: &'static Preset, directory: &Path) -> Result<App, DetectErro
             preset,
             root: directory.to_owned(),
             front: layout.front.map(str::to_owned),
+            unread: None,
         });
     }
     let wanted = preset.layouts.first().map_or_else(String::new, |layout| {
@@ -109,6 +138,7 @@ fn app(preset: &'static Preset, layout: &Layout, directory: &Path) -> App {
         preset,
         root: join(directory, layout.root),
         front: layout.front.map(str::to_owned),
+        unread: None,
     }
 }
 
@@ -149,29 +179,52 @@ fn exists(directory: &Path, marker: &str) -> bool {
     })
 }
 
-/// Whether any script lies in the folder, as far as a bounded search tells.
-fn has_scripts(directory: &Path) -> bool {
-    let mut waiting = vec![(directory.to_owned(), 0)];
-    let mut seen = 0;
-    while let Some((folder, depth)) = waiting.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            seen += 1;
-            if seen > ENTRIES {
-                return false;
-            }
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            let kind = entry.file_type();
-            if name.ends_with(".php") && kind.as_ref().is_ok_and(|kind| !kind.is_dir()) {
-                return true;
-            }
-            let enter = kind.is_ok_and(|kind| kind.is_dir()) && !name.starts_with('.') && name != "node_modules";
-            if enter && depth < DEPTH {
-                waiting.push((entry.path(), depth + 1));
+/// What a bounded search for scripts came to.
+#[derive(Debug, Default)]
+struct Search {
+    found: bool,
+    /// The first folder that could not be read.
+    unread: Option<PathBuf>,
+}
+
+impl Search {
+    fn scripts(directory: &Path) -> Self {
+        let mut search = Self::default();
+        search.found = search.finds_script(directory);
+        search
+    }
+
+    fn entries(&mut self, folder: &Path) -> impl Iterator<Item = DirEntry> + use<> {
+        let read = fs::read_dir(folder);
+        if matches!(&read, Err(error) if error.kind() == io::ErrorKind::PermissionDenied) {
+            self.unread.get_or_insert_with(|| folder.to_owned());
+        }
+        read.into_iter().flatten().flatten()
+    }
+
+    fn finds_script(&mut self, directory: &Path) -> bool {
+        let mut waiting = vec![(directory.to_owned(), 0)];
+        let mut seen = 0;
+        while let Some((folder, depth)) = waiting.pop() {
+            for entry in self.entries(&folder) {
+                seen += 1;
+                if seen > ENTRIES {
+                    return false;
+                }
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                let kind = entry.file_type();
+                if name.ends_with(".php") && kind.as_ref().is_ok_and(|kind| !kind.is_dir()) {
+                    return true;
+                }
+                let enter = kind.is_ok_and(|kind| kind.is_dir()) && !name.starts_with('.') && name != "node_modules";
+                if enter && depth < DEPTH {
+                    waiting.push((entry.path(), depth + 1));
+                }
             }
         }
+        false
     }
-    false
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::file::{File, MaintenanceTable, SiteTable};
 use super::settings::{BODY, Site, SiteLog, value_or};
 use super::source::Placed;
 use super::{dictionary, downloads, reader, route, rules, value};
+use crate::account;
 use crate::app::{self, App, DetectError, PRESETS, Preset};
 
 /// Long spooled responses of one site in memory.
@@ -40,8 +41,11 @@ pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
 /// A site with no usable root still gets its other rules checked: all errors are reported at once.
 pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>, report: &mut Report) -> Site {
     let project = resolve_root(table, report);
-    let app = project.as_ref().and_then(|project| resolve_app(table, project, report));
-    let app = app.unwrap_or_else(|| nothing_found(project.as_deref()));
+    let found = project.as_ref().and_then(|project| resolve_app(table, project, report));
+    let mut app = found.unwrap_or_else(|| nothing_found(project.as_deref()));
+    if let Some(root) = &table.document_root {
+        app.root.clone_from(root);
+    }
     let preset = app.preset;
     let hosts = match &table.hosts {
         Some(hosts) => hosts.iter().filter_map(|host| rules::host(host, report)).collect(),
@@ -178,6 +182,7 @@ fn nothing_found(project: Option<&Path>) -> App {
         preset,
         root: project.unwrap_or(Path::new("/")).to_owned(),
         front: None,
+        unread: None,
     }
 }
 
@@ -216,8 +221,31 @@ fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
     }
 }
 
+/// A folder that might hold scripts, and could not be looked into.
+fn unreadable(folder: &Path, project: &Path, table: &SiteTable) -> Diagnostic {
+    let us = account::own_name();
+    let title = format!("{} cannot be read by `{us}`", folder.display());
+    let place = table.root.as_ref().and_then(|root| root.place.as_ref());
+    let diagnostic = if folder == project {
+        Diagnostic::error("site::root", format!("{title}: nobody knows what it holds"))
+    } else {
+        Diagnostic::warning("site::root", format!("{title}: PHP files in it would not be found"))
+    };
+    let folder = folder.display();
+    diagnostic
+        .at(place, "in this project")
+        .help(format!(
+            "let that account read it: `setfacl -m u:{us}:rx {folder}` or `chmod o+rx {folder}`"
+        ))
+        .help("or start haulier as the account that it belongs to")
+}
+
+fn app_name(table: &SiteTable) -> &str {
+    table.app.as_ref().map_or("auto", |app| app.value.as_str())
+}
+
 fn resolve_app(table: &SiteTable, project: &Path, report: &mut Report) -> Option<App> {
-    let name = table.app.as_ref().map_or("auto", |app| app.value.as_str());
+    let name = app_name(table);
     let place = table.app.as_ref().and_then(|app| app.place.as_ref());
     let found = match (app::detect(project, name), &table.document_root) {
         // A document root that is named may hold what its project does not show.
@@ -225,9 +253,9 @@ fn resolve_app(table: &SiteTable, project: &Path, report: &mut Report) -> Option
         (found, _) => found,
     };
     match found {
-        Ok(mut app) => {
-            if let Some(root) = &table.document_root {
-                app.root.clone_from(root);
+        Ok(app) => {
+            if let Some(folder) = &app.unread {
+                report.push(unreadable(folder, project, table));
             }
             Some(app)
         }

@@ -1,8 +1,11 @@
 //! Configurations that are right mean what they say.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
-use crate::program::{folder, haulier};
+use crate::program::{folder, haulier, without_override};
 
 fn check(files: &[(&str, &str)]) -> Value {
     let place = folder(files);
@@ -177,4 +180,47 @@ fn a_page_for_everything_starts_no_php() {
     assert_eq!((&said["sites"][0]["pool"], &said["pools"]), (&Value::Null, &json!([])));
     let said = check(&[("haulier.toml", &text), ("index.html", ""), ("api.php", "")]);
     assert_eq!(said["sites"][0]["pool"], "php", "scripts beside it run as ever");
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_is_no_folder_without_php() {
+    let text = format!("{FREE_PORT}[site.a]\nroot = \"project\"\n");
+    let place = folder(&[
+        ("haulier.toml", &text),
+        ("project/a.html", ""),
+        ("project/closed/index.php", ""),
+    ]);
+    let close = |path: &str, mode| {
+        let path = place.path().join(path);
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    };
+    close("project/closed", 0o000);
+    let answer = without_override(place.path(), &["check"]);
+    let inside = format!("{}/project/closed cannot be read by `", place.path().display());
+    assert!(
+        answer.stdout.contains("warning[site::root]") && answer.stdout.contains(&inside),
+        "{}",
+        answer.stdout
+    );
+    close("project", 0o000);
+    let answer = without_override(place.path(), &["check"]);
+    let project = format!(
+        "error[site::root]: {}/project cannot be read by `",
+        place.path().display()
+    );
+    assert!(
+        answer.stdout.contains(&project) && answer.stdout.contains("setfacl -m u:"),
+        "{}",
+        answer.stdout
+    );
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let served = without_override(place.path(), &["serve", "project", "--listen", "127.0.0.1:0"]);
+    assert!(
+        served.stderr.contains("project cannot be read by `"),
+        "{}",
+        served.stderr
+    );
+    assert_eq!(served.code, Some(2));
+    close("project", 0o755);
+    close("project/closed", 0o755);
 }
