@@ -22,6 +22,8 @@ pub(crate) struct Announcement {
     what: String,
     /// Said below, when there is something to be known.
     remark: Option<String>,
+    /// Said once, as lines of the log.
+    notes: Vec<String>,
     /// The same for programs.
     fields: Vec<(&'static str, Value)>,
     public: bool,
@@ -41,6 +43,7 @@ impl Announcement {
             mode: Mode::Run,
             what,
             remark,
+            notes: Vec::new(),
             fields,
             public: false,
             open: false,
@@ -56,6 +59,7 @@ impl Announcement {
             mode: Mode::Serve,
             what,
             remark,
+            notes: settings.sites.iter().filter_map(|site| site.htaccess.clone()).collect(),
             fields: fields(settings),
             public,
             open,
@@ -85,6 +89,10 @@ impl Announcement {
         };
         let mut output = io::stdout().lock();
         let _ = output.write_all(answer.as_bytes()).and_then(|()| output.flush());
+        drop(output);
+        for note in &self.notes {
+            tracing::info!("{note}");
+        }
     }
 
     fn text(&self, addresses: &[Address], secure: &[Address], admin: &Admin, color: bool) -> String {

@@ -108,6 +108,9 @@ fn facts(settings: &Settings, machine: &Machine) -> String {
             site.name,
             describe_site(site, &settings.pools)
         ));
+        if let Some(remark) = &site.htaccess {
+            text.push_str(&format!("site {}: {remark}\n", site.name));
+        }
         if let Some(sent) = describe_sent(site, settings) {
             text.push_str(&format!("scripts of {} may have files sent {sent}\n", site.name));
         }
@@ -225,6 +228,7 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
                 "front": site.front,
                 "pool": site.pool.map(|pool| settings.pools[pool].settings.name.as_str()),
                 "body": site.body_limit,
+                "htaccess": site.htaccess,
                 "sendfile": {
                     "roots": site.sendfile.roots,
                     "map": site.sendfile.map.iter().cloned().collect::<BTreeMap<_, _>>(),

@@ -182,6 +182,8 @@ pub(crate) struct Site {
     pub(crate) hosts: Vec<String>,
     /// What was recognised there; its root is absolute.
     pub(crate) app: App,
+    /// What is to be said of a `.htaccess` in it.
+    pub(crate) htaccess: Option<String>,
     /// Index into the pools; `None` serves files only.
     pub(crate) pool: Option<usize>,
     /// What answers for all that is no file: a script, or a page.

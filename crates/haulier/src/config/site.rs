@@ -14,7 +14,7 @@ use super::settings::{BODY, Site, SiteLog, value_or};
 use super::source::Placed;
 use super::{dictionary, downloads, reader, route, rules, value};
 use crate::account;
-use crate::app::{self, App, DetectError, PRESETS, Preset};
+use crate::app::{self, App, DetectError, PRESETS, Preset, htaccess};
 
 /// Long spooled responses of one site in memory.
 const MEMORY: u64 = 128 << 20;
@@ -77,6 +77,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
     let mut site = Site {
         name: table.name.value.clone(),
         hosts,
+        htaccess: project.as_ref().and_then(|project| htaccess::remark(&app, project)),
         pool: None,
         front,
         scripts: preset_globs(preset.scripts).collect(),

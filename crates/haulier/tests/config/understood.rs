@@ -183,6 +183,29 @@ fn a_page_for_everything_starts_no_php() {
 }
 
 #[test]
+fn a_htaccess_with_rules_is_mentioned() {
+    let text = format!("{FREE_PORT}[site.a]\nroot = \".\"\n");
+    let files = [
+        ("haulier.toml", text.as_str()),
+        ("index.html", ""),
+        (".htaccess", "Redirect /a /b\n"),
+    ];
+    let place = folder(&files);
+    let answer = haulier(place.path(), &["check"]);
+    assert!(
+        answer.stdout.contains("/.htaccess is not read (Redirect): "),
+        "{}",
+        answer.stdout
+    );
+    assert!(answer.stdout.contains("docs/from-apache.md"), "{}", answer.stdout);
+    assert_eq!(
+        check(&files)["warnings"],
+        check(&files[..2])["warnings"],
+        "it is no mistake"
+    );
+}
+
+#[test]
 fn a_folder_that_cannot_be_read_is_no_folder_without_php() {
     let text = format!("{FREE_PORT}[site.a]\nroot = \"project\"\n");
     let place = folder(&[

@@ -116,6 +116,22 @@ fn php_has_the_environment_of_the_shell_and_a_request_none_of_it() {
 }
 
 #[test]
+fn a_htaccess_is_mentioned_once_at_the_start() {
+    let site = Site::new()
+        .php("index.php", "echo 'x';")
+        .file(".htaccess", "RewriteEngine On\nRewriteRule ^a$ /b\n");
+    let server = serve(site, &[]);
+    server.wait_for_line(".htaccess is not read (RewriteEngine, RewriteRule)");
+    server.get("/").expect(200);
+    let said = server.lines();
+    assert_eq!(
+        said.iter().filter(|line| line.contains("is not read")).count(),
+        1,
+        "{said:#?}"
+    );
+}
+
+#[test]
 fn a_script_that_stands_still_is_not_ended_and_the_terminal_says_that_it_runs() {
     // The usual limit is a minute, and so is the time until the line.
     let site = Site::new().php("still.php", "set_time_limit(0); sleep(63); echo 'went on';");
