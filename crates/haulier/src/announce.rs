@@ -136,7 +136,7 @@ impl Announcement {
 }
 
 /// What is served, for people.
-fn what(settings: &Settings, directory: Option<&Path>) -> String {
+pub(crate) fn what(settings: &Settings, directory: Option<&Path>) -> String {
     let mut parts = Vec::new();
     match &settings.sites[..] {
         [site] => parts.push(describe(site, directory)),
@@ -181,7 +181,8 @@ fn remark(settings: &Settings) -> Option<String> {
         "plain" if site.front.is_none() => {
             Some("no front controller: a missing file is a 404 (use --app front to send all to index.php).".to_owned())
         }
-        "static" => Some("no PHP files, PHP not started.".to_owned()),
+        "static" if site.looked_at.is_some() => Some("no PHP files yet: PHP starts with the first one.".to_owned()),
+        "static" => Some("PHP is not started.".to_owned()),
         _ => site.app.preset.remark.map(|remark| format!("{remark}.")),
     }
 }

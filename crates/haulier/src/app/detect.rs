@@ -55,17 +55,20 @@ pub(crate) enum DetectError {
     },
 }
 
+/// The name of whatever a look finds.
+pub(crate) const AUTO: &str = "auto";
+
 /// A search for scripts ends after so many entries: the folder is then taken for one without PHP only if none was met.
 const ENTRIES: usize = 4000;
 /// Folders deeper than this are not searched for scripts.
 const DEPTH: usize = 4;
 
-/// Recognises the project in `directory`: by looking when `name` is `auto`, else as the application named.
+/// Recognises the project in `directory`: by looking when `name` is [`AUTO`], else as the application named.
 ///
 /// # Errors
 /// For an unknown name, and for a directory that lacks the front controller its application needs.
 pub(crate) fn detect(directory: &Path, name: &str) -> Result<App, DetectError> {
-    if name == "auto" {
+    if name == AUTO {
         return Ok(look(directory));
     }
     let preset = named(name).ok_or_else(|| DetectError::UnknownName(name.to_owned()))?;
@@ -457,6 +460,22 @@ mod tests {
             detect(folder.path(), "larravel").expect_err("no such name"),
             DetectError::UnknownName("larravel".to_owned())
         );
+    }
+
+    #[test]
+    fn what_is_found_later_counts_if_there_is_php_in_it() {
+        let look = |names: &[&str]| {
+            let folder = project(names);
+            let app = detect(folder.path(), "auto").expect("looking never fails");
+            // As if both were one folder.
+            let root = app.root.strip_prefix(folder.path()).expect("inside").to_owned();
+            App { root, ..app }
+        };
+        let (empty, files, scripts) = (look(&[]), look(&["dist/index.html"]), look(&["index.php"]));
+        let symfony = look(&["public/index.php", "src/Kernel.php"]);
+        assert!(empty.is_provisional() && scripts.is_provisional() && !symfony.is_provisional());
+        assert!(scripts.supersedes(&empty) && symfony.supersedes(&empty) && symfony.supersedes(&scripts));
+        assert!(!empty.supersedes(&scripts) && !files.supersedes(&empty) && !scripts.supersedes(&scripts.clone()));
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn find(directory: &Path) -> Option<(PathBuf, Vec<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::detect;
+    use crate::app::{AUTO, detect};
 
     fn said(names: &[(&str, &str)]) -> Option<String> {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -63,7 +63,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a parent")).expect("its folder");
             fs::write(path, content).expect("a file");
         }
-        let app = detect(folder.path(), "auto").expect("looking never fails");
+        let app = detect(folder.path(), AUTO).expect("looking never fails");
         let said = remark(&app, folder.path())?;
         Some(said.replace(&folder.path().display().to_string(), "."))
     }

@@ -7,5 +7,5 @@ mod detect;
 pub(crate) mod htaccess;
 mod presets;
 
-pub(crate) use detect::{App, DetectError, detect};
+pub(crate) use detect::{AUTO, App, DetectError, detect};
 pub(crate) use presets::{PRESETS, Preset};

@@ -182,6 +182,8 @@ pub(crate) struct Site {
     pub(crate) hosts: Vec<String>,
     /// What was recognised there; its root is absolute.
     pub(crate) app: App,
+    /// The project directory, if the application was recognised by looking into it; and as what.
+    pub(crate) looked_at: Option<(PathBuf, App)>,
     /// What is to be said of a `.htaccess` in it.
     pub(crate) htaccess: Option<String>,
     /// Index into the pools; `None` serves files only.

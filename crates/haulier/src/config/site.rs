@@ -42,10 +42,11 @@ pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
 pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>, report: &mut Report) -> Site {
     let project = resolve_root(table, report);
     let found = project.as_ref().and_then(|project| resolve_app(table, project, report));
-    let mut app = found.unwrap_or_else(|| nothing_found(project.as_deref()));
+    let mut app = found.clone().unwrap_or_else(|| nothing_found(project.as_deref()));
     if let Some(root) = &table.document_root {
         app.root.clone_from(root);
     }
+    let looked_at = project.clone().zip(found).filter(|_| app_name(table) == app::AUTO);
     let preset = app.preset;
     let hosts = match &table.hosts {
         Some(hosts) => hosts.iter().filter_map(|host| rules::host(host, report)).collect(),
@@ -77,6 +78,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
     let mut site = Site {
         name: table.name.value.clone(),
         hosts,
+        looked_at,
         htaccess: project.as_ref().and_then(|project| htaccess::remark(&app, project)),
         pool: None,
         front,
@@ -242,7 +244,7 @@ fn unreadable(folder: &Path, project: &Path, table: &SiteTable) -> Diagnostic {
 }
 
 fn app_name(table: &SiteTable) -> &str {
-    table.app.as_ref().map_or("auto", |app| app.value.as_str())
+    table.app.as_ref().map_or(app::AUTO, |app| app.value.as_str())
 }
 
 fn resolve_app(table: &SiteTable, project: &Path, report: &mut Report) -> Option<App> {

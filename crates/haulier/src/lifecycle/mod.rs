@@ -5,6 +5,7 @@
 
 mod changes;
 mod failure;
+mod projects;
 mod running;
 mod source;
 mod systemd;

@@ -2,7 +2,7 @@
 //! roots, and ends.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,14 +16,18 @@ use tracing::{error, info, warn};
 
 use super::changes::Changes;
 use super::failure::describe;
+use super::projects::Projects;
 use super::source::{self, Configuration, Source};
 use super::systemd::Notifier;
 use super::{Signals, Wish, take_over, warm};
 use crate::admin::{Admin, Answer, Asked, Question, Reply, Reporter};
+use crate::announce;
+use crate::app::App;
 use crate::assemble::{AssembleError, Assembled, Parts, Present, Purpose};
 use crate::certificates::Keeper;
 use crate::command::{Outcome, counts, plural};
 use crate::config::Report;
+use crate::config::settings::Site;
 
 /// How often a draining server, and a pool that is to end, is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -67,6 +71,8 @@ enum End {
 /// What the main loop is asked for.
 enum Next {
     Reload,
+    /// The same, since there is something else to be served in this directory.
+    Project(PathBuf),
     Answer(Asked),
 }
 
@@ -99,7 +105,9 @@ impl Running {
     }
 
     async fn serve(&mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<Asked>) -> End {
-        let mut files = FilesWatch::new(self.purpose == Purpose::Development, &self.configuration.files);
+        let is_watched = self.purpose == Purpose::Development;
+        let mut files = FilesWatch::new(is_watched, &self.configuration.files);
+        let mut projects = Projects::new(is_watched, &self.configuration.settings);
         loop {
             let next = tokio::select! {
                 wish = signals.next() => match wish {
@@ -108,6 +116,7 @@ impl Running {
                 },
                 Some(asked) = commands.recv() => Next::Answer(asked),
                 () = files.changed() => Next::Reload,
+                directory = projects.changed() => Next::Project(directory),
                 Some(_) = self.leaving.join_next() => continue,
             };
             // New workers may take their time: nobody who wants the end has to wait for them.
@@ -116,6 +125,7 @@ impl Running {
                     let reloaded = unless_ended(self.reload_by_itself(), signals).await;
                     reloaded.map(|read| files.follow(read)).err()
                 }
+                Next::Project(directory) => unless_ended(self.take_up(&directory), signals).await.err(),
                 Next::Answer(asked) => match unless_ended(self.answer(asked), signals).await {
                     Ok(end) => end,
                     Err(end) => Some(end),
@@ -124,7 +134,27 @@ impl Running {
             if let Some(end) = ended {
                 return end;
             }
+            projects.follow(is_watched, &self.configuration.settings);
         }
+    }
+
+    /// Serves what has come to be in a project; says so where that was all that changed.
+    async fn take_up(&mut self, directory: &Path) {
+        let before = self.recognised(directory);
+        self.reload_by_itself().await;
+        if self.recognised(directory) != before {
+            let what = announce::what(&self.configuration.settings, Some(directory));
+            info!("{} is something else now: {what}", directory.display());
+        }
+    }
+
+    /// What is served of a directory that was looked into.
+    fn recognised(&self, directory: &Path) -> Option<App> {
+        let mut sites = self.configuration.settings.sites.iter().flat_map(Site::places);
+        sites.find_map(|site| {
+            let (of, app) = site.looked_at.as_ref()?;
+            (of == directory).then(|| app.clone())
+        })
     }
 
     /// Does what somebody asks for on the control socket.
@@ -386,7 +416,7 @@ fn end_hasty_pools(pools: &[Arc<Pool>], most: Duration, over: &watch::Sender<()>
 }
 
 /// Runs what may block where it holds nobody up.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),

@@ -3,11 +3,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use super::support::client::Request;
 use super::support::haulier::Haulier;
 use super::support::site::Site;
+use super::support::wait_until;
 
 /// `haulier serve` for the project, with more variables in its environment.
 #[track_caller]
@@ -113,6 +115,50 @@ fn php_has_the_environment_of_the_shell_and_a_request_none_of_it() {
     let server = serve(site, &environment);
     let told = server.get("/tell.php").expect(200).text();
     assert!(told.starts_with("[false,false,"), "the project's word holds: {told}");
+}
+
+#[test]
+fn php_starts_when_the_first_script_appears_and_a_framework_is_recognised_when_it_is_there() {
+    let site = Site::new();
+    let root = site.root().to_owned();
+    let server = serve(site, &[]);
+    server.get("/").expect(200);
+    assert!(server.php_workers().is_empty(), "there is nothing to run");
+    fs::write(
+        root.join("index.php"),
+        "<?php echo 'front of ', $_SERVER['REQUEST_URI'];",
+    )
+    .expect("the directory is ours");
+    wait_until("PHP to answer", || server.get("/").text() == "front of /");
+    server.wait_for_line("is something else now: PHP files in .");
+    server.get("/products/7").expect(404);
+
+    fs::create_dir_all(root.join("public")).expect("the directory is ours");
+    fs::create_dir_all(root.join("src")).expect("the directory is ours");
+    fs::write(root.join("src/Kernel.php"), "<?php").expect("the directory is ours");
+    fs::rename(root.join("index.php"), root.join("public/index.php")).expect("the directory is ours");
+    wait_until("the front controller", || {
+        server.get("/products/7").text() == "front of /products/7"
+    });
+    server.wait_for_line("is something else now: Symfony in ./public");
+
+    // Another branch, for a while: what was recognised stays.
+    fs::rename(root.join("public/index.php"), root.join("away")).expect("the directory is ours");
+    server.get("/products/7").expect(500);
+    fs::rename(root.join("away"), root.join("public/index.php")).expect("the directory is ours");
+    assert_eq!(server.get("/products/7").expect(200).text(), "front of /products/7");
+    let workers = server.php_workers();
+    assert!(!workers.is_empty());
+}
+
+#[test]
+fn what_the_project_says_it_is_it_stays() {
+    let site = Site::new().file("haulier.toml", "[site.app]\nroot = \".\"\napp = \"static\"\n");
+    let root = site.root().to_owned();
+    let server = serve(site, &[]);
+    fs::write(root.join("index.php"), "<?php echo 'front';").expect("the directory is ours");
+    thread::sleep(Duration::from_secs(2));
+    server.get("/index.php").expect(404);
 }
 
 #[test]
