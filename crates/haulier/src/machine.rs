@@ -63,14 +63,44 @@ impl Machine {
     }
 }
 
-/// Raises the soft limit on descriptors to the hard one; what the shell gives is meant for `select`.
+/// Descriptors kept for those who ask how we are or tell us to end.
+const RESERVED: u64 = 8;
+
+/// Raises the soft limit on descriptors nearly to the hard one; what the shell gives is meant for `select`. What is between
+/// the two is the [`Reserve`].
 pub(crate) fn raise_descriptor_limit() {
+    limit_descriptors(true);
+}
+
+/// While it is held, the last descriptors can be had. What was opened with them goes on, and they are in reserve again once
+/// it is closed.
+#[derive(Debug)]
+pub(crate) struct Reserve(());
+
+impl Reserve {
+    pub(crate) fn open() -> Self {
+        limit_descriptors(false);
+        Self(())
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        limit_descriptors(true);
+    }
+}
+
+fn limit_descriptors(keeps_reserve: bool) {
     let limit = getrlimit(Resource::Nofile);
+    let reserved = |most: u64| RESERVED.min(most / 8);
+    let current = limit
+        .maximum
+        .map(|most| most - if keeps_reserve { reserved(most) } else { 0 });
     // A refusal leaves the limit as it was; `Machine::connections` has the last word on what is used of it.
     let _ = setrlimit(
         Resource::Nofile,
         Rlimit {
-            current: limit.maximum,
+            current,
             maximum: limit.maximum,
         },
     );

@@ -119,11 +119,8 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<En
             }
             Batch::Exhausted(error) => {
                 thread.shed_files();
-                thread.make_room();
-                if let Some(times) = thread.gate.notes.no_descriptors.due() {
-                    let (local, open) = (entrance.local, thread.gate.open());
-                    tracing::warn!(%local, %error, open, times, "accepting pauses until a connection closes");
-                }
+                let closed = thread.make_room();
+                note_exhausted(&thread, closed, error);
                 thread.gate.wait_for_room().await;
             }
         }
@@ -154,6 +151,18 @@ fn note_full(thread: &Thread, closed: usize) {
         }
     } else if let Some(times) = notes.all_busy.due() {
         tracing::warn!(open, times, "`connections` is reached and this thread has no idle one: newcomers wait");
+    }
+}
+
+/// The same where the system has no more to give.
+fn note_exhausted(thread: &Thread, closed: usize, error: Errno) {
+    let (notes, open) = (&thread.gate.notes, thread.gate.open());
+    if closed > 0 {
+        if let Some(times) = notes.made_room.due() {
+            tracing::warn!(%error, open, times, "cannot accept: the longest idle ones are closed");
+        }
+    } else if let Some(times) = notes.no_descriptors.due() {
+        tracing::warn!(%error, open, times, "accepting pauses until a connection closes");
     }
 }
 

@@ -228,6 +228,13 @@ impl Door {
         }
     }
 
+    fn is_awaited(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => visitors::is_awaited(listener),
+            Self::Unix(listener) => visitors::is_awaited(listener),
+        }
+    }
+
     /// The next connection, and which of our addresses it reached.
     async fn accept(&self) -> io::Result<(Box<dyn Stream>, Option<IpAddr>)> {
         match self {
@@ -247,7 +254,7 @@ async fn accept_http(door: Door, reporter: Arc<Reporter>) {
         let reporter = Arc::clone(&reporter);
         async move { http::serve(stream, local, &reporter, &standing).await }
     };
-    visitors::receive(accept, serve).await;
+    visitors::receive(accept, || door.is_awaited(), serve).await;
 }
 
 async fn accept_control(listener: UnixListener, reporter: Arc<Reporter>, commands: mpsc::Sender<Asked>) {
@@ -256,7 +263,7 @@ async fn accept_control(listener: UnixListener, reporter: Arc<Reporter>, command
         let (reporter, commands) = (Arc::clone(&reporter), commands.clone());
         async move { control::serve(stream, &reporter, &commands, &standing).await }
     };
-    visitors::receive(accept, serve).await;
+    visitors::receive(accept, || visitors::is_awaited(&listener), serve).await;
 }
 
 #[cfg(test)]

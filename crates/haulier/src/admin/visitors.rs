@@ -1,24 +1,26 @@
 //! The connections of one of our own listeners: few at a time, and those that say nothing give way to newcomers.
 //!
-//! Whatever sites do with their descriptors, some are kept here, so that a health check and `haulier stop` are answered by
-//! a server that has none left.
+//! Whatever sites do with their descriptors, some are kept for these, so that a health check and `haulier stop` are answered
+//! by a server that has none left.
 
 use std::future::Future;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::task::{AbortHandle, JoinSet};
+
+use crate::machine::Reserve;
 
 /// Connections each listener serves at a time.
 const AT_ONCE: usize = 32;
-/// Descriptors each listener keeps for itself.
-const KEPT: usize = 3;
 /// How long accepting pauses when the system has nothing to give.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long the reserve of descriptors is open: whoever waits is accepted at once.
+const AT_ONCE_MEANS: Duration = Duration::from_millis(5);
 
 /// What a connection is at; the lesser one gives way first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,9 +56,13 @@ impl Standing {
     }
 }
 
-/// Accepts connections and serves them, for as long as it is polled.
-pub(super) async fn receive<S, A, F>(accept: impl Fn() -> A, serve: impl Fn(S, Standing) -> F)
-where
+/// Accepts connections and serves them, for as long as it is polled. `is_awaited` says whether somebody waits to be
+/// accepted.
+pub(super) async fn receive<S, A, F>(
+    accept: impl Fn() -> A,
+    is_awaited: impl Fn() -> bool,
+    serve: impl Fn(S, Standing) -> F,
+) where
     A: Future<Output = io::Result<S>>,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
@@ -65,8 +71,12 @@ where
         visitors.forget_gone();
         let accepted = tokio::select! {
             accepted = accept() => accepted,
-            // Its descriptor goes back to those that are kept.
             Some(_) = visitors.tasks.join_next() => continue,
+        };
+        // Without descriptors the system says so whether or not anybody is there.
+        let accepted = match accepted {
+            Err(_) if is_awaited() => from_reserve(accept()).await,
+            accepted => accepted,
         };
         match accepted {
             Ok(stream) => {
@@ -74,12 +84,18 @@ where
                 let standing = Standing::new();
                 visitors.admit(standing.clone(), serve(stream, standing));
             }
-            // Whoever has a descriptor and says nothing needs it less.
-            Err(_) if visitors.turn_out_silent() => tokio::task::yield_now().await,
-            Err(_) if visitors.reserve.give() => {}
+            // Whoever has one and says nothing needs it less.
+            Err(_) if is_awaited() && visitors.turn_out_silent() => tokio::task::yield_now().await,
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
+}
+
+/// Accepts with what is kept for us.
+async fn from_reserve<S>(accept: impl Future<Output = io::Result<S>>) -> io::Result<S> {
+    let _open = Reserve::open();
+    let accepted = tokio::time::timeout(AT_ONCE_MEANS, accept).await;
+    accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The connections that are open, the oldest first.
@@ -87,7 +103,13 @@ where
 struct Visitors {
     open: Vec<(Standing, AbortHandle)>,
     tasks: JoinSet<()>,
-    reserve: Reserve,
+}
+
+impl Drop for Visitors {
+    /// Those that are open still get their answers.
+    fn drop(&mut self) {
+        self.tasks.detach_all();
+    }
 }
 
 impl Visitors {
@@ -95,7 +117,6 @@ impl Visitors {
         Self {
             open: Vec::new(),
             tasks: JoinSet::new(),
-            reserve: Reserve::new(),
         }
     }
 
@@ -110,7 +131,6 @@ impl Visitors {
     fn forget_gone(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         self.open.retain(|(_, task)| !task.is_finished());
-        self.reserve.refill();
     }
 
     /// Room for one more: one that gives way, or the first whose answer is complete.
@@ -139,30 +159,11 @@ impl Visitors {
     }
 }
 
-/// Descriptors that nobody else gets: given up one by one when the process has no other.
-#[derive(Debug)]
-struct Reserve(Vec<OwnedFd>);
-
-impl Reserve {
-    fn new() -> Self {
-        let mut reserve = Self(Vec::with_capacity(KEPT));
-        reserve.refill();
-        reserve
-    }
-
-    /// Gives one up; false if there is none left.
-    fn give(&mut self) -> bool {
-        self.0.pop().is_some()
-    }
-
-    fn refill(&mut self) {
-        while self.0.len() < KEPT {
-            match rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-                Ok(kept) => self.0.push(kept),
-                Err(_) => return, // later, when a connection ends
-            }
-        }
-    }
+/// Whether somebody waits in the queue of a socket that listens.
+pub(super) fn is_awaited(socket: impl AsFd) -> bool {
+    let mut poll = [PollFd::new(&socket, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut poll, Some(&now)).map_or(true, |count| count > 0)
 }
 
 #[cfg(test)]
@@ -192,7 +193,7 @@ mod tests {
             let door = Arc::clone(&door);
             async move { door.lock().await.recv().await.ok_or(io::ErrorKind::NotConnected.into()) }
         };
-        let receiving = tokio::spawn(receive(accept, echo));
+        let receiving = tokio::spawn(receive(accept, || true, echo));
         let connect = || {
             let (client, server) = duplex(16);
             doorbell.send(server).expect("it accepts");
@@ -200,13 +201,19 @@ mod tests {
         };
         let held = Mutex::new(Vec::new());
         for _ in 0..5 {
-            held.lock().expect("no panic").extend((0..AT_ONCE * 3).map(|_| connect()));
+            held.lock()
+                .expect("no panic")
+                .extend((0..AT_ONCE * 3).map(|_| connect()));
             let mut client = connect();
             client.write_u8(7).await.expect("room for a byte");
             assert_eq!(client.read_u8().await.expect("an answer"), 7);
         }
         let mut first = held.lock().expect("no panic").remove(0);
-        assert_eq!(first.read(&mut [0]).await.expect("its end"), 0, "the oldest silent one went");
+        assert_eq!(
+            first.read(&mut [0]).await.expect("its end"),
+            0,
+            "the oldest silent one went"
+        );
         receiving.abort();
     }
 }

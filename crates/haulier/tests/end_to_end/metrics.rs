@@ -403,7 +403,8 @@ fn a_server_without_descriptors_still_tells_how_it_is() {
         Connection::open(server.admin())
             .ask(&Request::get("/healthz"))
             .expect(200);
-        assert!(server.tell(&["status", "--json"]).status.success());
+        let status = server.tell(&["status", "--json"]);
+        assert!(status.status.success(), "{status:?}");
     }
     let said = server.lines().iter().filter(is_pause).count();
     assert!(said <= 6, "{said} lines about a lack of room");
