@@ -37,7 +37,7 @@ pub(crate) struct Thread {
     pub(crate) deadlines: Deadlines,
     pub(crate) gate: Arc<Gate>,
     pub(crate) metrics: Arc<Metrics>,
-    /// No further request on any connection; finish what runs.
+    /// No further request on any connection after the next one.
     pub(crate) draining: Cell<bool>,
     /// What still ran has been broken off.
     cut: Cell<bool>,

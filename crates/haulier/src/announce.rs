@@ -129,6 +129,7 @@ impl Announcement {
             ("listen", json!(all(addresses))),
             ("https", json!(all(secure))),
             ("admin", json!(admin.address())),
+            ("probes", json!(admin.probes())),
             ("control", json!(admin.control_path())),
         ];
         json_line(first.into_iter().chain(self.fields.iter().cloned()))

@@ -22,6 +22,8 @@ const BLOCKING_THREADS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Control {
     started: Instant,
+    /// Answers say that there will be an end; everything is still served.
+    pub(super) leaving: AtomicBool,
     /// Accept no more, end after what runs.
     pub(super) drain: AtomicBool,
     /// Idle connections may be asked once more before they are closed: another process answers, and whoever asks in the
@@ -43,6 +45,7 @@ impl Control {
     pub(super) fn new(threads: usize) -> Self {
         Self {
             started: now(),
+            leaving: AtomicBool::new(false),
             drain: AtomicBool::new(false),
             gentle: AtomicBool::new(false),
             abort: AtomicBool::new(false),
@@ -52,6 +55,11 @@ impl Control {
 
     fn beat(&self, thread: usize) {
         self.beats[thread].store(milliseconds(self.started.elapsed()), Ordering::Relaxed);
+    }
+
+    /// This thread has come to its end, and is not waited for.
+    fn note_end(&self, thread: usize) {
+        self.beats[thread].store(u64::MAX, Ordering::Relaxed);
     }
 
     /// How long ago the thread that is furthest behind looked at its clock.
@@ -150,18 +158,21 @@ impl Start {
                 thread.handed.age();
             }
             doors.forget_closed();
+            if control.leaving.load(Ordering::SeqCst) {
+                thread.draining.set(true);
+            }
             if control.abort.load(Ordering::SeqCst) {
                 thread.cut();
                 cuts += 1;
                 if thread.deadlines.is_empty() || cuts > CUTS {
-                    return;
+                    return control.note_end(number);
                 }
             }
             if control.drain.load(Ordering::SeqCst) {
                 thread.drain(control.idle_patience());
                 doors.close(|_| true);
                 if doors.are_closed() && thread.deadlines.is_empty() && haulier_php::scripts_behind_answers() == 0 {
-                    return;
+                    return control.note_end(number);
                 }
             }
         }

@@ -105,6 +105,12 @@ impl RunningServer {
         Arc::clone(&self.handle)
     }
 
+    /// Serves on, and says with every answer that the connection ends with it: balancers and clients have time to go
+    /// elsewhere.
+    pub fn announce_end(&self) {
+        self.handle.control.leaving.store(true, Ordering::SeqCst);
+    }
+
     /// Stops accepting; idle connections are closed, others after their current response.
     pub fn drain(&self) {
         self.handle.control.drain.store(true, Ordering::SeqCst);

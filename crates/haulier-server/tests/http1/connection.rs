@@ -5,7 +5,7 @@ use std::time::Duration;
 use haulier_server::settings::Limits;
 
 use crate::client::{Client, To};
-use crate::site::{LARGE, SMUGGLED, Site, large};
+use crate::site::{LARGE, SMUGGLED, Site, large, wait};
 
 const GET: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -204,10 +204,10 @@ fn a_newcomer_gets_the_place_of_the_connection_that_has_been_idle_longest() {
     let (mut longest, mut shorter) = (site.connect(), site.connect());
     assert_eq!(longest.ask(GET).status, 200);
     // Idle since another tick of the clock.
-    std::thread::sleep(Duration::from_millis(250));
+    wait(Duration::from_millis(250));
     assert_eq!(shorter.ask(GET).status, 200);
     used.send(BEGUN);
-    std::thread::sleep(Duration::from_millis(250));
+    wait(Duration::from_millis(250));
     assert_eq!(site.connect().ask(GET).status, 200);
     assert!(longest.is_closed());
     assert_eq!(shorter.ask(GET).status, 200);
@@ -260,7 +260,7 @@ fn newcomers_wait_for_their_turn_where_every_connection_is_used() {
     assert_eq!(second.ask(GET).status, 200);
     first.send(BEGUN);
     second.send(BEGUN);
-    std::thread::sleep(Duration::from_millis(50));
+    wait(Duration::from_millis(50));
     let mut third = site.connect();
     third.send(GET);
     assert!(third.is_silent_for(Duration::from_millis(300)));
@@ -282,7 +282,7 @@ fn an_address_with_too_many_connections_loses_its_longest_idle_one() {
     let site = Site::with_limits(two_of_an_address);
     let (mut first, mut second) = (site.connect(), site.connect());
     assert_eq!(first.ask(GET).status, 200);
-    std::thread::sleep(Duration::from_millis(250));
+    wait(Duration::from_millis(250));
     assert_eq!(second.ask(GET).status, 200);
     assert_eq!(site.ask(GET).status, 200);
     assert!(first.is_closed());
@@ -296,7 +296,7 @@ fn an_address_that_uses_all_its_connections_gets_no_further_one() {
         assert_eq!(client.ask(GET).status, 200);
         client.send(BEGUN);
     }
-    std::thread::sleep(Duration::from_millis(50));
+    wait(Duration::from_millis(50));
     let mut third = site.connect();
     let refused = third.try_response(To::Get);
     assert!(refused.is_none_or(|response| response.status == 503));

@@ -91,6 +91,7 @@ pub(crate) enum Role {
     /// Connections begin with TLS.
     Https,
     Admin,
+    Probes,
     Control,
 }
 

@@ -1,4 +1,4 @@
-//! HTTP for the admin address: GET only, one answer a connection.
+//! HTTP for the admin address and that of probes: GET only, one answer a connection.
 //!
 //! A page of some other site must not read this by giving our address a name of its own (DNS rebinding), so the host
 //! must be a loopback name, or the very address that was reached.
@@ -87,15 +87,24 @@ impl Answer {
     }
 }
 
+/// What an address tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    Everything,
+    /// Whether it lives and is ready: nothing that anybody could misuse.
+    Probes,
+}
+
 /// Answers one request. `local` is our address that the client reached.
 pub(super) async fn serve(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     local: Option<IpAddr>,
+    scope: Scope,
     reporter: &Reporter,
     standing: &Standing,
 ) -> io::Result<()> {
     let answer = match timeout(HEAD_PATIENCE, read_head(&mut stream)).await?? {
-        Some(head) => respond(&head, local, reporter),
+        Some(head) => respond(&head, local, scope, reporter),
         None => Answer::text(400, "not a request\n"),
     };
     standing.set(Stage::Taking);
@@ -123,14 +132,17 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<R
     }
 }
 
-fn respond(head: &RequestHead, local: Option<IpAddr>, reporter: &Reporter) -> Answer {
-    if !is_known_host(head.host(), local) {
+fn respond(head: &RequestHead, local: Option<IpAddr>, scope: Scope, reporter: &Reporter) -> Answer {
+    if scope == Scope::Everything && !is_known_host(head.host(), local) {
         return Answer::text(403, "this address answers to localhost and to its own number only\n");
     }
     if head.method() != Method::Get {
         return Answer::text(405, "there is nothing to change here\n");
     }
     match head.path() {
+        b"/livez" => probed(reporter.why_not_alive()),
+        b"/readyz" => probed(reporter.why_not_ready()),
+        _ if scope == Scope::Probes => Answer::text(404, "there is /livez and /readyz\n"),
         b"/" => Answer::page(page::render(&reporter.view(range_of(head.query())))),
         b"/metrics" => {
             let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -147,8 +159,16 @@ fn respond(head: &RequestHead, local: Option<IpAddr>, reporter: &Reporter) -> An
         path => match path.strip_prefix(b"/fpm/").and_then(|pool| reporter.fpm_status(pool)) {
             Some(status) if head.query() == Some(b"json") => Answer::new(200, "application/json", status.to_json()),
             Some(status) => Answer::text(200, status.to_text()),
-            None => Answer::text(404, "there is /, /metrics, /healthz, /api/state.json and /fpm/POOL\n"),
+            None => Answer::text(404, "there is /, /metrics, /healthz, /livez, /readyz, /api/state.json and /fpm/POOL\n"),
         },
+    }
+}
+
+/// 200, or 503 with the reason.
+fn probed(fault: Option<String>) -> Answer {
+    match fault {
+        None => Answer::text(200, "ok\n"),
+        Some(why) => Answer::text(503, format!("{why}\n")),
     }
 }
 

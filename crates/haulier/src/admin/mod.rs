@@ -35,6 +35,7 @@ pub(crate) use reporter::{Identity, Reporter};
 pub(crate) use socket::SocketFile;
 pub(crate) use view::SiteFacts;
 
+use self::http::Scope;
 use crate::config::settings::AdminAddress;
 
 /// Ports tried after the one named, where any will do.
@@ -122,15 +123,21 @@ fn bind_from(address: SocketAddr) -> io::Result<StdTcpListener> {
 #[derive(Debug)]
 pub(crate) struct Admin {
     listener: Option<AdminListener>,
+    probes: Option<AdminListener>,
     control: Option<SocketFile>,
     accepting: Vec<AbortHandle>,
 }
 
 impl Admin {
     /// What is bound, and does not answer yet.
-    pub(crate) fn new(listener: Option<AdminListener>, control: Option<SocketFile>) -> Self {
+    pub(crate) fn new(
+        listener: Option<AdminListener>,
+        probes: Option<AdminListener>,
+        control: Option<SocketFile>,
+    ) -> Self {
         Self {
             listener,
+            probes,
             control,
             accepting: Vec::new(),
         }
@@ -141,7 +148,12 @@ impl Admin {
         self.listener.as_ref().map(ToString::to_string)
     }
 
-    /// The same as an address of the network, if it is one.
+    /// Where balancers ask, if it is an address of its own.
+    pub(crate) fn probes(&self) -> Option<String> {
+        self.probes.as_ref().map(ToString::to_string)
+    }
+
+    /// The first as an address of the network, if it is one.
     pub(crate) fn internet(&self) -> Option<SocketAddr> {
         match &self.listener {
             Some(AdminListener::Tcp(_, address)) => Some(*address),
@@ -159,9 +171,12 @@ impl Admin {
     /// # Errors
     /// A listener could not be handed to the event loop.
     pub(crate) fn serve(&mut self, reporter: &Arc<Reporter>, commands: &mpsc::Sender<Asked>) -> io::Result<()> {
-        if let Some(listener) = &self.listener {
-            let accepting = accept_http(Door::of(listener)?, Arc::clone(reporter));
-            self.accepting.push(tokio::spawn(accepting).abort_handle());
+        let listeners = [(&self.listener, Scope::Everything), (&self.probes, Scope::Probes)];
+        for (listener, scope) in listeners {
+            if let Some(listener) = listener {
+                let accepting = accept_http(Door::of(listener)?, scope, Arc::clone(reporter));
+                self.accepting.push(tokio::spawn(accepting).abort_handle());
+            }
         }
         if let Some(control) = &self.control {
             let accepting = accept_control(control.listener()?, Arc::clone(reporter), commands.clone());
@@ -180,6 +195,9 @@ impl Admin {
         if let Some(listener) = &self.listener {
             sockets.push((Role::Admin, listener.socket()?));
         }
+        if let Some(probes) = &self.probes {
+            sockets.push((Role::Probes, probes.socket()?));
+        }
         if let Some(control) = &self.control {
             sockets.push((Role::Control, control.socket()?));
         }
@@ -188,8 +206,10 @@ impl Admin {
 
     /// The process that bound these sockets has left them to us.
     pub(crate) fn claim(&mut self) {
-        if let Some(AdminListener::Unix(socket)) = &mut self.listener {
-            socket.claim();
+        for listener in [&mut self.listener, &mut self.probes] {
+            if let Some(AdminListener::Unix(socket)) = listener {
+                socket.claim();
+            }
         }
         if let Some(control) = &mut self.control {
             control.claim();
@@ -199,8 +219,10 @@ impl Admin {
     /// Leaves the sockets to another process. Connections that are open still get their answers.
     pub(crate) fn give_way(&mut self) {
         self.accepting.drain(..).for_each(|accepting| accepting.abort());
-        if let Some(AdminListener::Unix(socket)) = self.listener.take() {
-            socket.give_away();
+        for listener in [self.listener.take(), self.probes.take()] {
+            if let Some(AdminListener::Unix(socket)) = listener {
+                socket.give_away();
+            }
         }
         if let Some(control) = self.control.take() {
             control.give_away();
@@ -248,11 +270,11 @@ impl Door {
     }
 }
 
-async fn accept_http(door: Door, reporter: Arc<Reporter>) {
+async fn accept_http(door: Door, scope: Scope, reporter: Arc<Reporter>) {
     let accept = || door.accept();
     let serve = |(stream, local), standing| {
         let reporter = Arc::clone(&reporter);
-        async move { http::serve(stream, local, &reporter, &standing).await }
+        async move { http::serve(stream, local, scope, &reporter, &standing).await }
     };
     visitors::receive(accept, || door.is_awaited(), serve).await;
 }

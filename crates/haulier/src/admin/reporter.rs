@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use haulier_php::{Pool, PoolKind};
+use haulier_server::ServerHandle;
 use haulier_server::metrics::{
     HandlerTotals, ImageTotals, Metrics, SiteTotals, StreamingScript, Times, Totals, Transfer, is_clients,
 };
@@ -48,7 +50,13 @@ pub(crate) struct Reporter {
     history: Mutex<History>,
     /// Bytes that each transfer had sent, by its number, at the last few readings, the oldest first.
     transfers: Mutex<VecDeque<(Instant, HashMap<u64, u64>)>>,
+    /// The threads, once they run.
+    server: OnceLock<Arc<ServerHandle>>,
+    is_leaving: AtomicBool,
 }
+
+/// Serving threads look round ten times a second; one that has not for so long hangs.
+const HUNG: Duration = Duration::from_secs(10);
 
 /// What the rate of a transfer is of.
 const TRANSFER_RATE: usize = 5;
@@ -64,7 +72,40 @@ impl Reporter {
             readings: Mutex::new(VecDeque::from([first])),
             history: Mutex::default(),
             transfers: Mutex::default(),
+            server: OnceLock::new(),
+            is_leaving: AtomicBool::new(false),
         })
+    }
+
+    /// The threads serve from now on.
+    pub(crate) fn serving(&self, server: Arc<ServerHandle>) {
+        let _ = self.server.set(server); // said once
+    }
+
+    /// It is to end: nobody new should be sent here.
+    pub(crate) fn leaving(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Why it should be started anew, if it should.
+    pub(super) fn why_not_alive(&self) -> Option<String> {
+        let lag = self.server.get()?.lag();
+        (lag > HUNG).then(|| format!("a serving thread hangs since {} s", lag.as_secs()))
+    }
+
+    /// Why nobody should be sent here now, if so.
+    pub(super) fn why_not_ready(&self) -> Option<String> {
+        if self.server.get().is_none() {
+            return Some("starting".to_owned());
+        }
+        if self.is_leaving.load(Ordering::Relaxed) {
+            return Some("leaving".to_owned());
+        }
+        let sick = self.sick_pools();
+        if !sick.is_empty() {
+            return Some(format!("no live worker: {}", sick.join(", ")));
+        }
+        self.why_not_alive()
     }
 
     /// The configuration was exchanged; these are the addresses by now.

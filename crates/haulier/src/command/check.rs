@@ -261,7 +261,8 @@ fn check_machine(settings: &Settings, report: &mut Report) {
     for address in settings.listen.iter().chain(secure) {
         holders.extend(check_listen(address, settings.reuse_port, report));
     }
-    check_admin(&settings.admin, &holders, report);
+    check_admin("admin", &settings.admin, &holders, report);
+    check_admin("probes", &settings.probes, &holders, report);
     for site in settings.sites.iter().filter(|site| !site.is_rootless) {
         check_readable(site, settings, report);
     }
@@ -339,17 +340,18 @@ fn check_listen(address: &Address, reuse_port: bool, report: &mut Report) -> Opt
 
 /// The haulier that has our port has this one already. Another one may be the same with another port so far; what else is
 /// there is in our way.
-fn check_admin(address: &AdminAddress, ours: &[u32], report: &mut Report) {
+fn check_admin(key: &str, address: &AdminAddress, ours: &[u32], report: &mut Report) {
     let AdminAddress::Tcp(address) = address else { return };
     let Err(error) = TcpListener::bind(address) else { return };
     let Some(holder) = port_holder::find(*address).filter(|holder| !ours.contains(&holder.pid)) else {
         return;
     };
     report.push(if holder.name == "haulier" {
-        let title = format!("another {holder} has the admin address {address}");
-        Diagnostic::warning("bind", title).help("to run beside it, name another as `admin` in `[server]`, or \"off\"")
+        let title = format!("another {holder} has the address of `{key}`, {address}");
+        let help = format!("to run beside it, name another as `{key}` in `[server]`, or \"off\"");
+        Diagnostic::warning("bind", title).help(help)
     } else {
-        cannot_listen(&(*address).into(), &error).help("this is `admin` in `[server]`")
+        cannot_listen(&(*address).into(), &error).help(format!("this is `{key}` in `[server]`"))
     });
 }
 

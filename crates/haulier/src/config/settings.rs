@@ -61,8 +61,12 @@ pub(crate) struct Settings {
     pub(crate) open_files: usize,
     /// How long running requests may go on after a stop.
     pub(crate) grace: Duration,
+    /// How long it serves on before a stop begins.
+    pub(crate) lame_duck: Duration,
     /// Where metrics and health are told.
     pub(crate) admin: AdminAddress,
+    /// Where balancers ask whether we live and are ready.
+    pub(crate) probes: AdminAddress,
     /// Where `status` asks; `None` is the usual place.
     pub(crate) control: Option<PathBuf>,
     /// Directory of nameless body files.
@@ -87,6 +91,16 @@ pub(crate) enum AdminAddress {
     Tcp(SocketAddr),
     /// A socket in the file system.
     Unix(PathBuf),
+}
+
+impl AdminAddress {
+    /// The address, if it is one of the network.
+    pub(crate) fn internet(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Off | Self::Unix(_) => None,
+        }
+    }
 }
 
 /// Where it is without a word about it.
@@ -309,7 +323,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
     let places = sites.iter().flat_map(Site::places).count();
     let workers = pools.iter().map(Pool::workers).sum();
     let allowed = machine.connections(workers, threads, places);
-    let limits = resolve_limits(&file.limits, allowed, machine, report);
+    let mut limits = resolve_limits(&file.limits, allowed, machine, report);
     let general = compress::resolve(&file.compress, &CompressSettings::default(), report);
     for (site, table) in sites.iter_mut().zip(&file.sites) {
         let compress = compress::resolve(&table.compress, &general, report);
@@ -330,7 +344,10 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
     let listen = server::resolve_listen(file, report);
     let admin = resolve_admin(file.server.admin.as_ref(), report);
     let secure = tls.iter().flat_map(|tls| &tls.listen);
-    check_admin_is_apart(&admin, listen.iter().chain(secure), file, report);
+    let probes = resolve_probes(file.server.probes.as_ref(), report);
+    let own: Option<Address> = admin.internet().map(Address::Internet);
+    check_is_apart("probes", &probes, listen.iter().chain(secure.clone()).chain(&own), file, report);
+    check_is_apart("admin", &admin, listen.iter().chain(secure), file, report);
     Settings {
         config: None,
         listen,
@@ -345,7 +362,9 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         threads,
         open_files: machine.open_files(threads, places),
         grace: value_or(file.server.grace.as_ref(), Duration::from_secs(30)),
+        lame_duck: value_or(file.server.lame_duck.as_ref(), Duration::ZERO),
         admin,
+        probes,
         control: resolve_control(file.server.control.as_ref(), report),
         spool_dir: resolve_spool_dir(file.server.spool_dir.as_ref(), report),
         limits,
@@ -368,22 +387,8 @@ fn resolve_admin(written: Option<&Placed<String>>, report: &mut Report) -> Admin
     let Some(written) = written else {
         return AdminAddress::Tcp(ADMIN);
     };
-    if written.value == "off" {
-        return AdminAddress::Off;
-    }
-    if let Some(path) = written.value.strip_prefix("unix:") {
-        check_socket_path("admin", Path::new(path), written, report);
-        return AdminAddress::Unix(PathBuf::from(path));
-    }
-    let Some(address) = listen_address::parse(&written.value) else {
-        let title = format!("not an address for `admin`: \"{}\"", written.value);
-        report.push(Diagnostic::error("config::listen", title).at(
-            written.place.as_ref(),
-            "expected an address such as \"127.0.0.1:4870\", \"unix:/run/haulier/admin.sock\", or \"off\"",
-        ));
-        return AdminAddress::Off;
-    };
-    if !address.ip().is_loopback() {
+    let admin = resolve_told("admin", written, report);
+    if let Some(address) = admin.internet().filter(|address| !address.ip().is_loopback()) {
         report.push(
             Diagnostic::warning(
                 "server::admin",
@@ -393,24 +398,53 @@ fn resolve_admin(written: Option<&Placed<String>>, report: &mut Report) -> Admin
             .help("127.0.0.1 is for this machine alone"),
         );
     }
+    admin
+}
+
+/// It says nothing that a stranger could use, so any address will do.
+fn resolve_probes(written: Option<&Placed<String>>, report: &mut Report) -> AdminAddress {
+    written.map_or(AdminAddress::Off, |written| resolve_told("probes", written, report))
+}
+
+/// Where something is told about the server.
+fn resolve_told(key: &str, written: &Placed<String>, report: &mut Report) -> AdminAddress {
+    if written.value == "off" {
+        return AdminAddress::Off;
+    }
+    if let Some(path) = written.value.strip_prefix("unix:") {
+        check_socket_path(key, Path::new(path), written, report);
+        return AdminAddress::Unix(PathBuf::from(path));
+    }
+    let Some(address) = listen_address::parse(&written.value) else {
+        let title = format!("not an address for `{key}`: \"{}\"", written.value);
+        report.push(Diagnostic::error("config::listen", title).at(
+            written.place.as_ref(),
+            "expected an address such as \"127.0.0.1:4870\", \"unix:/run/haulier/admin.sock\", or \"off\"",
+        ));
+        return AdminAddress::Off;
+    };
     AdminAddress::Tcp(address)
 }
 
-/// Sites and the admin address are two servers: one port cannot be both.
-fn check_admin_is_apart<'a>(
-    admin: &AdminAddress,
+/// Sites, the admin address and that of probes are different servers: one port cannot be two.
+fn check_is_apart<'a>(
+    key: &str,
+    told: &AdminAddress,
     mut listen: impl Iterator<Item = &'a Address>,
     file: &File,
     report: &mut Report,
 ) {
-    let &AdminAddress::Tcp(admin) = admin else { return };
+    let &AdminAddress::Tcp(admin) = told else { return };
     let is_taken = |address: SocketAddr| {
         let same_host = address.ip() == admin.ip() || address.ip().is_unspecified() || admin.ip().is_unspecified();
         address.port() != 0 && address.port() == admin.port() && same_host
     };
     if listen.any(|address| address.internet().is_some_and(is_taken)) {
-        let written = file.server.admin.as_ref();
-        let title = format!("sites and `admin` cannot both listen on port {}", admin.port());
+        let (written, others) = match key {
+            "probes" => (file.server.probes.as_ref(), "sites or `admin`"),
+            _ => (file.server.admin.as_ref(), "sites"),
+        };
+        let title = format!("{others} and `{key}` cannot both listen on port {}", admin.port());
         report.push(
             Diagnostic::error("server::admin", title)
                 .at(

@@ -142,11 +142,21 @@ pub(super) static SERVER: Table = Table {
             "Address of `/metrics`, `/healthz` and `/api/state.json`: `host:port`, `unix:/path`, or `off`.",
         ),
         word(
+            "probes",
+            "\"off\"",
+            "Address of `/livez` and `/readyz` alone, for balancers and orchestrators: `:9180`, `unix:/path`, or `off`.",
+        ),
+        word(
             "control",
             "haulier-PORT.sock in the runtime directory",
             "Socket on which `haulier status`, `reload` and `stop` ask.",
         ),
         word("grace", "\"30s\"", "How long running requests may go on after a stop."),
+        word(
+            "lame_duck",
+            "\"0s\"",
+            "How long a server that is to stop serves on, while `/readyz` and its answers say that it leaves.",
+        ),
         word(
             "spool_dir",
             "\"/var/tmp\"",

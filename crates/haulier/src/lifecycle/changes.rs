@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 /// Settings of `[server]` that only a start takes up.
-const AT_START: [&str; 7] = [
+const AT_START: [&str; 8] = [
     "admin",
+    "probes",
     "control",
     "defer_accept",
     "reuse_port",

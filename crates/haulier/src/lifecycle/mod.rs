@@ -120,14 +120,16 @@ fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcom
     let mut signals = Signals::listen(reopen)?;
     let (predecessor, mut sockets) = inherit(beginning.take_over, settings)?;
     // Before PHP starts, too: most of what can go wrong here is a second haulier.
-    let listener = bind_admin(&settings.admin, beginning.purpose, &mut sockets)?;
-    let mut parts = Parts::new(beginning.purpose, logs)?;
+    let purpose = beginning.purpose;
+    let listener = bind_admin("admin", &settings.admin, purpose, sockets.admin.take())?;
+    let probes = bind_admin("probes", &settings.probes, purpose, sockets.probes.take())?;
+    let mut parts = Parts::new(beginning.purpose, logs, settings.user.as_ref())?;
     let assembled = parts.assemble(settings, &Present::default())?;
     let server = Server::bind(assembled.server, assembled.log, &mut sockets.http).map_err(AssembleError::Bind)?;
     sockets.warn_of_the_rest();
     let addresses = server.addresses();
     let control = bind_control(settings.control.as_deref(), &addresses, &mut sockets)?;
-    let mut admin = Admin::new(listener, control);
+    let mut admin = Admin::new(listener, probes, control);
     let identity = Identity {
         config: settings.config.clone(),
         listen: addresses.iter().map(Address::to_string).collect(),
@@ -145,6 +147,7 @@ fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcom
     let metrics = server.metrics();
     let secure = server.secure_addresses();
     let server = server.run()?;
+    reporter.serving(server.handle());
     // From here on authorities that ask are answered.
     if let Some(keeper) = &assembled.keeper {
         keeper.keep().map_err(AssembleError::Certificates)?;
@@ -228,13 +231,13 @@ fn site_facts(settings: &Settings) -> Vec<SiteFacts> {
     settings.sites.iter().map(facts).collect()
 }
 
-/// The admin address. `serve` takes the next free port; `run` takes what is written, or stops.
+/// The admin address, or that of probes. `serve` takes the next free port; `run` takes what is written, or stops.
 fn bind_admin(
+    key: &str,
     address: &AdminAddress,
     purpose: Purpose,
-    sockets: &mut Sockets,
+    inherited: Option<OwnedFd>,
 ) -> Result<Option<AdminListener>, Box<Diagnostic>> {
-    let inherited = sockets.admin.take();
     if let Some(adopted) = inherited.and_then(|socket| AdminListener::adopt(address, socket)) {
         return Ok(Some(adopted));
     }
@@ -244,7 +247,8 @@ fn bind_admin(
             AdminAddress::Unix(path) => cannot_bind(path, &error),
             AdminAddress::Off => Diagnostic::error("bind", error.to_string()),
         };
-        Box::new(diagnostic.help("this is `admin` in `[server]`: another address there, or \"off\", helps"))
+        let help = format!("this is `{key}` in `[server]`: another address there, or \"off\", helps");
+        Box::new(diagnostic.help(help))
     })
 }
 
@@ -315,10 +319,10 @@ impl Signals {
     }
 
     /// Waits until somebody asks for the end. Whatever else is asked for meanwhile is answered later.
-    async fn end(&mut self) {
+    async fn end(&mut self) -> Wish {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Wish::Terminate,
+            _ = self.interrupt.recv() => Wish::Interrupt,
         }
     }
 

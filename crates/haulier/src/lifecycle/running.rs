@@ -62,6 +62,8 @@ pub(super) struct Running {
 /// How to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
+    /// After a while in which everything is still served, and then as below.
+    Leave,
     /// After what runs.
     Drain,
     /// Now.
@@ -91,9 +93,11 @@ impl Running {
         let living = tokio::spawn(show_life(self.server.handle(), Arc::clone(&self.notifier)));
         let end = self.serve(signals, commands).await;
         following.abort();
+        let (grace, lame_duck) = (self.configuration.settings.grace, self.lame_duck(end));
+        self.reporter.leaving();
+        self.notifier.stopping(lame_duck + grace);
+        let end = serve_on(&self.server, end, lame_duck, signals, commands).await;
         living.abort();
-        let grace = self.configuration.settings.grace;
-        self.notifier.stopping(grace);
         let (over, _) = watch::channel(());
         let hasty = end_hasty_pools(&self.pools, grace, &over);
         let outcome = stop(self.server, end, grace, signals, commands).await;
@@ -111,7 +115,8 @@ impl Running {
         loop {
             let next = tokio::select! {
                 wish = signals.next() => match wish {
-                    Wish::Terminate | Wish::Interrupt => return End::Drain,
+                    Wish::Terminate => return End::Leave,
+                    Wish::Interrupt => return End::Drain,
                     Wish::Reload => Next::Reload,
                 },
                 Some(asked) = commands.recv() => Next::Answer(asked),
@@ -163,8 +168,8 @@ impl Running {
         let (answer, end): (Reply, _) = match question {
             Question::Reload { color, php } => (self.reload_for(color, php).await.into(), None),
             Question::Stop { now } => {
-                let end = if now { End::AtOnce } else { End::Drain };
-                (Answer::Done(self.farewell(now)).into(), Some(end))
+                let end = if now { End::AtOnce } else { End::Leave };
+                (Answer::Done(self.farewell(end)).into(), Some(end))
             }
             Question::Sockets => (take_over::hand_over(&self.server.handle(), &self.admin), None),
             Question::GiveWay => {
@@ -184,13 +189,21 @@ impl Running {
         end
     }
 
-    fn farewell(&self, now: bool) -> String {
+    fn farewell(&self, end: End) -> String {
         let connections = plural(self.server.active(), "connection");
-        if now {
+        if end == End::AtOnce {
             return format!("{connections} cut");
         }
-        let grace = self.configuration.settings.grace.as_secs();
-        format!("{connections}, at most {grace} s")
+        let most = self.lame_duck(end) + self.configuration.settings.grace;
+        format!("{connections}, at most {} s", most.as_secs())
+    }
+
+    /// How long everything is still served.
+    fn lame_duck(&self, end: End) -> Duration {
+        match end {
+            End::Leave => self.configuration.settings.lame_duck,
+            End::Drain | End::AtOnce => Duration::ZERO,
+        }
     }
 
     /// For the service manager.
@@ -427,7 +440,7 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 async fn unless_ended<T>(work: impl Future<Output = T>, signals: &mut Signals) -> Result<T, End> {
     tokio::select! {
         done = work => Ok(done),
-        () = signals.end() => Err(End::Drain),
+        wish = signals.end() => Err(if wish == Wish::Terminate { End::Leave } else { End::Drain }),
     }
 }
 
@@ -520,6 +533,38 @@ impl FilesWatch {
         }
         // What was written while it was read is a change again.
         self.known.clone_from(&self.seen);
+    }
+}
+
+/// Serves everything for so long, while `/readyz` and every answer say that this server leaves; then a stop may begin.
+async fn serve_on(
+    running: &RunningServer,
+    end: End,
+    lame_duck: Duration,
+    signals: &mut Signals,
+    commands: &mut mpsc::Receiver<Asked>,
+) -> End {
+    if lame_duck.is_zero() {
+        return end;
+    }
+    running.announce_end();
+    info!(
+        connections = running.active(),
+        lame_duck_s = lame_duck.as_secs_f64(),
+        "leaving: everything is still served"
+    );
+    let over = sleep(lame_duck);
+    tokio::pin!(over);
+    loop {
+        tokio::select! {
+            () = &mut over => return End::Drain,
+            wish = signals.next() => if wish != Wish::Reload {
+                return End::Drain;
+            },
+            Some(asked) = commands.recv() => if answer_while_stopping(asked).await.is_some() {
+                return End::AtOnce;
+            },
+        }
     }
 }
 

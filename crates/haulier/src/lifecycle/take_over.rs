@@ -17,17 +17,19 @@ pub(super) struct Sockets {
     /// Of sites.
     pub(super) http: Vec<Inherited>,
     pub(super) admin: Option<OwnedFd>,
+    pub(super) probes: Option<OwnedFd>,
     pub(super) control: Option<OwnedFd>,
 }
 
 impl Sockets {
-    /// Those of a service manager. A unit may call them `admin`, `control` and `https`; all others are for sites, with
-    /// TLS or without as their address says.
+    /// Those of a service manager. A unit may call them `admin`, `probes`, `control` and `https`; all others are for
+    /// sites, with TLS or without as their address says.
     pub(super) fn of_manager(passed: Vec<Passed>) -> Self {
         let mut sockets = Self::default();
         for Passed { name, socket } in passed {
             match name.as_str() {
                 "admin" => sockets.admin = Some(socket),
+                "probes" => sockets.probes = Some(socket),
                 "control" => sockets.control = Some(socket),
                 _ => match Inherited::new(vec![socket], (name == "https").then_some(true)) {
                     Ok(inherited) => sockets.http.push(inherited),
@@ -51,6 +53,7 @@ impl Sockets {
                     Err(error) => tracing::warn!(%error, "a socket of the other haulier is of no use"),
                 },
                 Role::Admin => mine.admin = sockets.pop(),
+                Role::Probes => mine.probes = sockets.pop(),
                 Role::Control => mine.control = sockets.pop(),
             }
         }

@@ -291,11 +291,98 @@ fn what_a_stop_breaks_off_is_logged() {
 fn grace_ends_what_does_not_finish() {
     let mut held = Held::start(Site::new().server("grace = \"1s\""));
     held.server.signal(Signal::TERM);
+    let answer = held.connection.read_response("GET").expect("an answer").expect(503);
+    assert_eq!(answer.field("Connection"), Some("close"));
+    assert_eq!(held.server.access_line_for("/began.php")["reason"], "server_stopped");
     let status = held
         .server
         .wait_within(Duration::from_secs(60))
         .expect("grace is one second");
     assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_lame_duck_serves_on_and_says_that_it_leaves() {
+    let site = Site::new().file("a.txt", "page").server("lame_duck = \"10m\"");
+    let mut server = site.server("probes = \"127.0.0.1:0\"").start();
+    let probe = |server: &Haulier, path: &str| Connection::open(server.probes()).ask(&Request::get(path));
+    let mut idle = server.connect();
+    let answer = idle.ask(&Request::get("/a.txt")).expect(200);
+    assert_eq!(answer.field("Connection"), None);
+    probe(&server, "/readyz").expect(200);
+    server.signal(Signal::TERM);
+    wait_until("a server that is not ready", || probe(&server, "/readyz").status() == 503);
+    probe(&server, "/livez").expect(200);
+    wait_until("answers that say so", || {
+        server.get("/a.txt").expect(200).field("Connection") == Some("close")
+    });
+    let answer = idle.ask(&Request::get("/a.txt")).expect(200);
+    assert_eq!(answer.field("Connection"), Some("close"));
+    assert!(idle.is_closed_by_server());
+    // Whoever does not want to wait says so again: then it ends as ever.
+    server.signal(Signal::TERM);
+    let status = server.wait_within(Duration::from_secs(60)).expect("it ends");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_lame_duck_that_is_over_is_a_stop() {
+    let site = Site::new().file("a.txt", "page").server("lame_duck = \"300ms\"");
+    let mut server = site.start();
+    let said = server.tell(&["stop"]);
+    assert!(said.status.success(), "{said:?}");
+    let status = server.wait_within(Duration::from_secs(60)).expect("it ends");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn what_haulier_has_inherited_does_not_reach_php() {
+    let site = Site::new().php(
+        "open.php",
+        "foreach (glob('/proc/self/fd/*') as $fd) { echo @readlink($fd), \"\\n\"; }",
+    );
+    let (config, _) = site.prepare();
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec 8</etc/passwd 9>>/dev/full; exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_haulier"));
+    command.arg("run").arg("-c").arg(config);
+    let server = Haulier::start(command, vec![Box::new(site)]);
+    let open = server.get("/open.php").expect(200).text();
+    assert!(open.contains("socket:"), "{open}");
+    assert!(!open.contains("/etc/passwd") && !open.contains("/dev/full"), "{open}");
+}
+
+#[test]
+fn what_a_killed_haulier_left_is_removed_by_the_next_one() {
+    let place = readable_directory();
+    let start = || {
+        let site = Site::new().php("a.php", "echo 'a';");
+        let (config, _) = site.prepare();
+        let mut command = Haulier::command();
+        command.arg("run").arg("-c").arg(config).env("XDG_RUNTIME_DIR", place.path());
+        let server = Haulier::start(command, vec![Box::new(site)]);
+        server.get("/a.php").expect(200);
+        server
+    };
+    let folders = || -> Vec<String> {
+        let entries = fs::read_dir(place.path()).expect("it is there").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.ends_with(".sock")).collect()
+    };
+    let mut killed = start();
+    let left = folders();
+    assert!(!left.is_empty(), "a folder for sockets, at least");
+    killed.signal(Signal::KILL);
+    killed.wait_within(Duration::from_secs(60)).expect("it is gone");
+    assert_eq!(folders().len(), left.len());
+    let next = start();
+    let now = folders();
+    assert!(now.iter().all(|name| !left.contains(name)), "{left:?}, then {now:?}");
+    // Those of one that lives stay.
+    let beside = start();
+    assert!(now.iter().all(|name| folders().contains(name)));
+    drop((next, beside));
+    assert_eq!(folders(), Vec::<String>::new());
 }
 
 #[test]

@@ -434,10 +434,31 @@ fn health_is_that_of_the_pools() {
     drop(fpm);
     server.get("/index.php").expect(502);
     assert!(healthy(&server).expect(503).text().contains("php"));
+    let ask = |path: &str| Connection::open(server.admin()).ask(&Request::get(path));
+    assert!(ask("/readyz").expect(503).text().contains("php"));
+    ask("/livez").expect(200);
     assert_eq!(server.metrics().sum("haulier_upstream_up{"), 0.0);
 
     let files = Site::new().file("a.txt", "a").start();
     healthy(&files).expect(200);
+}
+
+#[test]
+fn probes_may_have_an_address_that_tells_nothing_else() {
+    let server = Site::new()
+        .file("a.txt", "a")
+        .server("probes = \"127.0.0.1:0\"")
+        .start();
+    let ask = |request: Request| Connection::open(server.probes()).ask(&request);
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(ask(Request::get(path)).expect(200).text(), "ok\n");
+        // By the name of a pod or a balancer.
+        ask(Request::get(path).with("Host", "pod.example")).expect(200);
+        Connection::open(server.admin()).ask(&Request::get(path)).expect(200);
+    }
+    for path in ["/", "/metrics", "/healthz", "/api/state.json"] {
+        ask(Request::get(path)).expect(404);
+    }
 }
 
 #[test]

@@ -306,6 +306,7 @@ impl Watched for Connection {
         (phase == Phase::Idle && !self.expired.get()).then_some((&self.permit, since))
     }
 
+    /// An answer that has not begun says so; what was the last word has a moment to be read.
     fn cut(&self) {
         self.socket.abort();
     }

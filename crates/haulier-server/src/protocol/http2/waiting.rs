@@ -165,6 +165,7 @@ impl Watched for Connection {
         self.wake();
     }
 
+    /// Streams whose answers have not begun say so, and have until the next time for it.
     fn cut(&self) {
         self.socket.abort();
         self.wake();

@@ -172,6 +172,13 @@ impl Haulier {
         address.unwrap_or_else(|| panic!("no admin address in {line}"))
     }
 
+    /// The address of probes.
+    pub(crate) fn probes(&self) -> SocketAddr {
+        let line = self.start_line();
+        let address = line["probes"].as_str().and_then(|address| address.parse().ok());
+        address.unwrap_or_else(|| panic!("no address of probes in {line}"))
+    }
+
     /// The address of TLS.
     pub(crate) fn https(&self) -> SocketAddr {
         let line = self.start_line();
