@@ -3,10 +3,11 @@
 //! [`serve`] finds the site, lets the request filters answer early, asks what the path is, and either has a response
 //! at once or hands back a future. It knows nothing of protocols: bytes are somebody else's.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use haulier_proto::head::Method;
 use haulier_proto::path;
@@ -227,40 +228,53 @@ fn finish(request: Request, site: Arc<Site>, mut response: Response) -> Answered
 /// to be hashed counts as well.
 const ROUNDS: usize = 10;
 
-/// Answers what needs waiting.
-async fn run(thread: Rc<Thread>, request: Request, site: Arc<Site>, mut decision: Decision) -> Answered {
+/// Answers what needs waiting. What the server's end breaks off is told so, as long as nothing was sent.
+async fn run(thread: Rc<Thread>, request: Request, site: Arc<Site>, decision: Decision) -> Answered {
+    let response = unless_cut(&thread, pin!(answered(&thread, &request, &site, decision))).await;
+    let response = response.unwrap_or_else(|| refused(&site, &request, 503, Some("server_stopped")));
+    finish(request, site, response)
+}
+
+/// What comes of it, unless the server breaks off what runs: its connection wakes it then.
+async fn unless_cut<T>(thread: &Thread, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    poll_fn(|context| match thread.is_cut() {
+        true => Poll::Ready(None),
+        false => work.as_mut().poll(context).map(Some),
+    })
+    .await
+}
+
+async fn answered(thread: &Rc<Thread>, request: &Request, site: &Arc<Site>, mut decision: Decision) -> Response {
     let mut local = None;
     for _ in 0..=ROUNDS {
         match decision {
             Decision::Answer(response) => {
-                let response = error_document::apply(&thread, &site, &request, response).await;
-                return finish(request, site, response);
+                return error_document::apply(thread, site, request, response).await;
             }
             Decision::Check(check) => {
                 if check.run().await {
-                    decision = decide(&thread, &site, &request, local.as_deref(), Round::Further);
+                    decision = decide(thread, site, request, local.as_deref(), Round::Further);
                 } else {
-                    decision = Decision::Answer(basic_auth::ask(&site, &request));
+                    decision = Decision::Answer(basic_auth::ask(site, request));
                 }
             }
             Decision::Image(call) => {
-                let response = image::respond(&thread, &site, &request, *call).await;
+                let response = image::respond(thread, site, request, *call).await;
                 decision = Decision::Answer(response);
             }
             Decision::Run(run) => {
                 let (owner, call) = *run;
-                match php::respond(&thread, &owner, &request, &call).await {
+                match php::respond(thread, &owner, request, &call).await {
                     Outcome::Response(response) => decision = Decision::Answer(response),
                     Outcome::Local(target) => {
-                        decision = decide(&thread, &site, &request, Some(&target), Round::Further);
+                        decision = decide(thread, site, request, Some(&target), Round::Further);
                         local = Some(target);
                     }
                 }
             }
         }
     }
-    let response = refused(&site, &request, 500, Some("redirect_loop"));
-    finish(request, site, response)
+    refused(site, request, 500, Some("redirect_loop"))
 }
 
 impl From<Begun> for Decision {

@@ -140,6 +140,11 @@ impl Thread {
         self.deadlines.cut();
     }
 
+    /// Whether what still runs has been broken off.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.get()
+    }
+
     /// Why a connection is not there any more that nobody has closed for a reason of its own.
     pub(crate) fn why_gone(&self) -> &'static str {
         if self.cut.get() {

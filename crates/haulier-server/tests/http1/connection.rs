@@ -190,6 +190,35 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
     site.assert_connections_fall_to(0);
 }
 
+#[test]
+fn a_server_that_announces_its_end_serves_on_and_closes_after_each_answer() {
+    let site = Site::start();
+    let mut idle = site.connect();
+    assert!(!idle.ask(GET).closes());
+    site.announce_end();
+    while !site.ask(GET).closes() {
+        wait(Duration::from_millis(20));
+    }
+    let answer = idle.ask(GET);
+    assert!(answer.status == 200 && answer.closes());
+    assert!(idle.is_closed());
+}
+
+#[test]
+fn what_a_stop_breaks_off_before_its_answer_is_503() {
+    let script = "<?php touch(__DIR__ . '/began'); sleep(600);";
+    let mut site = Site::with_php(&[("sleep.php", script)], |_| {});
+    let mut client = site.connect();
+    client.send("GET /sleep.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    while !site.root().join("began").exists() {
+        wait(Duration::from_millis(5));
+    }
+    site.abort();
+    let answer = client.response();
+    assert!(answer.status == 503 && answer.closes());
+    assert!(client.is_closed());
+}
+
 /// A request that is not over: its connection is used.
 const BEGUN: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n";
 

@@ -167,6 +167,16 @@ impl Site {
         panic!("{} connections are still open", server.active());
     }
 
+    /// Serves on, and says that it will end.
+    pub(crate) fn announce_end(&self) {
+        self.server.as_ref().expect("a running server").announce_end();
+    }
+
+    /// Breaks off what runs.
+    pub(crate) fn abort(&mut self) {
+        self.server.take().expect("a running server").abort();
+    }
+
     /// Stops accepting and finishes what runs.
     pub(crate) fn drain(&self) {
         self.server.as_ref().expect("a running server").drain();

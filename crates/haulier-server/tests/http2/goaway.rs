@@ -111,6 +111,35 @@ fn a_connection_with_an_open_stream_makes_no_room() {
 }
 
 #[test]
+fn a_server_that_announces_its_end_serves_on_and_says_so_with_every_answer() {
+    let site = Site::start();
+    let mut peer = Peer::connect(&site);
+    peer.assert_alive();
+    site.announce_end();
+    loop {
+        let mut other = Peer::connect(&site);
+        other.assert_alive();
+        if other.control.iter().any(|frame| frame.kind == Kind::GoAway) {
+            break;
+        }
+        wait(Duration::from_millis(20));
+    }
+    peer.assert_alive();
+    assert_eq!(peer.control(Kind::GoAway).last_stream(), 0x7fff_ffff);
+}
+
+#[test]
+fn what_a_stop_breaks_off_before_its_answer_is_told_so() {
+    let mut site = Site::with_php(&[("gate.php", GATE)], |_| {});
+    let mut peer = Peer::connect(&site);
+    let running = peer.get("/gate.php");
+    peer.assert_alive();
+    site.abort();
+    peer.answer(running).expect(503);
+    assert_eq!(peer.control(Kind::GoAway).last_stream(), 3);
+}
+
+#[test]
 fn a_ping_now_and_then_does_not_keep_a_connection() {
     at_some_pace(Duration::from_millis(100), |step| {
         let site = Site::with_limits(|limits| limits.idle_timeout = 4 * step);

@@ -55,7 +55,11 @@ impl Connection {
         match waiting {
             Waiting::Answer(future, keep_alive) => {
                 self.wait_for(Phase::Handler);
-                match Unwinding(future).await {
+                self.note_own_task().await;
+                self.is_answering.set(true);
+                let answered = Unwinding(future).await;
+                self.is_answering.set(false);
+                match answered {
                     Ok(answered) => self.reply(answered, keep_alive),
                     Err(_) => self.refuse(500, "panic"),
                 }
@@ -206,10 +210,7 @@ impl Connection {
                 return Poll::Ready(Ok(Read::End));
             }
             let Poll::Ready(ready) = registered.poll_read_ready(context) else {
-                self.reader
-                    .borrow_mut()
-                    .get_or_insert_with(|| context.waker().clone())
-                    .clone_from(context.waker());
+                self.note_task(context);
                 return Poll::Pending;
             };
             let mut ready = ready?;
@@ -221,6 +222,28 @@ impl Connection {
             if !matches!(read, Read::Nothing) {
                 return Poll::Ready(Ok(read));
             }
+        }
+    }
+
+    /// The task can be woken from now on, whatever it waits for.
+    async fn note_own_task(&self) {
+        std::future::poll_fn(|context| {
+            self.note_task(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    fn note_task(&self, context: &Context<'_>) {
+        self.reader
+            .borrow_mut()
+            .get_or_insert_with(|| context.waker().clone())
+            .clone_from(context.waker());
+    }
+
+    fn wake(&self) {
+        if let Some(reader) = self.reader.borrow_mut().take() {
+            reader.wake();
         }
     }
 
@@ -308,7 +331,11 @@ impl Watched for Connection {
 
     /// An answer that has not begun says so; what was the last word has a moment to be read.
     fn cut(&self) {
-        self.socket.abort();
+        if self.is_answering.get() {
+            self.wake();
+        } else if self.waiting.get().0 != Phase::Linger {
+            self.socket.abort();
+        }
     }
 
     fn expire(&self, phase: Phase) {
@@ -321,9 +348,7 @@ impl Watched for Connection {
             Phase::Handler => self.socket.abort(),
             Phase::Idle | Phase::Head | Phase::Body { .. } | Phase::Linger => {
                 self.expired.set(true);
-                if let Some(reader) = self.reader.borrow_mut().take() {
-                    reader.wake();
-                }
+                self.wake();
             }
         }
     }

@@ -141,7 +141,7 @@ impl Stream {
         }
     }
 
-    fn note_task(&self, context: &Context<'_>) {
+    pub(super) fn note_task(&self, context: &Context<'_>) {
         *self.task.borrow_mut() = Some(context.waker().clone());
     }
 

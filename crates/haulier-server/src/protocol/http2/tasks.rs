@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use super::super::unwinding::Unwinding;
 use super::sending::Source;
@@ -14,6 +15,11 @@ impl Stream {
     /// Waits for the handler, then for the pieces of what it answers. A panic costs this stream.
     pub(super) fn spawn(self: Rc<Self>, answer: Pin<Box<dyn Future<Output = Answered>>>) {
         tokio::task::spawn_local(async move {
+            poll_fn(|context| {
+                self.note_task(context);
+                Poll::Ready(())
+            })
+            .await;
             match Unwinding(answer).await {
                 Ok(answered) => self.reply(answered).await,
                 Err(_) => self.connection.refuse(&self, 500, "panic"),

@@ -167,7 +167,12 @@ impl Watched for Connection {
 
     /// Streams whose answers have not begun say so, and have until the next time for it.
     fn cut(&self) {
-        self.socket.abort();
+        if self.is_cut.replace(true) {
+            self.socket.abort();
+        } else {
+            self.ask(|machine| machine.shut_down());
+            self.streams.borrow().all().for_each(|stream| stream.wake());
+        }
         self.wake();
     }
 
