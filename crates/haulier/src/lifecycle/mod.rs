@@ -57,6 +57,7 @@ pub(crate) struct Beginning {
 /// Serves until a signal or the control socket says stop.
 pub(crate) fn serve(beginning: Beginning, console: &Console) -> Outcome {
     machine::raise_descriptor_limit();
+    systemd::keep_from_children();
     let settings = &beginning.configuration.settings;
     let shape = shape(settings.log.format, console);
     let writer = log::start(shape, level(&settings.log, console));

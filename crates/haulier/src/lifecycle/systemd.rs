@@ -48,6 +48,23 @@ pub(crate) fn passed() -> Vec<Passed> {
         .collect()
 }
 
+/// Marks what this process has inherited: whatever else a shell or a manager left open is none of PHP's business. To be
+/// called before anything is started.
+pub(crate) fn keep_from_children() {
+    const CLOSE_ON_EXEC: libc::c_uint = 4; // CLOSE_RANGE_CLOEXEC, Linux 5.11
+    // SAFETY: a system call with plain numbers, which closes nothing now.
+    let marked = unsafe { libc::syscall(libc::SYS_close_range, FIRST as libc::c_uint, libc::c_uint::MAX, CLOSE_ON_EXEC) };
+    if marked == 0 {
+        return;
+    }
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+    for descriptor in numbers.filter(|number| *number >= FIRST) {
+        // SAFETY: the same, for one that is open, or was just now.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
 fn is_open(descriptor: RawFd) -> bool {
     // SAFETY: a system call with plain numbers.
     unsafe { libc::fcntl(descriptor, libc::F_GETFD) != -1 }
