@@ -1,6 +1,6 @@
 //! From settings to running parts: the only file that knows every part.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::{Path, PathBuf};
@@ -18,10 +18,12 @@ use crate::certificates::{Keeper, KeeperError, Wanted};
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
 use crate::images::{Images, ImagesError};
+use crate::leftovers;
 use crate::lifecycle;
 use crate::log::{AccessLogs, LogFileError};
 use crate::prelude::{self, Prelude, Reader, Sites};
 use crate::privileges;
+use crate::sweeper::Sweeper;
 
 /// What the server is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(crate) struct Parts {
     spawner: Option<Arc<Spawner>>,
     variants: Option<Variants>,
     images: Images,
+    /// Who removes what root has made, once we are not root any more.
+    sweeper: Option<Sweeper>,
 }
 
 /// The store of compressed copies, and what it was opened for.
@@ -97,11 +101,13 @@ pub(crate) enum AssembleError {
 }
 
 impl Parts {
-    /// Makes the directory of PHP's sockets.
+    /// Makes the directory of PHP's sockets, and removes those of processes that were killed; `user` is to serve.
     ///
     /// # Errors
     /// It cannot be had.
-    pub(crate) fn new(purpose: Purpose, logs: AccessLogs) -> Result<Self, AssembleError> {
+    pub(crate) fn new(purpose: Purpose, logs: AccessLogs, user: Option<&User>) -> Result<Self, AssembleError> {
+        let accounts = [Some(our_account().0), user.map(|user| user.uid)];
+        leftovers::clear(runtime_dirs(), &accounts.into_iter().flatten().collect::<Vec<_>>());
         Ok(Self {
             purpose,
             logs,
@@ -110,6 +116,7 @@ impl Parts {
             spawner: None,
             variants: None,
             images: Images::default(),
+            sweeper: None,
         })
     }
 
@@ -234,12 +241,31 @@ impl Parts {
         };
     }
 
+    /// The socket files are ours to remove in the end, or another process's.
+    pub(crate) fn own_sockets(&mut self, ours: bool) {
+        if let Some(sweeper) = &mut self.sweeper {
+            sweeper.own_sockets(ours);
+        }
+    }
+
     /// Gives root's rights away for good, once everything is bound that needs them, if somebody else is to serve.
+    /// `sockets` are the files that root has made for what listens.
     ///
     /// # Errors
     /// The process must not go on: it would serve as root.
-    pub(crate) fn leave_root(&self, user: Option<&User>, keeper: Option<&Keeper>) -> Result<(), AssembleError> {
+    pub(crate) fn leave_root(
+        &mut self,
+        user: Option<&User>,
+        keeper: Option<&Keeper>,
+        sockets: &[PathBuf],
+    ) -> Result<(), AssembleError> {
         let Some(user) = user else { return Ok(()) };
+        let folders = self.prelude.as_ref().map(|prelude| prelude.directory().to_owned());
+        let folders: Vec<PathBuf> = folders.into_iter().chain([self.sockets.path().to_owned()]).collect();
+        match Sweeper::start(&folders, sockets) {
+            Ok(sweeper) => self.sweeper = Some(sweeper),
+            Err(error) => tracing::warn!(%error, "what root has made will stay behind"),
+        }
         let given = keeper.map_or(Ok(()), |keeper| keeper.give_to(user));
         let left = given
             .and_then(|()| self.sockets.give_to(user))
@@ -533,7 +559,11 @@ fn route_settings(
 
 /// A private directory for the listening sockets of PHP, one for each process.
 #[derive(Debug)]
-pub(crate) struct SocketDir(PathBuf);
+pub(crate) struct SocketDir {
+    path: PathBuf,
+    /// Locked: another haulier must not take it for a dead one's.
+    _lock: File,
+}
 
 impl SocketDir {
     /// In the first place that takes it: `/run/haulier` may be there and another account's.
@@ -557,7 +587,10 @@ impl SocketDir {
         for attempt in 0..100 {
             let path = base.join(format!("haulier-{}-{attempt}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self(path)),
+                Ok(()) => {
+                    let lock = leftovers::hold(&path)?;
+                    return Ok(Self { path, _lock: lock });
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -566,12 +599,12 @@ impl SocketDir {
     }
 
     fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// A directory without anything in it: the document root of a site that has none.
     fn empty(&self) -> io::Result<PathBuf> {
-        let path = self.0.join("empty");
+        let path = self.path.join("empty");
         match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => Ok(path),
@@ -590,8 +623,8 @@ impl SocketDir {
 
 impl Drop for SocketDir {
     fn drop(&mut self) {
-        // What is left of it costs nothing, and the next start takes another name.
-        let _ = fs::remove_dir_all(&self.0);
+        // A next start removes what is left of it.
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 

@@ -11,6 +11,7 @@ mod command;
 mod config;
 mod images;
 mod init;
+mod leftovers;
 mod lifecycle;
 mod log;
 mod machine;
@@ -24,6 +25,7 @@ mod quantity;
 mod report;
 #[allow(dead_code, unused_imports, reason = "the dashboard draws with it too")]
 mod svg;
+mod sweeper;
 
 use std::process::ExitCode;
 
@@ -32,13 +34,16 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Before anything else: a worker is started for every burst of images, and neither of the two reads an argument.
+    // Before anything else: a worker is started for every burst of images, and none of these knows options.
     let first = std::env::args_os().nth(1).unwrap_or_default();
     if first == haulier_image::worker::SUBCOMMAND {
         return haulier_image::worker::main();
     }
     if first == haulier_php::spawner::SUBCOMMAND {
         return haulier_php::spawner::main();
+    }
+    if first == sweeper::SUBCOMMAND {
+        return sweeper::main();
     }
     command::run().into()
 }

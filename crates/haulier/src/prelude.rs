@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::FlockOperation;
+use crate::leftovers;
 
 const TEXT: &str = include_str!("prelude.php");
 /// The part that makes sense only to the server that wrote it.
@@ -85,8 +85,7 @@ impl Prelude {
     fn fill(directory: PathBuf, token: &str) -> io::Result<Self> {
         // Whatever the umask says, PHP's account must be able to read it.
         fs::set_permissions(&directory, Permissions::from_mode(0o755))?;
-        let lock = File::open(&directory)?;
-        rustix::fs::flock(&lock, FlockOperation::LockShared)?;
+        let lock = leftovers::hold(&directory)?;
         let prelude = Self { directory, _lock: lock };
         let text = with_marker(haulier_php::finish_marker());
         write(&prelude.path(Sites::Any), &text)?;
@@ -95,6 +94,10 @@ impl Prelude {
             &text.replace(ASKED, &format!("'{token}'")),
         )?;
         Ok(prelude)
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     pub(crate) fn path(&self, sites: Sites) -> PathBuf {

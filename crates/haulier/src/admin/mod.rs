@@ -166,6 +166,18 @@ impl Admin {
         self.control.as_ref().map(|socket| socket.path().to_owned())
     }
 
+    /// Files of the sockets.
+    pub(crate) fn socket_files(&self) -> Vec<PathBuf> {
+        let of = |listener: &Option<AdminListener>| match listener {
+            Some(AdminListener::Unix(socket)) => Some(socket.path().to_owned()),
+            _ => None,
+        };
+        [of(&self.listener), of(&self.probes), self.control_path()]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
     /// Answers questions from now on, on the current runtime; what changes something is asked of `commands`.
     ///
     /// # Errors

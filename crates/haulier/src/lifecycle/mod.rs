@@ -12,7 +12,8 @@ mod systemd;
 mod take_over;
 
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use haulier_php::Pool;
@@ -141,7 +142,14 @@ fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcom
     let reporter = Reporter::new(identity, server.metrics());
     let (asking, mut commands) = mpsc::channel(WAITING_COMMANDS);
     admin.serve(&reporter, &asking)?;
-    parts.leave_root(settings.user.as_ref(), assembled.keeper.as_deref())?;
+    let of_sites = addresses.iter().filter_map(|address| match address {
+        Address::Unix(path) => Some(path.clone()),
+        Address::Internet(_) => None,
+    });
+    let files: Vec<PathBuf> = of_sites.chain(admin.socket_files()).collect();
+    parts.leave_root(settings.user.as_ref(), assembled.keeper.as_deref(), &files)?;
+    parts.own_sockets(!beginning.take_over);
+    check_spool_dir(settings);
     if beginning.take_over {
         runtime.block_on(warm(&assembled.pools))?;
     }
@@ -157,6 +165,7 @@ fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcom
         // Not before: had anything gone wrong until here, the other one would have gone on.
         server.handle().claim();
         admin.claim();
+        parts.own_sockets(true);
     }
     beginning.announcement.print(&addresses, &secure, &admin, console);
     let running = Running {

@@ -178,7 +178,11 @@ impl Running {
                 }
                 self.server.handle().give_way();
                 self.admin.give_way();
-                (Answer::Done(self.farewell(false)).into(), Some(End::Drain))
+                self.parts
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .own_sockets(false);
+                (Answer::Done(self.farewell(End::Drain)).into(), Some(End::Drain))
             }
             Question::Status => (Answer::Error("the control socket answers that".to_owned()).into(), None),
         };

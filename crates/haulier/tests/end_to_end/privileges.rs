@@ -12,7 +12,7 @@ use super::support::client::{Connection, Request};
 use super::support::haulier::Haulier;
 use super::support::site::{Config, Site};
 use super::support::tls::Authority;
-use super::support::{is_root, wait_until};
+use super::support::{is_root, readable_directory, wait_until};
 
 const NOBODY: u32 = 65_534;
 
@@ -89,6 +89,56 @@ fn root_is_given_up_for_good_and_php_still_comes_back() {
         server.get("/a.txt").expect(200);
         file.exists()
     });
+}
+
+#[test]
+fn a_server_without_root_leaves_nothing_behind() {
+    assert!(is_root(), "this test changes accounts and needs root");
+    for signal in [Signal::TERM, Signal::KILL] {
+        let place = readable_directory();
+        let control = format!("control = {:?}", place.path().join("control.sock"));
+        let site = Site::new().php("a.php", "echo 'a';").server("user = \"nobody\"");
+        let site = site.server(&control);
+        let (config, _) = site.prepare();
+        let mut command = Haulier::command();
+        command.arg("run").arg("-c").arg(config).env("XDG_RUNTIME_DIR", place.path());
+        let mut server = Haulier::start(command, vec![Box::new(site)]);
+        server.get("/a.php").expect(200);
+        let names = || -> Vec<String> {
+            let entries = fs::read_dir(place.path()).expect("it is there").flatten();
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        };
+        assert!(names().iter().any(|name| name.ends_with(".sock")), "{:?}", names());
+        assert!(names().iter().any(|name| name.contains("-prelude-")), "{:?}", names());
+        server.signal(signal);
+        server.wait_within(Duration::from_secs(60)).expect("it ends");
+        wait_until("nothing to be left", || names().is_empty());
+    }
+}
+
+#[test]
+fn a_spool_that_cannot_be_written_is_said_at_the_start_and_seldom_afterwards() {
+    assert!(is_root(), "this test changes accounts and needs root");
+    let code = "header('Content-Type: image/png'); while (ob_get_level()) ob_end_flush();
+        for ($i = 0; $i < 100; $i++) { echo str_repeat('x', 60000); flush(); }";
+    let site = Site::new()
+        .php("long.php", code)
+        .server("user = \"nobody\"")
+        .config("[site.test.offload]\ntypes = [\"image/*\"]\nmemory = \"0B\"");
+    let (config, _) = site.prepare();
+    let spool = site.writable("spool");
+    fs::set_permissions(&spool, fs::Permissions::from_mode(0o700)).expect("the directory is ours");
+    let mut command = Haulier::command();
+    command.arg("run").arg("-c").arg(config);
+    let server = Haulier::start(command, vec![Box::new(site)]);
+    server.wait_for_line("`spool_dir` cannot be written");
+    for _ in 0..3 {
+        assert_eq!(server.get("/long.php").expect(200).body.len(), 6_000_000);
+    }
+    server.wait_for_line("cannot spool a response");
+    let lines = server.lines();
+    let said = lines.iter().filter(|line| line.contains("cannot spool a response")).count();
+    assert_eq!(said, 1, "{lines:#?}");
 }
 
 #[test]
@@ -172,7 +222,7 @@ fn root_takes_over_from_one_that_has_left_root() {
     command.args(["run", "--take-over", "-c"]).arg(&config.path);
     let new = Haulier::start(command, Vec::new());
     assert_eq!(new.address(), old.address());
-    let ended = old.wait_within(std::time::Duration::from_secs(60));
+    let ended = old.wait_within(Duration::from_secs(60));
     assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
     assert_eq!(who(&new).0, NOBODY);
     drop(new);
@@ -360,7 +410,7 @@ fn pools_of_two_accounts_see_only_their_own_files_although_haulier_is_a_third() 
     server.signal(Signal::TERM);
     assert!(
         server
-            .wait_within(std::time::Duration::from_secs(60))
+            .wait_within(Duration::from_secs(60))
             .is_some_and(|status| status.success())
     );
     assert!(
