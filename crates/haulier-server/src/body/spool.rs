@@ -25,6 +25,7 @@ use super::request::nameless;
 use super::{Body, BodyStream, BrokenBody, Chunk, FileSlice, OpenFile};
 use crate::filter::compress::drained::Drained;
 use crate::route::Site;
+use crate::seldom::Seldom;
 use crate::thread::Thread;
 
 /// Memory the short pieces of one response may take before it goes to disk.
@@ -123,6 +124,10 @@ impl Drop for Held {
     }
 }
 
+/// Said now and then, however many answers it concerns.
+static FAILURES: Seldom = Seldom::new();
+static FULL: Seldom = Seldom::new();
+
 /// What the task and the client share. Both live on the same thread.
 #[derive(Debug)]
 struct Queue {
@@ -137,6 +142,8 @@ struct Queue {
     file: Option<Arc<OpenFile>>,
     /// Bytes in `file`, charged to the site until it is gone.
     file_length: u64,
+    /// The file could not be written: no more of this body is laid there.
+    has_failed: bool,
     end: Option<Result<(), BrokenBody>>,
     /// PHP waits for the client: there is no room.
     is_full: bool,
@@ -167,6 +174,7 @@ impl Queue {
             pipe: PipePlace::Possible,
             file: None,
             file_length: 0,
+            has_failed: false,
             end: None,
             is_full: false,
             is_abandoned: false,
@@ -188,12 +196,16 @@ impl Queue {
         } else if fits && !is_long && SpoolBudget::take(&self.site.spool.memory, length, MEMORY_OF_ALL) {
             self.memory += length;
             self.chunks.push_back(Chunk::Bytes(piece));
-        } else if SpoolBudget::take(&self.site.spool.disk, length, self.site.spool.most_disk) {
+        } else if !self.has_failed && SpoolBudget::take(&self.site.spool.disk, length, self.site.spool.most_disk) {
             match self.write(&piece) {
                 Ok(slice) => self.append_slice(slice),
                 Err(error) => {
                     self.site.spool.disk.fetch_sub(length, Ordering::Relaxed);
-                    tracing::warn!(site = self.site.settings.name, %error, "cannot spool a response: PHP waits for the client");
+                    self.has_failed = true;
+                    if let Some(times) = FAILURES.due() {
+                        let (site, directory) = (&self.site.settings.name, self.spool_dir.display());
+                        tracing::warn!(site, %directory, %error, times, "cannot spool a response: PHP waits for the client");
+                    }
                     return Err(piece);
                 }
             }
@@ -585,10 +597,10 @@ async fn push(queue: &RefCell<Queue>, piece: Bytes, warned: &mut bool) {
             Err(piece) => {
                 if !std::mem::replace(warned, true) {
                     queue.site.spool.full.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(
-                        site = queue.site.settings.name,
-                        "spool_full: PHP waits for a slow client"
-                    );
+                    if let Some(times) = FULL.due() {
+                        let site = &queue.site.settings.name;
+                        tracing::warn!(site, times, "spool_full: PHP waits for a slow client");
+                    }
                 }
                 waiting = Some(piece);
                 queue.is_full = true;

@@ -216,6 +216,21 @@ fn relieve(predecessor: Option<Predecessor>) -> bool {
     }
 }
 
+/// Says so if bodies cannot be spooled by who serves: nobody would look there when the first long one fails.
+fn check_spool_dir(settings: &Settings) {
+    let directory = &settings.spool_dir;
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    if let Err(error) = rustix::fs::access(directory, access) {
+        let user = settings.user.as_ref().map(|user| user.name.as_str());
+        warn!(
+            directory = %directory.display(),
+            user,
+            %error,
+            "`spool_dir` cannot be written: request bodies beyond 64 KiB get 507, and PHP waits for slow clients"
+        );
+    }
+}
+
 /// Waits until PHP answers in every one of these pools.
 ///
 /// # Errors
