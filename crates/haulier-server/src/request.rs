@@ -78,6 +78,9 @@ pub(crate) enum BodyError {
     /// Chunks that are none: 400.
     #[error("malformed chunked body")]
     Malformed,
+    /// All bodies together take what they may on disk: 503.
+    #[error("no room for the request body: `body_spool` is used up")]
+    NoRoom,
     /// It could not be stored while it came in.
     #[error("cannot spool the request body")]
     Spool,

@@ -90,6 +90,10 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// Longest time without progress while sending.
     pub send_timeout: Duration,
+    /// Least rate at which a client takes what waits for it, bytes a second; 0 = no limit.
+    pub min_send_rate: u64,
+    /// What that rate is the average of: so much time in which something waited.
+    pub send_rate_over: Duration,
     /// Request line, bytes; longer is 414.
     pub request_line: usize,
     /// Request head without its request line, bytes; longer is 431.
@@ -98,6 +102,8 @@ pub struct Limits {
     pub header_fields: usize,
     /// Request body, bytes; longer is 413. A site may say otherwise.
     pub body: u64,
+    /// Bytes all request bodies together may take on disk; then 503.
+    pub body_spool: u64,
     /// Requests a connection may carry; 1 = no keep-alive.
     pub keepalive_requests: u32,
     /// Open connections; then idle ones are closed, and where there are none the rest waits in the kernel's queue.
@@ -127,10 +133,13 @@ impl Default for Limits {
             body_min_rate: 500,
             idle_timeout: Duration::from_secs(15),
             send_timeout: Duration::from_secs(30),
+            min_send_rate: 100,
+            send_rate_over: Duration::from_secs(60),
             request_line: 16 * 1024,
             header: 32 * 1024,
             header_fields: 100,
             body: 8 * 1024 * 1024,
+            body_spool: 4 << 30,
             keepalive_requests: 1000,
             connections: usize::MAX,
             connections_per_ip: 512,

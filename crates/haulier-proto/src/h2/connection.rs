@@ -107,6 +107,8 @@ pub struct Connection {
     now: Instant,
     /// When DATA was last sent on any stream.
     progress: Instant,
+    /// Bytes of DATA sent on all streams.
+    sent: u64,
 }
 
 impl Connection {
@@ -139,6 +141,7 @@ impl Connection {
             tell_table: false,
             now,
             progress: now,
+            sent: 0,
             limits,
         }
     }
@@ -239,6 +242,7 @@ impl Connection {
         self.updates = self
             .updates
             .saturating_add(UPDATES_A_FRAME * (sent as u32).div_ceil(most));
+        self.sent += sent as u64;
         if sent > 0 {
             self.progress = self.now;
         }
@@ -331,6 +335,12 @@ impl Connection {
     #[must_use]
     pub fn stalled_since(&self) -> Option<Instant> {
         self.streams.iter().filter_map(|state| self.stalled_for(state)).min()
+    }
+
+    /// Bytes of DATA that windows let through so far.
+    #[must_use]
+    pub fn data_sent(&self) -> u64 {
+        self.sent
     }
 
     /// Since when a stream has not moved, if it is a window that holds it. While the connection's window alone does, it

@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::request::{BodyError, Request};
+use crate::seldom::Seldom;
+use crate::settings::ServerSettings;
 
 /// A complete request body.
 #[derive(Debug)]
@@ -17,7 +20,45 @@ pub(crate) enum Collected {
     File {
         file: File,
         length: u64,
+        /// Held as long as the file is.
+        _charge: Charge,
     },
+}
+
+/// Bytes that request bodies take on disk, of all threads and sites.
+static ON_DISK: AtomicU64 = AtomicU64::new(0);
+static FAILURES: Seldom = Seldom::new();
+static REFUSALS: Seldom = Seldom::new();
+
+/// What one of them takes of it.
+#[derive(Debug, Default)]
+pub(crate) struct Charge(u64);
+
+impl Charge {
+    /// Takes so many more if they are left.
+    fn grow(&mut self, bytes: u64, most: u64) -> Result<(), BodyError> {
+        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
+        if ON_DISK.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
+            if let Some(times) = REFUSALS.due() {
+                let used = ON_DISK.load(Ordering::Relaxed);
+                tracing::error!(
+                    used,
+                    most,
+                    times,
+                    "`body_spool` is used up: requests with long bodies get 503"
+                );
+            }
+            return Err(BodyError::NoRoom);
+        }
+        self.0 += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        ON_DISK.fetch_sub(self.0, Ordering::Relaxed);
+    }
 }
 
 impl Collected {
@@ -38,7 +79,7 @@ const IN_MEMORY: usize = 64 * 1024;
 ///
 /// # Errors
 /// [`BodyError`]; a body whose announced length is above `most` fails before a byte of it is asked for.
-pub(crate) async fn collect(request: &Request, most: u64, spool_dir: &Path) -> Result<Collected, BodyError> {
+pub(crate) async fn collect(request: &Request, most: u64, settings: &ServerSettings) -> Result<Collected, BodyError> {
     match request.body_length {
         Some(0) => return Ok(Collected::Empty),
         Some(length) if length > most => return Err(BodyError::TooLarge),
@@ -46,6 +87,7 @@ pub(crate) async fn collect(request: &Request, most: u64, spool_dir: &Path) -> R
     }
     let mut memory = Vec::new();
     let mut spooled: Option<(File, u64)> = None;
+    let mut charge = Charge::default();
     loop {
         let read = std::future::poll_fn(|context| request.exchange.poll_body(context, &mut memory)).await?;
         let spooled_length = spooled.as_ref().map_or(0, |(_, length)| *length);
@@ -53,9 +95,10 @@ pub(crate) async fn collect(request: &Request, most: u64, spool_dir: &Path) -> R
             return Err(BodyError::TooLarge);
         }
         if memory.len() > IN_MEMORY || (read == 0 && spooled.is_some()) {
+            charge.grow(memory.len() as u64, settings.limits.body_spool)?;
             let (file, length) = match &mut spooled {
                 Some(spooled) => spooled,
-                None => spooled.insert((nameless(spool_dir).map_err(|error| cannot_spool(&error))?, 0)),
+                None => spooled.insert((nameless(&settings.spool_dir).map_err(|error| cannot_spool(&error))?, 0)),
             };
             file.write_all(&memory).map_err(|error| cannot_spool(&error))?;
             *length += memory.len() as u64;
@@ -63,7 +106,11 @@ pub(crate) async fn collect(request: &Request, most: u64, spool_dir: &Path) -> R
         }
         if read == 0 {
             return Ok(match spooled {
-                Some((file, length)) => Collected::File { file, length },
+                Some((file, length)) => Collected::File {
+                    file,
+                    length,
+                    _charge: charge,
+                },
                 None if memory.is_empty() => Collected::Empty,
                 None => Collected::Memory(memory),
             });
@@ -72,7 +119,9 @@ pub(crate) async fn collect(request: &Request, most: u64, spool_dir: &Path) -> R
 }
 
 fn cannot_spool(error: &std::io::Error) -> BodyError {
-    tracing::error!(%error, "cannot spool a request body");
+    if let Some(times) = FAILURES.due() {
+        tracing::error!(%error, times, "cannot spool a request body");
+    }
     BodyError::Spool
 }
 
@@ -88,8 +137,8 @@ pub(crate) fn nameless(directory: &Path) -> std::io::Result<File> {
 }
 
 fn named_for_a_moment(directory: &Path) -> std::io::Result<File> {
-    static COUNTER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    let number = COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     let path = directory.join(format!(".haulier-{}-{number}", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;

@@ -147,10 +147,18 @@ fn note_full(thread: &Thread, closed: usize) {
     let (notes, open) = (&thread.gate.notes, thread.gate.open());
     if closed > 0 {
         if let Some(times) = notes.made_room.due() {
-            tracing::warn!(open, times, "`connections` is reached: the longest idle ones are closed");
+            tracing::warn!(
+                open,
+                times,
+                "`connections` is reached: the longest idle ones are closed"
+            );
         }
     } else if let Some(times) = notes.all_busy.due() {
-        tracing::warn!(open, times, "`connections` is reached and this thread has no idle one: newcomers wait");
+        tracing::warn!(
+            open,
+            times,
+            "`connections` is reached and this thread has no idle one: newcomers wait"
+        );
     }
 }
 

@@ -1,12 +1,13 @@
 //! Why a request came to nothing: the fixed list behind `reason` in logs, error pages and metrics.
 
 /// Every reason, in alphabetical order.
-pub(super) const REASONS: [&str; 39] = [
+pub(super) const REASONS: [&str; 41] = [
     "aborted",
     "bad_body",
     "bad_path",
     "bad_request",
     "bad_response",
+    "body_spool_full",
     "body_timeout",
     "body_too_large",
     "client_gone",
@@ -35,6 +36,7 @@ pub(super) const REASONS: [&str; 39] = [
     "redirect_loop",
     "request_body_lost",
     "send_timeout",
+    "send_too_slow",
     "sendfile_denied",
     "server_stopped",
     "spool_failed",
@@ -75,6 +77,7 @@ pub fn is_clients(reason: &str) -> bool {
             | "no_site"
             | "rate_limited"
             | "send_timeout"
+            | "send_too_slow"
     )
 }
 

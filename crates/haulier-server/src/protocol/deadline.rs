@@ -9,6 +9,7 @@ use std::rc::Weak;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::pace::Pace;
 use crate::listen::Permit;
 use crate::settings::{Limits, Patience};
 
@@ -57,6 +58,16 @@ impl Phase {
 pub(crate) trait Watched: std::fmt::Debug {
     /// What it waits for, and since when.
     fn waiting(&self) -> (Phase, Instant);
+    /// How fast its client takes what waits for it; `None` for what sends nothing itself.
+    fn pace(&self) -> Option<&Pace> {
+        None
+    }
+    /// Bytes its client has taken so far, where that can be told.
+    fn taken(&self) -> Option<u64> {
+        None
+    }
+    /// Its client takes less than it must: what waits for it is given up.
+    fn give_up(&self) {}
     /// The deadlines of its site, where they are not the usual ones.
     fn patience(&self) -> Option<Arc<Patience>> {
         None
@@ -116,6 +127,15 @@ impl Deadlines {
             let (phase, since) = connection.waiting();
             if phase.is_over(since, now, limits, connection.patience().as_deref()) {
                 connection.expire(phase);
+            }
+            if limits.min_send_rate > 0
+                && let Some(pace) = connection.pace()
+            {
+                match phase {
+                    Phase::Send if pace.is_too_slow(limits, || connection.taken()) => connection.give_up(),
+                    Phase::Idle | Phase::Head => pace.reset(),
+                    _ => {}
+                }
             }
         });
     }

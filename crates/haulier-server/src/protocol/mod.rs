@@ -5,6 +5,7 @@ mod http1;
 pub(crate) mod http2;
 mod listing;
 mod over;
+mod pace;
 pub(crate) mod socket;
 mod unwinding;
 

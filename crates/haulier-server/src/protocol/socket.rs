@@ -1,10 +1,10 @@
 //! The system calls of a connection: non-blocking, and counted in bytes.
-#![allow(unsafe_code)] // registering a descriptor with the event loop: see `watch`; one ioctl: see `unacknowledged`
+#![allow(unsafe_code)] // registering a descriptor with the event loop: see `watch`; one ioctl: see `unacknowledged`; TCP_INFO
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use rustix::buffer::spare_capacity;
@@ -70,6 +70,11 @@ impl Socket {
         &self.fd
     }
 
+    /// Bytes sent that the peer has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        unacknowledged(&self.fd)
+    }
+
     /// Notes what the peer has not acknowledged yet; [`Socket::has_moved`] compares with it.
     pub(crate) fn note_queue(&self) {
         self.queued.set(unacknowledged(&self.fd));
@@ -80,6 +85,11 @@ impl Socket {
     pub(crate) fn has_moved(&self) -> bool {
         let now = unacknowledged(&self.fd);
         now < self.queued.replace(now)
+    }
+
+    /// Bytes the peer has acknowledged; `None` where the kernel does not tell, as for Unix sockets.
+    pub(crate) fn acknowledged(&self) -> Option<u64> {
+        acknowledged(&self.fd)
     }
 
     /// The socket in the event loop of this thread.
@@ -216,6 +226,25 @@ fn unacknowledged(fd: &OwnedFd) -> usize {
         rustix::ioctl::ioctl(fd, get)
     };
     queued.map_or(0, |queued| queued.max(0) as usize)
+}
+
+/// What tcp_info (tcp(7), TCP_INFO) says of acknowledged bytes; Linux 4.1 and later.
+fn acknowledged(fd: &OwnedFd) -> Option<u64> {
+    // SAFETY: plain numbers, for which all zeros are a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the descriptor is open for the whole call, and the pointers describe one tcp_info.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    let end = std::mem::offset_of!(libc::tcp_info, tcpi_bytes_received);
+    (result == 0 && length as usize >= end).then_some(info.tcpi_bytes_acked)
 }
 
 /// Registers a socket with the event loop of this thread.

@@ -99,6 +99,25 @@ fn a_client_that_does_not_read_is_cut_off() {
     assert!(client.rest().len() < crate::site::LARGE);
 }
 
+/// It never stalls for as long as a deadline, and would be served for ever.
+#[test]
+fn a_client_that_takes_next_to_nothing_is_given_up() {
+    let site = Site::with_limits(|limits| {
+        limits.min_send_rate = 1_000_000;
+        limits.send_rate_over = Duration::from_secs(1);
+    });
+    let mut client = site.connect_narrow();
+    client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.try_response(To::Head).map(|response| response.status), Some(200));
+    for _ in 0..4 {
+        wait(Duration::from_millis(100));
+        client.exactly(2000);
+    }
+    let log = site.log_until(|log| log.contains("send_too_slow"));
+    assert!(!log.contains("send_timeout"), "{log}");
+    site.assert_connections_fall_to(0);
+}
+
 /// A client that reads slowly, but reads, gets everything.
 #[test]
 fn a_slow_reader_gets_its_body() {

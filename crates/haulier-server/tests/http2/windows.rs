@@ -98,6 +98,32 @@ fn a_reader_that_takes_a_little_now_and_then_is_kept() {
 }
 
 #[test]
+fn a_window_that_opens_byte_by_byte_is_given_up_and_the_connection_lives() {
+    let site = Site::with_limits(|limits| {
+        limits.min_send_rate = 1000;
+        limits.send_rate_over = Duration::from_secs(1);
+    });
+    let mut peer = Peer::connect_with(&site, &[(4, 1)]);
+    peer.stop_reading();
+    let stream = peer.get("/large.bin");
+    let mut taken = 1;
+    let answer = loop {
+        let answer = peer.answer_until(stream, |answer| answer.body.len() == taken || answer.reset.is_some());
+        if answer.reset.is_some() {
+            break answer;
+        }
+        assert!(taken < 5000, "it is served for ever");
+        wait(Duration::from_millis(10));
+        peer.send(window_update(stream, 1));
+        taken += 1;
+    };
+    assert_eq!((answer.status, answer.reset), (200, Some(ErrorCode::CANCEL)));
+    peer.send(frame(Kind::Settings, 0, 0, &settings_payload(&[(4, 65_535)])));
+    peer.assert_alive();
+    site.log_until(|log| log.contains("send_too_slow"));
+}
+
+#[test]
 fn a_client_that_takes_nothing_off_its_socket_is_cut_off() {
     let site = Site::with_limits(|limits| limits.send_timeout = Duration::from_millis(300));
     let mut peer = Peer::connect_narrow(&site, &[(4, 1 << 30)]);

@@ -159,7 +159,10 @@ fn respond(head: &RequestHead, local: Option<IpAddr>, scope: Scope, reporter: &R
         path => match path.strip_prefix(b"/fpm/").and_then(|pool| reporter.fpm_status(pool)) {
             Some(status) if head.query() == Some(b"json") => Answer::new(200, "application/json", status.to_json()),
             Some(status) => Answer::text(200, status.to_text()),
-            None => Answer::text(404, "there is /, /metrics, /healthz, /livez, /readyz, /api/state.json and /fpm/POOL\n"),
+            None => Answer::text(
+                404,
+                "there is /, /metrics, /healthz, /livez, /readyz, /api/state.json and /fpm/POOL\n",
+            ),
         },
     }
 }

@@ -309,6 +309,7 @@ impl Collector<'_> {
         match (&path[..], word) {
             (["server"], "threads") => Some(json!(settings.threads)),
             (["server"], "spool_dir") => Some(json!(settings.spool_dir)),
+            (["limits"], "body_spool") => Some(json!(format!("{}B", settings.limits.body_spool))),
             (["limits"], "connections") => Some(json!(settings.limits.connections)),
             (["pool", name], _) => {
                 let pool = settings.pools.iter().find(|pool| pool.settings.name == *name)?;

@@ -91,6 +91,8 @@ pub(crate) struct LimitsTable {
     pub(crate) idle_timeout: Option<Placed<Duration>>,
     pub(crate) send_timeout: Option<Placed<Duration>>,
     pub(crate) keepalive_requests: Option<Placed<u64>>,
+    pub(crate) min_send_rate: Option<Placed<u64>>,
+    pub(crate) body_spool: Option<Placed<u64>>,
     pub(crate) connections: Option<Placed<u64>>,
     pub(crate) connections_per_ip: Option<Placed<u64>>,
     pub(crate) requests_per_ip: Option<Placed<Rate>>,
@@ -780,6 +782,8 @@ fn read_limits(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Li
         body_timeout: reader.deadline(&section, "body_timeout"),
         idle_timeout: reader.deadline(&section, "idle_timeout"),
         send_timeout: reader.deadline(&section, "send_timeout"),
+        min_send_rate: reader.count(&section, "min_send_rate", 0, "0 is no limit"),
+        body_spool: reader.size(&section, "body_spool", 0),
         keepalive_requests: reader.count(
             &section,
             "keepalive_requests",

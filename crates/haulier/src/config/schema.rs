@@ -26,6 +26,7 @@ const KINDS: &[(&str, &str, &[Kind])] = &[
     ("server", "control", &[Kind::Text]),
     ("log", "file", &[Kind::Text]),
     ("limits", "body", &[Kind::Text]),
+    ("limits", "body_spool", &[Kind::Text]),
     ("limits", "connections", &[Kind::Count]),
     ("pool.NAME", "workers", &[Kind::Count]),
     ("pool.NAME", "user", &[Kind::Text]),

@@ -340,13 +340,24 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         site.images = of_images.and_then(|images| images::resolve(images, table, file, machine, report));
         site.log = resolve_site_log(table, report);
     }
+    if file.limits.body_spool.is_none() {
+        // Whoever allows long bodies wants more than one of them at a time.
+        let largest = sites.iter().map(|site| site.body_limit).max().unwrap_or_default();
+        limits.body_spool = limits.body_spool.max(largest.saturating_mul(2));
+    }
     let tls = tls::resolve(file, mode, &mut sites, report);
     let listen = server::resolve_listen(file, report);
     let admin = resolve_admin(file.server.admin.as_ref(), report);
     let secure = tls.iter().flat_map(|tls| &tls.listen);
     let probes = resolve_probes(file.server.probes.as_ref(), report);
     let own: Option<Address> = admin.internet().map(Address::Internet);
-    check_is_apart("probes", &probes, listen.iter().chain(secure.clone()).chain(&own), file, report);
+    check_is_apart(
+        "probes",
+        &probes,
+        listen.iter().chain(secure.clone()).chain(&own),
+        file,
+        report,
+    );
     check_is_apart("admin", &admin, listen.iter().chain(secure), file, report);
     Settings {
         config: None,
@@ -577,6 +588,11 @@ fn resolve_limits(table: &LimitsTable, allowed: usize, machine: &Machine, report
             .map_or(default.header_fields, |count| to_usize(count.value)),
         body: value_or(table.body.as_ref(), BODY),
         keepalive_requests: u32_or(&table.keepalive_requests, default.keepalive_requests),
+        min_send_rate: table
+            .min_send_rate
+            .as_ref()
+            .map_or(default.min_send_rate, |rate| rate.value),
+        body_spool: value_or(table.body_spool.as_ref(), default.body_spool),
         connections: resolve_connections(table.connections.as_ref(), allowed, machine, report),
         connections_per_ip: u32_or(&table.connections_per_ip, default.connections_per_ip),
         local_per_ip: table.connections_per_ip.is_some(),

@@ -211,6 +211,11 @@ pub(super) static LIMITS: Table = Table {
             "PHP's post_max_size, else \"8MiB\"",
             "Longest request body; 413 beyond.",
         ),
+        word(
+            "body_spool",
+            "\"4GiB\", or twice the largest `body`",
+            "What all request bodies together may take in `spool_dir`; 503 beyond.",
+        ),
         word("header", "\"32KiB\"", "Longest request head; 431 beyond."),
         word("header_fields", "100", "Most field lines of a request; 431 beyond."),
         word(
@@ -228,6 +233,11 @@ pub(super) static LIMITS: Table = Table {
             "send_timeout",
             "\"30s\"",
             "Longest time without progress while sending.",
+        ),
+        word(
+            "min_send_rate",
+            "100",
+            "Bytes a second a client must take of what waits for it, averaged over a minute; 0 is no limit.",
         ),
         word(
             "keepalive_requests",

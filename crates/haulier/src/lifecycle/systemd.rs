@@ -53,7 +53,14 @@ pub(crate) fn passed() -> Vec<Passed> {
 pub(crate) fn keep_from_children() {
     const CLOSE_ON_EXEC: libc::c_uint = 4; // CLOSE_RANGE_CLOEXEC, Linux 5.11
     // SAFETY: a system call with plain numbers, which closes nothing now.
-    let marked = unsafe { libc::syscall(libc::SYS_close_range, FIRST as libc::c_uint, libc::c_uint::MAX, CLOSE_ON_EXEC) };
+    let marked = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            FIRST as libc::c_uint,
+            libc::c_uint::MAX,
+            CLOSE_ON_EXEC,
+        )
+    };
     if marked == 0 {
         return;
     }

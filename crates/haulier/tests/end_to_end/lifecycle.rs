@@ -311,7 +311,9 @@ fn a_lame_duck_serves_on_and_says_that_it_leaves() {
     assert_eq!(answer.field("Connection"), None);
     probe(&server, "/readyz").expect(200);
     server.signal(Signal::TERM);
-    wait_until("a server that is not ready", || probe(&server, "/readyz").status() == 503);
+    wait_until("a server that is not ready", || {
+        probe(&server, "/readyz").status() == 503
+    });
     probe(&server, "/livez").expect(200);
     wait_until("answers that say so", || {
         server.get("/a.txt").expect(200).field("Connection") == Some("close")
@@ -359,7 +361,11 @@ fn what_a_killed_haulier_left_is_removed_by_the_next_one() {
         let site = Site::new().php("a.php", "echo 'a';");
         let (config, _) = site.prepare();
         let mut command = Haulier::command();
-        command.arg("run").arg("-c").arg(config).env("XDG_RUNTIME_DIR", place.path());
+        command
+            .arg("run")
+            .arg("-c")
+            .arg(config)
+            .env("XDG_RUNTIME_DIR", place.path());
         let server = Haulier::start(command, vec![Box::new(site)]);
         server.get("/a.php").expect(200);
         server

@@ -1,5 +1,6 @@
 //! Limits and deadlines of a connection and a request: what is too long, too slow or too much.
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -129,6 +130,40 @@ fn a_413_names_the_limit_and_the_log_the_setting_too() {
             "{logged}"
         );
     }
+}
+
+#[test]
+fn all_request_bodies_together_take_no_more_disk_than_they_may() {
+    let site = Site::new().writable_for_gate();
+    let gate = site.root().with_file_name("gates").join("gate");
+    let code = format!(
+        "for ($i = 0; $i < 12000 && !file_exists('{}'); $i++) {{ usleep(10000); clearstatcache(); }} echo 'ran';",
+        gate.display()
+    );
+    let server = site.php("up.php", &code).limit("body_spool = \"300KiB\"").start();
+    let body = || Request::post("/up.php", vec![b'x'; 200 * 1024]);
+    let mut first = server.connect();
+    first.send(body().to_bytes());
+    // The second one is refused once the first is there as a whole.
+    wait_until("no room for another", || {
+        let mut second = server.connect();
+        second.send(body().to_bytes());
+        if !second.hears_something_within(Duration::from_millis(500)) {
+            second.reset();
+            return false;
+        }
+        second.read_response("POST").is_ok_and(|answer| answer.status() == 503)
+    });
+    wait_until("a line that says why", || {
+        server
+            .access_log()
+            .iter()
+            .any(|line| line["reason"] == "body_spool_full")
+    });
+    server.wait_for_line("`body_spool` is used up");
+    fs::write(&gate, "").expect("ours");
+    first.read_response("POST").expect("an answer").expect(200);
+    wait_until("room again", || server.ask(&body()).status() == 200);
 }
 
 #[test]

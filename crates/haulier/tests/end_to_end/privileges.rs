@@ -101,12 +101,18 @@ fn a_server_without_root_leaves_nothing_behind() {
         let site = site.server(&control);
         let (config, _) = site.prepare();
         let mut command = Haulier::command();
-        command.arg("run").arg("-c").arg(config).env("XDG_RUNTIME_DIR", place.path());
+        command
+            .arg("run")
+            .arg("-c")
+            .arg(config)
+            .env("XDG_RUNTIME_DIR", place.path());
         let mut server = Haulier::start(command, vec![Box::new(site)]);
         server.get("/a.php").expect(200);
         let names = || -> Vec<String> {
             let entries = fs::read_dir(place.path()).expect("it is there").flatten();
-            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+            entries
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .collect()
         };
         assert!(names().iter().any(|name| name.ends_with(".sock")), "{:?}", names());
         assert!(names().iter().any(|name| name.contains("-prelude-")), "{:?}", names());
@@ -137,7 +143,10 @@ fn a_spool_that_cannot_be_written_is_said_at_the_start_and_seldom_afterwards() {
     }
     server.wait_for_line("cannot spool a response");
     let lines = server.lines();
-    let said = lines.iter().filter(|line| line.contains("cannot spool a response")).count();
+    let said = lines
+        .iter()
+        .filter(|line| line.contains("cannot spool a response"))
+        .count();
     assert_eq!(said, 1, "{lines:#?}");
 }
 

@@ -101,7 +101,7 @@ pub(super) async fn respond(
     request: &Request,
 ) -> Response {
     let most = service.settings.limits.file;
-    let collected = match collect(request, most, &thread.serving().settings.spool_dir).await {
+    let collected = match collect(request, most, &thread.serving().settings).await {
         Ok(collected) => collected,
         Err(error) => return broken(site, request, error),
     };
@@ -124,6 +124,7 @@ fn broken(site: &Arc<Site>, request: &Request, error: BodyError) -> Response {
         BodyError::TooSlow => (408, "body_timeout"),
         BodyError::TooLarge => return too_large(site),
         BodyError::Malformed => (400, "bad_body"),
+        BodyError::NoRoom => (503, "body_spool_full"),
         BodyError::Spool => (507, "spool_failed"),
     };
     refuse(site, request, &Failure::ours(status, reason, error.to_string()))
@@ -133,7 +134,7 @@ async fn in_memory(service: &Arc<ImageService>, collected: Collected) -> Result<
     match collected {
         Collected::Empty => Ok(Bytes::new()),
         Collected::Memory(bytes) => Ok(bytes.into()),
-        Collected::File { file, length } => {
+        Collected::File { file, length, .. } => {
             let read = move || {
                 let mut content = vec![0; usize::try_from(length).map_err(io::Error::other)?];
                 file.read_exact_at(&mut content, 0)?;

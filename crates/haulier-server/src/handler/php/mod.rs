@@ -156,7 +156,7 @@ async fn attempt(
     let body = if call.is_bodiless() {
         Collected::Empty
     } else {
-        request::collect(request, site.settings.body_limit, &thread.serving().settings.spool_dir)
+        request::collect(request, site.settings.body_limit, &thread.serving().settings)
             .await
             .map_err(Failure::Body)?
     };
@@ -169,7 +169,7 @@ async fn attempt(
         body: match &body {
             Collected::Empty => PhpBody::Empty,
             Collected::Memory(bytes) => PhpBody::Bytes(bytes),
-            Collected::File { file, length } => PhpBody::File { file, length: *length },
+            Collected::File { file, length, .. } => PhpBody::File { file, length: *length },
         },
         idempotent: request.head.method().is_safe() || call.is_bodiless(),
         affinity: affinity::of(php, &request.head),
@@ -608,6 +608,7 @@ fn body_failed(site: &Arc<Site>, request: &Request, error: BodyError) -> Outcome
         BodyError::TooSlow => (408, "body_timeout"),
         BodyError::TooLarge => (413, "body_too_large"),
         BodyError::Malformed => (400, "bad_body"),
+        BodyError::NoRoom => (503, "body_spool_full"),
         BodyError::Spool => (507, "spool_failed"),
     };
     let figures = (error == BodyError::TooLarge).then(|| too_large(site, request));

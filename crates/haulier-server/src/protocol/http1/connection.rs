@@ -20,6 +20,7 @@ use super::super::Phase;
 use super::super::http2;
 use super::super::listing::Listing;
 use super::super::over::Over;
+use super::super::pace::Pace;
 use super::super::socket::Socket;
 use super::incoming::Incoming;
 use super::sender::{Plan, Sender, Step};
@@ -51,7 +52,12 @@ pub(crate) struct Connection {
     pub(super) waiting: Cell<(Phase, Instant)>,
     /// The wait for bytes took too long and is over.
     pub(super) expired: Cell<bool>,
-    /// Wakes the task out of a wait for bytes.
+    pub(super) pace: Pace,
+    /// The client took less than it must.
+    pub(super) is_too_slow: Cell<bool>,
+    /// A handler is at work, and nothing of its answer has been sent.
+    pub(super) is_answering: Cell<bool>,
+    /// Wakes the task out of a wait for bytes, or for a handler.
     pub(super) reader: RefCell<Option<Waker>>,
     /// Whether the client knows interim responses (RFC 9110 §15.2).
     pub(super) takes_interim: Cell<bool>,
@@ -121,6 +127,9 @@ impl Connection {
             incoming: RefCell::new(Incoming::none()),
             waiting: Cell::new((Phase::Head, thread.clock.coarse())),
             expired: Cell::new(false),
+            pace: Pace::default(),
+            is_too_slow: Cell::new(false),
+            is_answering: Cell::new(false),
             reader: RefCell::default(),
             takes_interim: Cell::new(false),
             scanned: Cell::new(0),
@@ -420,6 +429,8 @@ impl Connection {
             sending.trace.reason = Some(broken.reason);
         } else if error.kind() == io::ErrorKind::UnexpectedEof {
             sending.trace.reason = Some("file_error");
+        } else if self.is_too_slow.get() {
+            sending.trace.reason = Some("send_too_slow");
         } else if self.expired.get() {
             sending.trace.reason = Some("send_timeout");
         }

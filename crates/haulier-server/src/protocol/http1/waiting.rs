@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::super::listing::Listing;
+use super::super::pace::Pace;
 use super::super::unwinding::Unwinding;
 use super::super::{Phase, Watched};
 use super::connection::{Connection, Next, Sending};
@@ -322,6 +323,20 @@ impl Watched for Connection {
 
     fn patience(&self) -> Option<Arc<Patience>> {
         self.patience.borrow().clone()
+    }
+
+    fn pace(&self) -> Option<&Pace> {
+        Some(&self.pace)
+    }
+
+    fn taken(&self) -> Option<u64> {
+        self.socket.acknowledged()
+    }
+
+    fn give_up(&self) {
+        self.is_too_slow.set(true);
+        self.expired.set(true);
+        self.socket.abort();
     }
 
     fn idle(&self) -> Option<(&Permit, Instant)> {

@@ -11,6 +11,7 @@ use haulier_proto::h2::connection::Connection as Machine;
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
 
 use super::super::Phase;
+use super::super::pace::Pace;
 use super::super::socket::Socket;
 use super::requests;
 use super::stream::Streams;
@@ -38,7 +39,7 @@ pub(crate) struct Connection {
     /// Bytes read and not yet understood; without memory while there are none.
     pub(super) input: RefCell<Vec<u8>>,
     /// Bytes of the machine's output that are with the kernel.
-    sent: Cell<usize>,
+    pub(super) sent: Cell<usize>,
     pub(super) streams: RefCell<Streams>,
     /// What it waits for, and since when.
     pub(super) waiting: Cell<(Phase, Instant)>,
@@ -59,6 +60,11 @@ pub(crate) struct Connection {
     has_ended: Cell<bool>,
     /// The client broke a rule: GOAWAY is in the output, and nothing more is understood.
     pub(super) has_failed: Cell<bool>,
+    pub(super) pace: Pace,
+    /// The client takes less than it must.
+    pub(super) is_too_slow: Cell<bool>,
+    /// The server breaks off what runs.
+    pub(super) is_cut: Cell<bool>,
     /// Others need its place: it ends once all that came is read, without waiting for the client.
     pub(super) gives_way: Cell<bool>,
     _open: Http2Connection,
@@ -87,6 +93,9 @@ pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Per
         is_leaving: Cell::new(false),
         has_ended: Cell::new(false),
         has_failed: Cell::new(false),
+        pace: Pace::default(),
+        is_too_slow: Cell::new(false),
+        is_cut: Cell::new(false),
         gives_way: Cell::new(false),
         _open: Http2Connection::new(thread),
         permit,
@@ -163,8 +172,7 @@ impl Connection {
             }
             let read = if self.has_ended.get() {
                 // No window will ever be opened again.
-                let all = self.thread.clock.coarse() + self.thread.serving().settings.limits.send_timeout;
-                self.drop_stalled(all, self.thread.why_gone());
+                self.drop_stalled(self.all_stalled(), self.thread.why_gone());
                 if self.has_output() {
                     continue;
                 }

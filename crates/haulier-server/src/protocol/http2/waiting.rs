@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
 use haulier_proto::h2::frame::{FrameHead, Kind};
 
+use super::super::pace::Pace;
 use super::super::{Phase, Watched};
 use super::connection::Connection;
 use crate::listen::Permit;
@@ -54,6 +55,9 @@ impl Connection {
 
     /// Does what an expired wait calls for.
     pub(super) fn heed_expiry(&self) {
+        if self.is_too_slow.take() {
+            self.drop_stalled(self.all_stalled(), "send_too_slow");
+        }
         match self.expired.take() {
             Some(Phase::Idle) => self.say_farewell(),
             Some(Phase::Head) => self.fail(ConnectionError {
@@ -63,6 +67,11 @@ impl Connection {
             Some(Phase::Send) => self.drop_stalled(self.stalled_until(), "send_timeout"),
             _ => {}
         }
+    }
+
+    /// What the machine takes for now where every stream has waited too long.
+    pub(super) fn all_stalled(&self) -> Instant {
+        self.thread.clock.coarse() + self.thread.serving().settings.limits.send_timeout
     }
 
     /// What the machine takes for now where a site's patience is not the usual one.
@@ -152,6 +161,26 @@ impl Watched for Connection {
             self.socket.abort();
         }
         self.expired.set(Some(phase));
+        self.wake();
+    }
+
+    fn pace(&self) -> Option<&Pace> {
+        Some(&self.pace)
+    }
+
+    /// What windows let through and neither we nor the kernel still have.
+    fn taken(&self) -> Option<u64> {
+        let held = self.ask(|machine| machine.output().len()) - self.sent.get();
+        let held = held + self.socket.unacknowledged();
+        Some(self.ask(|machine| machine.data_sent()).saturating_sub(held as u64))
+    }
+
+    fn give_up(&self) {
+        if self.is_waiting_for(Phase::Send) {
+            // It takes too little for a word about that.
+            self.socket.abort();
+        }
+        self.is_too_slow.set(true);
         self.wake();
     }
 
