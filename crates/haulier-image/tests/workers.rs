@@ -259,6 +259,11 @@ fn a_worker_has_no_rights() {
         assert_eq!(field("CapEff:"), ["0000000000000000"]);
         assert!(field("Groups:").is_empty());
     }
+    let score = |of: &str| -> i32 {
+        let text = std::fs::read_to_string(format!("/proc/{of}/oom_score_adj")).expect("it is alive");
+        text.trim().parse().expect("a number")
+    };
+    assert_eq!(score(&pid.to_string()), (score("self") + 500).min(1000));
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).expect("it is alive");
     for limit in [
         "Max open files            16",

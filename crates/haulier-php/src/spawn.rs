@@ -48,12 +48,14 @@ pub(crate) fn spawn(recipe: &Recipe, listener: BorrowedFd<'_>, inherited: Inheri
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let parent = std::process::id();
+    let oom_score = oom_score();
     let (account, nice, rlimits) = (recipe.account.clone(), recipe.nice, recipe.rlimits.clone());
     let inherited = [inherited.admin_ini, inherited.opcache].map(|directory| directory.map(|open| open.as_raw_fd()));
-    // SAFETY: between fork and exec `limit` and `prepare` make only system calls that are async-signal-safe, on values
+    // SAFETY: between fork and exec `die_first`, `limit` and `prepare` make only system calls that are async-signal-safe, on values
     // that were made before the fork; they neither allocate nor lock.
     unsafe {
         command.pre_exec(move || {
+            die_first(&oom_score);
             limit(nice, &rlimits)?;
             yield_to_the_server();
             inherited
@@ -75,6 +77,28 @@ fn path_of(directory: BorrowedFd<'_>) -> String {
 fn keep_open(descriptor: RawFd) -> io::Result<()> {
     // SAFETY: a system call with plain numbers.
     check(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) })
+}
+
+/// What the processes we start have more than we in the kernel's reckoning of who is to die when memory is out.
+const OOM_SCORE_MORE: i32 = 500;
+
+/// That of a child, as the kernel wants it written.
+fn oom_score() -> String {
+    let ours = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+    let ours: i32 = ours.trim().parse().unwrap_or_default();
+    (ours + OOM_SCORE_MORE).min(1000).to_string()
+}
+
+/// Where memory is out, a script is to end and not the server of all. A system that refuses changes nothing.
+fn die_first(score: &str) {
+    // SAFETY: system calls on a constant path that ends in NUL, and on bytes that outlive them.
+    unsafe {
+        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if file >= 0 {
+            libc::write(file, score.as_ptr().cast(), score.len());
+            libc::close(file);
+        }
+    }
 }
 
 /// What the child does about its own limits while it still has our rights.

@@ -34,7 +34,19 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// What a worker has more than the server in the kernel's reckoning of who is to die when memory is out.
+const OOM_SCORE_MORE: i32 = 500;
+
+/// Where memory is out, a picture is to be given up and not the server of all. A system that refuses changes nothing.
+fn die_first() {
+    const SCORE: &str = "/proc/self/oom_score_adj";
+    let inherited = std::fs::read_to_string(SCORE).unwrap_or_default();
+    let inherited: i32 = inherited.trim().parse().unwrap_or_default();
+    let _ = std::fs::write(SCORE, (inherited + OOM_SCORE_MORE).min(1000).to_string());
+}
+
 fn work() -> io::Result<()> {
+    die_first();
     // What a decoder says when it panics goes to the server as an error, not to a terminal.
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
