@@ -16,7 +16,7 @@ use tokio::task::LocalSet;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::fpm_status::FpmStatus;
-use crate::request::{Body, Request};
+use crate::request::{Body, Request, Wanted};
 use crate::settings::{External, Health};
 use crate::state::Shared;
 
@@ -120,7 +120,7 @@ async fn ask(shared: &Shared, server: usize, path: &str) -> Option<Vec<u8>> {
         body: Body::Empty,
         idempotent: true,
         affinity: None,
-        is_wanted: &|| true,
+        wanted: &|| Wanted::Yes,
         label: &|| format!("ping {path}"),
     };
     // An empty socket takes so little at once.

@@ -40,7 +40,7 @@ pub use exchange::Place;
 pub use finished::{finish_marker, scripts_behind_answers};
 pub use fpm_status::FpmStatus;
 pub use pool::Pool;
-pub use request::{Body, Request};
+pub use request::{Body, Request, Wanted};
 pub use response::{Piece, Response, TryBody};
 pub use running::RunningRequest;
 pub use rustix::process::Resource;

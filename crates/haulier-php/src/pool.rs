@@ -16,13 +16,16 @@ use crate::health::{HealthChecks, ping_params};
 use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::memory;
-use crate::request::{Body, Request};
+use crate::request::{Body, Request, Wanted};
 use crate::response::{Response, Silence};
 use crate::running::{NOTED_AFTER, RunningRequest};
 use crate::settings::{Balance, External, PoolKind, PoolSettings};
 use crate::spawner::Spawner;
-use crate::state::{Asked, PoolStatus, ServerStatus, Shared, WorkerStatus};
+use crate::state::{Asked, PoolStatus, QueuePlace, ServerStatus, Shared, Turn, WorkerStatus};
 use crate::supervisor::Supervisor;
+
+/// How often a request in the queue is asked whether anybody still waits for its answer.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What [`Pool::warm`] asks for; PHP answers 404.
 const NO_SCRIPT: &str = "/haulier/is-this-on";
@@ -161,12 +164,8 @@ impl Pool {
         on_interim: &mut dyn FnMut(&CgiHead),
     ) -> Result<Response, PoolError> {
         let begun = Instant::now();
-        let affinity = request.affinity;
-        let (mut lease, mut reused) = self.lease(&mut Vec::new(), affinity, begun).await?;
+        let (mut lease, mut reused) = self.lease(&mut Vec::new(), request, begun).await?;
         let queued = lease.queued;
-        if !queued.is_zero() && !(request.is_wanted)() {
-            return Err(PoolError::Abandoned { waited: queued });
-        }
         // A request that finds an old connection closed may find its server gone too, but not another one.
         let most = match self.source {
             Source::Own(_) => 1,
@@ -188,7 +187,7 @@ impl Pool {
                 Err(trouble) if sent < most && self.may_repeat(&trouble, request, &exchange) => {
                     sent += 1;
                     self.note_retry(&lease, request);
-                    (lease, reused) = self.lease_again(lease, reused, affinity).await?;
+                    (lease, reused) = self.lease_again(lease, reused, request).await?;
                 }
                 Err(trouble) => return Err(trouble.into_error(lease, &mut exchange, request)),
             }
@@ -215,7 +214,7 @@ impl Pool {
         &self,
         mut lease: Lease,
         reused: bool,
-        affinity: Option<&[u8]>,
+        request: &Request<'_>,
     ) -> Result<(Lease, bool), PoolError> {
         let (begun, only) = (Instant::now(), self.shared.addresses.len() == 1);
         if reused || only {
@@ -226,20 +225,20 @@ impl Pool {
         }
         let mut refused = vec![lease.server];
         drop(lease);
-        self.lease(&mut refused, affinity, begun).await
+        self.lease(&mut refused, request, begun).await
     }
 
     /// A worker with a connection, and whether that was used before. Servers that do not answer are passed over.
     async fn lease(
         &self,
         refused: &mut Vec<usize>,
-        affinity: Option<&[u8]>,
+        request: &Request<'_>,
         begun: Instant,
     ) -> Result<(Lease, bool), PoolError> {
         let servers = self.shared.addresses.len();
         let mut attempts = 0;
         loop {
-            let mut lease = self.queue(refused, affinity, begun).await?;
+            let mut lease = self.queue(refused, request, begun).await?;
             match lease.ready().await {
                 Ok(reused) => return Ok((lease, reused)),
                 Err(error) => {
@@ -257,24 +256,53 @@ impl Pool {
     }
 
     /// Waits for the next worker in the order of arrival; `begun` is when the request came.
-    async fn queue(&self, excluded: &[usize], affinity: Option<&[u8]>, begun: Instant) -> Result<Lease, PoolError> {
-        let mut place = match self.shared.ask(excluded, affinity) {
-            Asked::Granted(lease) => return Ok(lease),
-            Asked::Queued(place) => place,
-            Asked::Full => return Err(PoolError::Exhausted { waited: Duration::ZERO }),
-            Asked::Stopped => return Err(PoolError::Stopped),
-        };
-        let left = self.shared.settings.queue_timeout.saturating_sub(begun.elapsed());
-        let granted = match tokio::time::timeout(left, &mut place.grant).await {
-            Ok(granted) => granted.map_err(|_| PoolError::Stopped),
+    async fn queue(&self, excluded: &[usize], request: &Request<'_>, begun: Instant) -> Result<Lease, PoolError> {
+        let mut turn = Turn::Usual;
+        loop {
+            let mut place = match self.shared.ask(excluded, request.affinity, turn) {
+                Asked::Granted(lease) => return Ok(lease),
+                Asked::Queued(place) => place,
+                Asked::Full => return Err(PoolError::Exhausted { waited: Duration::ZERO }),
+                Asked::Stopped => return Err(PoolError::Stopped),
+            };
+            let granted = self.wait(&mut place, request, begun).await;
+            let waited = begun.elapsed();
+            self.shared.count(|counts| counts.waits.note(waited));
+            let mut lease = granted?;
+            match (request.wanted)() {
+                Wanted::No => return Err(PoolError::Abandoned { waited }),
+                // Its worker goes to one whose client is there; it asks again, behind all of them.
+                Wanted::Perhaps if turn == Turn::Usual && self.shared.has_waiters() => turn = Turn::Last,
+                Wanted::Perhaps | Wanted::Yes => {
+                    lease.queued = waited;
+                    return Ok(lease);
+                }
+            }
+        }
+    }
+
+    /// Waits at a place in the queue, and leaves it when nobody waits for the answer any more.
+    async fn wait(&self, place: &mut QueuePlace, request: &Request<'_>, begun: Instant) -> Result<Lease, PoolError> {
+        loop {
+            let left = self.shared.settings.queue_timeout.saturating_sub(begun.elapsed());
+            let is_last = left <= LOOK;
+            if let Ok(granted) = tokio::time::timeout(left.min(LOOK), &mut place.grant).await {
+                return granted.map_err(|_| PoolError::Stopped);
+            }
             // The grant may have come in this very moment.
-            Err(_) => place.grant.try_recv().map_err(|_| self.exhausted(begun.elapsed())),
-        };
-        let waited = begun.elapsed();
-        self.shared.count(|counts| counts.waits.note(waited));
-        let mut lease = granted?;
-        lease.queued = waited;
-        Ok(lease)
+            if let Ok(lease) = place.grant.try_recv() {
+                return Ok(lease);
+            }
+            let waited = begun.elapsed();
+            if is_last {
+                return Err(self.exhausted(waited));
+            }
+            match (request.wanted)() {
+                Wanted::Yes => {}
+                Wanted::Perhaps => place.give_way(),
+                Wanted::No => return Err(PoolError::Abandoned { waited }),
+            }
+        }
     }
 
     fn exhausted(&self, waited: Duration) -> PoolError {
@@ -303,7 +331,7 @@ impl Pool {
             body: Body::Empty,
             idempotent: true,
             affinity: None,
-            is_wanted: &|| true,
+            wanted: &|| Wanted::Yes,
             label: &|| "the first request of all, which asks for nothing".to_owned(),
         };
         let mut response = self.send(&request, &mut |_| {}).await?;

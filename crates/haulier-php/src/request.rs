@@ -15,8 +15,8 @@ pub struct Request<'a> {
     pub idempotent: bool,
     /// What requests have in common that are to go to the same one of several servers; `None` goes to any.
     pub affinity: Option<&'a [u8]>,
-    /// Whether anybody still waits for the answer; asked when a worker comes free after a wait in the queue.
-    pub is_wanted: &'a dyn Fn() -> bool,
+    /// Whether anybody still waits for the answer; asked now and then in the queue, and when a worker comes free after it.
+    pub wanted: &'a dyn Fn() -> Wanted,
     /// The request in a few words ("GET /report"), for log lines; called only when there is something to log.
     pub label: &'a dyn Fn() -> String,
 }
@@ -30,6 +30,17 @@ impl fmt::Debug for Request<'_> {
             .field("idempotent", &self.idempotent)
             .finish()
     }
+}
+
+/// Whether anybody waits for the answer to a request in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Somebody does.
+    Yes,
+    /// The client sends nothing more, and may have gone: those that wait for certain come first.
+    Perhaps,
+    /// Nobody does: PHP is not asked.
+    No,
 }
 
 /// A request body.

@@ -240,7 +240,17 @@ struct Waiter {
     since: Instant,
     /// The server it belongs to.
     wants: Option<usize>,
+    turn: Turn,
     grant: oneshot::Sender<Lease>,
+}
+
+/// When a request in the queue has its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// In the order of arrival.
+    Usual,
+    /// When nobody of these waits: its client may have gone.
+    Last,
 }
 
 /// As long as the first in the queue waits no longer than this, a connection goes to somebody of its own thread: nobody
@@ -270,6 +280,16 @@ pub(crate) struct QueuePlace {
     shared: Arc<Shared>,
     ticket: u64,
     pub(crate) grant: oneshot::Receiver<Lease>,
+}
+
+impl QueuePlace {
+    /// From now on everybody whose turn is the usual one comes first.
+    pub(crate) fn give_way(&self) {
+        let mut state = self.shared.lock();
+        if let Ok(place) = state.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) {
+            state.waiters[place].turn = Turn::Last;
+        }
+    }
 }
 
 impl Drop for QueuePlace {
@@ -359,7 +379,7 @@ impl Shared {
     }
 
     /// Asks for a worker on any server but those `excluded`, for this thread; on the one that `affinity` belongs to.
-    pub(crate) fn ask(self: &Arc<Self>, excluded: &[usize], affinity: Option<&[u8]>) -> Asked {
+    pub(crate) fn ask(self: &Arc<Self>, excluded: &[usize], affinity: Option<&[u8]>, turn: Turn) -> Asked {
         let mut state = self.lock();
         if state.stopping {
             return Asked::Stopped;
@@ -384,6 +404,7 @@ impl Shared {
             runtime: Handle::current().id(),
             since: Instant::now(),
             wants,
+            turn,
             grant: sender,
         });
         state.counts.most_queued = state.counts.most_queued.max(state.waiters.len());
@@ -396,6 +417,17 @@ impl Shared {
             ticket,
             grant,
         })
+    }
+
+    /// Whether PHP has anything to do.
+    pub(crate) fn is_needed(&self) -> bool {
+        let state = self.lock();
+        !state.waiters.is_empty() || state.busy() > 0
+    }
+
+    /// Whether requests wait whose turn is the usual one.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.lock().waiters.iter().any(|waiter| waiter.turn == Turn::Usual)
     }
 
     /// Takes a lease back, with the connection if it can carry another request.
@@ -815,18 +847,21 @@ impl State {
     /// own thread.
     fn next_waiter(&mut self, server: usize, connection: Option<&Connection>) -> Option<Waiter> {
         let servers = &self.servers;
-        let accepts = |waiter: &Waiter| {
-            waiter
-                .wants
-                .is_none_or(|wanted| wanted == server || servers[wanted].down)
+        let accepts = |waiter: &Waiter, turn| {
+            let fits = |wanted: usize| wanted == server || servers[wanted].down;
+            waiter.turn == turn && waiter.wants.is_none_or(fits)
         };
-        let first = self.waiters.iter().position(accepts)?;
+        let first_of = |turn| self.waiters.iter().position(|waiter| accepts(waiter, turn));
+        let first = first_of(Turn::Usual).or_else(|| first_of(Turn::Last))?;
+        let turn = self.waiters[first].turn;
         let at_home = |waiter: &Waiter| connection.is_none_or(|found| found.lives_on(waiter.runtime));
         if at_home(&self.waiters[first]) || self.waiters[first].since.elapsed() > PATIENCE {
             return self.waiters.remove(first);
         }
         let near = self.waiters.iter().skip(first).take(NEAR);
-        let place = near.into_iter().position(|waiter| accepts(waiter) && at_home(waiter));
+        let place = near
+            .into_iter()
+            .position(|waiter| accepts(waiter, turn) && at_home(waiter));
         self.waiters.remove(first + place.unwrap_or(0))
     }
 

@@ -6,6 +6,7 @@ pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",
         101 => "Switching Protocols",
+        102 => "Processing",
         103 => "Early Hints",
         200 => "OK",
         201 => "Created",

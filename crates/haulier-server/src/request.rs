@@ -55,12 +55,23 @@ pub(crate) trait Exchange: std::fmt::Debug {
     /// Sends an interim response (103) now. A client that does not read loses it.
     fn send_interim(&self, status: u16, fields: &Fields);
 
-    /// Whether the client has gone for good: reset, or both directions closed.
-    fn is_gone(&self) -> bool;
+    /// Whether the client is still there. One that sends nothing more may be told something, so that its system says by the
+    /// next time whether anybody listens.
+    fn presence(&self) -> Presence;
 
     /// The site is known: these are its deadlines, or the usual ones. On a connection of several exchanges at a time the
     /// last word counts for what they have in common.
     fn hold_to(&self, patience: Option<&Arc<Patience>>);
+}
+
+/// Whether the client of an exchange is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Here,
+    /// It sends nothing more. Most have gone; some wait for their answer (RFC 9112 §9.6).
+    Silent,
+    /// Gone for good: reset, or both directions closed.
+    Gone,
 }
 
 /// Why the request body could not be read to its end.

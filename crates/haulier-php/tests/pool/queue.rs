@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Pool, PoolError};
+use haulier_php::{Pool, PoolError, Wanted};
 use tokio::task::JoinSet;
 
 use crate::support::responder::{Responder, end, hello, stdout};
@@ -153,7 +153,7 @@ async fn a_client_that_left_while_it_waited_costs_no_worker() {
         1,
         &pool,
         Call {
-            wanted: false,
+            wanted: Wanted::No,
             ..Call::get(&scripts, "")
         },
     );
@@ -167,6 +167,57 @@ async fn a_client_that_left_while_it_waited_costs_no_worker() {
         }
     }
     assert_eq!((pool.status().served, pool.status().busy), (2, 0));
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_client_that_may_have_left_comes_after_all_that_wait_for_certain() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |_, _| {});
+    let (mut tasks, mut order) = (JoinSet::new(), Vec::new());
+    spawn(&mut tasks, 0, &pool, Call::held(&scripts, "go"));
+    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    for number in 1..=6 {
+        let wanted = if number <= 3 { Wanted::Perhaps } else { Wanted::Yes };
+        let call = Call {
+            wanted,
+            ..Call::get(&scripts, "do=sleep&n=20")
+        };
+        spawn(&mut tasks, number, &pool, call);
+        wait_until_async("it waits", || pool.status().queued == number).await;
+    }
+    scripts.open("go");
+    while let Some(done) = tasks.join_next().await {
+        let (number, answer) = done.expect("no panic");
+        assert!(answer.is_ok(), "{number}: {answer:?}");
+        order.push(number);
+    }
+    assert_eq!(order[..4], [0, 4, 5, 6], "{order:?}");
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_client_that_left_gives_up_its_place_in_the_queue() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 1, |settings, _| settings.queue_length = 1);
+    let mut tasks = JoinSet::new();
+    spawn(&mut tasks, 0, &pool, Call::held(&scripts, "go"));
+    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    let call = Call {
+        wanted: Wanted::No,
+        ..Call::get(&scripts, "")
+    };
+    assert_eq!(
+        call.answer(&pool).await.expect_err("nobody wants it").reason(),
+        "client_gone"
+    );
+    assert_eq!(
+        (pool.status().queued, pool.status().busy),
+        (0, 1),
+        "long before a worker was free"
+    );
+    scripts.open("go");
+    assert!(tasks.join_next().await.expect("one").expect("no panic").1.is_ok());
     pool.stop(Duration::ZERO).await;
 }
 

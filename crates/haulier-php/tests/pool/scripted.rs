@@ -529,7 +529,7 @@ async fn stdin_does_not_end_before_its_length() {
         body,
         idempotent: true,
         affinity: None,
-        is_wanted: &|| true,
+        wanted: &|| haulier_php::Wanted::Yes,
         label: &|| "POST /".into(),
     };
     let error = pool

@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use haulier_php::{Body, External, Pool, PoolError, PoolKind, PoolSettings, Request, Response, Server, Supervised};
+use haulier_php::{
+    Body, External, Pool, PoolError, PoolKind, PoolSettings, Request, Response, Server, Supervised, Wanted,
+};
 use haulier_proto::fastcgi::{CgiHead, ParamsWriter};
 use tempfile::TempDir;
 use tokio::task::LocalSet;
@@ -242,7 +244,7 @@ pub(crate) struct Call {
     pub(crate) spooled: bool,
     pub(crate) idempotent: bool,
     pub(crate) affinity: Option<Vec<u8>>,
-    pub(crate) wanted: bool,
+    pub(crate) wanted: Wanted,
 }
 
 impl Call {
@@ -257,7 +259,7 @@ impl Call {
             spooled: false,
             idempotent: true,
             affinity: None,
-            wanted: true,
+            wanted: Wanted::Yes,
         }
     }
 
@@ -333,7 +335,7 @@ impl Call {
             body,
             idempotent: self.idempotent,
             affinity: self.affinity.as_deref(),
-            is_wanted: &|| self.wanted,
+            wanted: &|| self.wanted,
             label: &label,
         };
         pool.send(&request, on_interim).await

@@ -8,11 +8,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
 
 use crate::body::FileSlice;
+use crate::request::Presence;
 use crate::tls::Session;
 
 /// A connected socket, with or without TLS. It is registered with the event loop only once it has to wait.
@@ -193,15 +195,20 @@ impl Socket {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
     }
 
-    /// Whether the peer reset the connection, or is no longer there at all.
-    pub(crate) fn is_reset(&self) -> bool {
-        let mut poll = [rustix::event::PollFd::new(&self.fd, rustix::event::PollFlags::empty())];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    /// Whether the peer is still there. Over TLS nobody goes on to listen who has closed its side.
+    pub(crate) fn presence(&self) -> Presence {
+        let mut poll = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let polled = rustix::event::poll(&mut poll, Some(&now));
-        polled.is_ok()
-            && poll[0]
-                .revents()
-                .intersects(rustix::event::PollFlags::ERR | rustix::event::PollFlags::HUP)
+        let seen = polled.map_or(PollFlags::empty(), |_| poll[0].revents());
+        let has_ended = seen.contains(PollFlags::RDHUP) || self.has_ended();
+        if seen.intersects(PollFlags::ERR | PollFlags::HUP) || (has_ended && !self.is_plain()) {
+            Presence::Gone
+        } else if has_ended {
+            Presence::Silent
+        } else {
+            Presence::Here
+        }
     }
 
     /// Our own end of the connection.

@@ -324,3 +324,97 @@ fn visitors_with_one_session_meet_one_php_fpm() {
         assert_eq!(visit(session), *home);
     }
 }
+
+/// A site with one worker, which a script holds until the gate opens, and what is told by those that have run.
+fn held_site() -> (Site, std::path::PathBuf) {
+    let site = Site::new();
+    let dir = site.writable("queue");
+    let note = format!("file_put_contents('{}/ran', $_GET['n'], FILE_APPEND);", dir.display());
+    let held = format!(
+        "{note} for ($i = 0; $i < 6000 && !file_exists('{}/open'); $i++) {{ usleep(10000); clearstatcache(); }}",
+        dir.display()
+    );
+    let site = site.workers(1).php("held.php", &held);
+    (site.php("page.php", &format!("{note} echo $_GET['n'];")), dir)
+}
+
+#[track_caller]
+fn wait_for_queue(server: &Haulier, length: u64) {
+    let queued = || server.metrics().count("haulier_php_queue_length{pool=\"php\"}");
+    wait_until("so many to wait", || queued() == length);
+}
+
+#[test]
+fn requests_whose_clients_have_left_the_queue_do_not_run() {
+    let (site, dir) = held_site();
+    let server = site.pool("queue = \"60s\"").start();
+    let mut first = server.connect();
+    first.send(Request::get("/held.php?n=H").to_bytes());
+    wait_until("the worker to be taken", || dir.join("ran").exists());
+    let mut patient = server.connect();
+    patient.send(Request::get("/page.php?n=P").to_bytes());
+    let mut silent = server.connect();
+    silent.send(Request::get("/page.php?n=S").to_bytes());
+    silent.finish_sending();
+    for _ in 0..5 {
+        let mut gone = server.connect();
+        gone.send(Request::get("/page.php?n=x").to_bytes());
+    }
+    let lines = || server.access_log();
+    let left = || lines().iter().filter(|line| line["reason"] == "client_gone").count();
+    wait_until("the end of those that left", || left() == 5);
+    let mut late = server.connect();
+    late.send(Request::get("/page.php?n=L").to_bytes());
+    wait_for_queue(&server, 3);
+    fs::write(dir.join("open"), "").expect("ours");
+    assert_eq!(late.read_response("GET").expect("an answer").text(), "L");
+    assert_eq!(patient.read_response("GET").expect("an answer").text(), "P");
+    let silent = silent.read_response("GET").expect("half-closed is not closed");
+    assert_eq!(silent.text(), "S");
+    assert!(silent.interim.iter().all(|head| head.status == 102));
+    assert_eq!(
+        fs::read_to_string(dir.join("ran")).expect("ours"),
+        "HPLS",
+        "it came last"
+    );
+}
+
+#[test]
+fn a_client_of_tls_that_has_left_the_queue_is_not_served_either() {
+    let authority = super::support::tls::Authority::new();
+    let (site, dir) = held_site();
+    let server = site
+        .pool("queue = \"60s\"")
+        .server("https = \"127.0.0.1:0\"")
+        .config(&format!("[site.test.tls]\n{}", authority.lines("site", &["localhost"])))
+        .start();
+    let client = authority.client(rustls::ALL_VERSIONS);
+    let connect = || Connection::open(server.https()).secured("localhost", &client);
+    let mut first = connect();
+    first.send(Request::get("/held.php?n=H").to_bytes());
+    wait_until("the worker to be taken", || dir.join("ran").exists());
+    let mut gone = connect();
+    gone.send(Request::get("/page.php?n=x").to_bytes());
+    wait_for_queue(&server, 1);
+    gone.finish_sending();
+    wait_for_queue(&server, 0);
+    fs::write(dir.join("open"), "").expect("ours");
+    first.read_response("GET").expect("an answer");
+    assert_eq!(fs::read_to_string(dir.join("ran")).expect("ours"), "H");
+}
+
+#[test]
+fn where_memory_is_out_php_dies_before_the_server() {
+    let score = |pid: u32| -> i32 {
+        let text = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("it runs");
+        text.trim().parse().expect("a number")
+    };
+    let server = Site::new().php("hello.php", "echo 'hello';").start();
+    server.get("/hello.php").expect(200);
+    let ours = score(server.pid());
+    let php = [children_of(server.pid()), server.php_workers()].concat();
+    assert!(php.len() >= 5, "a master and four children: {php:?}");
+    for pid in php {
+        assert_eq!(score(pid), (ours + 500).min(1000));
+    }
+}

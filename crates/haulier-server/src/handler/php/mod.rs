@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, RunningRequest, TryBody};
+use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, RunningRequest, TryBody, Wanted};
 use haulier_proto::copy;
 use haulier_proto::fastcgi::params::ParamsWriter;
 use haulier_proto::fastcgi::response::{CgiHead, Redirect};
@@ -29,7 +29,7 @@ use crate::body::{Body, BodyStream, BrokenBody};
 use crate::filter;
 use crate::filter::compress::drained::{Drained, Manner};
 use crate::metrics::Streamed;
-use crate::request::{BodyError, Request};
+use crate::request::{BodyError, Presence, Request};
 use crate::response::{Handler, PhpTrace, Response, Via};
 use crate::route::Site;
 use crate::settings::{OffloadSettings, PhpSettings, SiteSettings};
@@ -173,7 +173,11 @@ async fn attempt(
         },
         idempotent: request.head.method().is_safe() || call.is_bodiless(),
         affinity: affinity::of(php, &request.head),
-        is_wanted: &|| !request.exchange.is_gone(),
+        wanted: &|| match request.exchange.presence() {
+            Presence::Here => Wanted::Yes,
+            Presence::Silent => Wanted::Perhaps,
+            Presence::Gone => Wanted::No,
+        },
         label: &|| label(request),
     };
     let mut interim = |head: &CgiHead| {

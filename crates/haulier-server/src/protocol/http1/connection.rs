@@ -61,6 +61,8 @@ pub(crate) struct Connection {
     pub(super) reader: RefCell<Option<Waker>>,
     /// Whether the client knows interim responses (RFC 9110 §15.2).
     pub(super) takes_interim: Cell<bool>,
+    /// The client sends nothing more, and was sent something to see whether it listens.
+    pub(super) was_asked: Cell<bool>,
     /// Bytes of `input` known to hold no end of a head.
     pub(super) scanned: Cell<usize>,
     /// Requests begun.
@@ -132,6 +134,7 @@ impl Connection {
             is_answering: Cell::new(false),
             reader: RefCell::default(),
             takes_interim: Cell::new(false),
+            was_asked: Cell::new(false),
             scanned: Cell::new(0),
             served: Cell::new(0),
             patience: RefCell::default(),

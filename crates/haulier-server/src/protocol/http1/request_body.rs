@@ -9,7 +9,7 @@ use haulier_proto::field::Fields;
 use super::super::Phase;
 use super::connection::Connection;
 use super::waiting::Read;
-use crate::request::{BodyError, Exchange};
+use crate::request::{BodyError, Exchange, Presence};
 use crate::settings::Patience;
 
 impl Exchange for Connection {
@@ -67,7 +67,12 @@ impl Exchange for Connection {
         self.thread.buffers.give(head);
     }
 
-    fn is_gone(&self) -> bool {
-        self.socket.is_reset()
+    fn presence(&self) -> Presence {
+        let presence = self.socket.presence();
+        if presence == Presence::Silent && !self.was_asked.replace(true) {
+            // Who has closed both sides answers with a reset; who listens knows interim responses.
+            self.send_interim(102, &Fields::new());
+        }
+        presence
     }
 }

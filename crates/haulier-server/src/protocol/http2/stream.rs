@@ -15,7 +15,7 @@ use super::super::{Phase, Watched};
 use super::connection::Connection;
 use super::sending::Sending;
 use crate::body::{BodyStream, BrokenBody, Chunk};
-use crate::request::{BodyError, Exchange};
+use crate::request::{BodyError, Exchange, Presence};
 use crate::settings::Patience;
 use crate::thread;
 
@@ -248,8 +248,12 @@ impl Exchange for Stream {
         self.connection.wake();
     }
 
-    fn is_gone(&self) -> bool {
-        self.is_gone.get() || self.connection.socket.is_reset()
+    fn presence(&self) -> Presence {
+        match self.connection.socket.presence() {
+            _ if self.is_gone.get() => Presence::Gone,
+            Presence::Here if self.client_ended.get() => Presence::Silent,
+            presence => presence,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use haulier_proto::head::{HeadLimits, RequestHead};
 use super::shell;
 use crate::body::{Body, Chunk};
 use crate::pipeline::{self, Answer};
-use crate::request::{BodyError, Exchange, Peer, Request};
+use crate::request::{BodyError, Exchange, Peer, Presence, Request};
 use crate::route::Site;
 use crate::settings::Patience;
 use crate::thread::{self, Thread};
@@ -129,7 +129,7 @@ impl Exchange for Nobody {
 
     fn send_interim(&self, _: u16, _: &Fields) {}
 
-    fn is_gone(&self) -> bool {
-        false
+    fn presence(&self) -> Presence {
+        Presence::Here
     }
 }
