@@ -2,7 +2,8 @@
 //!
 //! Lines end in LF or CRLF, also mixed. `Status:` gives the status, 200 without it. A block with a 1xx status is interim:
 //! 100 and 101 are dropped, as we alone decide about continuing and upgrading, others (103) are handed out before the
-//! final head. What could end a line early in an HTTP response (CR, NUL) is refused, never repaired.
+//! final head. What could end a line early in an HTTP response (CR, NUL) is refused, never repaired; a line that is no
+//! field is dropped, if there is a field beside it.
 
 use std::ops::Range;
 
@@ -18,8 +19,8 @@ pub enum HeadError {
     /// A NUL, or a CR that ends no line.
     #[error("a control character in the response head")]
     ControlCharacter,
-    /// A line without a colon, with an empty or misspelt name, or a continuation line.
-    #[error("a response head line that is no field")]
+    /// Nothing but lines without a colon, with an empty or misspelt name, or continuation lines.
+    #[error("a response head of lines that are no fields")]
     NotAField,
     /// `Status:` without three digits between 100 and 999.
     #[error("a Status field without a status")]
@@ -32,6 +33,7 @@ pub struct CgiHead {
     status: Option<u16>,
     block: Vec<u8>,
     fields: Vec<Span>,
+    dropped: Option<Range<u32>>,
 }
 
 /// Where a field stands in the block.
@@ -82,6 +84,11 @@ impl CgiHead {
             .map(|(_, value)| value)
     }
 
+    /// The first line that is no field, and was dropped.
+    pub fn dropped(&self) -> Option<&[u8]> {
+        self.dropped.as_ref().map(|line| self.bytes(line))
+    }
+
     /// What Location asks of us when there is no Status.
     pub fn redirect(&self) -> Redirect<'_> {
         match (self.status, self.field("location")) {
@@ -115,6 +122,7 @@ impl HeadParser {
             status: None,
             block: Vec::new(),
             fields: Vec::new(),
+            dropped: None,
         };
         Self {
             limit,
@@ -158,7 +166,12 @@ impl HeadParser {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.line_start = self.head.block.len();
         if line.is_empty() {
-            return Ok(true);
+            let has_nothing = self.head.fields.is_empty() && self.head.status.is_none();
+            return match self.head.dropped {
+                // What a program prints without a head of its own.
+                Some(_) if has_nothing => Err(HeadError::NotAField),
+                _ => Ok(true),
+            };
         }
         if line.iter().any(|byte| matches!(byte, b'\r' | 0)) {
             return Err(HeadError::ControlCharacter);
@@ -168,11 +181,14 @@ impl HeadParser {
             self.head.status = Some(status(line.get(9..).unwrap_or_default())?);
             return Ok(false);
         }
-        let colon = line.iter().position(|&byte| byte == b':').ok_or(HeadError::NotAField)?;
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        let colon = line.iter().position(|&byte| byte == b':').unwrap_or(0);
+        let name = &line[..colon];
         if name.is_empty() || !name.iter().all(|&byte| is_token(byte)) {
-            return Err(HeadError::NotAField);
+            let line = range(start, line.len());
+            self.head.dropped.get_or_insert(line);
+            return Ok(false);
         }
+        let value = line[colon + 1..].trim_ascii();
         if name.eq_ignore_ascii_case(b"status") {
             self.head.status = Some(status(value)?);
             return Ok(false);
@@ -317,10 +333,27 @@ mod tests {
         assert_eq!(error(b"A: b\rSet-Cookie: c\n\n"), HeadError::ControlCharacter);
         assert_eq!(error(b"A: b\0c\n\n"), HeadError::ControlCharacter);
         assert_eq!(error(b"A: b\n\r\r\n"), HeadError::ControlCharacter);
-        assert_eq!(error(b"A: b\n c: d\n\n"), HeadError::NotAField);
         for line in ["no colon", ": nameless", "na me: x", "name : x", "n\u{e4}me: x"] {
             assert_eq!(error(format!("{line}\n\n").as_bytes()), HeadError::NotAField, "{line}");
         }
+    }
+
+    #[test]
+    fn a_line_that_is_no_field_is_dropped_beside_fields() {
+        for line in [
+            "no colon",
+            ": nameless",
+            "na me: x",
+            "name : x",
+            " c: d",
+            "n\u{e4}me: x",
+        ] {
+            let head = head(&format!("A: b\n{line}\nsecond\r\nC: d\n\n"));
+            assert_eq!(fields(&head), [("A", "b"), ("C", "d")], "{line}");
+            assert_eq!(head.dropped(), Some(line.as_bytes()));
+        }
+        assert_eq!(head("Status: 404\nno colon\n\n").status(), 404);
+        assert_eq!(head("A: b\n\n").dropped(), None);
     }
 
     #[test]

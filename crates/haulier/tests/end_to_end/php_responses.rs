@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use super::support::client::Request;
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
+use super::support::wait_until;
 
 const BOTH: [Php; 2] = [Php::Cgi, Php::Fpm(Socket::Unix)];
 
@@ -348,4 +349,44 @@ fn field_values_of_a_script_cannot_split_the_response() {
     let response = connection.ask(&Request::get("/split.php?v=a%0d%0aX-Injected:%20yes"));
     assert!(response.field("X-Injected").is_none());
     connection.ask(&Request::get("/split.php?v=b")).expect(302);
+}
+
+#[test]
+fn a_header_line_that_is_none_is_dropped_and_told_once() {
+    let code = "header('Invalid'); header('X-A: 1'); header('Na me: x'); echo 'all of it';";
+    for php in BOTH {
+        let server = Site::new().php("odd.php", code).run_by(php).start();
+        for _ in 0..3 {
+            let response = server.get("/odd.php").expect(200);
+            assert_eq!(
+                (response.text().as_str(), response.field("X-A")),
+                ("all of it", Some("1"))
+            );
+            assert_eq!(response.head.field("Invalid"), None);
+        }
+        let is_told = |line: &&String| line.contains("a header line of PHP is none") && line.contains("odd.php");
+        wait_until("a line about it", || server.lines().iter().any(|line| is_told(&line)));
+        assert_eq!(server.lines().iter().filter(is_told).count(), 1, "by {php:?}");
+    }
+}
+
+#[test]
+fn reset_content_has_no_body() {
+    for (name, body) in [
+        ("short.php", "echo 'x';"),
+        ("long.php", "echo str_repeat('x', 500000);"),
+    ] {
+        let server = Site::new()
+            .php(name, &format!("http_response_code(205); {body}"))
+            .start();
+        let mut connection = server.connect();
+        for _ in 0..2 {
+            let response = connection.ask(&Request::get(&format!("/{name}"))).expect(205);
+            assert_eq!(
+                (response.field("Content-Length"), response.body.len()),
+                (Some("0"), 0),
+                "{name}"
+            );
+        }
+    }
 }

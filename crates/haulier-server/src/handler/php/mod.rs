@@ -9,8 +9,9 @@ mod offload;
 mod params;
 mod translate;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -212,6 +213,9 @@ async fn take_answer(
         while answer.body().await?.is_some() {}
         return Ok(Outcome::Local(target));
     }
+    if let Some(line) = answer.head.dropped() {
+        note_dropped(site, request, call, line);
+    }
     let mut translated = translate::head(&answer.head).map_err(Failure::Answer)?;
     if let Some(error) = call.error {
         // Whatever the script says of its page: no condition and no range of the request is about that.
@@ -241,6 +245,23 @@ async fn take_answer(
     }
     note_own_error(&mut response);
     Ok(Outcome::Response(response))
+}
+
+/// Most scripts whose dropped lines are told.
+const MOST_TOLD: usize = 1000;
+
+/// Says once a script that a line of its head was dropped.
+fn note_dropped(site: &Site, request: &Request, call: &Call, line: &[u8]) {
+    static TOLD: Mutex<BTreeSet<Vec<u8>>> = Mutex::new(BTreeSet::new());
+    let script = [site.settings.name.as_bytes(), b" ", &call.script.name].concat();
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.len() < MOST_TOLD && told.insert(script) {
+        drop(told);
+        let (site, script) = (&site.settings.name, String::from_utf8_lossy(&call.script.name));
+        let line = line[..line.len().min(200)].escape_ascii();
+        let request = label(request);
+        tracing::warn!(site, %script, %line, request, "a header line of PHP is none, and was dropped: it has no `Name: value`");
+    }
 }
 
 /// A 5xx that nobody else gave a reason for is the script's own.
@@ -315,6 +336,13 @@ async fn take_body(
     let mut response = Response::new(translated.status, Handler::Php);
     response.trace.php = Some(Box::new(trace));
     let length = translated.length;
+    if response.status == 205 {
+        // RFC 9110 §15.3.6: it says that there is nothing to be seen.
+        *response.head.fields_mut() = translated.fields;
+        response.body = Bytes::new().into();
+        finish(&mut response, answer).await;
+        return Ok(response);
+    }
     if translated.is_live {
         *response.head.fields_mut() = translated.fields;
         let body = drained(
