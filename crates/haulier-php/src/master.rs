@@ -116,6 +116,15 @@ impl Master {
         matches!(self.try_wait(), Ok(None))
     }
 
+    /// Ends it by SIGKILL, and it alone.
+    pub(crate) fn end(&self) {
+        match self {
+            Self::Ours(_) => _ = rustix::process::kill_process(self.pid(), Signal::KILL), // it may have ended
+            Self::Theirs { ended: Some(_), .. } => {}
+            Self::Theirs { spawner, pid, .. } => spawner.end_master(*pid),
+        }
+    }
+
     /// Sends SIGTERM or SIGKILL to it and its children.
     pub(crate) fn end_group(&self, signal: Signal) {
         match self {

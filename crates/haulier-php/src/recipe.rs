@@ -104,7 +104,7 @@ fn environment(own: &Supervised, separate: bool) -> Vec<(OsString, OsString)> {
 
 /// One more than may work where workers are replaced: the replacement waits in accept before the old one goes. It has
 /// run nothing, so it costs next to no memory.
-fn children(own: &Supervised) -> usize {
+pub(crate) fn children(own: &Supervised) -> usize {
     own.workers + usize::from(own.recycle.is_on())
 }
 

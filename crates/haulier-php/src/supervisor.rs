@@ -26,7 +26,7 @@ use crate::heard::Heard;
 use crate::ini_admin;
 use crate::master::{Master, Starter};
 use crate::peer;
-use crate::recipe::Recipe;
+use crate::recipe::{self, Recipe};
 use crate::settings::{PoolSettings, Server, Supervised};
 use crate::spawner::Spawner;
 use crate::state::Shared;
@@ -41,6 +41,8 @@ const LOADING_PAUSE: Duration = Duration::from_millis(2);
 const LOADING_LIMIT: Duration = Duration::from_secs(2);
 /// How long workers may take to end after SIGTERM before SIGKILL.
 const END_GRACE: Duration = Duration::from_secs(1);
+/// How long a master may leave children unreplaced that have ended, while PHP has something to do.
+const STUCK: Duration = Duration::from_secs(1);
 /// Connections that may wait in the kernel. There are never more than workers, unless some are stuck.
 const BACKLOG: i32 = 1024;
 
@@ -270,12 +272,18 @@ enum Event {
     Order,
     /// Nobody needs it.
     Rest,
+    /// It does not replace its children.
+    Stuck,
 }
+
+/// Children of a master that are fewer than they should be: since when, and which.
+type Missing = Option<(Instant, Vec<u32>)>;
 
 /// How a watch ended.
 enum Outcome {
     Ordered,
     Resting,
+    Replaced,
     ByItself(ExitStatus),
 }
 
@@ -306,6 +314,7 @@ impl Watch {
                         Outcome::Ordered => return,
                         Outcome::Resting if self.is_called() => None,
                         Outcome::Resting => return,
+                        Outcome::Replaced => None,
                         Outcome::ByItself(status) => Some(status),
                     };
                     // One that ends well at its very start is no PHP.
@@ -348,8 +357,10 @@ impl Watch {
             self.shared.master_started(self.server, master.id(), single);
         }
         let event = self.wait_for_event(&mut master);
-        if event != Event::End {
-            end_group(&mut master);
+        match event {
+            Event::End => {}
+            Event::Stuck => master.end(),
+            Event::Order | Event::Rest => end_group(&mut master),
         }
         let status = master.wait();
         let was_asked = event == Event::Rest || self.was_asked_to_end(status);
@@ -357,11 +368,15 @@ impl Watch {
         match event {
             Event::Order => return Outcome::Ordered,
             Event::Rest => return Outcome::Resting,
-            Event::End => {}
+            Event::End | Event::Stuck => {}
         }
         // Its children would answer on the socket for ever. SIGTERM lets them finish what they are at.
         master.end_group(Signal::TERM);
-        Outcome::ByItself(status)
+        if event == Event::Stuck {
+            Outcome::Replaced
+        } else {
+            Outcome::ByItself(status)
+        }
     }
 
     /// Waits until a request needs PHP; false if the order to end came first.
@@ -412,12 +427,21 @@ impl Watch {
             PollFd::new(&process, PollFlags::IN),
             PollFd::new(&self.orders, PollFlags::IN),
         ];
+        // A kernel that does not list children cannot tell that some are missing.
+        let has_children = !self.shared.separate && !peer::children(master.id()).is_empty();
+        let mut missing = None;
         while either.iter().all(|descriptor| descriptor.revents().is_empty()) {
-            let time = match self.own.rests_after().map(|idle| self.shared.rest(self.server, idle)) {
+            if has_children && self.is_stuck(master.id(), &mut missing) {
+                return Event::Stuck;
+            }
+            let rest = match self.own.rests_after().map(|idle| self.shared.rest(self.server, idle)) {
                 Some(Ok(())) => return Event::Rest,
-                Some(Err(left)) => Timespec::try_from(left).ok(),
+                Some(Err(left)) => Some(left),
                 None => None,
             };
+            let look = has_children.then_some(STUCK);
+            let time = rest.into_iter().chain(look).min();
+            let time = time.and_then(|time| Timespec::try_from(time).ok());
             let _ = rustix::event::poll(&mut either, time.as_ref()); // EINTR: once more
         }
         if either[0].revents().is_empty() {
@@ -425,6 +449,39 @@ impl Watch {
         } else {
             Event::End
         }
+    }
+
+    /// Whether the master has left children unreplaced for [`STUCK`] that PHP's work needs. It replaces them at once
+    /// unless it is stopped, or hangs.
+    fn is_stuck(&self, master: u32, missing: &mut Missing) -> bool {
+        if !self.shared.is_needed() {
+            *missing = None;
+            return false;
+        }
+        let wanted = recipe::children(&self.own);
+        let mut alive = peer::children(master);
+        alive.retain(|&child| peer::is_alive(child));
+        if alive.len() >= wanted {
+            *missing = None;
+            return false;
+        }
+        // One that was not there before is new: the master is at work.
+        let before = missing.take();
+        let since = before.filter(|(_, before)| alive.iter().all(|child| before.contains(child)));
+        let since = since.map_or_else(Instant::now, |(since, _)| since);
+        let is_stuck = since.elapsed() >= STUCK;
+        if is_stuck {
+            let (pool, children) = (self.shared.settings.name.as_str(), alive.len());
+            tracing::error!(
+                pool,
+                pid = master,
+                children,
+                wanted,
+                "php-cgi does not replace children that have ended: it hangs or is stopped, and is replaced itself"
+            );
+        }
+        *missing = Some((since, alive));
+        is_stuck
     }
 
     /// The same where no descriptor for the process is to be had.

@@ -141,6 +141,11 @@ impl Spawner {
         self.number(Order::EndGroup { master, force }) == 1
     }
 
+    /// Ends this php-cgi by SIGKILL; its children finish what they are at.
+    pub(crate) fn end_master(&self, master: u32) {
+        self.number(Order::EndMaster { master });
+    }
+
     /// The child of this php-cgi that holds the socket with this inode.
     pub(crate) fn holder(&self, master: u32, inode: u32) -> Option<u32> {
         let pid = self.number(Order::Holder { master, inode });

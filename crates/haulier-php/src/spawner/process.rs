@@ -12,7 +12,7 @@ use std::process::{Child, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::wire::{self, Order, Reply};
@@ -124,6 +124,10 @@ impl Office {
             Order::Memory { master } => {
                 self.masters.get(&master).ok_or(libc::ESRCH)?;
                 number(memory::of_tree(master).unwrap_or(0))
+            }
+            Order::EndMaster { master } => {
+                let (_, child) = self.masters.get(&master).ok_or(libc::ESRCH)?;
+                number(u64::from(kill_process(Pid::from_child(child), Signal::KILL).is_ok()))
             }
         }
     }

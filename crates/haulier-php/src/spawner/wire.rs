@@ -38,6 +38,8 @@ pub(super) enum Order {
     EndChild { child: u32, inode: u32, force: bool },
     /// Say how much memory this php-cgi and its children take.
     Memory { master: u32 },
+    /// End this php-cgi by SIGKILL, and leave its children what they are at.
+    EndMaster { master: u32 },
 }
 
 impl Order {
@@ -53,6 +55,7 @@ impl Order {
             Self::Holder { master, inode } => [4, master, inode, 0],
             Self::EndChild { child, inode, force } => [5, child, inode, force.into()],
             Self::Memory { master } => [6, master, 0, 0],
+            Self::EndMaster { master } => [7, master, 0, 0],
         };
         let mut bytes = [0; ORDER];
         for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
@@ -86,6 +89,7 @@ impl Order {
                 force: yes(3),
             },
             6 => Self::Memory { master: word(1) },
+            7 => Self::EndMaster { master: word(1) },
             _ => return None,
         })
     }

@@ -413,3 +413,48 @@ async fn no_php_is_left_after_the_pool_is_dropped() {
     drop(pool);
     wait_until_async("PHP ends", || php_processes(scripts.dir.path()).is_empty()).await;
 }
+
+#[tokio::test]
+async fn a_master_that_hangs_is_replaced_when_its_children_are_missed() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 2, |_, _| {});
+    let child = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
+    let master = parent(child).expect("it lives");
+    let stop = |pid: u32| {
+        let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("ours");
+    };
+    stop(master);
+    let children = std::fs::read_to_string(format!("/proc/{master}/task/{master}/children")).expect("it lives");
+    children
+        .split_whitespace()
+        .for_each(|pid| kill(pid.parse().expect("a pid")));
+    let new = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
+    assert_ne!(parent(new).expect("it lives"), master);
+    wait_until_async("the old one is gone", || parent(master).is_none()).await;
+    assert_eq!(pool.status().timeouts, 0, "long before its time was over");
+    pool.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn the_other_children_of_a_master_that_hangs_finish_what_they_are_at() {
+    let scripts = Scripts::new();
+    let pool = own_pool(&scripts, 2, |_, _| {});
+    let child = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
+    let master = parent(child).expect("it lives");
+    let mut tasks = JoinSet::new();
+    for gate in ["one", "other"] {
+        let (pool, call) = (Arc::clone(&pool), Call::held(&scripts, gate));
+        tasks.spawn_local(async move { call.answer(&pool).await.is_ok() });
+    }
+    wait_until_async("both work", || pool.status().busy == 2).await;
+    let id = rustix::process::Pid::from_raw(master as i32).expect("a pid");
+    rustix::process::kill_process(id, rustix::process::Signal::STOP).expect("ours");
+    kill(child);
+    wait_until_async("the master is replaced", || parent(master).is_none()).await;
+    scripts.open("one");
+    scripts.open("other");
+    let answered = tasks.join_all().await;
+    assert!(answered.contains(&true), "one child lived: {answered:?}");
+    pool.stop(Duration::ZERO).await;
+}
