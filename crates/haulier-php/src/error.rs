@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use haulier_proto::fastcgi::{HeadError, RecordError};
 
+use crate::ended::Ended;
+use crate::span::Span;
+
 /// Why a pool did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -52,22 +55,24 @@ pub enum StartError {
 pub enum PoolError {
     /// Every worker stayed busy for the whole wait, or the queue was full (then `waited` is 0). Nothing reached PHP: a
     /// 503 with Retry-After.
-    #[error("no free PHP worker within {waited:?}")]
+    #[error("no free PHP worker within {}", Span(*waited))]
     Exhausted {
         /// How long the request stood in the queue.
         waited: Duration,
     },
     /// The client was gone when its turn came. Nothing reached PHP, and nobody is left to be told.
-    #[error("the client left after {waited:?} in the queue")]
+    #[error("the client left after {} in the queue", Span(*waited))]
     Abandoned {
         /// How long the request stood in the queue.
         waited: Duration,
     },
     /// The worker closed the connection before it was done. A 502 if nothing was sent to the client yet.
-    #[error("the PHP worker hung up after {after:?}")]
+    #[error("{}", crash(*pid, *ended, *after))]
     Crashed {
         /// The process, if it was known.
         pid: Option<u32>,
+        /// How it ended, if the system told.
+        ended: Option<Ended>,
         /// Since the worker was taken.
         after: Duration,
         /// What the system said; `None` for a plain end of the stream.
@@ -77,7 +82,7 @@ pub enum PoolError {
     },
     /// No response head in time, or a long silence in the middle of the body. The worker was ended; a 504 if nothing was
     /// sent to the client yet.
-    #[error("PHP said nothing for {after:?}")]
+    #[error("{}", silence(*pid, *after))]
     Timeout {
         /// The process that was ended, if it was known.
         pid: Option<u32>,
@@ -109,6 +114,25 @@ pub enum PoolError {
     /// The pool is being stopped; a 503.
     #[error("the pool is stopping")]
     Stopped,
+}
+
+fn crash(pid: Option<u32>, ended: Option<Ended>, after: Duration) -> String {
+    let (worker, after) = (worker(pid), Span(after));
+    match ended {
+        Some(ended) => format!("{worker} ended by {ended} after {after}"),
+        None => format!("{worker} hung up after {after}"),
+    }
+}
+
+fn silence(pid: Option<u32>, after: Duration) -> String {
+    format!("{} said nothing for {}", worker(pid), Span(after))
+}
+
+fn worker(pid: Option<u32>) -> String {
+    pid.map_or_else(
+        || "the PHP worker".to_owned(),
+        |pid| format!("the PHP worker with pid {pid}"),
+    )
 }
 
 /// What is wrong with a response.

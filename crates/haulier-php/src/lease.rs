@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::connection::Connection;
+use crate::ended::Ended;
 use crate::error::PoolError;
 use crate::exchange::Failure;
 use crate::peer::Peer;
 use crate::running::Noted;
+use crate::span::Span;
 use crate::state::Shared;
 
 /// One worker, or leave to connect to one.
@@ -115,16 +117,34 @@ impl Lease {
 
     /// Finds out which child answers here, if that is not known yet and the pool is ours. Once a connection.
     pub(crate) fn learn_peer(&mut self) {
+        self.look_for_peer();
+        if let Some(connection) = &mut self.connection
+            && connection.peer.may_be_found()
+        {
+            connection.peer = Peer::Untold;
+        }
+    }
+
+    /// The same as soon as a request was sent, while PHP is at work: nobody can be found behind a connection that a crash
+    /// has closed. A child that has not accepted it yet is looked for again.
+    pub(crate) fn look_for_peer(&mut self) {
         let shared = self.shared.as_ref().expect("a lease is given back only as it ends");
         let Some(connection) = &mut self.connection else { return };
         let master = shared.masters[self.server].load(Ordering::Relaxed);
-        if !matches!(connection.peer, Peer::Unknown) || master == 0 {
+        if !connection.peer.may_be_found() || master == 0 {
             return;
         }
-        connection.peer = match shared.process(self.server) {
+        let found = match shared.process(self.server) {
             Some(process) => Peer::Process { pid: master, process },
             None => Peer::find(&*connection, master, shared.spawner.as_deref()),
         };
+        if matches!(found, Peer::Untold) {
+            if matches!(connection.peer, Peer::Unknown) {
+                connection.peer = Peer::one_of(master);
+            }
+            return;
+        }
+        connection.peer = found;
         let known = connection.peer.pid().filter(|_| shared.recycle().is_on());
         if let Some(before) = known.and_then(|pid| shared.take_worker(pid)) {
             connection.worker.served += before.served;
@@ -152,6 +172,18 @@ impl Lease {
         self.connection.as_ref().and_then(|connection| connection.peer.pid())
     }
 
+    /// The process that has closed the connection, and how it ended, as far as the system tells.
+    pub(crate) fn who_ended(&self) -> (Option<u32>, Option<Ended>) {
+        let found = self
+            .connection
+            .as_ref()
+            .and_then(|connection| connection.peer.who_ended());
+        match found {
+            Some((pid, ended)) => (Some(pid), ended),
+            None => (self.pid(), None),
+        }
+    }
+
     /// The request is answered to its end: the worker is free, its connection too if `reusable`.
     pub(crate) fn finish(mut self, reusable: bool) {
         let shared = self.shared.take().expect("a lease is given back only as it ends");
@@ -168,8 +200,10 @@ impl Lease {
 
     /// Closes the connection and says why, here and to the caller.
     pub(crate) fn give_up(self, failure: Failure, stderr: &[u8], label: &str) -> PoolError {
-        let (shared, after, pid) = (Arc::clone(self.shared()), self.taken.elapsed(), self.pid());
+        let (shared, after) = (Arc::clone(self.shared()), self.taken.elapsed());
         let last_words = shared.heard.last_words(stderr, self.taken);
+        let is_crash = matches!(failure, Failure::HungUp(_)) && !shared.is_stopping();
+        let (pid, ended) = if is_crash { self.who_ended() } else { (self.pid(), None) };
         drop(self);
         let pool = shared.settings.name.as_str();
         let stderr = String::from_utf8_lossy(stderr);
@@ -177,16 +211,19 @@ impl Lease {
             Failure::HungUp(_) if shared.is_stopping() => PoolError::Stopped,
             Failure::HungUp(source) => {
                 shared.count(|counts| counts.crashes += 1);
-                tracing::error!(pool, pid, ?after, request = label, %stderr, "PHP worker crashed");
+                let (how, span) = (ended.map(tracing::field::display), Span(after));
+                tracing::error!(pool, pid, ended = how, after = %span, request = label, %stderr, "PHP worker crashed");
                 PoolError::Crashed {
                     pid,
+                    ended,
                     after,
                     source,
                     last_words,
                 }
             }
             Failure::Bad(why) => {
-                tracing::error!(pool, pid, ?after, request = label, %stderr, %why, "improper response from PHP");
+                let after = Span(after);
+                tracing::error!(pool, pid, %after, request = label, %stderr, %why, "improper response from PHP");
                 PoolError::BadResponse { why }
             }
             Failure::RequestBody(source) => PoolError::RequestBody(source),
@@ -227,7 +264,8 @@ impl Lease {
         drop(self);
         shared.count(|counts| counts.timeouts += 1);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
-        tracing::error!(pool, pid, killed, ?after, request = label, %stderr, "{why}");
+        let limit = Span(after);
+        tracing::error!(pool, pid, killed, after = %limit, request = label, %stderr, "{why}");
         PoolError::Timeout { pid, after, last_words }
     }
 }

@@ -8,6 +8,7 @@
 mod affinity;
 mod connection;
 mod directory;
+mod ended;
 mod error;
 mod exchange;
 mod finished;
@@ -27,6 +28,7 @@ mod response;
 mod running;
 mod settings;
 mod slow;
+mod span;
 mod spawn;
 pub mod spawner;
 mod state;
@@ -35,6 +37,7 @@ mod wait_times;
 mod watch;
 mod worker;
 
+pub use ended::Ended;
 pub use error::{BadResponse, PoolError, StartError};
 pub use exchange::Place;
 pub use finished::{finish_marker, scripts_behind_answers};

@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::thread::CapabilitySet;
 
+use crate::ended::{Ended, has_ended, how_ended, only_ended};
 use crate::spawner::Spawner;
 
 /// What is known about the process behind a connection.
@@ -21,10 +22,17 @@ use crate::spawner::Spawner;
 pub(crate) enum Peer {
     /// Nobody has looked yet.
     Unknown,
+    /// One of these children will accept the connection, or did a moment ago.
+    OneOf(Vec<(u32, OwnedFd)>),
     /// Not a child of ours, or the system does not tell.
     Untold,
     /// This child holds the other end, a socket with this inode.
-    Child { pid: u32, inode: u32 },
+    Child {
+        pid: u32,
+        inode: u32,
+        /// To learn how it ends; `None` if the system gave none.
+        process: Option<OwnedFd>,
+    },
     /// Every worker is a program of its own, and this is the one of the connection's address.
     Process { pid: u32, process: Arc<OwnedFd> },
 }
@@ -40,25 +48,58 @@ impl Peer {
             Some(spawner) => spawner.holder(master, inode),
             None => holder(master, inode),
         };
-        holder.map_or(Self::Untold, |pid| Self::Child { pid, inode })
+        holder.map_or(Self::Untold, |pid| Self::Child {
+            pid,
+            inode,
+            process: descriptor_of(pid),
+        })
     }
 
     /// Its process id.
     pub(crate) fn pid(&self) -> Option<u32> {
         match *self {
             Self::Child { pid, .. } | Self::Process { pid, .. } => Some(pid),
-            Self::Unknown | Self::Untold => None,
+            Self::Unknown | Self::OneOf(_) | Self::Untold => None,
         }
+    }
+
+    /// Any of the children that live, where none holds the other end yet.
+    pub(crate) fn one_of(master: u32) -> Self {
+        let open = |pid| Some((pid, descriptor_of(pid)?));
+        let mut children: Vec<_> = children(master).into_iter().filter_map(open).collect();
+        children.retain(|(_, process)| !has_ended(process.as_fd()));
+        Self::OneOf(children)
+    }
+
+    /// Whether looking again may tell more.
+    pub(crate) fn may_be_found(&self) -> bool {
+        matches!(self, Self::Unknown | Self::OneOf(_))
+    }
+
+    /// The process that has closed the connection by its end, and how that came, if the system tells.
+    pub(crate) fn who_ended(&self) -> Option<(u32, Option<Ended>)> {
+        let (pid, process) = match self {
+            Self::Child { pid, process, .. } => (*pid, process.as_ref()?.as_fd()),
+            Self::Process { pid, process } => (*pid, process.as_fd()),
+            Self::OneOf(children) => {
+                let processes: Vec<_> = children.iter().map(|(_, process)| process.as_fd()).collect();
+                // Two that end at a time cannot be told apart.
+                let place = only_ended(&processes)?;
+                (children[place].0, processes[place])
+            }
+            Self::Unknown | Self::Untold => return None,
+        };
+        Some((pid, how_ended(process).map(Ended)))
     }
 
     /// Sends SIGTERM or SIGKILL to the process, if it still holds the other end; true when it was sent.
     pub(crate) fn end(&self, signal: Signal, spawner: Option<&Spawner>) -> bool {
         match (self, spawner) {
-            (Self::Child { pid, inode }, None) => end_holder(*pid, *inode, signal),
-            (Self::Child { pid, inode }, Some(spawner)) => spawner.end_child(*pid, *inode, signal),
+            (Self::Child { pid, inode, .. }, None) => end_holder(*pid, *inode, signal),
+            (Self::Child { pid, inode, .. }, Some(spawner)) => spawner.end_child(*pid, *inode, signal),
             (Self::Process { process, .. }, None) => rustix::process::pidfd_send_signal(process, signal).is_ok(),
             (Self::Process { pid, .. }, Some(spawner)) => spawner.end_group(*pid, signal),
-            (Self::Unknown | Self::Untold, _) => false,
+            (Self::Unknown | Self::OneOf(_) | Self::Untold, _) => false,
         }
     }
 }
@@ -82,10 +123,13 @@ pub(crate) fn holder(master: u32, inode: u32) -> Option<u32> {
 /// Sends a signal to a process, if it holds the socket with this inode; true when it was sent.
 pub(crate) fn end_holder(pid: u32, inode: u32, signal: Signal) -> bool {
     // The descriptor pins the process before the look: a number could belong to somebody else by now.
-    let process = Pid::from_raw(pid as i32)
-        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
-        .filter(|_| holds(pid, inode));
+    let process = descriptor_of(pid).filter(|_| holds(pid, inode));
     process.is_some_and(|process| rustix::process::pidfd_send_signal(process, signal).is_ok())
+}
+
+fn descriptor_of(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(pid as i32)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 /// The children of a process, by the kernel's own list.
@@ -202,6 +246,7 @@ mod tests {
         let peer = Peer::Child {
             pid: sleeper.id(),
             inode,
+            process: None,
         };
         assert!(!peer.end(Signal::KILL, None));
         assert!(matches!(sleeper.try_wait(), Ok(None)));

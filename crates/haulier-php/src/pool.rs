@@ -312,8 +312,16 @@ impl Pool {
 
     fn note_retry(&self, lease: &Lease, request: &Request<'_>) {
         self.shared.count(|counts| counts.retries += 1);
-        let (pool, pid, request) = (self.shared.settings.name.as_str(), lease.pid(), (request.label)());
-        tracing::warn!(pool, pid, request, "PHP worker was gone, the request is sent again");
+        let (pool, request) = (self.shared.settings.name.as_str(), (request.label)());
+        let (pid, ended) = lease.who_ended();
+        let ended = ended.map(tracing::field::display);
+        tracing::warn!(
+            pool,
+            pid,
+            ended,
+            request,
+            "PHP worker was gone, the request is sent again"
+        );
     }
 
     /// Waits until PHP answers: one request for a script that does not exist, so that nothing of the user's runs. The
@@ -413,6 +421,7 @@ async fn attempt(
     if exchange.has_unsent() {
         lease.watch_writes().map_err(Trouble::Ours)?;
     }
+    lease.look_for_peer();
     let mut begun = tokio::time::Instant::now();
     // One timer serves twice: first to note what takes long, then to end it.
     let mut deadline = pin!(tokio::time::sleep(timeout.min(NOTED_AFTER)));
@@ -424,6 +433,7 @@ async fn attempt(
         });
         match step.await {
             Err(Trouble::TimedOut) if begun.elapsed() < timeout => {
+                lease.look_for_peer();
                 lease.note(request.label);
                 deadline.as_mut().reset(begun + timeout);
                 continue;

@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::running::RunningRequest;
 use crate::settings::Slow;
+use crate::span::Span;
 use crate::state::Shared;
 
 /// Notes every request that has become slow since the last look.
@@ -20,7 +21,7 @@ pub(crate) fn note(shared: &Shared, slow: &Slow) {
         let waits_for = request.pid.map_or_else(|| "unknown".to_owned(), what_it_does);
         let (pool, pid, label) = (shared.settings.name.as_str(), request.pid, request.label.as_str());
         let Some(path) = &slow.log else {
-            tracing::warn!(pool, pid, after = ?request.running, request = label, waits_for, "slow request");
+            tracing::warn!(pool, pid, after = %Span(request.running), request = label, waits_for, "slow request");
             continue;
         };
         if let Err(error) = append(path, &line(pool, &request, &waits_for)) {

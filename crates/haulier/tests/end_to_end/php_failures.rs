@@ -300,10 +300,17 @@ fn php_that_is_not_there_is_a_502_with_its_reason() {
     assert_recovered(&server);
 }
 
+/// Whether the kernel tells how a process has ended that is nobody's child here (6.15).
+fn tells_ends() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(15))
+}
+
 #[test]
 fn a_crash_is_a_502_and_an_error_line_that_names_the_request() {
     let site = Site::new()
-        .php("crash.php", "posix_kill(getmypid(), 11); sleep(5);")
+        .php("crash.php", "usleep(200000); posix_kill(getmypid(), 11); sleep(5);")
         .php("hello.php", HELLO);
     let server = site.workers(2).start();
     for _ in 0..5 {
@@ -311,8 +318,24 @@ fn a_crash_is_a_502_and_an_error_line_that_names_the_request() {
         assert_eq!(server.get("/hello.php").expect(200).text(), "hello");
     }
     assert_eq!(server.access_line_for("/crash.php")["reason"], "php_crashed");
-    let is_it = |line: &String| line.contains("\"error\"") && line.contains("crashed") && line.contains("/crash.php");
-    wait_until("an error line with the request", || server.lines().iter().any(is_it));
+    let is_it = |line: &&String| line.contains("PHP worker crashed") && line.contains("/crash.php");
+    wait_until("five error lines with the request", || {
+        server.lines().iter().filter(is_it).count() == 5
+    });
+    let tells_ends = tells_ends();
+    for line in server.lines().iter().filter(is_it) {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        assert!(line["pid"].is_u64(), "{line}");
+        assert!(
+            line["request"]
+                .as_str()
+                .is_some_and(|request| request.contains("(req ")),
+            "{line}"
+        );
+        let span = line["after"].as_str().expect("a span");
+        assert!(span.ends_with(" ms") || span.ends_with(" s"), "{line}");
+        assert!(!tells_ends || line["ended"] == "signal 11 (SIGSEGV)", "{line}");
+    }
 }
 
 #[test]
@@ -442,4 +465,20 @@ fn whoever_works_on_a_site_sees_the_last_words_of_a_worker_that_crashed() {
     let page = server.get("/crash.php").expect(502).text();
     assert!(page.contains("Reason: php_crashed"), "{page}");
     assert!(page.contains("zend_mm_heap corrupted"), "{page}");
+    assert!(page.contains("the PHP worker with pid "), "{page}");
+    assert!(
+        !tells_ends() || page.contains(" ended by signal 9 (SIGKILL) after 3"),
+        "{page}"
+    );
+    server.wait_for_line("PHP worker crashed");
+    let line = server
+        .lines()
+        .into_iter()
+        .find(|line| line.contains("PHP worker crashed"));
+    let line: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
+    let id = page.split("Request ").nth(1).and_then(|rest| rest.split('<').next());
+    assert!(
+        id.is_some_and(|id| line["request"] == format!("GET /crash.php (req {id})")),
+        "{line} {page}"
+    );
 }
