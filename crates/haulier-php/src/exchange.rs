@@ -15,11 +15,13 @@ use haulier_proto::fastcgi::{CgiHead, EndRequest, HeadParser, Header, Record, Re
 
 use crate::connection::Connection;
 use crate::error::BadResponse;
-use crate::finished::MarkerFinder;
+use crate::finished::{MarkerFinder, Word, early_hints};
 use crate::request::{Body, Request};
 
 /// Most that is kept of what a script writes to STDERR, bytes.
 const STDERR_LIMIT: usize = 64 * 1024;
+/// Most interim heads that are kept until somebody takes them.
+const MOST_HINTS: usize = 16;
 /// Content of a STDIN record out of a file; with its header it is half of what a read takes.
 const FILE_PIECE: usize = 32 * 1024;
 
@@ -396,15 +398,21 @@ impl Exchange {
     }
 
     fn take_stderr_content(&mut self, content: &[u8]) {
-        let stderr = &mut self.stderr;
+        let (stderr, heads) = (&mut self.stderr, &mut self.heads);
         let mut keep = |content: &[u8]| {
             let room = STDERR_LIMIT - stderr.len();
             stderr.extend_from_slice(&content[..content.len().min(room)]);
         };
-        match &mut self.marker {
-            Some(marker) => self.finished |= marker.feed(content, keep),
-            None => keep(content),
-        }
+        let Some(marker) = &mut self.marker else {
+            return keep(content);
+        };
+        marker.feed(content, keep, |word| match word {
+            Word::Finished => self.finished = true,
+            Word::EarlyHints(lines) if !self.head_complete && heads.len() < MOST_HINTS => {
+                heads.extend(early_hints(&lines));
+            }
+            Word::EarlyHints(_) => {}
+        });
     }
 
     fn take_end(&mut self, end: EndRequest) -> Result<(), Failure> {

@@ -1,7 +1,8 @@
-//! `fastcgi_finish_request()` for php-cgi: a script says that its answer is complete, and goes on.
+//! `fastcgi_finish_request()` and `headers_send()` for php-cgi: a script says that its answer is complete, and goes on, or
+//! that its links are worth an interim response.
 //!
-//! php-cgi has no such function. The prelude defines it, and says it by a line of STDERR, which php-cgi keeps in order
-//! with the body. The line is a secret of this process, so that nothing that a script logs can end its answer.
+//! php-cgi has no such functions. The prelude defines them, and says it by a line of STDERR, which php-cgi keeps in order
+//! with the body. Its beginning is a secret of this process, so that nothing that a script logs can end its answer.
 
 use std::cell::RefCell;
 use std::collections::hash_map::RandomState;
@@ -12,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use haulier_proto::fastcgi::{CgiHead, HeadParser};
 use tokio::time::Sleep;
 
 use crate::exchange::Exchange;
@@ -23,17 +25,12 @@ thread_local! {
     static SCRIPTS: RefCell<Arc<()>> = RefCell::default();
 }
 
-/// The line by which a script says that its answer is complete, without its end: random for the process, hexadecimal.
+/// What a line of STDERR begins with that is a script's word to the server: random for the process, hexadecimal.
 pub fn finish_marker() -> &'static str {
-    let line = marker_line();
-    &line[..line.len() - 1]
-}
-
-fn marker_line() -> &'static str {
-    static LINE: OnceLock<String> = OnceLock::new();
-    LINE.get_or_init(|| {
+    static MARKER: OnceLock<String> = OnceLock::new();
+    MARKER.get_or_init(|| {
         let random = || RandomState::new().build_hasher().finish();
-        format!("{:016x}{:016x}\n", random(), random())
+        format!("{:016x}{:016x}", random(), random())
     })
 }
 
@@ -42,45 +39,107 @@ pub fn scripts_behind_answers() -> usize {
     SCRIPTS.with_borrow(|scripts| Arc::strong_count(scripts) - 1)
 }
 
-/// Finds the marker in STDERR, whatever pieces it comes in.
-#[derive(Debug, Default)]
+/// What a script says to the server beside its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Its answer is complete.
+    Finished,
+    /// These field lines are to be sent as an interim head now; [`SEPARATOR`] stands between them.
+    EarlyHints(Vec<u8>),
+}
+
+/// Stands behind the marker where field lines follow, and between these. No field line of PHP has one.
+const SEPARATOR: u8 = 0x1f;
+/// Longest field lines of an interim head, bytes.
+const LONGEST_HINTS: usize = 16 * 1024;
+
+/// Where in a line of STDERR the reading stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InLine {
+    /// All of it so far are the first bytes of the marker: so many.
+    Marker(usize),
+    /// Behind the marker, in field lines.
+    Hints,
+    /// In what a script or PHP logs.
+    Other,
+}
+
+/// Finds in STDERR what scripts say to the server, whatever pieces it comes in.
+#[derive(Debug)]
 pub(crate) struct MarkerFinder {
-    /// Bytes of the line so far, all of which are the marker's; `None` in a line that is another one.
-    matched: Option<usize>,
-    /// A line has begun.
-    in_line: bool,
+    place: InLine,
+    hints: Vec<u8>,
+}
+
+impl Default for MarkerFinder {
+    fn default() -> Self {
+        Self {
+            place: InLine::Marker(0),
+            hints: Vec::new(),
+        }
+    }
 }
 
 impl MarkerFinder {
-    /// Takes what came of STDERR; gives everything but the marker to `keep`. True if the marker was complete in it.
-    pub(crate) fn feed(&mut self, mut content: &[u8], mut keep: impl FnMut(&[u8])) -> bool {
-        let (line, mut found) = (marker_line().as_bytes(), false);
-        while !content.is_empty() {
-            if !std::mem::replace(&mut self.in_line, true) {
-                self.matched = Some(0);
-            }
-            let end = content
-                .iter()
-                .position(|&byte| byte == b'\n')
-                .map_or(content.len(), |end| end + 1);
-            let (piece, rest) = content.split_at(end);
-            content = rest;
-            self.in_line = !piece.ends_with(b"\n");
-            let Some(matched) = self.matched else {
-                keep(piece);
-                continue;
-            };
-            if line[matched..].starts_with(piece) {
-                self.matched = Some(matched + piece.len());
-                found |= matched + piece.len() == line.len();
-            } else {
-                self.matched = None;
-                keep(&line[..matched]);
-                keep(piece);
+    /// Takes what came of STDERR; gives everything that is for the log to `keep`, and what is for the server to `say`.
+    pub(crate) fn feed(&mut self, mut content: &[u8], mut keep: impl FnMut(&[u8]), mut say: impl FnMut(Word)) {
+        let marker = finish_marker().as_bytes();
+        while let Some(&next) = content.first() {
+            match self.place {
+                InLine::Marker(matched) if marker.get(matched) == Some(&next) => {
+                    self.place = InLine::Marker(matched + 1);
+                    content = &content[1..];
+                }
+                InLine::Marker(matched) if matched == marker.len() && matches!(next, b'\n' | SEPARATOR) => {
+                    content = &content[1..];
+                    if next == SEPARATOR {
+                        self.place = InLine::Hints;
+                    } else {
+                        self.place = InLine::Marker(0);
+                        say(Word::Finished);
+                    }
+                }
+                InLine::Marker(matched) => {
+                    keep(&marker[..matched]);
+                    self.place = InLine::Other;
+                }
+                InLine::Hints => {
+                    let (piece, is_end) = rest_of_line(&mut content);
+                    let room = LONGEST_HINTS - self.hints.len();
+                    self.hints.extend_from_slice(&piece[..piece.len().min(room)]);
+                    if is_end {
+                        self.place = InLine::Marker(0);
+                        say(Word::EarlyHints(std::mem::take(&mut self.hints)));
+                    }
+                }
+                InLine::Other => {
+                    let before = content;
+                    let (piece, is_end) = rest_of_line(&mut content);
+                    keep(&before[..piece.len() + usize::from(is_end)]);
+                    if is_end {
+                        self.place = InLine::Marker(0);
+                    }
+                }
             }
         }
-        found
     }
+}
+
+/// What is there of a line, without its end, and whether that is there; `content` is advanced past both.
+fn rest_of_line<'c>(content: &mut &'c [u8]) -> (&'c [u8], bool) {
+    let end = content.iter().position(|&byte| byte == b'\n');
+    let (piece, rest) = content.split_at(end.unwrap_or(content.len()));
+    *content = rest.get(1..).unwrap_or_default();
+    (piece, end.is_some())
+}
+
+/// The interim head of these field lines, if that is what they make.
+pub(crate) fn early_hints(lines: &[u8]) -> Option<CgiHead> {
+    let mut text = b"Status: 103\n".to_vec();
+    text.extend(lines.iter().map(|&byte| if byte == SEPARATOR { b'\n' } else { byte }));
+    text.extend(b"\n\n");
+    let head = HeadParser::new(text.len()).feed(&mut &text[..]).ok().flatten()?;
+    head.is_interim().then_some(head)
 }
 
 /// A script that goes on behind its answer: what it still writes is dropped, and its worker is free when it ends.
@@ -157,22 +216,37 @@ impl Future for Behind {
 mod tests {
     use super::*;
 
-    /// What is kept of STDERR that comes in pieces of this size, and whether the marker was in it.
-    fn fed(stderr: &str, size: usize) -> (String, bool) {
-        let (mut finder, mut kept, mut found) = (MarkerFinder::default(), Vec::new(), false);
+    /// What is kept of STDERR that comes in pieces of this size, and what was said in it.
+    fn fed(stderr: &str, size: usize) -> (String, Vec<Word>) {
+        let (mut finder, mut kept, mut said) = (MarkerFinder::default(), Vec::new(), Vec::new());
         for piece in stderr.as_bytes().chunks(size) {
-            found |= finder.feed(piece, |bytes| kept.extend_from_slice(bytes));
+            finder.feed(piece, |bytes| kept.extend_from_slice(bytes), |word| said.push(word));
         }
-        (String::from_utf8(kept).expect("text"), found)
+        (String::from_utf8(kept).expect("text"), said)
     }
 
     #[test]
     fn the_marker_is_found_as_a_line_in_whatever_pieces_it_comes() {
         let marker = finish_marker();
         for size in [1, 2, 7, 33, 1000] {
-            assert_eq!(fed(&format!("{marker}\n"), size), (String::new(), true), "{size}");
-            let between = format!("before\n{marker}\nbehind\n");
-            assert_eq!(fed(&between, size), ("before\nbehind\n".into(), true), "{size}");
+            assert_eq!(
+                fed(&format!("{marker}\n"), size),
+                (String::new(), vec![Word::Finished]),
+                "{size}"
+            );
+            let between = format!("before\n{marker}\nbehind\n\n");
+            assert_eq!(
+                fed(&between, size),
+                ("before\nbehind\n\n".into(), vec![Word::Finished]),
+                "{size}"
+            );
+            let hints = format!("{marker}\u{1f}Link: </a>\u{1f}Link: </b>\n{marker}\nbehind");
+            let word = Word::EarlyHints(b"Link: </a>\x1fLink: </b>".to_vec());
+            assert_eq!(
+                fed(&hints, size),
+                ("behind".into(), vec![word, Word::Finished]),
+                "{size}"
+            );
         }
     }
 
@@ -189,8 +263,16 @@ mod tests {
             "\n\n".to_owned(),
         ] {
             for size in [1, 5, 1000] {
-                assert_eq!(fed(&other, size), (other.clone(), false), "{size}");
+                assert_eq!(fed(&other, size), (other.clone(), Vec::new()), "{size}");
             }
         }
+    }
+
+    #[test]
+    fn hints_become_an_interim_head_and_nothing_else() {
+        let head = early_hints(b"Link: </a>\x1fLink: </b>").expect("a head");
+        assert_eq!((head.status(), head.fields().len()), (103, 2));
+        assert_eq!(early_hints(b"Status: 200\x1fLink: </b>"), None);
+        assert_eq!(early_hints(b"Link: a\rb"), None);
     }
 }

@@ -1,7 +1,7 @@
 <?php
 
-// fastcgi_finish_request() of php-fpm, in front of the prelude: php-cgi has none. The line that it logs is a secret
-// of the server, which ends the answer there, and drops what the script writes afterwards.
+// fastcgi_finish_request() of php-fpm and headers_send() of FrankenPHP, in front of the prelude: php-cgi has neither.
+// What their lines in the log begin with is a secret of the server, which takes them out.
 
 if (!function_exists('fastcgi_finish_request') && function_exists('error_log')) {
     /**
@@ -32,5 +32,26 @@ if (!function_exists('fastcgi_finish_request') && function_exists('error_log')) 
         }
         flush();
         return true;
+    }
+}
+
+if (!function_exists('headers_send') && function_exists('error_log')) {
+    /**
+     * Sends the Link fields set so far as 103 Early Hints; they stay fields of the answer. No other status can be sent.
+     *
+     * @param int $status
+     * @return int 0, or -1 where nothing can be sent
+     */
+    function headers_send($status = 200)
+    {
+        if ($status !== 103 || headers_sent()) {
+            return -1;
+        }
+        $links = preg_grep('/^link:/i', headers_list());
+        if ($links) {
+            error_log('MARKER' . "\x1f" . implode("\x1f", $links), 4);
+            flush();
+        }
+        return 0;
     }
 }

@@ -207,7 +207,7 @@ fn the_worker_is_busy_until_the_script_ends_and_free_again_afterwards() {
     assert_eq!(server.access_line_for("/next.php")["php_pid"], pid, "the same worker");
     wait_until("a free worker", || busy_workers(&server) == 0);
     let noise = |line: &String| line.contains("crashed") || line.contains("error log");
-    assert!(!server.lines().iter().any(|line| noise(line)), "{:#?}", server.lines());
+    assert!(!server.lines().iter().any(noise), "{:#?}", server.lines());
 }
 
 #[test]

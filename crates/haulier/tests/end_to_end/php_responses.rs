@@ -101,6 +101,32 @@ fn early_hints_come_before_the_response() {
 }
 
 #[test]
+fn a_script_sends_early_hints_by_headers_send_while_it_works() {
+    let site = Site::new();
+    let gate = site.writable("gate").join("open");
+    let code = format!(
+        "{WAIT} header('Link: </a.css>; rel=preload; as=style'); header('Link: </b.js>', false); header('X-A: 1');
+        $sent = [headers_send(103), headers_send(200)]; wait({gate:?}); echo json_encode($sent);
+        flush(); echo headers_send(103);"
+    );
+    let server = site.php("hints.php", &code).start();
+    let mut connection = server.connect();
+    connection.send(Request::get("/hints.php").to_bytes());
+    let early = connection.read_head().expect("an interim head");
+    assert_eq!(early.status, 103);
+    assert_eq!(early.values("Link"), ["</a.css>; rel=preload; as=style", "</b.js>"]);
+    assert_eq!(early.field("X-A"), None, "hints are links");
+    fs::write(&gate, "").expect("the directory is ours");
+    let response = connection.read_response("GET").expect("an answer").expect(200);
+    assert!(response.interim.is_empty());
+    assert_eq!(
+        (response.text().as_str(), response.field("X-A")),
+        ("[0,-1]-1", Some("1"))
+    );
+    assert_eq!(response.head.values("Link").len(), 2, "they stay fields of the answer");
+}
+
+#[test]
 fn an_http_1_0_client_gets_no_interim_response_and_no_chunks() {
     let code = "header('Status: 103 Early Hints'); header('Link: </a.css>'); flush();
         echo \"Status: 200 OK\\r\\nContent-Type: text/plain\\r\\n\\r\\nbody\";";
