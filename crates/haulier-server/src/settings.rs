@@ -199,6 +199,10 @@ pub struct SiteSettings {
     pub requests_per_ip: Option<Arc<RateLimiter>>,
     /// Path → Cache-Control; the first match wins.
     pub cache: Vec<(Glob, String)>,
+    /// Entity tags of files.
+    pub etag: EntityTags,
+    /// The charset that files of text name; `None` names none.
+    pub charset: Option<String>,
     /// Show the contents of a directory without index (development only).
     pub listing: bool,
     /// Full error pages, `Cache-Control: no-cache`, `Server-Timing`.
@@ -231,6 +235,21 @@ pub struct SiteSettings {
     /// Where coded variants of files are kept; `None` keeps none.
     pub variants: Option<Arc<VariantStore>>,
 }
+
+/// How entity tags of files are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EntityTags {
+    /// Of size and time of modification.
+    #[default]
+    Stat,
+    /// Of the content.
+    Content,
+    /// Not at all.
+    Off,
+}
+
+/// The charset of text where a site says nothing.
+pub const CHARSET: &str = "utf-8";
 
 /// Files that scripts name and the server sends (X-Sendfile and its kin).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

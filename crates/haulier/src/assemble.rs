@@ -513,6 +513,8 @@ fn site_settings(
         maintenance: site.maintenance.clone(),
         requests_per_ip: site.requests_per_ip.clone(),
         cache: site.cache.clone(),
+        etag: site.etag,
+        charset: site.charset.clone(),
         listing: development,
         development,
         fallback: site.front.clone().filter(|_| site.front_script().is_none()),

@@ -125,7 +125,7 @@ fn page_of_status(site: &Site, status: u16) -> Option<&str> {
 }
 
 fn from_file(mut response: Response, entry: &Entry) -> Response {
-    response.head.fields_mut().set("Content-Type", entry.content_type);
+    response.head.fields_mut().set("Content-Type", &*entry.content_type);
     response.body = FileSlice::whole(entry.file.clone()).into();
     response
 }

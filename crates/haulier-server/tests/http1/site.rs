@@ -329,6 +329,8 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         maintenance: None,
         requests_per_ip: None,
         cache: Vec::new(),
+        etag: Default::default(),
+        charset: Some("utf-8".into()),
         listing: false,
         development: false,
         fallback: None,

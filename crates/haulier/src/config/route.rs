@@ -107,6 +107,8 @@ fn place_with_root(
     inner.extensions.clone_from(&outer.extensions);
     inner.never = site::never_run(inner.app.preset.never, &inner.extensions);
     inner.headers.clone_from(&outer.headers);
+    inner.etag = outer.etag;
+    inner.charset.clone_from(&outer.charset);
     inner.offload.clone_from(&outer.offload);
     let of_outer = outer
         .cache

@@ -11,8 +11,8 @@ use std::time::Duration;
 use haulier_php::{PoolKind, PoolSettings, User};
 use haulier_server::route::glob::Glob;
 use haulier_server::settings::{
-    Canonical, CompressSettings, DictionarySettings, Limits, Maintenance, OffloadSettings, Patience, RateLimiter,
-    Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,
+    Canonical, CompressSettings, DictionarySettings, EntityTags, Limits, Maintenance, OffloadSettings, Patience,
+    RateLimiter, Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,
 };
 use haulier_server::{Address, Network};
 
@@ -212,6 +212,9 @@ pub(crate) struct Site {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) redirects: Vec<Redirect>,
     pub(crate) cache: Vec<(Glob, String)>,
+    pub(crate) etag: EntityTags,
+    /// What text files say they are written in; `None` says nothing.
+    pub(crate) charset: Option<String>,
     pub(crate) rewrites: Vec<Rewrite>,
     pub(crate) canonical: Option<Canonical>,
     pub(crate) error_pages: Vec<(u16, String)>,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_server::route::glob::Glob;
-use haulier_server::settings::{CompressSettings, Maintenance, RateLimiter, Redirect};
+use haulier_server::settings::{CHARSET, CompressSettings, EntityTags, Maintenance, RateLimiter, Redirect};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, MaintenanceTable, SiteTable};
-use super::settings::{BODY, Site, SiteLog, value_or};
+use super::settings::{BODY, Site, SiteLog, choice, value_or};
 use super::source::Placed;
 use super::{dictionary, downloads, reader, route, rules, value};
 use crate::account;
@@ -22,6 +22,12 @@ const MEMORY: u64 = 128 << 20;
 const SPOOL: u64 = 2 << 30;
 /// When clients come back to a site that is closed.
 const RETRY_AFTER: Duration = Duration::from_secs(300);
+
+const ENTITY_TAGS: [(&str, EntityTags); 3] = [
+    ("stat", EntityTags::Stat),
+    ("content", EntityTags::Content),
+    ("off", EntityTags::Off),
+];
 
 pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
     if file.sites.is_empty() && report.errors() == 0 {
@@ -98,6 +104,8 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
             redirects
         },
         cache,
+        etag: choice("etag", table.etag.as_ref(), &ENTITY_TAGS, report).unwrap_or_default(),
+        charset: resolve_charset(table.charset.as_ref(), report),
         rewrites: table
             .rewrites
             .as_ref()
@@ -128,6 +136,23 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
     };
     site.routes = route::resolve_all(table, &site, report);
     site
+}
+
+/// A name as IANA registers charsets: `;` or a space in it would say something else.
+fn resolve_charset(written: Option<&Placed<String>>, report: &mut Report) -> Option<String> {
+    let Some(written) = written else {
+        return Some(CHARSET.to_owned());
+    };
+    if written.value == "off" {
+        return None;
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    if written.value.is_empty() || !written.value.bytes().all(is_name) {
+        let title = format!("not a charset: \"{}\"", written.value);
+        let label = "expected a name such as \"utf-8\" or \"windows-1252\", or \"off\"";
+        report.push(Diagnostic::error("config::value", title).at(written.place.as_ref(), label));
+    }
+    Some(written.value.to_ascii_lowercase())
 }
 
 /// Whether the file exists is asked when requests come; that somebody could make it is enough.

@@ -622,6 +622,16 @@ pub(super) static SITE: Table = Table {
             "{}",
             "Pattern → how long clients keep it: `\"1y immutable\"`, `\"10m\"`, `\"no-store\"`.",
         ),
+        word(
+            "etag",
+            "\"stat\"",
+            "Entity tags of its files: `stat` of size and time, `content` of what is in them, `off` none.",
+        ),
+        word(
+            "charset",
+            "\"utf-8\"",
+            "What its text files are written in, as their Content-Type says it; `off` names none.",
+        ),
         word("deny", "[]", "Patterns of paths nobody gets; 404."),
         word("limits", "{}", "`[site.NAME.limits]`: limits of this site."),
         word(

@@ -11,6 +11,7 @@ mod deployments;
 mod development;
 mod dictionaries;
 mod dokuwiki;
+mod entity_tags;
 mod example_site;
 mod finish;
 mod handoff;

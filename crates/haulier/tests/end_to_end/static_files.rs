@@ -386,3 +386,21 @@ fn pipelined_requests_are_answered_in_order() {
     }
     assert!(connection.is_closed_by_server());
 }
+
+#[test]
+fn text_names_the_charset_of_its_site() {
+    for (setting, expected) in [
+        ("charset = \"utf-8\"", "text/html; charset=utf-8"),
+        ("charset = \"Windows-1252\"", "text/html; charset=windows-1252"),
+        ("charset = \"off\"", "text/html"),
+    ] {
+        let server = Site::new()
+            .file("a.html", "<meta charset=windows-1252>")
+            .file("a.png", "x")
+            .setting(setting)
+            .start();
+        let content_type = |target| server.get(target).expect(200).field("Content-Type").map(str::to_owned);
+        assert_eq!(content_type("/a.html").as_deref(), Some(expected));
+        assert_eq!(content_type("/a.png").as_deref(), Some("image/png"));
+    }
+}

@@ -184,7 +184,7 @@ fn begin_order(visit: &Visit<'_>, service: &Arc<ImageService>, order: Order) -> 
 
 fn at_once(visit: &Visit<'_>, service: &Arc<ImageService>, wanted: &Wanted, terms: Terms) -> Option<Response> {
     let head = &visit.request.head;
-    if let Some(response) = ready::unchanged(head, &ready::tag(&wanted.key), &wanted.frame, terms) {
+    if let Some(response) = ready::unchanged(head, &wanted.etag(), &wanted.frame, terms) {
         return Some(response);
     }
     let (ready, until) = service.at_hand(wanted, visit.thread.clock.coarse())?;
@@ -347,7 +347,7 @@ async fn better(service: &Arc<ImageService>, request: &Request, order: &Order) -
 /// The 304 for who has what can be had at once, where there is nothing better yet.
 fn unchanged(service: &ImageService, request: &Request, order: &Order) -> Option<Response> {
     let wanted = &order.wanted;
-    let (etag, terms) = (ready::tag(&wanted.key), order.terms_now(service));
+    let (etag, terms) = (wanted.etag(), order.terms_now(service));
     ready::unchanged(&request.head, &etag, &wanted.frame, terms)
 }
 
@@ -365,7 +365,7 @@ async fn try_image(
             Made::Failed(failure) => return Err(failure),
         },
         None => {
-            let etag = ready::tag(&wanted.key);
+            let etag = wanted.etag();
             let service_of_it = Arc::clone(service);
             let opened = match ready::range_asked(&request.head, &etag) {
                 Some(asked) => {

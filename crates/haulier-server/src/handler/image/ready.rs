@@ -91,7 +91,7 @@ enum Picture {
     File(Arc<OpenFile>),
 }
 
-/// The strong entity tag of what is kept under a key, with its quotes. It is known before any work.
+/// The strong entity tag that is made of a key, with its quotes.
 pub(super) fn tag(key: &CacheKey) -> String {
     format!("\"{}\"", URL_SAFE_NO_PAD.encode(&key.as_bytes()[..16]))
 }

@@ -23,7 +23,7 @@ use super::budget::Budget;
 use super::failure::Failure;
 use super::flight::Flights;
 use super::originals::{Originals, Passing};
-use super::ready::{Ready, Shared};
+use super::ready::{self, Ready, Shared};
 use super::settings::ImageSettings;
 use crate::body::OpenFile;
 use crate::handler::static_files::Entry;
@@ -176,6 +176,8 @@ pub(super) struct Wanted {
     pub(super) transform: Option<Box<Transform>>,
     /// Of original and transform.
     pub(super) key: CacheKey,
+    /// What its entity tag is made of: the same on every machine that has the original.
+    pub(super) tag: CacheKey,
     /// Fields of its answer that do not depend on what it is.
     pub(super) frame: Arc<Fields>,
     /// The client thought of it: it counts among those that are kept.
@@ -184,16 +186,27 @@ pub(super) struct Wanted {
 
 impl Wanted {
     fn new(original: Original, name: &[u8], transform: Option<Transform>, frame: Arc<Fields>) -> Self {
-        let variant = transform.as_ref().map(Transform::key);
-        let variant = variant.as_deref().unwrap_or(UNTOUCHED);
+        let key = key(name, transform.as_ref());
         Self {
             original,
-            key: CacheKey::of(&[name, variant.as_bytes()]),
+            key,
+            tag: key,
             transform: transform.map(Box::new),
             frame,
             by_client: false,
         }
     }
+
+    /// Its entity tag, which is known before any work.
+    pub(super) fn etag(&self) -> String {
+        ready::tag(&self.tag)
+    }
+}
+
+/// Of the name of an original, and what is made of it.
+fn key(name: &[u8], transform: Option<&Transform>) -> CacheKey {
+    let variant = transform.map(Transform::key);
+    CacheKey::of(&[name, variant.as_deref().unwrap_or(UNTOUCHED).as_bytes()])
 }
 
 /// Who waits for a variant that is made.
@@ -309,13 +322,20 @@ impl ImageService {
 
     /// A variant of a file of the document root. Its answers are cached as long as those of the file itself.
     pub(super) fn file(&self, path: &[u8], entry: &Entry, transform: Transform) -> Wanted {
-        let name = CacheKey::of(&[b"file", path, &entry.etag]);
+        let state = entry.state();
+        let etag = entry.etag.as_deref().unwrap_or(state.as_bytes());
+        // Two files of one size and time, on two machines or one after the other, share a tag and no cached variant.
+        let name = CacheKey::of(&[b"file", path, state.as_bytes(), etag]);
+        let tag = key(CacheKey::of(&[b"file", path, etag]).as_bytes(), Some(&transform));
         let mut frame = self.settings.fields.clone();
         if let Some(cache_control) = entry.head.fields().get("Cache-Control") {
             frame.set("Cache-Control", cache_control);
         }
         let original = Original::File(Arc::clone(&entry.file), name);
-        Wanted::new(original, name.as_bytes(), Some(transform), Arc::new(frame))
+        Wanted {
+            tag,
+            ..Wanted::new(original, name.as_bytes(), Some(transform), Arc::new(frame))
+        }
     }
 
     /// The image, if it is in memory and its original is known to be there, and until when that is known.
@@ -416,7 +436,7 @@ impl ImageService {
         let ready = match hit.value {
             Cached::File(file, length) if length > MOST_COPIED => {
                 let format = format_of(&file);
-                Arc::new(Ready::of_file(file, length, &key, format))
+                Arc::new(Ready::of_file(file, length, &wanted.tag, format))
             }
             value => {
                 let bytes = tokio::task::spawn_blocking(move || value.into_bytes())
@@ -930,7 +950,7 @@ impl ImageService {
 /// An image in memory.
 fn ready_of(wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
     let format = Format::of_bytes(&bytes);
-    Arc::new(Ready::of_bytes(bytes, &wanted.key, format))
+    Arc::new(Ready::of_bytes(bytes, &wanted.tag, format))
 }
 
 /// What a stored original itself is kept under in caches.

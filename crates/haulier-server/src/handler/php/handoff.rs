@@ -224,10 +224,10 @@ impl FileResponse {
     /// A file the script named. What it did not say follows from the file.
     fn of_named(sendable: &Sendable, mut fields: Fields, by_extension: bool) -> Self {
         if by_extension || !fields.contains("Content-Type") {
-            fields.set("Content-Type", sendable.content_type);
+            fields.set("Content-Type", &*sendable.content_type);
         }
-        if !fields.contains("ETag") {
-            fields.append("ETag", &sendable.etag);
+        if let Some(etag) = sendable.etag.as_ref().filter(|_| !fields.contains("ETag")) {
+            fields.append("ETag", etag);
         }
         let own_date = fields.get("Last-Modified").map(date::parse);
         if own_date.is_none() {

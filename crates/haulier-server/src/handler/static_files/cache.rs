@@ -255,6 +255,7 @@ impl Slot {
     fn still_true(&mut self, site: &Site, now: Instant) -> bool {
         if self.expires.is_some_and(|expires| now >= expires)
             || Version::now(site.document_root(), &self.name) != Some(self.version)
+            || matches!(&self.what, What::File(entry) if entry.misses_tag())
         {
             return false;
         }

@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haulier_proto::accept::{Accepted, Coding};
@@ -18,6 +19,7 @@ use haulier_proto::head::{Method, RequestHead};
 use super::entry::{self, Entry};
 use super::open::{self, Opened, Version};
 use super::respond as answer;
+use super::tag::{self, Tag};
 use crate::filter::compress::store::Variant;
 use crate::filter::compress::{codec, dictionary};
 use crate::response::{Handler, Response};
@@ -64,6 +66,12 @@ struct Slot {
     check_at: Option<Instant>,
 }
 
+impl Slot {
+    fn is_tagged(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| entry.etag.is_some())
+    }
+}
+
 impl Codings {
     /// `is_dictionary`: clients are told to keep the file as the dictionary of its later versions.
     pub(super) fn new(name: &[u8], version: Version, is_dictionary: bool) -> Self {
@@ -105,7 +113,7 @@ impl Codings {
                         Coding::DictionaryZstd,
                         &format!("{:02x}{:02x}.{length:x}", hash[0], hash[1]),
                     );
-                    let file = entry::with_small_content(file, length);
+                    let file = Arc::new(entry::with_small_content(file, length));
                     slot.entry = Some(Rc::new(entry.coded(Coding::DictionaryZstd, tag, file)));
                 }
                 Variant::Absent => store.make_difference(&key, &hash, &entry.file),
@@ -156,7 +164,8 @@ impl Codings {
     /// Looks for a sidecar first: whoever put it there knew why.
     fn look(&self, site: &Site, coding: Coding, entry: &Entry, known: &mut Slot) {
         let name = [&self.name, extension(coding)].concat();
-        if known.sidecar.is_some() && Version::now(site.document_root(), &name) == known.sidecar {
+        let is_final = known.is_tagged() || entry.etag.is_none();
+        if is_final && known.sidecar.is_some() && Version::now(site.document_root(), &name) == known.sidecar {
             return;
         }
         let from_store = known.entry.is_some() && known.sidecar.is_none();
@@ -184,8 +193,10 @@ impl Codings {
             tracing::warn!(site = site.settings.name, %name, why, "sidecar_ignored");
             return None;
         }
-        let tag = self.tag(entry, coding, &version.key());
-        let file = entry::with_small_content(regular.file, version.size);
+        let file = Arc::new(entry::open_file(regular));
+        // Several servers have the same sidecar, as they have the same file.
+        let own = Tag::of(site.settings.etag, &version, &file).known();
+        let tag = own.and_then(|own| self.tag(entry, coding, &String::from_utf8_lossy(tag::opaque(&own))));
         Some((entry.coded(coding, tag, file), version))
     }
 
@@ -221,17 +232,18 @@ impl Codings {
             Variant::Useless => (None, true),
             Variant::Ready(file, length) => {
                 let tag = self.tag(entry, coding, &format!("{length:x}"));
-                let file = entry::with_small_content(file, length);
+                let file = Arc::new(entry::with_small_content(file, length));
                 (Some(Rc::new(entry.coded(coding, tag, file))), false)
             }
         }
     }
 
-    /// `"…-br.5a3"`: the tag of the file, the coding, and what tells two variants in that coding apart.
-    fn tag(&self, entry: &Entry, coding: Coding, variant: &str) -> Vec<u8> {
-        let mut tag = entry.etag.strip_suffix(b"\"").unwrap_or(&entry.etag).to_vec();
-        tag.extend_from_slice(format!("-{}.{variant}\"", coding.as_str()).as_bytes());
-        tag
+    /// `"…-br.5a3"`: the tag of the file, the coding, and what tells two variants in that coding apart. `None` if the file
+    /// has no tag.
+    fn tag(&self, entry: &Entry, coding: Coding, variant: &str) -> Option<Vec<u8>> {
+        let own = tag::opaque(entry.etag.as_ref()?);
+        let coded = format!("-{}.{variant}\"", coding.as_str());
+        Some([b"\"", own, coded.as_bytes()].concat())
     }
 }
 
@@ -283,7 +295,8 @@ fn prefers_dictionary(accepted: &Accepted) -> bool {
 /// A range is meant of what the client has a part of. Without a tag that says so it is of the file itself: parts
 /// fetched before the variant was there must fit those fetched after.
 fn wants_variant(fields: &Fields, variant: &Entry) -> bool {
-    fields.known(Known::Range).is_none() || fields.known(Known::IfRange) == Some(variant.etag.as_slice())
+    let is_meant = || variant.etag.is_some() && fields.known(Known::IfRange) == variant.etag.as_deref();
+    fields.known(Known::Range).is_none() || is_meant()
 }
 
 /// RFC 9110 §13.1.2 compares weakly: any coding of the same content is the same. The answer names the tag the client
@@ -293,7 +306,7 @@ fn unchanged_under_any_tag(fields: &Fields, entry: &Entry) -> Option<Response> {
     if fields.known(Known::IfMatch).is_some() || fields.known(Known::IfUnmodifiedSince).is_some() {
         return None;
     }
-    let own = etag::parse(&entry.etag)?.opaque;
+    let own = tag::opaque(entry.etag.as_ref()?);
     let tag = fields
         .get_all("If-None-Match")
         .flat_map(etag::list)

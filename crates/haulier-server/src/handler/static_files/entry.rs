@@ -1,5 +1,6 @@
 //! An open file with everything of an answer that does not change from request to request.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use haulier_proto::field::Fields;
 use super::coded::Codings;
 use super::mime;
 use super::open::{Regular, Version};
+use super::tag::{self, Tag};
 use crate::body::OpenFile;
 use crate::filter::compress::{self, dictionary::previous};
 use crate::response::PreparedHead;
@@ -31,10 +33,14 @@ pub(crate) struct Entry {
     /// The field lines of a 304.
     pub(crate) not_modified: Arc<PreparedHead>,
     /// Strong, with its quotes.
-    pub(crate) etag: Vec<u8>,
+    pub(crate) etag: Option<Vec<u8>>,
+    /// The content is to be read before there is one.
+    awaits_tag: bool,
+    /// The state the file was opened in.
+    pub(super) version: Version,
     /// Seconds since 1970; never later than the moment the file was opened.
     pub(crate) last_modified: u64,
-    pub(crate) content_type: &'static str,
+    pub(crate) content_type: Cow<'static, str>,
     /// The coding of a variant.
     pub(super) coding: Option<Coding>,
     /// The same content coded; `None` if it never is.
@@ -45,13 +51,18 @@ impl Entry {
     /// Makes a file ready. `path` is what was asked for, `name` the path of the file: they differ for an index.
     pub(super) fn new(site: &Site, path: &[u8], name: &[u8], regular: Regular) -> Self {
         let version = regular.version;
-        let etag = entity_tag(&version);
+        let file = Arc::new(open_file(regular));
+        let tag = Tag::of(site.settings.etag, &version, &file);
+        let awaits_tag = tag == Tag::Awaited;
+        let etag = tag.known();
         let last_modified = last_modified(&version, SystemTime::now());
-        let content_type = mime::of(name);
+        let content_type = mime::of(name, site.settings.charset.as_deref());
         let mut fields = Fields::new();
-        fields.append("Content-Type", content_type);
+        fields.append("Content-Type", &*content_type);
         fields.append("Last-Modified", date::format(last_modified));
-        fields.append("ETag", &etag);
+        if let Some(etag) = &etag {
+            fields.append("ETag", etag);
+        }
         fields.append("Accept-Ranges", "bytes");
         if let Some(cache_control) = cache_control(site, path, name) {
             fields.append("Cache-Control", cache_control);
@@ -69,30 +80,41 @@ impl Entry {
         let not_modified = without_metadata(&fields);
         let head = PreparedHead::new(fields);
         Self {
-            file: Arc::new(open_file(regular)),
+            file,
             head: Arc::new(if codings.is_some() { head.negotiable() } else { head }),
             not_modified: Arc::new(PreparedHead::new(not_modified)),
             coding: None,
             codings,
             etag,
+            awaits_tag,
+            version,
             last_modified,
             content_type,
         }
     }
 
-    /// The same content in a coding: `file` holds it, `tag` tells it from every other variant.
-    pub(super) fn coded(&self, coding: Coding, tag: Vec<u8>, file: OpenFile) -> Self {
+    /// The same content in a coding: `file` holds it, `tag` tells it from every other variant. Without a tag no client
+    /// can say which variant it has a part of.
+    pub(super) fn coded(&self, coding: Coding, tag: Option<Vec<u8>>, file: Arc<OpenFile>) -> Self {
         let mut fields = self.head.fields().clone();
-        fields.set("ETag", &tag);
+        match &tag {
+            Some(tag) => fields.set("ETag", tag),
+            None => {
+                fields.remove("ETag");
+                fields.remove("Accept-Ranges");
+            }
+        }
         let not_modified = without_metadata(&fields);
         fields.set("Content-Encoding", coding.as_str());
         Self {
-            file: Arc::new(file),
+            file,
             head: Arc::new(PreparedHead::new(fields)),
             not_modified: Arc::new(PreparedHead::new(not_modified)),
             etag: tag,
+            awaits_tag: false,
+            version: self.version,
             last_modified: self.last_modified,
-            content_type: self.content_type,
+            content_type: self.content_type.clone(),
             coding: Some(coding),
             codings: None,
         }
@@ -101,9 +123,19 @@ impl Entry {
     /// For conditional requests.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators {
-            etag: Some(&self.etag),
+            etag: self.etag.as_deref(),
             last_modified: Some(self.last_modified),
         }
+    }
+
+    /// True once it can be made anew with the tag it goes without.
+    pub(super) fn misses_tag(&self) -> bool {
+        self.awaits_tag && tag::is_ready(&self.version, &self.file)
+    }
+
+    /// A name for this state of the file on this machine.
+    pub(crate) fn state(&self) -> String {
+        format!("{:x}-{}", self.version.inode, tag::of_stat(&self.version))
     }
 
     /// Bytes of content kept in memory. It never changes, so what variants may come to take is counted from the start.
@@ -111,13 +143,6 @@ impl Entry {
         let variants = self.codings.is_some().then(|| self.file.length().min(SMALL) as usize);
         self.file.content().map_or(0, Bytes::len) + variants.unwrap_or(0)
     }
-}
-
-/// Inode, size and time of modification: a file that is replaced or written has another one of them.
-pub(super) fn entity_tag(version: &Version) -> Vec<u8> {
-    let (seconds, nanoseconds) = version.modified;
-    let modified = (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds);
-    format!("\"{:x}-{:x}-{modified:x}\"", version.inode, version.size).into_bytes()
 }
 
 /// RFC 9110 §8.8.2.1: a date in the future is replaced by the present.
@@ -193,12 +218,5 @@ mod tests {
         let old = Version::sample((-5, 0));
         assert_eq!(last_modified(&old, now), 0);
         assert_eq!(age(&old, now), Some(Duration::MAX));
-    }
-
-    #[test]
-    fn the_entity_tag_tells_writes_within_one_second_apart() {
-        let tag = |modified| entity_tag(&Version::sample(modified));
-        assert_ne!(tag((1_700_000_000, 1)), tag((1_700_000_000, 2)));
-        assert_eq!(tag((1_700_000_000, 1)), tag((1_700_000_000, 1)));
     }
 }

@@ -103,6 +103,8 @@ fn settings(root: PathBuf) -> SiteSettings {
         maintenance: None,
         requests_per_ip: None,
         cache: Vec::new(),
+        etag: Default::default(),
+        charset: Some("utf-8".into()),
         listing: false,
         development: false,
         fallback: None,

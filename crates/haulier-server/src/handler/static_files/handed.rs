@@ -93,8 +93,9 @@ impl Handed {
         let mut slots = self.slots.borrow_mut();
         if let Some(slot) = slots.get_mut(&key).filter(|slot| slot.is_of(site, name)) {
             let version = sendable.version;
-            let is_settled = version.is_settled(SETTLED, SystemTime::now());
-            let place = is_settled.then(place).flatten();
+            // What is opened anew next time may have its tag by then.
+            let is_final = !sendable.awaits_tag && version.is_settled(SETTLED, SystemTime::now());
+            let place = is_final.then(place).flatten();
             slot.held = place
                 .filter(|place| Version::at(place) == Some(version))
                 .map(|place| Held {

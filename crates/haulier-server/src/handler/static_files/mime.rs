@@ -1,4 +1,7 @@
-//! File name extension → media type. Text says UTF-8, which is what files are written in today.
+//! File name extension → media type. Text says UTF-8, which is what files are written in today, unless its site says
+//! otherwise.
+
+use std::borrow::Cow;
 
 /// What a file of no known kind is: bytes (RFC 2046 §4.5.1). Browsers save it and do not guess.
 const UNKNOWN: &str = "application/octet-stream";
@@ -6,8 +9,21 @@ const UNKNOWN: &str = "application/octet-stream";
 /// The longest extension in the table.
 const LONGEST: usize = 11;
 
-/// The media type for a path, by its extension in any letter case.
-pub(super) fn of(path: &[u8]) -> &'static str {
+/// What the table says behind a media type of text.
+const SAYS_UTF8: &str = "; charset=utf-8";
+
+/// The media type for a path, by its extension in any letter case. Text names `charset`; `None` names none.
+pub(super) fn of(path: &[u8], charset: Option<&str>) -> Cow<'static, str> {
+    let listed = listed(path);
+    match (listed.strip_suffix(SAYS_UTF8), charset) {
+        (None, _) | (Some(_), Some("utf-8")) => listed.into(),
+        (Some(bare), None) => bare.into(),
+        (Some(bare), Some(charset)) => format!("{bare}; charset={charset}").into(),
+    }
+}
+
+/// The media type in the table.
+fn listed(path: &[u8]) -> &'static str {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else {
         return UNKNOWN;
@@ -207,7 +223,7 @@ mod tests {
             assert!(extension.len() <= LONGEST, "{extension}");
             assert_eq!(*extension, extension.to_ascii_lowercase(), "looked up in lower case");
             assert!(kind.contains('/'), "{kind}");
-            let says_utf8 = kind.ends_with("; charset=utf-8");
+            let says_utf8 = kind.ends_with(SAYS_UTF8);
             assert!(
                 says_utf8 || !kind.starts_with("text/"),
                 "{extension} is text of an unknown charset"
@@ -230,7 +246,21 @@ mod tests {
             ("/", UNKNOWN),
         ];
         for (path, expected) in rows {
-            assert_eq!(of(path.as_bytes()), expected, "{path}");
+            assert_eq!(of(path.as_bytes(), Some("utf-8")), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn text_names_the_charset_of_its_site_and_nothing_else_does() {
+        let rows = [
+            ("/a.html", Some("windows-1252"), "text/html; charset=windows-1252"),
+            ("/a.svg", None, "image/svg+xml"),
+            ("/a.html", None, "text/html"),
+            ("/a.json", Some("windows-1252"), "application/json"),
+            ("/a.jpg", Some("windows-1252"), "image/jpeg"),
+        ];
+        for (path, charset, expected) in rows {
+            assert_eq!(of(path.as_bytes(), charset), expected, "{path} {charset:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Files of the document root: finding them, and answering with them.
 //!
 //! `names` judges what a path says, `open` opens beneath the root, `resolve` decides what a path is, `cache` remembers
-//! it, `entry` makes a file ready to send, `coded` picks its variant, `respond` answers with it. What is found is a value;
+//! it, `entry` makes a file ready to send, `tag` makes its entity tag, `coded` picks its variant, `respond` answers with it. What is found is a value;
 //! the pipeline acts on it. `roots` opens what scripts name and clients may not ask for, `handed` holds that open.
 
 mod cache;
@@ -16,6 +16,7 @@ mod open;
 mod resolve;
 mod respond;
 mod roots;
+mod tag;
 #[cfg(test)]
 mod tests;
 

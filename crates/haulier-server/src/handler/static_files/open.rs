@@ -44,7 +44,7 @@ pub(super) struct Regular {
 }
 
 /// What tells one state of a file from another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Version {
     pub(super) device: u64,
     pub(super) inode: u64,
@@ -101,6 +101,11 @@ impl Version {
     pub(super) fn now(root: Root<'_>, path: &[u8]) -> Option<Self> {
         let stat = rustix::fs::statat(root.directory, relative(path), rustix::fs::AtFlags::empty()).ok()?;
         Some(Self::of(&stat))
+    }
+
+    /// The state an open file is in.
+    pub(super) fn of_file(file: &File) -> io::Result<Self> {
+        Ok(Self::of(&rustix::fs::fstat(file)?))
     }
 
     /// What this path has now, as [`Version::now`].

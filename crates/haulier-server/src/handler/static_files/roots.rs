@@ -3,6 +3,7 @@
 //! A name is judged by where it really lies beneath one of the site's `sendfile` roots, and opened there. A refusal
 //! tells every path that was tried: who configures a server cannot see what an application wrote into a field.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io;
@@ -22,6 +23,7 @@ use super::entry;
 use super::handed::Handed;
 use super::names::{self, Kind};
 use super::open::{self, Opened, Regular, Root, Version};
+use super::tag::Tag;
 use crate::body::OpenFile;
 use crate::route::Site;
 use crate::settings::SendfileSettings;
@@ -68,13 +70,15 @@ pub(crate) struct Sendable {
     pub(crate) file: Arc<OpenFile>,
     pub(super) version: Version,
     /// Of the file: strong, with its quotes.
-    pub(crate) etag: Vec<u8>,
+    pub(crate) etag: Option<Vec<u8>>,
+    /// The content is to be read before there is one.
+    pub(super) awaits_tag: bool,
     /// Seconds since 1970.
     pub(crate) last_modified: u64,
     /// The same as a field has it.
     pub(crate) last_modified_text: [u8; 29],
     /// By the extension of its name.
-    pub(crate) content_type: &'static str,
+    pub(crate) content_type: Cow<'static, str>,
 }
 
 /// Why a file is not sent.
@@ -395,7 +399,7 @@ fn attempt(site: &Site, root: Root<'_>, inside: &[u8], tried: &mut String) -> io
     let slashes = inside.iter().take_while(|&&byte| byte == b'/').count();
     let inside = &inside[slashes.saturating_sub(1)..];
     let why = match open_regular(site, root, inside) {
-        Ok(Ok(regular)) => return Ok(Some(Sendable::new(inside, regular))),
+        Ok(Ok(regular)) => return Ok(Some(Sendable::new(site, inside, regular))),
         Ok(Err(why)) => why,
         Err(error) => match Errno::from_io_error(&error) {
             Some(Errno::ACCESS | Errno::PERM) => "may not be read",
@@ -441,15 +445,19 @@ fn note(tried: &mut String, path: &[u8], why: &str) {
 }
 
 impl Sendable {
-    fn new(name: &[u8], regular: Regular) -> Self {
-        let last_modified = entry::last_modified(&regular.version, std::time::SystemTime::now());
+    fn new(site: &Site, name: &[u8], regular: Regular) -> Self {
+        let version = regular.version;
+        let last_modified = entry::last_modified(&version, std::time::SystemTime::now());
+        let file = Arc::new(entry::open_file(regular));
+        let tag = Tag::of(site.settings.etag, &version, &file);
         Self {
-            etag: entry::entity_tag(&regular.version),
+            awaits_tag: tag == Tag::Awaited,
+            etag: tag.known(),
             last_modified,
             last_modified_text: date::format(last_modified),
-            content_type: super::mime::of(name),
-            version: regular.version,
-            file: Arc::new(entry::open_file(regular)),
+            content_type: super::mime::of(name, site.settings.charset.as_deref()),
+            version,
+            file,
         }
     }
 }

@@ -602,7 +602,7 @@ fn methods_that_do_not_read_are_refused_with_those_that_do() {
 fn conditions_are_judged_in_the_order_of_rfc_9110() {
     let root = alphabet().with(|settings| settings.headers.push(("X-Site".into(), "1".into())));
     let entry = entry(&root, "/abc.txt");
-    let etag = String::from_utf8_lossy(&entry.etag).into_owned();
+    let etag = String::from_utf8_lossy(entry.etag.as_deref().expect("a tag")).into_owned();
     let modified = field(&ask(&entry, "GET", ""), "Last-Modified").expect("a date");
     let rows = [
         (format!("If-None-Match: {etag}\r\n"), 304),
@@ -693,7 +693,7 @@ fn several_ranges_are_parts_with_their_places() {
 fn if_range_gives_the_whole_of_a_file_that_changed() {
     let root = alphabet();
     let whole = entry(&root, "/abc.txt");
-    let etag = String::from_utf8_lossy(&whole.etag).into_owned();
+    let etag = String::from_utf8_lossy(whole.etag.as_deref().expect("a tag")).into_owned();
     let modified = field(&ask(&whole, "GET", ""), "Last-Modified").expect("a date");
     let rows = [
         (etag.as_str(), 206),
