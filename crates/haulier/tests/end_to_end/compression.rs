@@ -499,6 +499,19 @@ fn sidecars_are_sent_as_they_are() {
 }
 
 #[test]
+fn a_copy_never_wins_over_a_coding_that_the_client_likes_better() {
+    let server = Site::new().file("a.css", text(20_000)).start();
+    variant_of(&server, "/a.css", "gzip");
+    for _ in 0..20 {
+        let response = asked(&server, "/a.css", "gzip;q=0.1, br;q=1").expect(200);
+        assert_eq!(response.field("Content-Encoding"), Some("br"));
+    }
+    variant_of(&server, "/a.css", "br");
+    let response = asked(&server, "/a.css", "gzip, br;q=0.9").expect(200);
+    assert_eq!(response.field("Content-Encoding"), Some("gzip"));
+}
+
+#[test]
 fn a_sidecar_that_is_wrong_is_ignored_and_said_so() {
     // Window 2^27: what browsers show as an empty page.
     let site = with_sidecars(&["--ultra", "-22", "--long=27", "--no-content-size"]);

@@ -705,7 +705,7 @@ impl ImageService {
     async fn in_file(&self, id: &Key, file: File, state: &FileState, wanted: &Wanted) -> Result<Opened, Failure> {
         self.originals.check_file(id, &file, state).await?;
         let format = format_of(&file);
-        let ready = Ready::of_file(file, state.length(), &wanted.key, format);
+        let ready = Ready::of_file(file, state.length(), &wanted.tag, format);
         Ok(Opened::Ready(Arc::new(ready), ImageResult::Original))
     }
 

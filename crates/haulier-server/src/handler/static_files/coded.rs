@@ -128,16 +128,19 @@ impl Codings {
         found
     }
 
-    /// The variant for a client, if there is one. A variant that is missing is ordered.
+    /// The variant for a client, if there is one in a coding it likes best. A variant that is missing is ordered: until it
+    /// is made, the file is coded on its way rather than sent in a coding the client likes less.
     fn best(&self, site: &Site, accepted: &Accepted, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
         self.asked.set(self.asked.get().saturating_add(1));
         let allowed = &site.settings.compress.algorithms;
-        let mut codings = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
-        codings.sort_by_key(|&coding| std::cmp::Reverse(accepted.weight(coding)));
-        let usable = codings
-            .into_iter()
-            .filter(|&coding| allowed.contains(&coding) && accepted.weight(coding) > 0);
-        for (number, coding) in usable.enumerate() {
+        let codings = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+        let weight = |coding: Coding| {
+            let is_allowed = allowed.contains(&coding);
+            if is_allowed { accepted.weight(coding) } else { 0 }
+        };
+        let most = codings.into_iter().map(weight).max().filter(|&most| most > 0)?;
+        let liked_best = codings.into_iter().filter(|&coding| weight(coding) == most);
+        for (number, coding) in liked_best.enumerate() {
             if let Some(found) = self.variant(site, coding, entry, now, number == 0) {
                 return Some(found);
             }
