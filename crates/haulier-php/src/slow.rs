@@ -9,6 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use haulier_proto::text::is_unseen;
+
 use crate::running::RunningRequest;
 use crate::settings::Slow;
 use crate::span::Span;
@@ -61,7 +63,11 @@ fn quoted(text: &str) -> String {
     for letter in text.chars() {
         match letter {
             '"' | '\\' => quoted.extend(['\\', letter]),
-            _ if letter.is_control() => quoted.push_str(&format!("\\u{:04x}", letter as u32)),
+            _ if is_unseen(letter) => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    quoted.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
             _ => quoted.push(letter),
         }
     }

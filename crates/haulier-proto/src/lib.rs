@@ -23,3 +23,4 @@ pub mod proxy;
 pub mod range;
 pub mod response_head;
 pub mod status;
+pub mod text;

@@ -10,7 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use haulier_proto::field::Known;
+use haulier_proto::text::{is_unseen, printable};
 
+use crate::filter::basic_auth;
 use crate::request::{Peer, Request};
 use crate::response::Trace;
 use crate::route::Site;
@@ -208,6 +210,12 @@ impl Record<'_> {
             .map_or_else(|| "-".into(), |request| lossy(request.head.target()))
     }
 
+    /// Who the client says it is, where the site asks for a password.
+    fn user(&self) -> Option<String> {
+        let request = self.request.filter(|request| request.asks_password.get())?;
+        basic_auth::user(request.head.fields()).filter(|user| !user.is_empty())
+    }
+
     fn write_text(&self, out: &mut String, color: bool) {
         let (on, off) = match (color, self.status) {
             (false, _) => ("", ""),
@@ -297,11 +305,7 @@ impl Record<'_> {
             if let Some(client) = self.saved {
                 let _ = write!(out, ",\"client_ms\":{:.3}", milliseconds(client));
             }
-            if let Some(pool) = self
-                .site
-                .and_then(|site| site.settings.php.as_ref())
-                .map(|php| &php.pool)
-            {
+            if let Some(pool) = &php.pool {
                 json_field(out, "pool", &pool.settings().name);
             }
             if let Some(pid) = php.pid {
@@ -330,15 +334,16 @@ impl Record<'_> {
         out.push('}');
     }
 
-    /// `ip - - [time] "GET / HTTP/1.1" 200 bytes "referer" "user agent"`; what is not known is `-`.
+    /// `ip - user [time] "GET / HTTP/1.1" 200 bytes "referer" "user agent"`; what is not known is `-`.
     fn write_combined(&self, out: &mut String) {
         let date = haulier_proto::date::format(since_epoch().as_secs());
         // `Sun, 06 Nov 1994 08:49:37 GMT`
         let part = |range: std::ops::Range<usize>| std::str::from_utf8(&date[range]).unwrap_or_default();
         let _ = write!(
             out,
-            "{} - - [{}/{}/{}:{} +0000] \"",
+            "{} - {} [{}/{}/{}:{} +0000] \"",
             self.peer.remote.ip(),
+            self.user().as_deref().map_or_else(|| "-".to_owned(), combined_word),
             part(5..7),
             part(8..11),
             part(12..16),
@@ -365,6 +370,9 @@ impl Record<'_> {
     fn write_request(&self, out: &mut String, request: &Request) {
         let head = &request.head;
         let _ = write!(out, ",\"req_id\":\"{}\"", request.id);
+        if let Some(user) = self.user() {
+            json_field(out, "user", &user);
+        }
         json_field(out, "method", &lossy(head.method_name()));
         json_field(out, "host", &lossy(head.authority().unwrap_or_default()));
         json_field(out, "path", &lossy(head.path()));
@@ -393,13 +401,6 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Nothing a terminal would act on.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
-}
-
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
@@ -421,6 +422,13 @@ fn size_text(bytes: u64) -> String {
     }
 }
 
+/// Text that is one word of a line.
+fn combined_word(text: &str) -> String {
+    let mut word = String::with_capacity(text.len());
+    combined_text(&mut word, text.as_bytes());
+    word.replace(' ', "\\x20")
+}
+
 /// Text between quotes as Apache writes it: quotes, backslashes, and what is not printable ASCII are escaped.
 fn combined_text(out: &mut String, text: &[u8]) {
     for &byte in text {
@@ -440,8 +448,10 @@ fn json_field(out: &mut String, name: &str, value: &str) {
         match c {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
+            c if is_unseen(c) => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
             }
             c => out.push(c),
         }
@@ -456,8 +466,8 @@ mod tests {
     #[test]
     fn json_strings_are_escaped() {
         let mut out = String::new();
-        json_field(&mut out, "path", "/a\"b\\c\n\u{7f}é");
-        assert_eq!(out, ",\"path\":\"/a\\\"b\\\\c\\u000a\\u007fé\"");
+        json_field(&mut out, "path", "/a\"b\\c\n\u{7f}é\u{202e}\u{e0041}");
+        assert_eq!(out, ",\"path\":\"/a\\\"b\\\\c\\u000a\\u007fé\\u202e\\udb40\\udc41\"");
     }
 
     #[test]
@@ -465,6 +475,7 @@ mod tests {
         let mut out = String::new();
         combined_text(&mut out, b"a \"b\" \\ \n\xc3\xa9");
         assert_eq!(out, "a \\\"b\\\" \\\\ \\x0a\\xc3\\xa9");
+        assert_eq!(combined_word("a [x] \"b\n"), "a\\x20[x]\\x20\\\"b\\x0a");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(crate) struct Request {
     pub body_length: Option<u64>,
     /// Counts it among those under way once its site is known.
     pub in_flight: Option<InFlight>,
+    /// A password is asked for; set by the filter that asks.
+    pub asks_password: Cell<bool>,
     /// The protocol's side of the exchange.
     pub exchange: Rc<dyn Exchange>,
 }

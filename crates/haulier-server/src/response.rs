@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use haulier_php::Pool;
 use haulier_proto::accept::Coding;
 use haulier_proto::encode;
 use haulier_proto::field::Fields;
@@ -340,6 +341,8 @@ pub(crate) struct PhpTrace {
     pub taken: Option<Instant>,
     /// Microseconds a worker was busy with it; 0 until the worker is free again.
     pub busy: Arc<AtomicU64>,
+    /// The pool that ran the script.
+    pub pool: Option<Arc<Pool>>,
     /// The worker, where it is known.
     pub pid: Option<u32>,
     /// First line PHP wrote to its error log during this request.

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use haulier_proto::text::is_unseen;
 use percent_encoding::percent_decode;
 
 /// The longest name we make, bytes; file systems take 255, and `.part.json` comes behind it.
@@ -87,10 +88,7 @@ fn text(value: &[u8]) -> String {
 /// One visible name without a path; empty if nothing is left of it.
 fn safe(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let visible: String = last
-        .chars()
-        .filter(|letter| !letter.is_control() && !is_invisible(*letter))
-        .collect();
+    let visible: String = last.chars().filter(|&letter| !is_unseen(letter)).collect();
     let name = visible.trim_start_matches(['.', ' ']).trim_end();
     if name.len() <= MOST_BYTES {
         return name.to_owned();
@@ -99,11 +97,6 @@ fn safe(name: &str) -> String {
     let room = MOST_BYTES - extension.len();
     let cut = (0..=room).rev().find(|&at| stem.is_char_boundary(at)).unwrap_or(0);
     format!("{}{extension}", &stem[..cut])
-}
-
-/// Characters that turn the direction of text or take no room: `exe.gpj` can look like `jpg.exe` with them.
-fn is_invisible(letter: char) -> bool {
-    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Stem and extension with its dot; an extension is short.

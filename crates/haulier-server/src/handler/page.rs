@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use haulier_proto::text::is_unseen;
+
 /// Begins a document. What is appended next stands in its `main` element.
 pub(super) fn begin(title: &str) -> String {
     let mut page = String::with_capacity(1024);
@@ -41,8 +43,8 @@ pub(super) fn escape(page: &mut String, text: &str) {
             '>' => page.push_str("&gt;"),
             '"' => page.push_str("&quot;"),
             '\'' => page.push_str("&#39;"),
-            // Control characters are not text in HTML; line ends and tabs are.
-            letter if letter.is_control() && !matches!(letter, '\n' | '\t') => page.push('\u{fffd}'),
+            // Control characters are not text in HTML, line ends and tabs are; what turns a line around belongs to no name.
+            letter if is_unseen(letter) && !matches!(letter, '\n' | '\t') => page.push('\u{fffd}'),
             letter => page.push(letter),
         }
     }

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use haulier_proto::text::printable;
+
 use crate::admin::state::{
     CertificateState, ImageState, PoolState, RunningState, SiteState, Spool, State, StreamingState,
 };
@@ -226,13 +228,6 @@ fn memory(bytes: Option<u64>) -> String {
         None | Some(0) => "–".to_owned(),
         Some(bytes) => size(bytes as f64),
     }
-}
-
-/// Nothing a terminal would act on.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use haulier_proto::text::is_unseen;
 use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -157,13 +158,14 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// Text without control characters: what a client or PHP says must not move the cursor or begin a line.
+/// Text without control characters and marks of direction: what a client or PHP says must not move the cursor, begin a
+/// line or turn one around.
 struct Escaped<'v>(&'v str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
-            if character.is_control() {
+            if is_unseen(character) {
                 write!(f, "{}", character.escape_default())?;
             } else {
                 f.write_char(character)?;

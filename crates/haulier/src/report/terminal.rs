@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use haulier_client::bench::result::{Point, Run};
+use haulier_proto::text::is_unseen;
 
 use super::bars::{self, Bars};
 use super::book::{Book, Outcome, Part};
@@ -245,7 +246,7 @@ fn step(value: f64, low: f64, high: f64) -> char {
 fn plain(text: &str) -> String {
     text.chars()
         .map(|letter| {
-            if letter.is_control() && letter != '\n' {
+            if is_unseen(letter) && letter != '\n' {
                 '\u{fffd}'
             } else {
                 letter

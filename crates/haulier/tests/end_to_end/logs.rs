@@ -55,6 +55,82 @@ fn combined_lines_are_what_other_tools_read() {
 }
 
 #[test]
+fn the_user_of_a_password_is_named_and_forges_no_line() {
+    let site = Site::new().file("a.txt", "page").file("open/a.txt", "page");
+    // htpasswd -s: the password is "horse" for both.
+    let sha = "{SHA}CRtQNYhcABcP7J7PJCJJM+PeP8w=";
+    let users = site.writable("logs").join("users");
+    fs::write(&users, format!("anna:{sha}\nann [x] \"y\":{sha}\n")).expect("the directory is ours");
+    let file = users.with_file_name("access.log");
+    let server = site
+        .config(&format!(
+            "[[site.test.route]]\npath = \"/*\"\nbasic_auth = {users:?}\n[[site.test.route]]\npath = \"/open/*\"\n\
+             basic_auth = \"off\"\n[site.test.log]\nformat = \"combined\"\nfile = {file:?}"
+        ))
+        .start();
+    // `anna:horse`, `anna:cow` and `ann [x] "y":horse`
+    let ask = |target: &str, credentials: &str| {
+        let request = Request::get(target).with("Authorization", &format!("Basic {credentials}"));
+        server.ask(&request).status()
+    };
+    assert_eq!(ask("/a.txt?1", "YW5uYTpob3JzZQ=="), 200);
+    assert_eq!(ask("/a.txt?2", "YW5uYTpjb3c="), 401);
+    assert_eq!(ask("/a.txt?3", "YW5uIFt4XSAieSI6aG9yc2U="), 200);
+    assert_eq!(ask("/open/a.txt?4", "YW5uYTpob3JzZQ=="), 200);
+    wait_until("four lines", || lines(&file).len() == 4);
+    for (query, user) in [
+        ("?1 ", "anna"),
+        ("?2 ", "anna"),
+        ("?3 ", r#"ann\x20[x]\x20\"y\""#),
+        ("?4 ", "-"),
+    ] {
+        let found = lines(&file).into_iter().find(|line| line.contains(query));
+        let line = found.expect("a line for each");
+        assert!(line.starts_with(&format!("127.0.0.1 - {user} [")), "{line}");
+    }
+}
+
+#[test]
+fn json_lines_name_the_user_and_the_pool_that_ran_the_script() {
+    let site = Site::new().php("a.php", "echo 1;").php("reports/a.php", "echo 1;");
+    let users = site.writable("users").join("users");
+    fs::write(&users, "anna:{SHA}CRtQNYhcABcP7J7PJCJJM+PeP8w=\n").expect("the directory is ours");
+    let server = site
+        .setting("pool = \"php\"")
+        .config(&format!(
+            "[pool.reports]\nworkers = 1\n[[site.test.route]]\npath = \"/reports/*\"\npool = \"reports\"\n\
+             basic_auth = {users:?}\n"
+        ))
+        .start();
+    server.get("/a.php").expect(200);
+    let request = Request::get("/reports/a.php").with("Authorization", "Basic YW5uYTpob3JzZQ==");
+    server.ask(&request).expect(200);
+    let line = server.access_line_for("/reports/a.php");
+    assert_eq!(
+        (line["pool"].as_str(), line["user"].as_str()),
+        (Some("reports"), Some("anna"))
+    );
+    let line = server.access_line_for("/a.php");
+    assert_eq!((line["pool"].as_str(), line["user"].as_str()), (Some("php"), None));
+}
+
+#[test]
+fn no_form_of_a_line_lets_a_name_turn_it_around() {
+    for format in ["text", "json", "combined"] {
+        let site = Site::new().file("a.txt", "page");
+        let file = site.writable("logs").join("access.log");
+        let server = site
+            .config(&format!("[site.test.log]\nformat = \"{format}\"\nfile = {file:?}"))
+            .start();
+        server.ask_raw("GET /\u{202e}gpj.exe HTTP/1.1\r\nHost: x\r\nUser-Agent: \u{2066}\u{2028}\r\n\r\n");
+        wait_until("a line", || lines(&file).len() == 1);
+        let line = &lines(&file)[0];
+        assert!(!line.contains(['\u{202e}', '\u{2066}', '\u{2028}']), "{line:?}");
+        assert!(line.contains("gpj.exe"), "{line:?}");
+    }
+}
+
+#[test]
 fn a_rotated_file_is_opened_anew_on_sigusr1_and_no_line_is_lost() {
     let site = Site::new().file("a.txt", "page");
     let directory = site.writable("logs");

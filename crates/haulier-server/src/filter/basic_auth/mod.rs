@@ -52,6 +52,7 @@ impl PasswordCheck {
 /// Lets pass who is known, asks the others.
 pub(super) fn on_request(visit: &Visit<'_>) -> Option<Early> {
     let users = visit.routes.users?;
+    visit.request.asks_password.set(true);
     let Some(credentials) = credentials(visit.request.head.fields()) else {
         return Some(Early::Response(ask(visit.site, visit.request)));
     };
@@ -72,7 +73,7 @@ pub(crate) fn ask(site: &Site, request: &Request) -> Response {
         .with("Cache-Control", "no-store")
 }
 
-/// The name a client gave, for PHP (REMOTE_USER) once it was let pass.
+/// The name a client gave: for PHP (REMOTE_USER) once it was let pass, and for the log.
 pub(crate) fn user(fields: &Fields) -> Option<String> {
     credentials(fields).map(|credentials| credentials.user)
 }

@@ -224,6 +224,7 @@ async fn take_answer(
     let trace = PhpTrace {
         queued: answer.queued(),
         taken: Some(answer.taken()),
+        pool: site.settings.php.as_ref().map(|php| Arc::clone(&php.pool)),
         pid: answer.pid(),
         ..PhpTrace::default()
     };

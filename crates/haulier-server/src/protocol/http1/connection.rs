@@ -340,6 +340,7 @@ impl Connection {
                 BodyLength::Chunked => None,
             },
             in_flight: None,
+            asks_password: Cell::default(),
             exchange: Rc::clone(self) as Rc<dyn Exchange>,
         };
         match catch_unwind(AssertUnwindSafe(|| pipeline::serve(&self.thread, request))) {

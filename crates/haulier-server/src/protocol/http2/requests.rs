@@ -1,5 +1,6 @@
 //! Frames that came in, and the requests they make.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Instant;
@@ -126,6 +127,7 @@ impl Connection {
             received,
             body_length,
             in_flight: None,
+            asks_password: Cell::default(),
             exchange: Rc::clone(&stream) as Rc<dyn Exchange>,
         };
         match catch_unwind(AssertUnwindSafe(|| pipeline::serve(&self.thread, request))) {

@@ -1,6 +1,7 @@
 //! A page of a site as somebody gets it who has never been there: asked for by haulier itself, through the pipeline, as
 //! if it came over HTTPS from this machine.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileExt;
@@ -69,6 +70,7 @@ fn request(thread: &Thread, site: &Site, target: &str) -> Option<Request> {
         received: thread::now(),
         body_length: Some(0),
         in_flight: None,
+        asks_password: Cell::default(),
         exchange: Rc::new(Nobody),
     })
 }

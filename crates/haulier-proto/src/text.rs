@@ -1,0 +1,56 @@
+//! Text that people read: which characters in it do something else than to be seen.
+
+/// True for what a terminal or a browser acts on, or shows nothing of: control characters, marks that turn the direction
+/// of writing (U+202E has `gpj.exe` read as `exe.jpg`), other invisible format characters, and the separators of lines.
+///
+/// These are the general categories Cc, Zl, Zp and Cf (Unicode 16) but the signs of Cf that are visible, and the tags of
+/// plane 14, assigned or not.
+#[must_use]
+pub fn is_unseen(character: char) -> bool {
+    matches!(
+        character,
+        '\0'..='\x1f'
+            | '\x7f'..='\u{9f}'
+            | '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{13430}'..='\u{13440}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// The text with U+FFFD in place of every character that [`is_unseen`].
+#[must_use]
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|character| if is_unseen(character) { '\u{fffd}' } else { character })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_turns_a_line_around_or_breaks_it_is_not_text() {
+        let marks = "\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}\u{200e}\u{200f}\u{61c}";
+        let others = "\n\r\x1b\x7f\u{85}\u{2028}\u{2029}\u{200b}\u{feff}\u{ad}\u{e0041}";
+        for character in marks.chars().chain(others.chars()) {
+            assert!(is_unseen(character), "{character:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_seen_stays() {
+        let text = "aé ß漢字العربية🎉\u{600}\u{301}\u{a0}";
+        assert_eq!(printable(text), text);
+        assert_eq!(printable("a\u{202e}b"), "a\u{fffd}b");
+    }
+}
