@@ -43,8 +43,8 @@ pub enum ChunkError {
     /// More than 16 digits.
     #[error("chunk size of more than 16 digits")]
     SizeTooLong,
-    /// A control byte in an extension.
-    #[error("control byte in chunk extension")]
+    /// An extension that is no name with or without a value, or a control byte in it.
+    #[error("malformed chunk extension")]
     Extension,
     /// More than 4 KiB.
     #[error("chunk extension too long")]
@@ -74,7 +74,21 @@ enum State {
     },
     /// White space between size and extension: only more of it or `;` may follow.
     BeforeExtension,
-    Extension,
+    /// White space before the name of an extension, or its first byte.
+    ExtensionStart,
+    ExtensionName,
+    /// White space behind a name: a value or another extension must follow.
+    AfterName,
+    /// White space before a value, or its first byte.
+    ValueStart,
+    Value,
+    Quoted,
+    /// The byte behind a backslash.
+    QuotedPair,
+    /// Behind a closing quote.
+    ValueEnd,
+    /// White space behind a value: another extension must follow.
+    AfterValue,
     SizeLineFeed,
     Data,
     DataReturn,
@@ -112,6 +126,15 @@ impl Decoder {
     #[must_use]
     pub const fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
+    }
+
+    /// Bytes of the chunk at hand that are still to come.
+    #[must_use]
+    pub const fn announced(&self) -> u64 {
+        match self.state {
+            State::Data => self.remaining,
+            _ => 0,
+        }
     }
 
     /// Feeds bytes; body bytes found are appended to `out`, at most `room` of them. Says how many bytes of `input`
@@ -160,7 +183,15 @@ impl Decoder {
             State::SizeStart => self.size_digit(byte, 0),
             State::Size { digits } => self.after_digit(byte, digits),
             State::BeforeExtension => self.before_extension(byte),
-            State::Extension => self.extension(byte),
+            State::ExtensionStart
+            | State::ExtensionName
+            | State::AfterName
+            | State::ValueStart
+            | State::Value
+            | State::Quoted
+            | State::QuotedPair
+            | State::ValueEnd
+            | State::AfterValue => self.extension(byte),
             State::SizeLineFeed => line_feed(byte, self.after_size()),
             State::DataReturn if byte == b'\r' => Ok(State::DataLineFeed),
             State::DataLineFeed if byte == b'\n' => Ok(State::SizeStart),
@@ -197,22 +228,36 @@ impl Decoder {
     fn before_extension(&mut self, byte: u8) -> Result<State, ChunkError> {
         self.count(MOST_EXTENSION, ChunkError::ExtensionTooLong)?;
         match byte {
-            b';' => Ok(State::Extension),
+            b';' => Ok(State::ExtensionStart),
             b' ' | b'\t' => Ok(State::BeforeExtension),
             _ => Err(ChunkError::Size),
         }
     }
 
+    /// RFC 9112 §7.1.1: `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
     fn extension(&mut self, byte: u8) -> Result<State, ChunkError> {
-        match byte {
-            b'\r' => return Ok(State::SizeLineFeed),
-            b'\n' => return Err(ChunkError::LineEnd),
-            b'\t' => {}
-            0..=0x1f | 0x7f => return Err(ChunkError::Extension),
-            _ => {}
+        use State::{
+            AfterName, AfterValue, ExtensionName, ExtensionStart, Quoted, QuotedPair, Value, ValueEnd, ValueStart,
+        };
+        match (self.state, byte) {
+            (ExtensionName | Value | ValueEnd, b'\r') => return Ok(State::SizeLineFeed),
+            (_, b'\n') => return Err(ChunkError::LineEnd),
+            _ => self.count(MOST_EXTENSION, ChunkError::ExtensionTooLong)?,
         }
-        self.count(MOST_EXTENSION, ChunkError::ExtensionTooLong)?;
-        Ok(State::Extension)
+        match (self.state, byte) {
+            (ExtensionStart | ValueStart, b' ' | b'\t') => Ok(self.state),
+            (ExtensionStart | ExtensionName, _) if is_token_byte(byte) => Ok(ExtensionName),
+            (ExtensionName | AfterName, b' ' | b'\t') => Ok(AfterName),
+            (ExtensionName | AfterName, b'=') => Ok(ValueStart),
+            (ValueStart, b'"') => Ok(Quoted),
+            (ValueStart | Value, _) if is_token_byte(byte) => Ok(Value),
+            (Value | ValueEnd | AfterValue, b' ' | b'\t') => Ok(AfterValue),
+            (ExtensionName | AfterName | Value | ValueEnd | AfterValue, b';') => Ok(ExtensionStart),
+            (Quoted, b'"') => Ok(ValueEnd),
+            (Quoted, b'\\') => Ok(QuotedPair),
+            (Quoted | QuotedPair, b'\t' | b' '..=0x7e | 0x80..) => Ok(Quoted),
+            _ => Err(ChunkError::Extension),
+        }
     }
 
     fn after_size(&mut self) -> State {
@@ -315,7 +360,7 @@ mod tests {
         whole(b"5;name=value;q=\"a b\"\r\nhello\r\n0;last\r\n\r\n", b"hello");
         whole(b"5 \t;name\r\nhello\r\n0\r\n\r\n", b"hello");
         whole(
-            b"5;\xc3\xa9\r\nhello\r\n0\r\nDigest: x\r\nContent-Length:\t9\r\nEmpty:\r\n\r\n",
+            b"5 ; a ; b = c;d=\"\\\"\\\\;\xc3\xa9\t\" ;e\r\nhello\r\n0\r\nDigest: x\r\nContent-Length:\t9\r\nEmpty:\r\n\r\n",
             b"hello",
         );
     }
@@ -346,6 +391,24 @@ mod tests {
             ("5;a\rb\r\nhello\r\n", ChunkError::LineEnd),
             ("5;a\0\r\nhello\r\n", ChunkError::Extension),
             ("5;a\u{7f}\r\nhello\r\n", ChunkError::Extension),
+            ("5;\r\nhello\r\n", ChunkError::Extension),
+            ("5; \r\nhello\r\n", ChunkError::Extension),
+            ("5;a;\r\nhello\r\n", ChunkError::Extension),
+            ("5;;a\r\nhello\r\n", ChunkError::Extension),
+            ("5;a \r\nhello\r\n", ChunkError::Extension),
+            ("5;a b\r\nhello\r\n", ChunkError::Extension),
+            ("5;a=\r\nhello\r\n", ChunkError::Extension),
+            ("5;=b\r\nhello\r\n", ChunkError::Extension),
+            ("5;a=b \r\nhello\r\n", ChunkError::Extension),
+            ("5;a=b=c\r\nhello\r\n", ChunkError::Extension),
+            ("5;bad[=x\r\nhello\r\n", ChunkError::Extension),
+            ("5;a=b[\r\nhello\r\n", ChunkError::Extension),
+            ("5;a=\"b\r\nhello\r\n", ChunkError::Extension),
+            ("5;a=\"b\\\r\nhello\r\n", ChunkError::Extension),
+            ("5;a=\"b\"c\r\nhello\r\n", ChunkError::Extension),
+            ("5;a=\"b\" \r\nhello\r\n", ChunkError::Extension),
+            ("5;\u{e9}\r\nhello\r\n", ChunkError::Extension),
+            ("5;a=\"b\n\"\r\nhello\r\n", ChunkError::LineEnd),
             ("5\r\nhello0\r\n\r\n", ChunkError::DataEnd),
             ("5\r\nhello\n0\r\n\r\n", ChunkError::DataEnd),
             ("5\r\nhello\r0\r\n\r\n", ChunkError::DataEnd),
@@ -378,7 +441,7 @@ mod tests {
         let (mut decoder, mut out) = (Decoder::new(), Vec::new());
         assert_eq!(decoder.decode(b"FFFFFFFFFFFFFFFF\r\nabc", &mut out, usize::MAX), Ok(21));
         assert_eq!(out, b"abc");
-        assert_eq!(decoder.remaining, u64::MAX - 3);
+        assert_eq!(decoder.announced(), u64::MAX - 3);
     }
 
     #[test]
