@@ -50,6 +50,10 @@ pub(crate) struct Request {
 
 /// What a handler may ask of the protocol while an exchange runs. One implementation a protocol.
 pub(crate) trait Exchange: std::fmt::Debug {
+    /// More bytes of the request body than that are not wanted: what is announced beyond is an error before it comes.
+    /// A protocol without chunks announces nothing but the length, which is known.
+    fn limit_body(&self, _most: u64) {}
+
     /// Appends some bytes of the request body to `into`; 0 bytes mean its end. The first call sends
     /// `100 Continue` if the client waits for it.
     fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>>;

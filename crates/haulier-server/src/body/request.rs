@@ -78,13 +78,15 @@ const IN_MEMORY: usize = 64 * 1024;
 /// Reads the request body to its end.
 ///
 /// # Errors
-/// [`BodyError`]; a body whose announced length is above `most` fails before a byte of it is asked for.
+/// [`BodyError`]; a body whose announced length is above `most` fails before a byte of it is asked for, a chunk before
+/// its bytes come.
 pub(crate) async fn collect(request: &Request, most: u64, settings: &ServerSettings) -> Result<Collected, BodyError> {
     match request.body_length {
         Some(0) => return Ok(Collected::Empty),
         Some(length) if length > most => return Err(BodyError::TooLarge),
         _ => {}
     }
+    request.exchange.limit_body(most);
     let mut memory = Vec::new();
     let mut spooled: Option<(File, u64)> = None;
     let mut charge = Charge::default();

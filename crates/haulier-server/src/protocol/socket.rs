@@ -125,6 +125,11 @@ impl Socket {
         self.session().is_some_and(|session| session.has_ended())
     }
 
+    /// True if everything goes through TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.session().is_some()
+    }
+
     /// The TLS session, if there is one.
     fn session(&self) -> Option<RefMut<'_, Session>> {
         let layer = self.layer.as_ref()?.borrow_mut();

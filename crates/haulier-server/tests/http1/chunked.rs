@@ -53,7 +53,7 @@ fn trailers_are_dropped() {
     assert_eq!((next.status, next.text()), (200, "0123456789"));
 }
 
-/// Row 3, CVE-2025-55315 among them. The response was sent before the body was looked at; what must not happen is
+/// Row 3, CVE-2025-55315 among them. The response may be sent before all of the body has come; what must not happen is
 /// that anything behind the fault is executed.
 #[test]
 fn behind_a_malformed_chunk_nothing_is_executed() {
@@ -97,6 +97,41 @@ fn behind_a_malformed_chunk_nothing_is_executed() {
         assert!(client.is_closed(), "{body:?} is followed by something");
         assert!(!site.log().contains("smuggled"), "{body:?}");
     }
+}
+
+/// What has come with the head is judged before a file is sent that needs no body.
+#[test]
+fn a_malformed_chunk_that_came_with_the_head_is_refused_before_a_file_is_sent() {
+    let site = Site::start();
+    let get = POST.replace("POST", "GET");
+    for body in [
+        "0_2e\r\n",
+        "5;\r\nhello\r\n0\r\n\r\n",
+        "5;bad[=x\r\nhello\r\n0\r\n\r\n",
+        "5\nhello",
+    ] {
+        let mut client = site.connect();
+        client.send(format!("{get}{body}{SMUGGLED}"));
+        assert_eq!(client.response().status, 400, "{body:?}");
+        assert!(client.is_closed(), "{body:?}");
+    }
+    assert!(!site.log().contains("smuggled"));
+    let mut client = site.connect();
+    client.send(format!("{get}5;a=\"b\"\r\nhello\r\n0\r\n\r\n{NEXT}"));
+    assert_eq!(client.response().text(), "0123456789");
+    assert_eq!(client.response().text(), "0123456789");
+}
+
+/// A file is not held back until a body has come that nobody wants: a fault that comes later ends the connection.
+#[test]
+fn a_malformed_chunk_that_comes_behind_the_answer_ends_the_connection() {
+    let site = Site::start();
+    let mut client = site.connect();
+    client.send(POST.replace("POST", "GET"));
+    assert_eq!(client.response().status, 200);
+    client.send(format!("0_2e\r\n{SMUGGLED}"));
+    assert!(client.is_closed());
+    assert!(!site.log().contains("smuggled"));
 }
 
 /// Row 3: an extension or a trailer section without end.

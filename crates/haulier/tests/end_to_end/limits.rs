@@ -182,6 +182,29 @@ fn a_chunked_body_beyond_the_limit_is_413() {
 }
 
 #[test]
+fn a_chunk_that_is_announced_beyond_the_limit_is_413_before_its_bytes_come() {
+    let server = Site::new()
+        .php("up.php", "echo 'ran';")
+        .limit("body = \"64KiB\"")
+        .start();
+    let head = "POST /up.php HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for size in ["8000000000000005\r\n", "10001\r\n", "8000\r\n"] {
+        let mut connection = server.connect();
+        connection.send(head);
+        if size == "8000\r\n" {
+            // The second half is too much: 0x8001 + 0x8000.
+            connection.send(format!("8001\r\n{}\r\n", "x".repeat(0x8001)));
+        }
+        connection.send(size);
+        let response = connection.read_response("POST").expect("an answer");
+        assert_eq!(response.status(), 413, "{size:?}: 408 is the end of the wait for bytes");
+    }
+    let mut connection = server.connect();
+    connection.send(format!("{head}10000\r\n{}\r\n0\r\n\r\n", "x".repeat(0x10000)));
+    connection.read_response("POST").expect("an answer").expect(200);
+}
+
+#[test]
 fn expect_continue_is_answered_before_the_body() {
     let server = Site::new().php("up.php", "readfile('php://input');").start();
     let mut connection = server.connect();

@@ -551,6 +551,21 @@ fn a_stop_lets_a_download_finish_and_says_goodbye() {
 }
 
 #[test]
+fn the_preface_of_http2_is_refused_where_the_handshake_did_not_agree_on_it() {
+    let authority = Authority::new();
+    let server = secure(Site::new().file("a.txt", "page"), &authority).start();
+    for protocols in [vec![], vec![b"http/1.1".to_vec()]] {
+        let mut config = ClientConfig::clone(&authority.client(&BOTH));
+        config.alpn_protocols = protocols;
+        let mut connection = connect(&server, &Arc::new(config));
+        connection.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+        // An answer of HTTP/1.1, and the end.
+        connection.read_response("GET").expect("an answer").expect(400);
+        assert!(connection.is_closed_by_server());
+    }
+}
+
+#[test]
 fn http2_is_spoken_with_clients_that_can() {
     let authority = Authority::new();
     let bytes = content(5 << 20);

@@ -286,7 +286,9 @@ impl Connection {
     /// Whether the bytes that are no request are where HTTP/2 begins (RFC 9113 §3.3): it does so at the very start, and
     /// only bytes that HTTP/1.1 refuses are asked.
     fn is_http2(&self) -> bool {
-        self.thread.serving().settings.http2 && self.served.get() == 0 && http2::begins(&self.input.borrow())
+        // Over TLS the protocol is agreed on in the handshake, and here it was not HTTP/2 (RFC 9113 §3.2).
+        let may_begin = self.served.get() == 0 && !self.socket.is_secure();
+        may_begin && self.thread.serving().settings.http2 && http2::begins(&self.input.borrow())
     }
 
     /// Whether they are where something begins that is neither.
@@ -325,7 +327,12 @@ impl Connection {
         if expectation == Expectation::Unknown {
             return self.refuse(417, "bad_request");
         }
-        *self.incoming.borrow_mut() = Incoming::new(length, expectation == Expectation::Continue);
+        let incoming = Incoming::new(length, expectation == Expectation::Continue);
+        // An answer that needs no body does not wait for one: what comes later can only end the connection.
+        if incoming.is_malformed(&self.input.borrow()) {
+            return self.refuse(400, "bad_request");
+        }
+        *self.incoming.borrow_mut() = incoming;
         self.wait_for(Phase::Handler);
         self.served.set(self.served.get().saturating_add(1));
         self.takes_interim.set(head.version() == Version::Http11);

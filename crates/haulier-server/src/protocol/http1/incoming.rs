@@ -15,6 +15,8 @@ pub(super) struct Incoming {
     is_lost: bool,
     /// Somebody began to read it. Who gives up in the middle had a reason.
     is_begun: bool,
+    /// Bytes of it that whoever reads it would still take.
+    room: u64,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,28 @@ impl Incoming {
             awaits_continue,
             is_lost: false,
             is_begun: false,
+            room: u64::MAX,
+        }
+    }
+
+    /// From now on so many bytes are taken, and no more.
+    pub(super) fn limit(&mut self, most: u64) {
+        self.room = most;
+    }
+
+    /// True if what is there of the body already is malformed.
+    pub(super) fn is_malformed(&self, input: &[u8]) -> bool {
+        match &self.framing {
+            Framing::Length(_) => false,
+            Framing::Chunked(decoder) => decoder.clone().decode(input, &mut Vec::new(), usize::MAX).is_err(),
+        }
+    }
+
+    /// Bytes that are certain to come if the body is well-formed.
+    fn announced(&self) -> u64 {
+        match &self.framing {
+            Framing::Length(left) => *left,
+            Framing::Chunked(decoder) => decoder.announced(),
         }
     }
 
@@ -79,7 +103,8 @@ impl Incoming {
     }
 
     /// Takes body bytes out of `input`, leaving what is beyond the body; says how many body bytes there were. After
-    /// an error nothing on the connection can be trusted any more.
+    /// an error nothing on the connection can be trusted any more. A chunk that is announced larger than what is left of
+    /// the limit is an error at once, before its bytes come.
     pub(super) fn take(&mut self, input: &mut Vec<u8>, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         if self.is_lost {
             return Err(BodyError::Malformed);
@@ -102,7 +127,12 @@ impl Incoming {
             },
         };
         input.drain(..taken);
-        Ok(into.len() - before)
+        let found = into.len() - before;
+        self.room = match self.room.checked_sub(found as u64) {
+            Some(room) if self.announced() <= room => room,
+            _ => return Err(BodyError::TooLarge),
+        };
+        Ok(found)
     }
 
     /// Reads away what is already in `input`; `false` if that cannot end well.
@@ -114,7 +144,7 @@ impl Incoming {
                 return false;
             };
             *budget = budget.saturating_sub(taken as u64);
-            if *budget == 0 {
+            if *budget == 0 || self.announced() > *budget {
                 return false;
             }
             if taken == 0 && !self.is_done() {

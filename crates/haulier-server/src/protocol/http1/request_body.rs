@@ -20,6 +20,10 @@ impl Exchange for Connection {
         }
     }
 
+    fn limit_body(&self, most: u64) {
+        self.incoming.borrow_mut().limit(most);
+    }
+
     fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
         loop {
             let mut incoming = self.incoming.borrow_mut();
