@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::probe::differences;
-use super::result::{Comparison, Metric, Noise, Point, Slice, Target, Verdict};
+use super::result::{Comparison, Distribution, Metric, Noise, Point, Slice, Target, Verdict};
 use super::statistics::{Estimate, Finding};
 
 /// Everything that is compared, in the order tables have it.
@@ -33,6 +33,27 @@ impl Metric {
             Self::FirstByte => time(slice.first_byte_us),
             Self::ServerCpu => slice.server?.cpu_us_per_request,
             Self::WorkerTime => slice.server?.worker_us_per_request,
+        }
+    }
+
+    /// Its value over all slices together, which is what terminal and report show.
+    ///
+    /// Comparisons rest on [`Metric::of`] instead: the slices of a pair share their luck.
+    #[must_use]
+    pub fn of_all(self, point: &Point) -> Option<f64> {
+        let total = &point.total;
+        let time = |times: &Distribution, percent: f64| {
+            let known = times.percentile(percent).filter(|_| times.count > 0);
+            known.map(|microseconds| microseconds as f64)
+        };
+        match self {
+            Self::RequestsPerSecond => Some(total.requests_per_second),
+            Self::LatencyP50 => time(&total.latency, 50.0),
+            Self::LatencyP95 => time(&total.latency, 95.0),
+            Self::LatencyP99 => time(&total.latency, 99.0),
+            Self::FirstByte => time(&total.first_byte, 50.0),
+            Self::ServerCpu => total.server?.cpu_us_per_request,
+            Self::WorkerTime => total.server?.worker_us_per_request,
         }
     }
 }
@@ -339,6 +360,7 @@ pub(super) mod tests {
                 url: String::new(),
                 answer: None,
                 varies: false,
+                version: None,
             })
             .to_vec()
     }

@@ -32,13 +32,30 @@ pub struct Workers {
 /// # Errors
 /// No connection, no good answer, or a page of another kind.
 pub fn look(url: &Url) -> io::Result<Workers> {
+    workers(&page(url)?)
+}
+
+/// The version the page names; haulier's does.
+///
+/// # Errors
+/// As of [`look`].
+pub fn version(url: &Url) -> io::Result<Option<String>> {
+    let page = page(url)?;
+    workers(&page)?;
+    let mut info = page.lines().filter_map(|line| line.strip_prefix("haulier_build_info{"));
+    Ok(info.find_map(|labels| Some(labels.split_once("version=\"")?.1.split_once('"')?.0.to_owned())))
+}
+
+fn page(url: &Url) -> io::Result<String> {
     let is_bare = url.target() == "/";
-    let target = if is_bare { "/metrics" } else { url.target() };
-    let page = fetch(url, target)?;
+    fetch(url, if is_bare { "/metrics" } else { url.target() })
+}
+
+fn workers(page: &str) -> io::Result<Workers> {
     let found = if page.trim_start().starts_with('{') {
-        fpm(&page)
+        fpm(page)
     } else {
-        haulier(&page)
+        haulier(page)
     };
     found.ok_or_else(|| {
         io::Error::new(
@@ -168,6 +185,15 @@ haulier_php_queue_length{pool=\"php\"} 2
             memory_bytes: None,
         };
         assert_eq!(look(&url).expect("metrics"), expected);
+    }
+
+    #[test]
+    fn the_version_is_read_where_the_page_names_it() {
+        let info = "haulier_build_info{version=\"0.1.0\",target=\"x\"} 1";
+        let named = answering(format!("HTTP/1.0 200 OK\r\n\r\n{METRICS}{info}\n"));
+        assert_eq!(version(&named).expect("metrics").as_deref(), Some("0.1.0"));
+        let silent = answering(format!("HTTP/1.0 200 OK\r\n\r\n{METRICS}"));
+        assert_eq!(version(&silent).expect("metrics"), None);
     }
 
     #[test]

@@ -137,6 +137,9 @@ pub struct Target {
     /// Whether it was asked twice and gave two different bodies.
     #[serde(default)]
     pub varies: bool,
+    /// The version its metrics name, where they were asked: `0.1.0`.
+    #[serde(default)]
+    pub version: Option<String>,
 }
 
 /// One answer, looked at closely.
@@ -236,7 +239,7 @@ pub struct Total {
     pub waited_for_connection: Option<u64>,
     pub generator: GeneratorUse,
     pub server: Option<ServerUse>,
-    /// One entry a second, of all slices, in order.
+    /// One entry a second (longer ones in long slices, shorter ones at the end of a slice), of all slices, in order.
     pub timeline: Vec<Second>,
 }
 
@@ -405,10 +408,12 @@ pub struct ServerUse {
     pub processes: Option<u32>,
     /// Time PHP workers were busy, for one request.
     pub worker_us_per_request: Option<f64>,
-    /// The most PHP workers seen busy at once.
+    /// The most PHP workers seen busy at once while requests were on their way; `None` if nothing was seen then.
     pub peak_busy_workers: Option<u32>,
-    /// The most requests seen waiting for a worker.
+    /// The most requests seen waiting for a worker, likewise.
     pub peak_queue: Option<u32>,
+    /// A page was asked about PHP workers.
+    pub workers_asked: bool,
 }
 
 /// What the kernel counted meanwhile, on the whole machine.
@@ -423,18 +428,55 @@ pub struct KernelCounts {
     pub listen_drops: u64,
 }
 
-/// One second of a point.
+/// One second of a point, or as much as a slice has of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Since the run began.
     pub at_s: f64,
+    /// 0 in documents written before this was kept, until [`Point::complete_timeline`].
+    #[serde(default)]
+    pub length_s: f64,
     pub requests: u64,
     pub failed: u64,
     pub p50_us: u64,
     pub p99_us: u64,
     pub server_cores: Option<f64>,
     pub server_rss_bytes: Option<u64>,
+    /// The most seen busy while requests were on their way; `None` if nothing was seen then.
     pub busy_workers: Option<u32>,
+}
+
+impl Second {
+    /// `count` things of this entry, a second.
+    #[must_use]
+    pub fn each_second(&self, count: u64) -> Option<f64> {
+        (self.length_s > 0.0).then(|| count as f64 / self.length_s)
+    }
+
+    /// When it ended, since the run began; s.
+    #[must_use]
+    pub fn end_s(&self) -> f64 {
+        self.at_s + self.length_s
+    }
+}
+
+impl Point {
+    /// Gives the entries of an older document their length: up to the next one, or to the end of their slice.
+    pub fn complete_timeline(&mut self) {
+        let starts: Vec<f64> = self.total.timeline.iter().map(|second| second.at_s).collect();
+        for (place, second) in self.total.timeline.iter_mut().enumerate() {
+            if second.length_s > 0.0 {
+                continue;
+            }
+            let is_of = |slice: &&Slice| slice.start_s <= second.at_s;
+            let Some(slice) = self.slices.iter().rfind(is_of) else {
+                continue;
+            };
+            let end = slice.start_s + slice.duration_s;
+            let next = starts.get(place + 1).copied().filter(|next| *next < end);
+            second.length_s = (next.unwrap_or(end) - second.at_s).max(0.0);
+        }
+    }
 }
 
 /// One quantity of two targets, side by side.
@@ -478,20 +520,20 @@ pub enum Metric {
 impl Metric {
     /// Whether more of it is better.
     #[must_use]
-    pub fn more_is_better(self) -> bool {
-        self == Self::RequestsPerSecond
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Self::RequestsPerSecond)
     }
 
     /// As tables call it.
     #[must_use]
-    pub fn label(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::RequestsPerSecond => "requests/s",
             Self::LatencyP50 => "time, median",
             Self::LatencyP95 => "time, p95",
             Self::LatencyP99 => "time, p99",
-            Self::FirstByte => "time to first byte",
-            Self::ServerCpu => "server CPU/request",
+            Self::FirstByte => "first byte, median",
+            Self::ServerCpu => "CPU/request",
             Self::WorkerTime => "PHP worker time",
         }
     }
@@ -575,6 +617,30 @@ mod tests {
         };
         all.add(&more);
         assert_eq!((all.refused, all.local, all.unanswered, all.all()), (3, 4, 8, 15));
+    }
+
+    #[test]
+    fn entries_of_an_older_document_last_until_the_next_one_or_the_end_of_their_slice() {
+        let slice = |start_s: f64, duration_s: f64| Slice {
+            start_s,
+            duration_s,
+            ..crate::bench::compare::tests::slice(0, 1.0, 1)
+        };
+        let mut point = crate::bench::compare::tests::point(0, vec![slice(1.0, 1.5), slice(3.0, 0.02)]);
+        point.total.timeline = [1.0, 2.0, 3.0]
+            .map(|at_s| Second {
+                at_s,
+                requests: 30,
+                ..Second::default()
+            })
+            .to_vec();
+        point.complete_timeline();
+        let rates = point
+            .total
+            .timeline
+            .iter()
+            .filter_map(|second| second.each_second(second.requests));
+        assert_eq!(rates.map(f64::round).collect::<Vec<_>>(), [30.0, 60.0, 1500.0]);
     }
 
     #[test]

@@ -149,6 +149,18 @@ pub struct Timeline {
     /// Seconds of one entry.
     pub width: u64,
     pub entries: Vec<Moment>,
+    /// When the last answer came or the last request failed, since the start; ns.
+    pub last: u64,
+}
+
+/// An entry with its place in time.
+#[derive(Debug, Clone)]
+pub struct Stretch {
+    /// Since the start of the slice, s.
+    pub from: f64,
+    /// s; shorter than an entry where the slice ended within it.
+    pub length: f64,
+    pub moment: Moment,
 }
 
 /// One entry of a [`Timeline`].
@@ -163,6 +175,7 @@ impl Default for Timeline {
         Self {
             width: 1,
             entries: Vec::new(),
+            last: 0,
         }
     }
 }
@@ -177,7 +190,30 @@ impl Timeline {
         self.at(now).failed += 1;
     }
 
+    /// The entries of a slice that took `elapsed` (ns), silent ones included.
+    ///
+    /// An end shorter than half an entry belongs to the entry before it: the few requests in it make no rate.
+    #[must_use]
+    pub fn stretches(&self, elapsed: u64) -> Vec<Stretch> {
+        let (end, width) = (elapsed.max(self.last) as f64 / 1e9, self.width as f64);
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for place in 0..self.entries.len().max((end / width).ceil() as usize) {
+            let from = place as f64 * width;
+            let length = (end - from).min(width);
+            let moment = self.entries.get(place).cloned().unwrap_or_default();
+            match stretches.last_mut() {
+                Some(before) if length < width / 2.0 => {
+                    before.length += length.max(0.0);
+                    before.moment.add(&moment);
+                }
+                _ => stretches.push(Stretch { from, length, moment }),
+            }
+        }
+        stretches
+    }
+
     fn at(&mut self, now: u64) -> &mut Moment {
+        self.last = self.last.max(now);
         let mut place = (now / 1_000_000_000 / self.width) as usize;
         while place >= MOST_SECONDS {
             self.halve();
@@ -215,6 +251,7 @@ impl Timeline {
         for (mine, theirs) in self.entries.iter_mut().zip(&other.entries) {
             mine.add(theirs);
         }
+        self.last = self.last.max(other.last);
     }
 }
 
@@ -333,6 +370,37 @@ mod tests {
         assert_eq!(timeline.entries[0].failed, 1);
         let median = timeline.entries[5].latency.percentile(50.0) as f64;
         assert!((median / 5000.0 - 1.0).abs() < 0.033, "{median}");
+    }
+
+    #[test]
+    fn the_entries_of_a_slice_are_as_long_as_the_slice_lets_them_be() {
+        let stretches = |answers: &[u64], elapsed_ms: u64| {
+            let mut timeline = Timeline::default();
+            for ms in answers {
+                timeline.record(ms * 1_000_000, 1_000_000);
+            }
+            let stretches = timeline.stretches(elapsed_ms * 1_000_000);
+            let one = |one: &Stretch| (one.from, (one.length * 1e3).round() as u64, one.moment.latency.count());
+            stretches.iter().map(one).collect::<Vec<_>>()
+        };
+        assert_eq!(stretches(&[], 0), []);
+        assert_eq!(stretches(&[5, 12, 20], 20), [(0.0, 20, 3)], "a slice of 20 ms");
+        assert_eq!(stretches(&[5, 1500], 1700), [(0.0, 1000, 1), (1.0, 700, 1)]);
+        assert_eq!(
+            stretches(&[5, 1001], 1001),
+            [(0.0, 1001, 2)],
+            "a millisecond makes no rate"
+        );
+        assert_eq!(
+            stretches(&[5], 3000),
+            [(0.0, 1000, 1), (1.0, 1000, 0), (2.0, 1000, 0)],
+            "silence is shown"
+        );
+        assert_eq!(
+            stretches(&[5, 1700], 1000),
+            [(0.0, 1000, 1), (1.0, 700, 1)],
+            "answers behind the end"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Bars beside each other: who serves how much, and what a request costs whom.
 
-use haulier_client::bench::result::Run;
+use haulier_client::bench::result::{Metric, Run};
 
 use super::charts::look;
 use super::figures::{number, time};
@@ -43,7 +43,7 @@ type Measured = (usize, Vec<(Ink, f64)>, String);
 
 fn rates(run: &Run, level: Level) -> Option<Bars> {
     let rows = (0..run.targets.len()).filter_map(|target| {
-        let rate = point(run, target, level)?.total.requests_per_second;
+        let rate = Metric::RequestsPerSecond.of_all(point(run, target, level)?)?;
         let (ink, _) = look(target);
         Some((target, vec![(ink, rate)], format!("{}/s", number(rate))))
     });

@@ -224,11 +224,18 @@ impl Book {
     }
 }
 
-/// What the servers of a run called themselves in their answers.
+/// What the servers of a run called themselves in their answers, and the version their metrics name.
 fn servers(run: &Run) -> Vec<(String, String)> {
     let named = run.targets.iter().filter_map(|target| {
-        let server = target.answer.as_ref()?.server.clone()?;
-        Some((target.name.clone(), server))
+        let server = target.answer.as_ref().and_then(|answer| answer.server.clone());
+        let text = match (server, &target.version) {
+            (Some(server), Some(version)) if !server.contains(version.as_str()) => format!("{server} {version}"),
+            (None, Some(version)) => version.clone(),
+            (Some(server), _) if server.contains(|letter: char| letter.is_ascii_digit()) => server,
+            (Some(server), _) => format!("{server}, which does not tell its version"),
+            (None, None) => return None,
+        };
+        Some((target.name.clone(), text))
     });
     let once: BTreeMap<String, String> = named.collect();
     let in_order = run.targets.iter().filter_map(|target| once.get_key_value(&target.name));
@@ -248,6 +255,16 @@ mod tests {
         assert_eq!((table.columns[0].unit, table.columns[1].best), (Unit::Time, Best::None));
         assert_eq!(table.rows[0].cells, [Cell::Number(12.5), Cell::Text("ok".to_owned())]);
         assert_eq!(table.rows[1].cells[0], Cell::Nothing);
+    }
+
+    #[test]
+    fn a_server_without_a_version_is_not_listed_as_if_it_had_one() {
+        let mut run = super::super::samples::pair();
+        run.targets[1].version = Some("0.1.0".to_owned());
+        let texts = servers(&run).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts, ["haulier, which does not tell its version", "haulier 0.1.0"]);
+        run.targets[0].answer.as_mut().expect("asked").server = Some("nginx/1.22.1".to_owned());
+        assert_eq!(servers(&run)[0].1, "nginx/1.22.1");
     }
 
     #[test]

@@ -92,16 +92,17 @@ fn name<'r>(run: &'r Run, point: &Point) -> &'r str {
 }
 
 fn percentiles(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
+    let highest = highest_percentile(run, level);
     let mut layers = Vec::new();
     let mut times = Vec::new();
     let mut said = Vec::new();
     for (point, ink, dash) in looks(run, level).filter(|(point, ..)| point.total.latency.count > 0) {
         let latency = &point.total.latency;
-        // A percentile that fewer than one request lies beyond says nothing.
+        // A percentile that fewer than one request lies beyond says nothing, and one beyond the axis has no place.
         let told = latency
             .percentiles
             .iter()
-            .filter(|(percent, _)| *percent < 100.0 && (100.0 - percent) / 100.0 * latency.count as f64 >= 1.0);
+            .filter(|(percent, _)| *percent <= highest && (100.0 - percent) / 100.0 * latency.count as f64 >= 1.0);
         let line: Vec<(f64, f64)> = told.map(|&(percent, us)| (percent, us.max(1) as f64)).collect();
         times.extend(line.iter().map(|(_, us)| *us));
         let p99 = latency.percentile(99.0).map_or("–".to_owned(), |us| time(us as f64));
@@ -111,11 +112,6 @@ fn percentiles(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
     if times.is_empty() {
         return None;
     }
-    let highest = if layers.is_empty() {
-        99.0
-    } else {
-        highest_percentile(run, level)
-    };
     let x = Axis::percentiles(50.0, highest, &[50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99]);
     let y = snug(&times);
     let title = match levels(run).len() {
@@ -170,7 +166,7 @@ fn rounds(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
         let middle = median(&rates);
         let dots = rates.iter().enumerate();
         let dots: Vec<(f64, f64)> = dots.map(|(round, rate)| (round as f64 + 1.0 + beside, *rate)).collect();
-        let tip = format!("{}, median {}/s", name(run, point), number(middle));
+        let tip = format!("{}, median of the slices {}/s", name(run, point), number(middle));
         layers.push(Layer::rule(ink, middle).dashed(dash).tip(tip.clone()));
         layers.push(Layer::dots(ink, dots).tip(tip.clone()));
         said.push(tip);
@@ -186,8 +182,10 @@ fn rounds(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
         svg: chart.description(said.join("; ")).with_all(layers).render(),
         legend: Vec::new(),
         note: match cut {
-            true => "each dot is a slice, lines are medians; the scale does not begin at zero".to_owned(),
-            false => "each dot is a slice, lines are medians".to_owned(),
+            true => {
+                "each dot is a slice, lines are the medians of the slices; the scale does not begin at zero".to_owned()
+            }
+            false => "each dot is a slice, lines are the medians of the slices".to_owned(),
         },
     })
 }
@@ -252,7 +250,7 @@ struct Course {
 const COURSES: [Course; 6] = [
     Course {
         title: "Requests a second",
-        of: |second| Some(second.requests as f64),
+        of: |second| second.each_second(second.requests),
         label: tick,
         height: 110,
     },
@@ -264,7 +262,7 @@ const COURSES: [Course; 6] = [
     },
     Course {
         title: "Failed requests a second",
-        of: |second| Some(second.failed as f64),
+        of: |second| second.each_second(second.failed),
         label: tick,
         height: 80,
     },
@@ -293,7 +291,7 @@ pub(crate) fn course(run: &Run, level: Level, ids: &mut Ids) -> Vec<Figure> {
     let seconds = looks(run, level).flat_map(|(point, ..)| &point.total.timeline);
     let longest = looks(run, level).map(|(point, ..)| point.total.timeline.len()).max();
     let (first, last) = seconds.fold((f64::INFINITY, 0.0_f64), |(first, last), second| {
-        (first.min(second.at_s), last.max(second.at_s))
+        (first.min(second.at_s), last.max(second.end_s()))
     });
     if longest.unwrap_or(0) < 4 {
         return Vec::new();
@@ -310,10 +308,11 @@ pub(crate) fn course(run: &Run, level: Level, ids: &mut Ids) -> Vec<Figure> {
         }
         let x = Axis::linear(first, last, 6, |at| format!("{} s", tick(at)));
         let y = Axis::fitted(values(), 1e-9, 3, course.label);
-        let layers = lines
-            .iter()
-            .map(|(name, ink, dash, line)| Layer::line(*ink, line.clone()).dashed(*dash).tip(*name));
-        let chart = Chart::new(ids.next(), format!("{}, second by second", course.title), x, y);
+        let layers = lines.iter().flat_map(|(name, ink, dash, line)| {
+            let lonely = Layer::dots(*ink, alone(line)).tip(*name);
+            [Layer::line(*ink, line.clone()).dashed(*dash).tip(*name), lonely]
+        });
+        let chart = Chart::new(ids.next(), format!("{}, over time", course.title), x, y);
         figures.push(Figure {
             title: course.title.to_owned(),
             svg: chart
@@ -327,18 +326,34 @@ pub(crate) fn course(run: &Run, level: Level, ids: &mut Ids) -> Vec<Figure> {
     figures
 }
 
-/// One value a second; where another target had its turn the line is interrupted.
+/// A longer pause, s, interrupts a line: another target had its turn.
+const TURN: f64 = 0.6;
+
+/// A value in the middle of every entry; where another target had its turn the line is interrupted.
 fn with_gaps(timeline: &[Second], of: fn(&Second) -> Option<f64>) -> Vec<(f64, f64)> {
     let mut line = Vec::with_capacity(timeline.len());
     let mut before = None;
     for second in timeline {
-        if before.is_some_and(|before| second.at_s - before > 1.6) {
+        if before.is_some_and(|end| second.at_s - end > TURN) {
             line.push((second.at_s, f64::NAN));
         }
-        line.push((second.at_s, of(second).unwrap_or(f64::NAN)));
-        before = Some(second.at_s);
+        let middle = f64::midpoint(second.at_s, second.end_s());
+        line.push((middle, of(second).unwrap_or(f64::NAN)));
+        before = Some(second.end_s());
     }
     line
+}
+
+/// The points of a line that have no neighbour: they are seen as dots only.
+fn alone(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let is_there = |place: Option<usize>| {
+        place
+            .and_then(|place| line.get(place))
+            .is_some_and(|point| point.1.is_finite())
+    };
+    let lonely = (0..line.len())
+        .filter(|&place| is_there(Some(place)) && !is_there(place.checked_sub(1)) && !is_there(place.checked_add(1)));
+    lonely.map(|place| line[place]).collect()
 }
 
 /// Something drawn over the levels of a sweep or a ladder.
@@ -354,21 +369,21 @@ struct Curve {
 const CURVES: [Curve; 4] = [
     Curve {
         title: "Requests a second",
-        of: |point| Some(point.total.requests_per_second),
+        of: |point| Metric::RequestsPerSecond.of_all(point),
         label: tick,
         log: false,
         only_if_any: false,
     },
     Curve {
         title: "p99",
-        of: |point| latency(point, 99.0),
+        of: |point| above_zero(Metric::LatencyP99.of_all(point)),
         label: time_tick,
         log: true,
         only_if_any: false,
     },
     Curve {
         title: "Time, median",
-        of: |point| latency(point, 50.0),
+        of: |point| above_zero(Metric::LatencyP50.of_all(point)),
         label: time_tick,
         log: true,
         only_if_any: false,
@@ -386,13 +401,9 @@ const CURVES: [Curve; 4] = [
     },
 ];
 
-fn latency(point: &Point, percent: f64) -> Option<f64> {
-    let known = point
-        .total
-        .latency
-        .percentile(percent)
-        .filter(|_| point.total.latency.count > 0);
-    known.map(|us| us.max(1) as f64)
+/// A time that has a place on a logarithmic axis.
+fn above_zero(us: Option<f64>) -> Option<f64> {
+    us.map(|us| us.max(1.0))
 }
 
 fn over_levels(run: &Run, levels: &[Level], ids: &mut Ids) -> Vec<Figure> {
@@ -502,6 +513,14 @@ fn unit_tick(unit: book::Unit) -> fn(f64) -> String {
     }
 }
 
+/// Ratios with their intervals over one scale.
+#[derive(Debug, Clone)]
+pub(crate) struct Strips {
+    pub(crate) rows: Vec<Strip>,
+    /// The scale: its ends and its middle.
+    pub(crate) scale: String,
+}
+
 /// A ratio with its interval, drawn beside its words.
 #[derive(Debug, Clone)]
 pub(crate) struct Strip {
@@ -514,7 +533,7 @@ pub(crate) struct Strip {
 const MOST_RATIO: f64 = 8.0;
 
 /// Every ratio between two targets at a level, over one scale that has 1 in its middle.
-pub(crate) fn strips(run: &Run, base: usize, other: usize, level: Level) -> Vec<Strip> {
+pub(crate) fn strips(run: &Run, base: usize, other: usize, level: Level) -> Strips {
     let between: Vec<&Comparison> = run
         .comparisons
         .iter()
@@ -534,7 +553,25 @@ pub(crate) fn strips(run: &Run, base: usize, other: usize, level: Level) -> Vec<
         svg: strip(found, reach, floor(run, found.metric)),
         words: format!("{} ({}–{})", ratio(found.ratio), ratio(found.low), ratio(found.high)),
     };
-    between.iter().map(strip).collect()
+    Strips {
+        rows: between.iter().map(strip).collect(),
+        scale: scale(reach),
+    }
+}
+
+/// What the middle and places near the ends of a strip mean.
+fn scale(reach: f64) -> String {
+    let marks = [-0.9_f64, 0.0, 0.9].map(|along| {
+        let at = 50.0 + 48.0 * along;
+        format!(
+            "<text x=\"{at:.1}%\" y=\"11\" text-anchor=\"middle\">{}</text>",
+            ratio((along * reach).exp())
+        )
+    });
+    format!(
+        "<svg class=\"strip scale\" height=\"14\" aria-hidden=\"true\">{}</svg>",
+        marks.concat()
+    )
 }
 
 fn floor(run: &Run, metric: Metric) -> Option<f64> {
@@ -542,6 +579,8 @@ fn floor(run: &Run, metric: Metric) -> Option<f64> {
 }
 
 fn strip(found: &Comparison, reach: f64, floor: Option<f64>) -> String {
+    let is_beyond = found.ratio <= 0.0 || found.ratio.ln().abs() > reach;
+    let dot = if is_beyond { "dot beyond" } else { "dot" };
     let place = |value: f64| {
         let along = if value > 0.0 { value.ln() / reach } else { -1.0 };
         format!("{:.1}%", 50.0 + 48.0 * along.clamp(-1.0, 1.0))
@@ -559,7 +598,7 @@ fn strip(found: &Comparison, reach: f64, floor: Option<f64>) -> String {
     format!(
         "<svg class=\"strip\" height=\"20\" aria-hidden=\"true\">{noise}<line class=\"way\" x1=\"0\" x2=\"100%\" y1=\"10\" y2=\"10\"/>\
          <line class=\"one\" x1=\"50%\" x2=\"50%\" y2=\"20\"/><line class=\"reach {ink}\" x1=\"{}\" x2=\"{}\" y1=\"10\" y2=\"10\"/>\
-         <circle class=\"dot {ink}\" cx=\"{}\" cy=\"10\" r=\"4\"/></svg>",
+         <circle class=\"{dot} {ink}\" cx=\"{}\" cy=\"10\" r=\"4\"/></svg>",
         place(found.low),
         place(found.high),
         place(found.ratio)
@@ -574,5 +613,57 @@ pub(crate) fn median(values: &[f64]) -> f64 {
         0 => f64::NAN,
         odd if odd % 2 == 1 => sorted[odd / 2],
         even => f64::midpoint(sorted[even / 2 - 1], sorted[even / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    fn second(at_s: f64, length_s: f64, requests: u64) -> Second {
+        Second {
+            at_s,
+            length_s,
+            requests,
+            ..Second::default()
+        }
+    }
+
+    #[test]
+    fn rates_over_time_are_a_second_whatever_the_entries_last() {
+        let timeline = [second(0.0, 0.02, 30), second(0.1, 0.01, 30), second(5.0, 4.0, 8000)];
+        let line = with_gaps(&timeline, COURSES[0].of);
+        let shown: Vec<(f64, f64)> = line.iter().copied().filter(|(_, rate)| rate.is_finite()).collect();
+        assert_eq!(
+            shown.iter().map(|(_, rate)| *rate).collect::<Vec<_>>(),
+            [1500.0, 3000.0, 2000.0]
+        );
+        assert_eq!(shown[2].0, 7.0, "a value stands in the middle of its entry");
+        assert_eq!(line.len(), 4, "a turn of another target interrupts the line");
+        assert_eq!(alone(&line), [(7.0, 2000.0)]);
+    }
+
+    #[test]
+    fn entries_of_several_seconds_are_one_line() {
+        let timeline: Vec<Second> = (0..6).map(|place| second(4.0 * f64::from(place), 4.0, 4000)).collect();
+        let line = with_gaps(&timeline, COURSES[0].of);
+        assert!(line.iter().all(|(_, rate)| *rate == 1000.0), "{line:?}");
+    }
+
+    #[test]
+    fn the_course_of_a_run_of_short_slices_shows_its_rate() {
+        let mut run = samples::single(5000.0);
+        for second in &mut run.points[0].total.timeline {
+            (second.length_s, second.requests) = (0.02, 30);
+        }
+        let level = Level::of(&run.points[0]);
+        let figures = course(&run, level, &mut Ids::default());
+        assert_eq!(figures[0].title, "Requests a second");
+        assert!(
+            figures[0].svg.contains(">2000<") || figures[0].svg.contains(">1500<"),
+            "{}",
+            figures[0].svg
+        );
     }
 }

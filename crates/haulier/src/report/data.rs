@@ -69,10 +69,13 @@ fn parse(json: &str, path: &Path) -> Result<Book, DataError> {
             known,
         });
     }
-    match is_book {
+    let mut book = match is_book {
         true => serde_json::from_value(value).map_err(foreign),
         false => serde_json::from_value(value).map(Book::of_run).map_err(foreign),
-    }
+    }?;
+    let points = book.runs_mut().flat_map(|run| &mut run.points);
+    points.for_each(Point::complete_timeline);
+    Ok(book)
 }
 
 /// The document of a book: a single run is stored as it is.

@@ -4,6 +4,7 @@ use haulier_client::bench::result::{Comparison, Metric, Point, Run, Target, Verd
 
 use super::book::{Best, Cell, Table, Unit};
 use super::figures::{bytes, count, number, percent, ratio, time};
+use super::quantity::{self, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE, SERVER_CPU};
 
 /// More targets than this are lines of a table instead of columns.
 const MOST_COLUMNS: usize = 4;
@@ -80,168 +81,6 @@ impl Shown {
     }
 }
 
-/// Something a point was measured for.
-struct Quantity {
-    name: &'static str,
-    of: fn(&Point) -> Option<f64>,
-    show: fn(f64) -> String,
-    best: Best,
-    metric: Option<Metric>,
-    /// Left to the second table.
-    minor: bool,
-}
-
-const fn quantity(
-    name: &'static str,
-    of: fn(&Point) -> Option<f64>,
-    show: fn(f64) -> String,
-    best: Best,
-    metric: Option<Metric>,
-) -> Quantity {
-    Quantity {
-        name,
-        of,
-        show,
-        best,
-        metric,
-        minor: false,
-    }
-}
-
-const fn minor(name: &'static str, of: fn(&Point) -> Option<f64>, show: fn(f64) -> String) -> Quantity {
-    Quantity {
-        minor: true,
-        ..quantity(name, of, show, Best::None, None)
-    }
-}
-
-const RATE: Quantity = quantity(
-    "requests/s",
-    |point| Some(point.total.requests_per_second),
-    number,
-    Best::Most,
-    Some(Metric::RequestsPerSecond),
-);
-const MEDIAN: Quantity = quantity(
-    "time, median",
-    |point| percentile(point, 50.0),
-    time,
-    Best::Least,
-    Some(Metric::LatencyP50),
-);
-const P99: Quantity = quantity(
-    "time, p99",
-    |point| percentile(point, 99.0),
-    time,
-    Best::Least,
-    Some(Metric::LatencyP99),
-);
-const FAILED: Quantity = quantity(
-    "failed",
-    |point| Some(point.total.failures.all() as f64),
-    whole,
-    Best::None,
-    None,
-);
-const SERVER_CPU: Quantity = quantity(
-    "CPU/request",
-    |point| point.total.server?.cpu_us_per_request,
-    time,
-    Best::Least,
-    Some(Metric::ServerCpu),
-);
-
-/// In the order of what people ask first.
-const QUANTITIES: [Quantity; 16] = [
-    RATE,
-    MEDIAN,
-    quantity(
-        "time, p95",
-        |point| percentile(point, 95.0),
-        time,
-        Best::Least,
-        Some(Metric::LatencyP95),
-    ),
-    P99,
-    quantity(
-        "first byte, median",
-        |point| point.total.first_byte.percentile(50.0).map(|us| us as f64),
-        time,
-        Best::Least,
-        Some(Metric::FirstByte),
-    ),
-    SERVER_CPU,
-    quantity(
-        "of it in PHP",
-        |point| point.total.server?.php_cpu_us_per_request,
-        time,
-        Best::Least,
-        None,
-    ),
-    quantity(
-        "of it in the server",
-        |point| {
-            let server = point.total.server?;
-            Some((server.cpu_us_per_request? - server.php_cpu_us_per_request?).max(0.0))
-        },
-        time,
-        Best::Least,
-        None,
-    ),
-    quantity(
-        "PHP worker time",
-        |point| point.total.server?.worker_us_per_request,
-        time,
-        Best::Least,
-        Some(Metric::WorkerTime),
-    ),
-    quantity(
-        "PHP workers at once",
-        |point| point.total.server?.peak_busy_workers.map(f64::from),
-        whole,
-        Best::None,
-        None,
-    ),
-    quantity(
-        "memory (PSS)",
-        |point| point.total.server?.pss_bytes.map(|bytes| bytes as f64),
-        bytes,
-        Best::Least,
-        None,
-    ),
-    minor(
-        "memory (RSS)",
-        |point| point.total.server?.rss_bytes.map(|bytes| bytes as f64),
-        bytes,
-    ),
-    minor("body/request", body_bytes, bytes),
-    minor(
-        "connections opened",
-        |point| Some(point.total.connections_opened as f64),
-        whole,
-    ),
-    minor("generator CPU", |point| Some(point.total.generator.cpu), percent),
-    FAILED,
-];
-
-fn percentile(point: &Point, percent: f64) -> Option<f64> {
-    let found = point
-        .total
-        .latency
-        .percentile(percent)
-        .filter(|_| point.total.latency.count > 0);
-    found.map(|us| us as f64)
-}
-
-fn body_bytes(point: &Point) -> Option<f64> {
-    let total = &point.total;
-    (total.requests > 0).then(|| total.bytes.body as f64 / total.requests as f64)
-}
-
-fn whole(value: f64) -> String {
-    count(value as u64)
-}
-
 /// One load of a run: connections, and arrivals a second where the loop is open.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Level {
@@ -288,13 +127,17 @@ pub(crate) fn point(run: &Run, target: usize, level: Level) -> Option<&Point> {
 
 /// The first thing to look at: all quantities at one level, or the important ones over the levels.
 pub(crate) fn summary(run: &Run) -> Vec<Grid> {
-    match (levels(run).as_slice(), run.targets.len()) {
+    let mut grids = match (levels(run).as_slice(), run.targets.len()) {
         ([], _) => Vec::new(),
         ([level], ..=MOST_COLUMNS) => vec![metrics_down(run, *level)],
         ([level], _) => vec![targets_down(run, *level, false)],
         (levels, 1) => vec![levels_of_one(run, levels)],
         (levels, _) => levels_of_several(run, levels),
+    };
+    if let (Some(last), Some(definition)) = (grids.last_mut(), quantity::definition(run)) {
+        last.note = definition.to_owned();
     }
+    grids
 }
 
 /// What is seldom asked for, where there is one level.
@@ -389,13 +232,12 @@ fn levels_of_one(run: &Run, levels: &[Level]) -> Grid {
     let points: Vec<Option<&Point>> = levels.iter().map(|level| point(run, 0, *level)).collect();
     let mut head = Vec::new();
     for quantity in QUANTITIES.iter().filter(|quantity| !quantity.minor) {
-        let values: Vec<Option<f64>> = points.iter().map(|point| point.and_then(quantity.of)).collect();
-        if values.iter().all(Option::is_none) {
+        if !quantity.is_known(&points) {
             continue;
         }
         head.push(quantity.name.to_owned());
-        for (line, value) in lines.iter_mut().zip(values) {
-            line.cells.push(shown(quantity, value, false));
+        for (line, point) in lines.iter_mut().zip(&points) {
+            line.cells.push(shown(quantity, *point, false));
         }
     }
     Grid {
@@ -436,10 +278,10 @@ fn levels_of_several(run: &Run, levels: &[Level]) -> Vec<Grid> {
 
 /// A cell for each target; `None` if nobody has the quantity.
 fn figures(run: &Run, quantity: &Quantity, points: &[Option<&Point>], level: Level) -> Option<Vec<Shown>> {
-    let values: Vec<Option<f64>> = points.iter().map(|point| point.and_then(quantity.of)).collect();
-    if values.iter().all(Option::is_none) {
+    if !quantity.is_known(points) {
         return None;
     }
+    let values: Vec<Option<f64>> = points.iter().map(|point| point.and_then(quantity.of)).collect();
     let best = best(&values, quantity.best).filter(|&best| {
         // The words beside the table must not be contradicted by a mark in it.
         let doubted = |other: usize| {
@@ -453,8 +295,8 @@ fn figures(run: &Run, quantity: &Quantity, points: &[Option<&Point>], level: Lev
         quantity.metric == Some(Metric::RequestsPerSecond)
             && warnings.any(|warning| warning.kind == WarningKind::GeneratorLimited && warning.target == Some(target))
     };
-    let cells = values.iter().enumerate().map(|(target, value)| {
-        let mut cell = shown(quantity, *value, best == Some(target));
+    let cells = points.iter().enumerate().map(|(target, point)| {
+        let mut cell = shown(quantity, *point, best == Some(target));
         if limited(target) {
             cell.mark = Mark::Doubtful;
         }
@@ -463,10 +305,10 @@ fn figures(run: &Run, quantity: &Quantity, points: &[Option<&Point>], level: Lev
     Some(cells.collect())
 }
 
-fn shown(quantity: &Quantity, value: Option<f64>, is_best: bool) -> Shown {
-    let failed = quantity.name == FAILED.name && value.is_some_and(|count| count > 0.0);
+fn shown(quantity: &Quantity, point: Option<&Point>, is_best: bool) -> Shown {
+    let failed = quantity.name == FAILED.name && point.and_then(quantity.of).is_some_and(|count| count > 0.0);
     Shown {
-        text: value.map_or("–".to_owned(), quantity.show),
+        text: quantity.text(point),
         mark: match (failed, is_best) {
             (true, _) => Mark::Bad,
             (false, true) => Mark::Best,
@@ -521,7 +363,10 @@ pub(crate) fn percentiles(run: &Run, level: Level) -> Option<Grid> {
     let first = points.first()?;
     let mut lines = Vec::new();
     for (percent, _) in &first.total.latency.percentiles {
-        let values: Vec<Option<f64>> = points.iter().map(|point| percentile(point, *percent)).collect();
+        let values: Vec<Option<f64>> = points
+            .iter()
+            .map(|point| quantity::percentile(&point.total.latency, *percent))
+            .collect();
         let mut cells: Vec<Shown> = values
             .iter()
             .map(|value| Shown::plain(value.map_or("–".to_owned(), time)))

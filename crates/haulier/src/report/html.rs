@@ -15,8 +15,9 @@ use super::book::{Book, Outcome, Page, Part};
 use super::charts::{self, Figure, Ids, Key, look};
 use super::data;
 use super::facts::{self, Fact};
-use super::figures::{number, time};
+use super::figures::number;
 use super::grid::{self, Grid, Level, Mark, levels, point};
+use super::quantity::{FAILED, MEDIAN, P99, Quantity, RATE, SERVER_CPU};
 use crate::markup::Escaped;
 use crate::svg::{self, swatch};
 
@@ -248,22 +249,16 @@ impl Writer {
             return;
         };
         let Some(point) = point(run, 0, *level) else { return };
-        let latency = |percent| {
-            point
-                .total
-                .latency
-                .percentile(percent)
-                .map_or("–".to_owned(), |us| time(us as f64))
-        };
+        let text = |quantity: &Quantity| quantity.text(Some(point));
         let mut tiles = vec![
-            (number(point.total.requests_per_second), "requests a second"),
-            (latency(50.0), "time, median"),
-            (latency(99.0), "time, p99"),
+            (text(&RATE), "requests a second"),
+            (text(&MEDIAN), MEDIAN.name),
+            (text(&P99), P99.name),
         ];
-        if let Some(cpu) = point.total.server.and_then(|server| server.cpu_us_per_request) {
-            tiles.push((time(cpu), "server CPU a request"));
+        if SERVER_CPU.is_known(&[Some(point)]) {
+            tiles.push((text(&SERVER_CPU), "server CPU a request"));
         }
-        tiles.push((super::figures::count(point.total.failures.all()), "failed"));
+        tiles.push((text(&FAILED), FAILED.name));
         self.put("<div class=\"tiles\">");
         for (figure, what) in tiles {
             let _ = write!(
@@ -371,7 +366,7 @@ impl Writer {
             return;
         };
         let strips = charts::strips(run, 0, 1, *level);
-        if strips.is_empty() {
+        if strips.rows.is_empty() {
             return;
         }
         let (base, other) = (escaped(&run.targets[0].name), escaped(&run.targets[1].name));
@@ -380,7 +375,9 @@ impl Writer {
             "<div class=\"card\"><h4>{other} divided by {base}, with 95 % intervals</h4><div class=\"scroll\" tabindex=\"0\">\
              <table class=\"strips\"><tbody>"
         );
-        for strip in strips {
+        let mut is_cut = false;
+        for strip in &strips.rows {
+            is_cut |= strip.svg.contains("beyond");
             let (name, words) = (escaped(&strip.name), escaped(&strip.words));
             let svg = &strip.svg;
             let _ = write!(
@@ -388,12 +385,16 @@ impl Writer {
                 "<tr><th scope=\"row\">{name}</th><td>{svg}</td><td>{words}</td></tr>"
             );
         }
+        let scale = &strips.scale;
         let _ = write!(
             self.out,
-            "</tbody></table></div><p class=\"note\">Left of the middle is less than {base}, right of it more. "
+            "<tr><th></th><td>{scale}</td><td></td></tr></tbody></table></div><p class=\"note\">Left of the middle is less than {base}, right of it more. "
         );
         if run.noise.is_some() {
             self.put("The grey band is what two equal targets differ by on this machine. ");
+        }
+        if is_cut {
+            self.put("A hollow dot lies beyond the scale. ");
         }
         self.put("An interval that crosses the middle shows no difference.</p></div>");
     }

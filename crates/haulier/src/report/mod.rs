@@ -1,7 +1,7 @@
 //! What was measured, for people: one HTML page, Markdown, or text on a terminal.
 //!
-//! `book` is what a report is about, `data` reads and embeds it, `compare` lays stored runs beside each other. `grid`,
-//! `bars`, `charts` and `facts` say what is to be seen of a run; `html`, `markdown` and `terminal` only how it looks.
+//! `book` is what a report is about, `data` reads and embeds it, `compare` lays stored runs beside each other. `quantity`,
+//! `grid`, `bars`, `charts` and `facts` say what is to be seen of a run; `html`, `markdown` and `terminal` only how it looks.
 
 mod bars;
 pub(crate) mod book;
@@ -9,11 +9,12 @@ mod charts;
 pub(crate) mod compare;
 pub(crate) mod data;
 mod facts;
-mod figures;
+pub(crate) mod figures;
 mod grid;
 mod histogram;
 mod html;
 mod markdown;
+pub(crate) mod quantity;
 #[cfg(test)]
 mod samples;
 pub(crate) mod terminal;

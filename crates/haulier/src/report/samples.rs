@@ -140,6 +140,7 @@ fn target(name: &str) -> Target {
             keep_alive: true,
         }),
         varies: false,
+        version: None,
     }
 }
 
@@ -233,6 +234,7 @@ fn moment(second: u32, target: usize, rate: f64) -> Second {
     let turn = 6 * (second / 3) + second % 3 + 3 * target as u32;
     Second {
         at_s: f64::from(turn),
+        length_s: 1.0,
         requests: rate as u64 + u64::from(second % 4),
         failed: 0,
         p50_us: 11_000,

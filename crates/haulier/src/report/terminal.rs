@@ -191,7 +191,7 @@ fn write_lines(out: &mut String, run: &Run, level: Level) {
             let middle = number(charts::median(&rates(point)));
             let _ = writeln!(
                 out,
-                "{:width$}  {line}  median {middle}/s",
+                "{:width$}  {line}  median of the slices {middle}/s",
                 plain(&run.targets[point.target].name)
             );
         }

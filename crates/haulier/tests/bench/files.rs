@@ -84,12 +84,36 @@ fn the_workers_of_php_are_watched_by_their_page() {
             "haulier_php_busy_seconds_total{{pool=\"php\"}} {seconds}\nhaulier_php_workers{{pool=\"php\",state=\"busy\"}} 3\n"
         )))
     });
-    let server = Server::start(|_| Does::Answer(page("x")));
-    let total = Place::new().total(&["-n", "20", "--metrics", &metrics.url("/"), &server.url("/")]);
+    let server = Server::start(|_| after(Duration::from_millis(20), "x"));
+    let watched = ["-c", "2", "--metrics", &metrics.url("/")];
+    let total = Place::new().total(&[&watched[..], &["-n", "20", &server.url("/")]].concat());
     assert_eq!(total["server"]["peak_busy_workers"], 3);
     assert!(
         total["server"]["worker_us_per_request"].as_f64().expect("measured") >= 25_000.0,
         "{total}"
+    );
+}
+
+#[test]
+fn workers_that_nobody_saw_are_not_told_as_none() {
+    // Busy in all, but never when somebody looks.
+    let metrics = Server::start(|asked| {
+        let seconds = asked.number as f64 * 0.5;
+        Does::AnswerAndClose(page(&format!(
+            "haulier_php_busy_seconds_total{{pool=\"php\"}} {seconds}\nhaulier_php_workers{{pool=\"php\",state=\"busy\"}} 0\n\
+             haulier_build_info{{version=\"9.8.7\"}} 1\n"
+        )))
+    });
+    let server = Server::start(|_| after(Duration::from_millis(20), "x"));
+    let place = Place::new();
+    let arguments = ["-n", "4", "-c", "2", "--metrics", &metrics.url("/"), &server.url("/")];
+    let ended = place.bench(&[&arguments[..], &["-o", "page.md", "-o", "run.json"]].concat());
+    let row = ended.stdout.lines().find(|line| line.starts_with("peak PHP workers"));
+    assert!(row.is_some_and(|row| row.ends_with("not sampled")), "{}", ended.stdout);
+    let markdown = fs::read_to_string(place.path("page.md")).expect("written");
+    assert!(
+        markdown.contains("not sampled") && markdown.contains("9.8.7"),
+        "{markdown}"
     );
 }
 

@@ -65,6 +65,64 @@ fn without_a_file_to_write_it_speaks_to_the_terminal() {
     }
 }
 
+/// The cells of a table's row.
+fn cells<'t>(text: &'t str, name: &str, between: &str) -> Vec<&'t str> {
+    let row = text
+        .lines()
+        .map(|line| line.trim_matches(['|', ' ', '*']))
+        .find(|line| line.starts_with(name));
+    let row = row.unwrap_or_else(|| panic!("no row {name} in\n{text}"));
+    let cells = row[name.len()..]
+        .split(between)
+        .map(|cell| cell.trim_matches(['*', ' ']));
+    cells.filter(|cell| !cell.is_empty()).collect()
+}
+
+#[test]
+fn terminal_and_report_say_the_same_of_a_run() {
+    let place = Place::new();
+    // The first slice is slower than the others: a median over slices and all of them together differ.
+    let server = || Server::start(|asked| after(Duration::from_millis(if asked.number < 20 { 15 } else { 2 }), "x"));
+    let (first, second) = (server(), server());
+    let targets = [format!("A={}", first.url("/")), format!("B={}", second.url("/"))];
+    let ended = place.bench(&[&COMPARED[..], &[&targets[0], &targets[1], "-o", "page.md"]].concat());
+    let markdown = fs::read_to_string(place.path("page.md")).expect("written");
+    for name in [
+        "requests/s",
+        "time, median",
+        "time, p95",
+        "time, p99",
+        "first byte, median",
+        "failed",
+    ] {
+        let (terminal, report) = (cells(&ended.stdout, name, "  "), cells(&markdown, name, "|"));
+        assert!(
+            terminal.len() >= 2 && report.len() >= 2,
+            "{name}: {terminal:?} {report:?}"
+        );
+        assert_eq!(terminal[..2], report[..2], "{name}");
+    }
+    for text in [&ended.stdout, &markdown] {
+        assert!(text.contains("of all slices together"), "{text}");
+    }
+}
+
+#[test]
+fn requests_over_time_are_a_second_however_short_a_slice_is() {
+    let run = store(&Place::new(), "run");
+    for point in run["points"].as_array().expect("points") {
+        let (timeline, slices) = (&point["total"]["timeline"], point["slices"].as_array().expect("slices"));
+        for (second, slice) in timeline.as_array().expect("a timeline").iter().zip(slices) {
+            let rate = second["requests"].as_f64().expect("counted") / second["length_s"].as_f64().expect("known");
+            let expected = slice["requests_per_second"].as_f64().expect("a rate");
+            assert!(
+                (rate / expected - 1.0).abs() < 0.1,
+                "{rate} in the timeline, {expected} in the slice"
+            );
+        }
+    }
+}
+
 #[test]
 fn two_runs_are_laid_beside_each_other_and_the_page_says_what_that_is_worth() {
     let place = Place::new();

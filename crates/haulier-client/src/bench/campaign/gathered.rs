@@ -6,7 +6,7 @@ use super::Level;
 use crate::bench::metrics::{self, Workers};
 use crate::bench::process::{Look, Processes};
 use crate::bench::result::{self, GeneratorUse, Point, Second, ServerUse, Slice, Total};
-use crate::bench::sample::Tally;
+use crate::bench::sample::{Stretch, Tally};
 use crate::bench::surroundings;
 use crate::url::Url;
 
@@ -21,67 +21,105 @@ pub(super) struct Gathered {
     pub(super) generator: GeneratorUse,
 }
 
+/// What was seen of a server at one moment.
+pub(super) struct Sight {
+    /// Since the slice began, s.
+    at: f64,
+    processes: Look,
+    workers: Option<Workers>,
+    /// Requests were on their way before and after it; false at both ends of a slice.
+    is_under_load: bool,
+}
+
 /// What was seen while a slice ran.
 pub(super) struct Seen {
     pub(super) start_s: f64,
-    pub(super) looks: Vec<(f64, Look, Option<Workers>)>,
+    pub(super) looks: Vec<Sight>,
+    pub(super) asks_workers: bool,
     pub(super) pss_bytes: Option<u64>,
     pub(super) kernel: result::KernelCounts,
 }
 
 impl Seen {
-    pub(super) fn look(&mut self, processes: &Processes, page: Option<&Url>, began: Instant) {
+    /// Looks at the server; `is_loaded` tells whether the generator still runs.
+    pub(super) fn look(
+        &mut self,
+        processes: &Processes,
+        page: Option<&Url>,
+        began: Instant,
+        is_loaded: impl Fn() -> bool,
+    ) {
         if processes.is_empty() && page.is_none() {
             return;
         }
         // A page that fails once is missed; the run does not depend on it.
         let workers = page.and_then(|page| metrics::look(page).ok());
+        self.looks.push(Sight {
+            at: began.elapsed().as_secs_f64(),
+            processes: processes.look(),
+            workers,
+            is_under_load: is_loaded(),
+        });
+    }
+
+    /// What was seen of workers under load.
+    fn workers(&self) -> impl Iterator<Item = Workers> {
         self.looks
-            .push((began.elapsed().as_secs_f64(), processes.look(), workers));
+            .iter()
+            .filter(|sight| sight.is_under_load)
+            .filter_map(|sight| sight.workers)
     }
 
     /// What it cost the server, for each of so many requests.
     pub(super) fn server(&self, requests: u64) -> Option<ServerUse> {
-        let ((began, first, first_workers), (ended, last, last_workers)) = (self.looks.first()?, self.looks.last()?);
+        let (began, ended) = (self.looks.first()?, self.looks.last()?);
+        let (first, last) = (&began.processes, &ended.processes);
         let each = |amount: f64| (requests > 0).then(|| amount / requests as f64);
         let cpu = last.cpu_since(first);
         let has_processes = last.processes > 0;
-        let busy = |workers: &Option<Workers>| workers.and_then(|workers| workers.busy_seconds);
-        let worker_seconds = busy(first_workers)
-            .zip(busy(last_workers))
-            .map(|(before, after)| after - before);
-        let workers = || self.looks.iter().filter_map(|(_, _, workers)| *workers);
+        let busy = |sight: &Sight| sight.workers.and_then(|workers| workers.busy_seconds);
+        let worker_seconds = busy(began).zip(busy(ended)).map(|(before, after)| after - before);
+        let busiest = self.workers().filter_map(|one| one.busy).max();
         Some(ServerUse {
             cpu_us_per_request: each(cpu).filter(|_| has_processes),
             php_cpu_us_per_request: each(last.php_cpu_since(first)).filter(|_| last.php_cpu_us > 0),
-            cores: has_processes.then(|| cpu / 1e6 / (ended - began).max(1e-3)),
+            cores: has_processes.then(|| cpu / 1e6 / (ended.at - began.at).max(1e-3)),
             rss_bytes: self
                 .looks
                 .iter()
-                .map(|(_, look, _)| look.rss_bytes)
+                .map(|sight| sight.processes.rss_bytes)
                 .max()
                 .filter(|_| has_processes),
-            pss_bytes: self
-                .pss_bytes
-                .or_else(|| workers().filter_map(|one| one.memory_bytes).max()),
+            pss_bytes: self.pss_bytes.or_else(|| {
+                let workers = self.looks.iter().filter_map(|sight| sight.workers);
+                workers.filter_map(|one| one.memory_bytes).max()
+            }),
             processes: has_processes.then_some(last.processes),
             worker_us_per_request: worker_seconds.and_then(|seconds| each(seconds * 1e6)),
-            peak_busy_workers: workers().filter_map(|one| one.busy).max(),
-            peak_queue: workers().filter_map(|one| one.queued).max(),
+            peak_busy_workers: match worker_seconds {
+                Some(seconds) if seconds <= 0.0 => Some(0),
+                // Workers that were busy between the looks alone were not seen.
+                Some(_) => busiest.filter(|busy| *busy > 0),
+                None => busiest,
+            },
+            peak_queue: self.workers().filter_map(|one| one.queued).max(),
+            workers_asked: self.asks_workers,
         })
     }
 
     /// The tree's cores, memory and busy workers between two moments of the slice, s.
     pub(super) fn between(&self, from: f64, to: f64) -> (Option<f64>, Option<u64>, Option<u32>) {
-        let looks: Vec<_> = self.looks.iter().filter(|(at, ..)| (from..=to).contains(at)).collect();
+        let is_within = |sight: &&Sight| (from..=to).contains(&sight.at);
+        let looks: Vec<_> = self.looks.iter().filter(is_within).collect();
         let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
             return (None, None, None);
         };
-        let has_processes = last.1.processes > 0;
-        let cpu = last.1.cpu_since(&first.1) / 1e6;
-        let cores = (has_processes && last.0 > first.0).then(|| cpu / (last.0 - first.0));
-        let memory = has_processes.then_some(last.1.rss_bytes);
-        let busy = looks.iter().filter_map(|(_, _, workers)| workers.as_ref()?.busy).max();
+        let has_processes = last.processes.processes > 0;
+        let cpu = last.processes.cpu_since(&first.processes) / 1e6;
+        let cores = (has_processes && last.at > first.at).then(|| cpu / (last.at - first.at));
+        let memory = has_processes.then_some(last.processes.rss_bytes);
+        let loaded = looks.iter().filter(|sight| sight.is_under_load);
+        let busy = loaded.filter_map(|sight| sight.workers?.busy).max();
         (cores, memory, busy)
     }
 }
@@ -119,12 +157,11 @@ impl Gathered {
             server,
             kernel: seen.kernel,
         });
-        let width = tally.seconds.width as f64;
-        for (place, moment) in tally.seconds.entries.iter().enumerate() {
-            let from = place as f64 * width;
-            let (server_cores, server_rss_bytes, busy_workers) = seen.between(from, from + width);
+        for Stretch { from, length, moment } in tally.seconds.stretches(tally.elapsed) {
+            let (server_cores, server_rss_bytes, busy_workers) = seen.between(from, from + length);
             self.timeline.push(Second {
                 at_s: seen.start_s + from,
+                length_s: length,
                 requests: moment.latency.count(),
                 failed: moment.failed,
                 p50_us: moment.latency.percentile(50.0),
@@ -202,5 +239,6 @@ fn merge_server(before: Option<ServerUse>, after: Option<ServerUse>, had: u64, m
         worker_us_per_request: average(before.worker_us_per_request, after.worker_us_per_request),
         peak_busy_workers: before.peak_busy_workers.max(after.peak_busy_workers),
         peak_queue: before.peak_queue.max(after.peak_queue),
+        workers_asked: before.workers_asked || after.workers_asked,
     })
 }

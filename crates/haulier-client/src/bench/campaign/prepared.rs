@@ -21,6 +21,8 @@ pub(super) struct Prepared {
     pub(super) probed: Option<Probed>,
     pub(super) varies: bool,
     pub(super) processes: Processes,
+    /// What its metrics name.
+    pub(super) version: Option<String>,
     /// It has been warmed up.
     pub(super) is_warm: bool,
 }
@@ -43,9 +45,10 @@ impl Prepared {
         let (requests, order) = requests(target, options)?;
         let watch = &target.watch;
         let processes = Processes::new(&watch.pids, watch.unit.as_deref()).map_err(CampaignError::Watch)?;
-        if let Some(page) = &watch.metrics {
-            metrics::look(page).map_err(|error| CampaignError::Watch(format!("{page}: {error}")))?;
-        }
+        let version = match &watch.metrics {
+            Some(page) => metrics::version(page).map_err(|error| CampaignError::Watch(format!("{page}: {error}")))?,
+            None => None,
+        };
         let status = match &options.mix {
             _ if options.template.as_ab => StatusRule::Any,
             // A log holds what people asked for, and some of that was never there.
@@ -68,6 +71,7 @@ impl Prepared {
             probed: None,
             varies: false,
             processes,
+            version,
             is_warm: false,
         })
     }
@@ -78,6 +82,7 @@ impl Prepared {
             url: self.target.address.to_string(),
             answer: self.probed.as_ref().map(|probed| probed.answer.clone()),
             varies: self.varies,
+            version: self.version.clone(),
         }
     }
 }

@@ -13,6 +13,8 @@ use crate::bench::{result, spread, surroundings};
 
 /// Between two looks at the server.
 const LOOK: Duration = Duration::from_millis(250);
+/// Until the first of them. Each further one waits twice as long, up to [`LOOK`]: a slice of 200 quick requests is seen too.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
 
 impl Campaign<'_> {
     fn is_mirrored(&self) -> bool {
@@ -145,6 +147,7 @@ impl Campaign<'_> {
         let mut seen = Seen {
             start_s: self.start.elapsed().as_secs_f64(),
             looks: Vec::new(),
+            asks_workers: page.is_some(),
             pss_bytes: None,
             kernel: result::KernelCounts::default(),
         };
@@ -154,14 +157,16 @@ impl Campaign<'_> {
         let result = thread::scope(|scope| {
             let (done, is_done) = mpsc::channel::<()>();
             let job = &job;
-            seen.look(processes, page, began);
+            seen.look(processes, page, began, || false);
             let generator = scope.spawn(move || {
                 // Dropped at the end, whichever way that comes.
                 let _done = done;
                 spread::run(job, shared)
             });
-            while is_done.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                seen.look(processes, page, began);
+            let mut pause = FIRST_LOOK;
+            while is_done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                pause = (2 * pause).min(LOOK);
+                seen.look(processes, page, began, || !generator.is_finished());
                 (self.look)(&Progress {
                     target: &prepared.target.name,
                     connections: level.connections,
@@ -179,7 +184,7 @@ impl Campaign<'_> {
                 .unwrap_or_else(|panicked| std::panic::resume_unwind(panicked))
         });
         let (tally, captured) = result?;
-        seen.look(processes, page, began);
+        seen.look(processes, page, began, || false);
         seen.pss_bytes = processes.pss_bytes();
         seen.kernel = surroundings::kernel_counts().since(kernel);
         self.first = self.first.take().or(captured);

@@ -2,7 +2,6 @@
 
 mod ab_text;
 mod files;
-mod number;
 mod options;
 mod status_line;
 mod table;
@@ -27,6 +26,7 @@ use super::Outcome;
 use crate::cli::Console;
 use crate::cli::bench::BenchArgs;
 use crate::machine;
+use crate::report::figures;
 
 /// Of `--max-p95`.
 const MISSED: u8 = 3;
@@ -213,7 +213,7 @@ fn check_framing(options: &Options, arguments: &BenchArgs) -> Outcome {
     };
     let mut text = String::new();
     for (target, after) in options.targets.iter().zip(found) {
-        let took = number::time_us(after.answer.as_micros() as f64);
+        let took = figures::time(after.answer.as_micros() as f64);
         let idle = match after.idle {
             None => format!(
                 "the server keeps the connection for more than {} s after the body",

@@ -2,9 +2,10 @@
 
 use haulier_client::bench::campaign::{Options, Progress};
 
-use super::{is_terminal, number};
+use super::is_terminal;
 use crate::cli::Console;
 use crate::cli::bench::BenchArgs;
+use crate::report::figures;
 
 /// ab says how far it is only in runs of more requests.
 const AB_QUIET: u64 = 150;
@@ -43,13 +44,13 @@ impl StatusLine {
             (false, slices) => format!("slice {} of {slices}", progress.slice),
         };
         let seconds = progress.elapsed.as_secs_f64();
-        let rate = number::rate(progress.answers as f64 / seconds.max(0.001));
+        let rate = figures::number(progress.answers as f64 / seconds.max(0.001));
         let done = match progress.count {
-            Some(count) => format!("{} of {}", number::count(progress.answers), number::count(count)),
-            None => number::count(progress.answers),
+            Some(count) => format!("{} of {}", figures::count(progress.answers), figures::count(count)),
+            None => figures::count(progress.answers),
         };
         let level = match progress.rate {
-            Some(rate) => format!("{} a second", number::rate(rate)),
+            Some(rate) => format!("{} a second", figures::number(rate)),
             None => format!("{} connections", progress.connections),
         };
         eprint!("\r\x1b[K{}  {level}  {slice}  {done}  {rate}/s", progress.target);

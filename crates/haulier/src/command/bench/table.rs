@@ -1,11 +1,10 @@
 //! A run as text: what was done, a table, sentences, and what one must know before believing them.
 
-use haulier_client::bench::compare::METRICS;
 use haulier_client::bench::result::{Comparison, Kind, Load, Metric, Point, Run, WarningKind};
-use haulier_client::bench::statistics::median;
 
-use super::number;
 use crate::cli::bench::BenchArgs;
+use crate::report::figures::{bytes, count, number};
+use crate::report::quantity::{self, BODY, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE};
 
 /// One line of a table: its name, a cell a target, a remark.
 type Row = (String, Vec<String>, String);
@@ -22,6 +21,9 @@ pub(super) fn render(run: &Run, arguments: &BenchArgs, has_colours: bool) -> Str
                 text.push_str(&percentiles(&run.points[0]));
             }
         }
+    }
+    if let Some(definition) = quantity::definition(run) {
+        text.push_str(&format!("\n{definition}\n"));
     }
     if !run.verdicts.is_empty() {
         text.push('\n');
@@ -62,7 +64,7 @@ fn what_was_done(run: &Run) -> String {
     let connections: Vec<String> = load
         .connections
         .iter()
-        .map(|count| number::count(u64::from(*count)))
+        .map(|number| count(u64::from(*number)))
         .collect();
     let word = if connections == ["1"] {
         "connection"
@@ -76,7 +78,7 @@ fn what_was_done(run: &Run) -> String {
     }
     if let Some(rate) = load.rate {
         let spacing = load.arrivals.as_deref().unwrap_or_default();
-        parts.push(format!("{} requests a second ({spacing})", number::rate(rate)));
+        parts.push(format!("{} requests a second ({spacing})", number(rate)));
     }
     if !load.keep_alive {
         parts.push("a new connection for each request".to_owned());
@@ -85,10 +87,10 @@ fn what_was_done(run: &Run) -> String {
         parts.push(format!("accepting {accept}"));
     }
     if let Some(rate) = load.read_rate {
-        parts.push(format!("readers at {}/s", number::bytes(rate as f64)));
+        parts.push(format!("readers at {}/s", bytes(rate as f64)));
     }
     if let Some(rate) = load.send_rate {
-        parts.push(format!("senders at {}/s", number::bytes(rate as f64)));
+        parts.push(format!("senders at {}/s", bytes(rate as f64)));
     }
     if load.processes > 1 {
         parts.push(format!("{} generator processes", load.processes));
@@ -104,9 +106,7 @@ fn amount(load: &Load, kind: Kind) -> String {
     }
     // A block of a comparison has two slices of every target.
     let slices = if kind == Kind::Comparison { 2 } else { 1 };
-    let requests = load
-        .requests
-        .map(|each| format!("{} requests", number::count(each * slices)));
+    let requests = load.requests.map(|each| format!("{} requests", count(each * slices)));
     let time = load.slice_s.map(|seconds| match slices {
         1 => format!("{seconds:.3} s"),
         _ => format!("{slices} × {seconds:.3} s"),
@@ -122,45 +122,25 @@ fn amount(load: &Load, kind: Kind) -> String {
 // ── one level ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 fn side_by_side(run: &Run) -> String {
-    let points: Vec<&Point> = run.points.iter().collect();
+    let points: Vec<Option<&Point>> = run.points.iter().map(Some).collect();
     let mut rows: Vec<Row> = Vec::new();
-    for metric in METRICS {
-        let cells: Option<Vec<String>> = points.iter().map(|point| value_of(metric, point)).collect();
-        let Some(cells) = cells else { continue };
-        rows.push((metric.label().to_owned(), cells, remark(run, metric)));
-        if metric == Metric::LatencyP99 {
-            let longest = |point: &&Point| number::time_us(point.total.latency.max_us as f64);
-            rows.push((
-                "time, longest".to_owned(),
-                points.iter().map(longest).collect(),
-                String::new(),
-            ));
+    for quantity in QUANTITIES.iter().filter(|quantity| quantity.is_known(&points)) {
+        let remark = match quantity.metric {
+            Some(metric) => remark(run, metric),
+            None if quantity.name == BODY.name => same_body(run),
+            None => quantity.remark.to_owned(),
+        };
+        let cells = points.iter().map(|point| quantity.text(*point));
+        rows.push((quantity.name.to_owned(), cells.collect(), remark));
+        if quantity.name == BODY.name {
+            rows.extend(coding_rows(run));
         }
     }
-    rows.extend(open_loop_rows(&points));
-    rows.extend(server_rows(&points));
-    rows.extend(work_rows(run, &points));
-    let errors = |point: &&Point| number::count(point.total.failures.all());
-    rows.push(("errors".to_owned(), points.iter().map(errors).collect(), String::new()));
     let names: Vec<String> = match run.targets.as_slice() {
         [_] => vec![String::new()],
         targets => targets.iter().map(|target| target.name.clone()).collect(),
     };
     layout(&names, &rows)
-}
-
-/// The median over the slices, which is what comparisons rest on.
-fn value_of(metric: Metric, point: &Point) -> Option<String> {
-    let values: Vec<f64> = point.slices.iter().filter_map(|slice| metric.of(slice)).collect();
-    if values.is_empty() {
-        return None;
-    }
-    let value = median(&values);
-    Some(if metric == Metric::RequestsPerSecond {
-        number::rate(value)
-    } else {
-        number::time_us(value)
-    })
 }
 
 /// With two targets the comparison stands beside its row; with more it would not be clear whose it is.
@@ -176,106 +156,18 @@ fn remark(run: &Run, metric: Metric) -> String {
     }
 }
 
-fn open_loop_rows(points: &[&Point]) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let cells =
-        |value: fn(&Point) -> Option<String>| points.iter().map(|point| value(point)).collect::<Option<Vec<_>>>();
-    if let Some(cells) = cells(|point| Some(number::time_us(point.total.service.as_ref()?.percentile(99.0)? as f64))) {
-        rows.push((
-            "p99 from the sending".to_owned(),
-            cells,
-            "what a closed loop would have shown".to_owned(),
-        ));
-    }
-    if let Some(cells) = cells(|point| Some(number::time_us(point.total.sent_late.as_ref()?.percentile(99.0)? as f64)))
-    {
-        rows.push((
-            "sent late by, p99".to_owned(),
-            cells,
-            "the generator's own error".to_owned(),
-        ));
-    }
-    if let Some(cells) = cells(|point| Some(number::count(point.total.waited_for_connection?))) {
-        rows.push(("no connection free".to_owned(), cells, String::new()));
-    }
-    rows
-}
-
-fn server_rows(points: &[&Point]) -> Vec<Row> {
-    let cells =
-        |value: fn(&Point) -> Option<String>| points.iter().map(|point| value(point)).collect::<Option<Vec<_>>>();
-    let memory = |bytes: u64| number::bytes(bytes as f64);
-    let rows = [
-        (
-            "server cores",
-            cells(|point| Some(format!("{:.2}", point.total.server?.cores?))),
-        ),
-        (
-            "server memory (PSS)",
-            cells(|point| Some(number::bytes(point.total.server?.pss_bytes? as f64))),
-        ),
-        (
-            "server memory (RSS)",
-            points
-                .iter()
-                .map(|point| point.total.server?.rss_bytes.map(memory))
-                .collect(),
-        ),
-        (
-            "peak PHP workers",
-            cells(|point| Some(point.total.server?.peak_busy_workers?.to_string())),
-        ),
-        (
-            "peak queue for PHP",
-            cells(|point| Some(point.total.server?.peak_queue?.to_string())),
-        ),
-    ];
-    let known = rows
-        .into_iter()
-        .filter_map(|(name, cells)| Some((name.to_owned(), cells?, String::new())));
-    known.collect()
-}
-
-fn work_rows(run: &Run, points: &[&Point]) -> Vec<Row> {
-    let each = |point: &&Point| {
-        let bytes = point.total.bytes.body as f64 / point.total.requests.max(1) as f64;
-        number::bytes(bytes)
-    };
-    let mut rows = vec![(
-        "bytes/request".to_owned(),
-        points.iter().map(each).collect(),
-        same_body(run),
-    )];
+/// What the bodies were coded in, if one of them was.
+fn coding_rows(run: &Run) -> Vec<Row> {
     let answers: Option<Vec<_>> = run.targets.iter().map(|target| target.answer.as_ref()).collect();
-    if let Some(answers) = answers.filter(|answers| answers.iter().any(|answer| answer.encoding != "identity")) {
-        rows.push((
-            "encoding".to_owned(),
-            answers.iter().map(|answer| answer.encoding.clone()).collect(),
-            String::new(),
-        ));
-        let decoded = answers.iter().map(|answer| number::bytes(answer.decoded_bytes as f64));
-        rows.push(("bytes decoded".to_owned(), decoded.collect(), String::new()));
-    }
-    let opened = |point: &&Point| number::count(point.total.connections_opened);
-    rows.push((
-        "connections opened".to_owned(),
-        points.iter().map(opened).collect(),
-        String::new(),
-    ));
-    if let Some(cells) = points
-        .iter()
-        .map(|point| Some(number::time_us(point.total.connect.as_ref()?.percentile(50.0)? as f64)))
-        .collect::<Option<Vec<_>>>()
-    {
-        rows.push(("time to connect, median".to_owned(), cells, String::new()));
-    }
-    let generator = |point: &&Point| format!("{:.0} %", point.total.generator.cpu * 100.0);
-    rows.push((
-        "generator CPU".to_owned(),
-        points.iter().map(generator).collect(),
-        String::new(),
-    ));
-    rows
+    let Some(answers) = answers.filter(|answers| answers.iter().any(|answer| answer.encoding != "identity")) else {
+        return Vec::new();
+    };
+    let encodings = answers.iter().map(|answer| answer.encoding.clone()).collect();
+    let decoded = answers.iter().map(|answer| bytes(answer.decoded_bytes as f64));
+    vec![
+        ("encoding".to_owned(), encodings, String::new()),
+        ("body decoded".to_owned(), decoded.collect(), String::new()),
+    ]
 }
 
 /// `same body (sha256 5f18…)`.
@@ -315,6 +207,9 @@ fn levels(run: &Run) -> Vec<(u32, Option<f64>)> {
     found
 }
 
+/// The columns of a target where there are several levels.
+const BY_LEVEL: [&Quantity; 4] = [&RATE, &MEDIAN, &P99, &FAILED];
+
 /// A line a level, four columns a target.
 fn by_level(run: &Run, levels: &[(u32, Option<f64>)]) -> String {
     let is_ladder = run.kind == Kind::Ladder;
@@ -328,21 +223,18 @@ fn by_level(run: &Run, levels: &[(u32, Option<f64>)]) -> String {
             } else {
                 String::new()
             };
-            ["requests/s", "median", "p99", "failed"].map(|title| format!("{name}{title}"))
+            BY_LEVEL.map(|quantity| format!("{name}{}", quantity.name))
         })
         .collect();
     let rows: Vec<Row> = levels
         .iter()
         .map(|(connections, rate)| {
             let of_level = |point: &&Point| point.connections == *connections && point.rate == *rate;
-            let cells = run.points.iter().filter(of_level).flat_map(|point| {
-                let time = |percent| number::time_us(point.total.latency.percentile(percent).unwrap_or(0) as f64);
-                let rate = value_of(Metric::RequestsPerSecond, point).unwrap_or_default();
-                [rate, time(50.0), time(99.0), number::count(point.total.failures.all())]
-            });
+            let of_points = run.points.iter().filter(of_level);
+            let cells = of_points.flat_map(|point| BY_LEVEL.map(|quantity| quantity.text(Some(point))));
             let name = match rate {
-                Some(rate) if is_ladder => number::rate(*rate),
-                _ => number::count(u64::from(*connections)),
+                Some(rate) if is_ladder => number(*rate),
+                _ => count(u64::from(*connections)),
             };
             (name, cells.collect(), String::new())
         })
