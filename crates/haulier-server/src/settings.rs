@@ -12,6 +12,7 @@ pub use crate::filter::compress::settings::{CompressLevel, CompressSettings};
 pub use crate::filter::compress::store::VariantStore;
 use crate::listen::{Address, Network};
 use crate::route::glob::Glob;
+use crate::route::target::Target;
 use crate::tls::Acceptor;
 
 pub use crate::handler::image::ImageService;
@@ -306,8 +307,8 @@ pub struct PhpSettings {
 pub struct Redirect {
     /// What is asked for: an exact path, or a prefix that ends in `*`.
     pub from: Glob,
-    /// Path or URL; a `*` in it takes what the `*` of `from` matched.
-    pub to: String,
+    /// Path or URL.
+    pub to: Target,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
 }
@@ -317,8 +318,8 @@ pub struct Redirect {
 pub struct Rewrite {
     /// What is asked for.
     pub from: Glob,
-    /// Path, with or without a query; a `*` in it takes what the `*` of `from` matched.
-    pub to: String,
+    /// Path, with or without a query.
+    pub to: Target,
 }
 
 /// One `[[site.NAME.route]]`.

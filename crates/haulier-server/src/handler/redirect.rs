@@ -1,18 +1,19 @@
 //! Sending the client elsewhere: `redirects` of a site, and the slash a directory wants.
 //!
 //! A Location we make never begins with `//`, which would name another host (RFC 3986 §4.2), and holds nothing that
-//! could end its line.
+//! could end its line; `route::target` keeps to that, too.
 
 use haulier_proto::path;
 
 use crate::response::{Handler, Response};
 use crate::route::Site;
+use crate::route::target::append_checked;
 
 /// The redirect of the first rule that names this path. The query goes along.
 pub(crate) fn find(site: &Site, path: &[u8], query: Option<&[u8]>) -> Option<Response> {
     site.settings.redirects.iter().find_map(|rule| {
-        let captured = rule.from.first_star(path)?;
-        Some(to(rule.status, with_query(target(&rule.to, captured), query)))
+        let stars = rule.from.stars(path)?;
+        Some(to(rule.status, with_query(rule.to.filled(&stars), query)))
     })
 }
 
@@ -37,49 +38,6 @@ fn to(status: u16, location: Vec<u8>) -> Response {
     Response::new(status, Handler::Redirect).with("Location", location)
 }
 
-/// Where a rule leads, with `captured` in place of its `*`.
-pub(crate) fn target(to: &str, captured: &[u8]) -> Vec<u8> {
-    let mut location = Vec::with_capacity(to.len() + captured.len());
-    let Some((before, after)) = to.split_once('*') else {
-        append_checked(&mut location, to.as_bytes());
-        return location;
-    };
-    append_checked(&mut location, before.as_bytes());
-    if ends_in_authority(before) && captured.first() != Some(&b'/') {
-        // `https://example.com*` must not become `https://example.com.evil.example`.
-        location.push(b'/');
-    }
-    let mut rest = captured;
-    while location.ends_with(b"/") && rest.first() == Some(&b'/') {
-        rest = &rest[1..];
-    }
-    let start = location.len();
-    path::encode(rest, &mut location);
-    if before.contains('?') {
-        keep_in_one_parameter(&mut location, start);
-    }
-    append_checked(&mut location, after.as_bytes());
-    location
-}
-
-/// What may stand in a path may still end a parameter of a query.
-fn keep_in_one_parameter(location: &mut Vec<u8>, start: usize) {
-    let captured = location.split_off(start);
-    for byte in captured {
-        match byte {
-            b'&' => location.extend(b"%26"),
-            b'+' => location.extend(b"%2B"),
-            byte => location.push(byte),
-        }
-    }
-}
-
-/// Whether what comes next would still belong to the scheme or host: no `/` yet that begins a path.
-fn ends_in_authority(before: &str) -> bool {
-    let behind_scheme = before.split_once("://").map_or(before, |(_, behind)| behind);
-    !behind_scheme.contains('/')
-}
-
 /// Puts the client's query behind the target's own one, before a fragment.
 pub(crate) fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
     let Some(query) = query.filter(|query| !query.is_empty()) else {
@@ -101,30 +59,19 @@ pub(crate) fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Appends what is encoded already; a byte that may not stand in a field or a URL is encoded after all.
-fn append_checked(location: &mut Vec<u8>, encoded: &[u8]) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in encoded {
-        if matches!(byte, 0x21..=0x7e) && !matches!(byte, b'"' | b'<' | b'>' | b'\\') {
-            location.push(byte);
-        } else {
-            location.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::handler::static_files::fixture;
     use crate::route::glob::Glob;
+    use crate::route::target::Target;
     use crate::settings::Redirect;
 
     fn site(from: &str, to: &str) -> Site {
         let from = Glob::new(from).expect("a pattern");
         let rule = Redirect {
+            to: Target::new(&from, to).expect("a target"),
             from,
-            to: to.to_owned(),
             status: 301,
         };
         fixture::Root::new()
@@ -212,8 +159,9 @@ mod tests {
         #[test]
         fn a_location_is_one_line_on_this_host(path in proptest::collection::vec(1_u8.., 0..40), query in proptest::collection::vec(1_u8.., 0..40)) {
             let path = [b"/x".as_slice(), &path].concat();
-            let rule = site("/x*", "/*");
-            for response in [add_slash(&path, Some(&query)), find(&rule, &path, Some(&query)).expect("a redirect")] {
+            let rules = [site("/x*", "/*"), site("/x*", "/*/x"), site("*x*", "/*/*")];
+            let redirects = rules.iter().filter_map(|rule| find(rule, &path, Some(&query)));
+            for response in redirects.chain([add_slash(&path, Some(&query))]) {
                 let location = location(&response);
                 proptest::prop_assert!(location.starts_with('/') && !location.starts_with("//"), "{location}");
                 proptest::prop_assert!(location.bytes().all(|byte| matches!(byte, 0x21..=0x7e)), "{location}");

@@ -36,8 +36,8 @@ pub enum GlobError {
 #[derive(Clone, PartialEq, Eq)]
 struct Alternative {
     tokens: Vec<Token>,
-    /// Place of the first `*` that was written, rather than put in front of a pattern for the last segments.
-    star: Option<usize>,
+    /// Tokens that were put in front of a pattern for the last segments.
+    added: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,17 +68,25 @@ impl Glob {
     /// Whether it names this path, decoded and beginning with `/`.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
+        let nobody = |_, _, _| ();
         self.alternatives
             .iter()
-            .any(|alternative| alternative.matches(path).is_some())
+            .any(|alternative| alternative.matches(path, nobody))
     }
 
-    /// If it names this path: what the first `*` stands for, and nothing if there is no `*`.
+    /// If it names this path: what each `*` that was written stands for, in their order.
     #[must_use]
-    pub fn first_star<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
-        self.alternatives
-            .iter()
-            .find_map(|alternative| alternative.matches(path))
+    pub fn stars<'p>(&self, path: &'p [u8]) -> Option<Vec<&'p [u8]>> {
+        let found = |alternative: &&Alternative| alternative.matches(path, |_, _, _| ());
+        let alternative = self.alternatives.iter().find(found)?;
+        Some(alternative.stars(path))
+    }
+
+    /// How many `*` were written; a row of them is one. Of several ways through braces, the way with the most.
+    #[must_use]
+    pub fn stars_written(&self) -> usize {
+        let most = self.alternatives.iter().map(Alternative::stars_written);
+        most.max().unwrap_or(0)
     }
 
     /// How much of it is said literally: of two patterns that name a path, the one that says more is meant.
@@ -153,44 +161,52 @@ impl Alternative {
                 byte => tokens.push(Token::Byte(byte)),
             }
         }
-        let star = tokens[written..]
-            .iter()
-            .position(|&token| token == Token::Any)
-            .map(|at| at + written);
-        Self { tokens, star }
+        Self { tokens, added: written }
     }
 
-    /// The part of the path the first `*` stands for, if the pattern names the path.
+    fn stars_written(&self) -> usize {
+        let written = self.tokens[self.added..].iter();
+        written.filter(|&&token| token == Token::Any).count()
+    }
+
+    /// What each `*` that was written stands for in a path that the pattern names.
+    fn stars<'p>(&self, path: &'p [u8]) -> Vec<&'p [u8]> {
+        let mut spans = vec![0..0; self.tokens.len()];
+        self.matches(path, |star, from, to| spans[star] = from..to);
+        let written = (self.added..self.tokens.len()).filter(|&at| self.tokens[at] == Token::Any);
+        written.map(|at| &path[spans[at].clone()]).collect()
+    }
+
+    /// Whether the pattern names the path. `takes` is told what a `*` takes, again whenever it takes more.
     ///
     /// Each `*` takes as little as it can. When something later does not fit, only the last `*` takes one byte more:
     /// an earlier one could not do better, since what lies between the two fitted at the earliest place already.
-    fn matches<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+    fn matches(&self, path: &[u8], mut takes: impl FnMut(usize, usize, usize)) -> bool {
         let (mut token, mut byte) = (0, 0);
         // The last `*` met, and where the path goes on behind what it took.
         let mut last: Option<(usize, usize)> = None;
-        let mut captured = 0..0;
+        let mut began = 0;
         while byte < path.len() || token < self.tokens.len() {
             match self.tokens.get(token) {
                 Some(Token::Any) => {
                     last = Some((token, byte));
-                    if self.star == Some(token) {
-                        captured = byte..byte;
-                    }
+                    began = byte;
+                    takes(token, byte, byte);
                     token += 1;
                 }
                 Some(Token::One) if byte < path.len() => (token, byte) = (token + 1, byte + 1),
                 Some(&Token::Byte(wanted)) if path.get(byte) == Some(&wanted) => (token, byte) = (token + 1, byte + 1),
                 _ => {
-                    let (star, taken) = last.filter(|&(_, taken)| taken < path.len())?;
+                    let Some((star, taken)) = last.filter(|&(_, taken)| taken < path.len()) else {
+                        return false;
+                    };
                     last = Some((star, taken + 1));
-                    if self.star == Some(star) {
-                        captured.end = taken + 1;
-                    }
+                    takes(star, began, taken + 1);
                     (token, byte) = (star + 1, taken + 1);
                 }
             }
         }
-        Some(&path[captured])
+        true
     }
 }
 
@@ -288,22 +304,26 @@ mod tests {
     }
 
     #[test]
-    fn the_first_star_is_captured() {
-        let rows = [
-            ("/blog/*", "/blog/2026/x", Some("2026/x")),
-            ("/blog/*", "/blog/", Some("")),
+    fn every_star_is_captured() {
+        let rows: [(&str, &str, Option<&[&str]>); 11] = [
+            ("/blog/*", "/blog/2026/x", Some(&["2026/x"])),
+            ("/blog/*", "/blog/", Some(&[""])),
             ("/blog/*", "/news/", None),
-            ("/a/*/c/*", "/a/b/c/d/e", Some("b")),
-            ("/a/*/c", "/a/c/c/c", Some("c/c")),
-            ("/old", "/old", Some("")),
-            ("*.html", "/docs/a.html", Some("docs/a")),
-            ("old/*", "/x/old/y", Some("y")),
-            ("/*.{htm,html}", "/a.html", Some("a")),
+            ("/a/*/c/*", "/a/b/c/d/e", Some(&["b", "d/e"])),
+            ("/*-s*.xml", "/a-b-s2.xml", Some(&["a-b", "2"])),
+            ("/a/*/c", "/a/c/c/c", Some(&["c/c"])),
+            ("/old", "/old", Some(&[])),
+            ("*.html", "/docs/a.html", Some(&["docs/a"])),
+            ("old/*", "/x/old/y", Some(&["y"])),
+            ("/*.{htm,html}", "/a.html", Some(&["a"])),
+            ("/a/**/b*", "/a/x/b", Some(&["x", ""])),
         ];
         for (pattern, path, expected) in rows {
-            let found = glob(pattern).first_star(path.as_bytes());
-            assert_eq!(found, expected.map(str::as_bytes), "{pattern} on {path}");
+            let found = glob(pattern).stars(path.as_bytes());
+            let expected = expected.map(|stars| stars.iter().map(|star| star.as_bytes()).collect::<Vec<_>>());
+            assert_eq!(found, expected, "{pattern} on {path}");
         }
+        assert_eq!(glob("/{a,b*}/**/c*").stars_written(), 3);
     }
 
     #[test]
@@ -348,10 +368,17 @@ mod tests {
         }
 
         #[test]
-        fn putting_the_capture_back_gives_the_path(prefix in "/[ab/]{0,5}", path in "/[ab/]{0,12}") {
-            let pattern = glob(&format!("{prefix}*"));
-            if let Some(captured) = pattern.first_star(path.as_bytes()) {
-                proptest::prop_assert_eq!([prefix.as_bytes(), captured].concat(), path.as_bytes());
+        fn putting_the_captures_back_gives_the_path(parts in "/[ab/]{0,3}[*][ab/]{1,3}[*][ab/]{0,2}", path in "/[ab/]{0,12}") {
+            if let Some(stars) = glob(&parts).stars(path.as_bytes()) {
+                let mut stars = stars.into_iter();
+                let mut whole = Vec::new();
+                for byte in parts.bytes() {
+                    match byte {
+                        b'*' => whole.extend(stars.next().expect("one for each")),
+                        byte => whole.push(byte),
+                    }
+                }
+                proptest::prop_assert_eq!(whole, path.as_bytes());
             }
         }
     }

@@ -6,6 +6,7 @@ pub(crate) mod rewrite;
 mod router;
 mod routes;
 mod site;
+pub mod target;
 mod visit;
 
 pub use router::Router;

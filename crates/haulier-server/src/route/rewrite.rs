@@ -17,8 +17,8 @@ pub(crate) struct Rewritten {
 /// What the first rule that names this path makes of it. Rules are asked once: what a rule makes is not rewritten again.
 pub(crate) fn find(site: &Site, path: &[u8], query: Option<&[u8]>) -> Option<Rewritten> {
     site.settings.rewrites.iter().find_map(|rule| {
-        let captured = rule.from.first_star(path)?;
-        let target = redirect::with_query(redirect::target(&rule.to, captured), query);
+        let stars = rule.from.stars(path)?;
+        let target = redirect::with_query(rule.to.filled(&stars), query);
         let (raw_path, query) = redirect::split_query(&target);
         // A capture that could not be a path of its own, such as one with `..` after a prefix, names nothing.
         let path = path::normalize(raw_path).ok()?;
@@ -34,6 +34,7 @@ mod tests {
     use super::*;
     use crate::handler::static_files::fixture;
     use crate::route::glob::Glob;
+    use crate::route::target::Target;
     use crate::settings::Rewrite;
 
     #[test]
@@ -63,11 +64,26 @@ mod tests {
             ("/old", "/new", "/old", None, Some(("/new", None))),
             ("/old", "/new", "/older", None, None),
             ("/v/*/x", "/*", "/v/a?b/x", None, Some(("/a?b", None))),
+            (
+                "/*/wp-*",
+                "/wp-$2",
+                "/blog/wp-login.php",
+                Some("x=1"),
+                Some(("/wp-login.php", Some("x=1"))),
+            ),
+            (
+                "/*-s*.xml",
+                "/i.php?a=*&b=*",
+                "/post-s2.xml",
+                None,
+                Some(("/i.php", Some("a=post&b=2"))),
+            ),
         ];
         for (from, to, path, query, expected) in rows {
+            let from_path = Glob::new(from).expect("a pattern");
             let rule = Rewrite {
-                from: Glob::new(from).expect("a pattern"),
-                to: to.into(),
+                to: Target::new(&from_path, to).expect("a target"),
+                from: from_path,
             };
             let site = fixture::Root::new()
                 .with(|settings| settings.rewrites.push(rule))

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use haulier_server::Network;
 use haulier_server::route::glob::Glob;
+use haulier_server::route::target::{Target, TargetError};
 use haulier_server::settings::{Canonical, Redirect, Rewrite};
 
 use super::diagnostic::{Diagnostic, Report};
@@ -152,21 +153,53 @@ fn redirect(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> 
         );
         return None;
     };
-    if target.contains('*') && !from.value.contains('*') {
-        report.push(target_without_star("config::redirect", from, to));
-        return None;
-    }
-    Some(Redirect {
-        from: glob(from, report)?,
-        to: target.to_owned(),
-        status,
-    })
+    let (from, to) = fitting("config::redirect", from, &to.with(target.to_owned()), report)?;
+    Some(Redirect { from, to, status })
 }
 
-fn target_without_star(code: &'static str, from: &Placed<String>, to: &Placed<String>) -> Diagnostic {
-    Diagnostic::error(code, "the target has a `*`, the path has none")
-        .at(to.place.as_ref(), "takes what a `*` in the path matched")
-        .beside(from.place.as_ref(), "add one here")
+/// Path and target of a rule, if it is clear which `*` goes where.
+fn fitting(
+    code: &'static str,
+    from: &Placed<String>,
+    to: &Placed<String>,
+    report: &mut Report,
+) -> Option<(Glob, Target)> {
+    let path = glob(from, report)?;
+    match Target::new(&path, &to.value) {
+        Ok(target) => Some((path, target)),
+        Err(error) => {
+            report.push(unfitting(code, error, from, to));
+            None
+        }
+    }
+}
+
+fn unfitting(code: &'static str, error: TargetError, from: &Placed<String>, to: &Placed<String>) -> Diagnostic {
+    let said = Diagnostic::error(code, error.to_string());
+    let numbered = |number: usize| to.value.replacen('*', &format!("${number}"), 1);
+    match error {
+        TargetError::NoStar | TargetError::Beyond { path: 0, .. } => said
+            .at(to.place.as_ref(), "takes what a `*` in the path matched")
+            .beside(from.place.as_ref(), "add one here"),
+        TargetError::Count { path, target: 1 } if path > 1 => said
+            .at(to.place.as_ref(), "which one of the path is meant?")
+            .beside(from.place.as_ref(), format!("`$1` to `${path}`, from the left"))
+            .help(format!(
+                "say it by number: \"{}\" takes the last one, \"{}\" the first",
+                numbered(path),
+                numbered(1)
+            )),
+        TargetError::Count { path, .. } => said
+            .at(to.place.as_ref(), "each takes the one of its place in the path")
+            .beside(from.place.as_ref(), format!("{path} here"))
+            .help("as many in the target as in the path, or numbers: `$1` is the first `*` of the path"),
+        TargetError::Beyond { path, .. } => said
+            .at(to.place.as_ref(), "`$1` is the first `*` of the path, and so on")
+            .beside(from.place.as_ref(), format!("{path} here")),
+        TargetError::Mixed => said
+            .at(to.place.as_ref(), "one manner or the other")
+            .help("`*` takes the stars of the path in their order, `$2` the second one"),
+    }
 }
 
 /// Which path answers instead, the most specific path first.
@@ -191,14 +224,8 @@ fn rewrite(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> O
         );
         return None;
     }
-    if to.value.contains('*') && !from.value.contains('*') {
-        report.push(target_without_star("config::rewrite", from, to));
-        return None;
-    }
-    Some(Rewrite {
-        from: glob(from, report)?,
-        to: to.value.clone(),
-    })
+    let (from, to) = fitting("config::rewrite", from, to, report)?;
+    Some(Rewrite { from, to })
 }
 
 /// Status → page of the site, a path in its document root.

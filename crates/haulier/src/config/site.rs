@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_server::route::glob::Glob;
+use haulier_server::route::target::Target;
 use haulier_server::settings::{CHARSET, CompressSettings, EntityTags, Maintenance, RateLimiter, Redirect};
 
 use super::diagnostic::{Diagnostic, Report};
@@ -395,10 +396,10 @@ fn preset_cache(preset: &Preset) -> impl Iterator<Item = (Glob, String)> {
 }
 
 fn preset_redirects(preset: &Preset) -> impl Iterator<Item = Redirect> {
-    preset.redirects.iter().map(|&(from, to)| Redirect {
-        from: Glob::new(from).expect("patterns of the table are tested"),
-        to: to.to_owned(),
-        status: 301,
+    preset.redirects.iter().map(|&(from, to)| {
+        let from = Glob::new(from).expect("patterns of the table are tested");
+        let to = Target::new(&from, to).expect("targets of the table are tested");
+        Redirect { from, to, status: 301 }
     })
 }
 

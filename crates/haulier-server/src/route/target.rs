@@ -1,0 +1,231 @@
+//! Where a redirect or a rewrite leads: literal text, and what the stars of its path stand for.
+//!
+//! Each `*` takes the star of the path that stands in the same place of their order, `$1`, `$2` … the one of that number. A
+//! path that is made so never begins with `//`, which would name another host (RFC 3986 §4.2), and holds nothing that could
+//! end its line.
+
+use std::fmt;
+
+use haulier_proto::path;
+
+use super::glob::Glob;
+
+/// A target, ready to be filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    text: String,
+    /// What stands before the first star, and behind each of them.
+    literals: Vec<String>,
+    /// Which star of the path stands between two literals, from 0.
+    stars: Vec<usize>,
+}
+
+/// Why a target does not fit its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    #[error("the target has a `*`, the path has none")]
+    NoStar,
+    #[error("the target has {target} `*`, the path has {path}")]
+    Count { path: usize, target: usize },
+    #[error("the target has `${wanted}`, the path has {path} `*`")]
+    Beyond { path: usize, wanted: usize },
+    #[error("the target has `*` and `$1`")]
+    Mixed,
+}
+
+/// A piece of what was written.
+enum Piece<'t> {
+    Literal(&'t str),
+    /// `*`; a row of them is one, as in a pattern.
+    Star,
+    /// `$1`
+    Number(usize),
+}
+
+impl Target {
+    /// Reads a target for the paths of `from`.
+    ///
+    /// # Errors
+    /// [`TargetError`]: it is not clear which star goes where.
+    pub fn new(from: &Glob, text: &str) -> Result<Self, TargetError> {
+        let mut target = Self {
+            text: text.to_owned(),
+            literals: vec![String::new()],
+            stars: Vec::new(),
+        };
+        let (path, mut written, mut numbered) = (from.stars_written(), 0, 0);
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (piece, behind) = next(rest);
+            rest = behind;
+            let star = match piece {
+                Piece::Literal(literal) => {
+                    target.literals.last_mut().expect("one at least").push_str(literal);
+                    continue;
+                }
+                Piece::Star => {
+                    written += 1;
+                    written - 1
+                }
+                Piece::Number(wanted) if (1..=path).contains(&wanted) => {
+                    numbered += 1;
+                    wanted - 1
+                }
+                Piece::Number(wanted) => return Err(TargetError::Beyond { path, wanted }),
+            };
+            target.stars.push(star);
+            target.literals.push(String::new());
+        }
+        match (written, numbered) {
+            (0, _) => Ok(target),
+            (_, 1..) => Err(TargetError::Mixed),
+            _ if path == 0 => Err(TargetError::NoStar),
+            _ if path != written => Err(TargetError::Count { path, target: written }),
+            _ => Ok(target),
+        }
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Where a path leads, with what its stars stand for. A star that is not in the branch of the braces that fitted
+    /// stands for nothing.
+    #[must_use]
+    pub fn filled(&self, stars: &[&[u8]]) -> Vec<u8> {
+        let captured: usize = stars.iter().map(|star| star.len()).sum();
+        let mut location = Vec::with_capacity(self.text.len() + captured);
+        append_checked(&mut location, self.literals[0].as_bytes());
+        for (star, literal) in self.stars.iter().zip(&self.literals[1..]) {
+            append_captured(&mut location, stars.get(*star).copied().unwrap_or_default());
+            append_literal(&mut location, literal.as_bytes());
+        }
+        location
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The first piece of a target that is not empty, and what stands behind it.
+fn next(text: &str) -> (Piece<'_>, &str) {
+    if text.starts_with('*') {
+        return (Piece::Star, text.trim_start_matches('*'));
+    }
+    if let Some(behind) = text.strip_prefix('$') {
+        let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 {
+            let number = behind[..digits].parse().unwrap_or(usize::MAX);
+            return (Piece::Number(number), &behind[digits..]);
+        }
+    }
+    let end = text[1..].find(['*', '$']).map_or(text.len(), |at| at + 1);
+    let (literal, behind) = text.split_at(end);
+    (Piece::Literal(literal), behind)
+}
+
+fn append_captured(location: &mut Vec<u8>, captured: &[u8]) {
+    if ends_in_authority(location) && captured.first() != Some(&b'/') {
+        // `https://example.com*` must not become `https://example.com.evil.example`.
+        location.push(b'/');
+    }
+    let mut rest = captured;
+    while location.ends_with(b"/") && rest.first() == Some(&b'/') {
+        rest = &rest[1..];
+    }
+    let start = location.len();
+    path::encode(rest, location);
+    if location[..start].contains(&b'?') {
+        keep_in_one_parameter(location, start);
+    }
+}
+
+/// What stands behind a star. A star that stands for nothing leaves no `//` in the path.
+fn append_literal(location: &mut Vec<u8>, literal: &[u8]) {
+    let mut rest = literal;
+    while !location.contains(&b'?') && location.ends_with(b"/") && rest.first() == Some(&b'/') {
+        rest = &rest[1..];
+    }
+    append_checked(location, rest);
+}
+
+/// What may stand in a path may still end a parameter of a query.
+fn keep_in_one_parameter(location: &mut Vec<u8>, start: usize) {
+    let captured = location.split_off(start);
+    for byte in captured {
+        match byte {
+            b'&' => location.extend(b"%26"),
+            b'+' => location.extend(b"%2B"),
+            byte => location.push(byte),
+        }
+    }
+}
+
+/// Whether what comes next would still belong to the scheme or host: no `/` yet that begins a path.
+fn ends_in_authority(location: &[u8]) -> bool {
+    let scheme = location.windows(3).position(|bytes| bytes == b"://");
+    let behind_scheme = scheme.map_or(location, |at| &location[at + 3..]);
+    !behind_scheme.contains(&b'/')
+}
+
+/// Appends what is encoded already; a byte that may not stand in a field or a URL is encoded after all.
+pub(crate) fn append_checked(location: &mut Vec<u8>, encoded: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in encoded {
+        if matches!(byte, 0x21..=0x7e) && !matches!(byte, b'"' | b'<' | b'>' | b'\\') {
+            location.push(byte);
+        } else {
+            location.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(from: &str, to: &str) -> Result<Target, TargetError> {
+        Target::new(&Glob::new(from).expect("a pattern"), to)
+    }
+
+    #[test]
+    fn each_star_takes_the_star_of_its_place_and_a_number_the_star_it_names() {
+        let rows = [
+            ("/*-s*.xml", "/i.php?a=*&b=*", "/posts-s3.xml", "/i.php?a=posts&b=3"),
+            ("/*/wp-*", "/wp-$2", "/blog/wp-admin/x.js", "/wp-admin/x.js"),
+            ("/*/wp-*", "/$2/$1/$1", "/blog/wp-admin", "/admin/blog/blog"),
+            ("/a/**", "/b/**", "/a/x/y", "/b/x/y"),
+            ("/cost/*", "/price$/*", "/cost/1", "/price$/1"),
+            ("/{a*,b}/*", "/c/$1/$2", "/b/x", "/c/x/"),
+            ("/x*y*", "/*/*", "/xy/evil.example", "/evil.example"),
+            ("/x*", "/*/index.html", "/x", "/index.html"),
+            ("/x*", "/q?a=*/b", "/x", "/q?a=/b"),
+        ];
+        for (from, to, path, expected) in rows {
+            let glob = Glob::new(from).expect("a pattern");
+            let stars = glob.stars(path.as_bytes()).expect("it matches");
+            let filled = target(from, to).expect("a target").filled(&stars);
+            assert_eq!(String::from_utf8_lossy(&filled), expected, "{from} → {to} on {path}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_does_not_say_which_star_goes_where_is_refused() {
+        let rows = [
+            ("/a", "/b/*", TargetError::NoStar),
+            ("/*/wp-*", "/wp-*", TargetError::Count { path: 2, target: 1 }),
+            ("/a/*", "/*/*", TargetError::Count { path: 1, target: 2 }),
+            ("/a/*", "/$2", TargetError::Beyond { path: 1, wanted: 2 }),
+            ("/a/*", "/$0", TargetError::Beyond { path: 1, wanted: 0 }),
+            ("/*/*", "/$1/*", TargetError::Mixed),
+        ];
+        for (from, to, expected) in rows {
+            assert_eq!(target(from, to), Err(expected), "{from} → {to}");
+        }
+    }
+}
