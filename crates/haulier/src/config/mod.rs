@@ -15,6 +15,7 @@ pub(crate) mod file;
 mod foreign;
 pub(crate) mod images;
 pub(crate) mod listen_address;
+mod loops;
 mod pool;
 pub(crate) mod reader;
 mod route;

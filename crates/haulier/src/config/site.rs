@@ -13,7 +13,7 @@ use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, MaintenanceTable, SiteTable};
 use super::settings::{BODY, Site, SiteLog, choice, value_or};
 use super::source::Placed;
-use super::{dictionary, downloads, reader, route, rules, value};
+use super::{dictionary, downloads, loops, reader, route, rules, value};
 use crate::account;
 use crate::app::{self, App, DetectError, PRESETS, Preset, htaccess};
 
@@ -53,6 +53,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
     if let Some(root) = &table.document_root {
         app.root.clone_from(root);
     }
+    let has_files = found.is_some();
     let looked_at = project.clone().zip(found).filter(|_| app_name(table) == app::AUTO);
     let preset = app.preset;
     let hosts = match &table.hosts {
@@ -136,6 +137,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         app,
     };
     site.routes = route::resolve_all(table, &site, report);
+    loops::check(table, &site, has_files, report);
     site
 }
 
