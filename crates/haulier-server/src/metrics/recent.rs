@@ -19,8 +19,10 @@ const FAILURES: usize = 50;
 const SLOWEST: usize = 20;
 /// How long a slow request is remembered.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Bytes kept of a request target or of a message.
+/// Bytes kept of a request target.
 const LONGEST: usize = 300;
+/// Bytes kept of a message: an exception with the way that led to it.
+const LONGEST_MESSAGE: usize = 2000;
 
 /// Which request it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +111,7 @@ impl Recent {
         let failure = Failure {
             request: noted(finished, request, site),
             reason,
-            message: message.map(|message| shortened(message.as_bytes())),
+            message: message.map(|message| shortened_to(LONGEST_MESSAGE, message.as_bytes())),
         };
         let mut failures = lock(&self.failures);
         while failures.len() >= FAILURES {
@@ -174,8 +176,12 @@ fn noted(finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>
 
 /// The beginning of a text, with `…` where something was left out.
 pub(super) fn shortened(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]);
-    if bytes.len() > LONGEST {
+    shortened_to(LONGEST, bytes)
+}
+
+fn shortened_to(longest: usize, bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(longest)]);
+    if bytes.len() > longest {
         format!("{}…", text.trim_end_matches('\u{fffd}'))
     } else {
         text.into_owned()

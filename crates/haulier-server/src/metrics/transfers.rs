@@ -29,6 +29,7 @@ pub struct Transfer {
     /// When its sending began.
     pub since: Instant,
     sent: AtomicU64,
+    unacknowledged: AtomicU64,
 }
 
 impl Transfer {
@@ -36,6 +37,19 @@ impl Transfer {
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Bytes the client has: what the kernel still holds of those sent is left out.
+    ///
+    /// The kernel of a slow client takes megabytes at once, so that what was sent stands still for long in between.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.sent().saturating_sub(self.unacknowledged.load(Ordering::Relaxed))
+    }
+
+    /// So many bytes lie in the kernel.
+    pub(crate) fn note_queue(&self, unacknowledged: u64) {
+        self.unacknowledged.store(unacknowledged, Ordering::Relaxed);
     }
 }
 
@@ -94,6 +108,7 @@ impl Transfers {
             length,
             since,
             sent: AtomicU64::new(0),
+            unacknowledged: AtomicU64::new(0),
         });
         table.under_way.insert(number, Arc::clone(&transfer));
         drop(table);
@@ -115,6 +130,10 @@ impl UnderWay {
     /// So many bytes are with the kernel now.
     pub(crate) fn sent(&self, bytes: u64) {
         self.transfer.sent.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn transfer(&self) -> &Arc<Transfer> {
+        &self.transfer
     }
 }
 
@@ -144,6 +163,8 @@ mod tests {
             .map(|one| (one.target.clone(), one.sent()))
             .collect();
         assert_eq!(listed, [("/first".into(), 0), ("/second".into(), 40)]);
+        second.transfer().note_queue(30);
+        assert_eq!(transfers.list()[1].taken(), 10);
         drop(first);
         assert_eq!(transfers.list()[0].target, "/second");
         drop(second);

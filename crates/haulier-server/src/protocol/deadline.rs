@@ -85,6 +85,8 @@ pub(crate) trait Watched: std::fmt::Debug {
     }
     /// The server ends now: whatever runs is broken off.
     fn cut(&self);
+    /// Told once a second: how far a long response has come may be looked up.
+    fn look(&self, _now: Instant) {}
     /// Nothing further is to be served; said again and again until the connection is gone. One that has been idle since
     /// this time has ended.
     fn drain(&self, idle_since: Instant) {
@@ -138,6 +140,11 @@ impl Deadlines {
                 }
             }
         });
+    }
+
+    /// Has every connection look how far its long responses are.
+    pub(crate) fn look(&self, now: Instant) {
+        self.sweep(|connection| connection.look(now));
     }
 
     /// Tells every connection that nothing further will be served; those that have been idle since this time end.

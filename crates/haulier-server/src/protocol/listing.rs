@@ -1,8 +1,9 @@
 //! The place of a long response in the list of those on their way.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::metrics::{LISTED_AFTER, UnderWay};
+use crate::metrics::{LISTED_AFTER, Transfer, UnderWay};
 use crate::request::Request;
 use crate::route::Site;
 use crate::thread::Thread;
@@ -21,6 +22,11 @@ impl Listing {
             begun: thread.clock.coarse(),
             under_way: None,
         }
+    }
+
+    /// The entry in the list, once there is one.
+    pub(super) fn transfer(&self) -> Option<&Arc<Transfer>> {
+        self.under_way.as_ref().map(UnderWay::transfer)
     }
 
     /// So many bytes are out, of `length` in all if that is known.

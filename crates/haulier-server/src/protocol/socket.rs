@@ -77,9 +77,10 @@ impl Socket {
         unacknowledged(&self.fd)
     }
 
-    /// Notes what the peer has not acknowledged yet; [`Socket::has_moved`] compares with it.
-    pub(crate) fn note_queue(&self) {
+    /// Notes what the peer has not acknowledged yet, bytes; [`Socket::has_moved`] compares with it.
+    pub(crate) fn note_queue(&self) -> u64 {
         self.queued.set(unacknowledged(&self.fd));
+        self.queued.get() as u64
     }
 
     /// Whether the peer took anything since the last look. The kernel calls a socket writable when a third of its buffer

@@ -12,7 +12,7 @@ use tokio::task::{JoinSet as LocalTasks, LocalSet};
 use crate::filter::compress::dictionary::shell;
 use crate::handler::static_files::FileCache;
 use crate::listen::{self, Address, Ending, Endpoint, Gate};
-use crate::metrics::Metrics;
+use crate::metrics::{LISTED_AFTER, Metrics};
 use crate::thread::{Clock, Serving, Thread, now};
 
 /// Threads for calls that may block: reading cold files.
@@ -131,7 +131,7 @@ impl Start {
         if number == 0 {
             tokio::task::spawn_local(shell::keep_fresh(Rc::clone(&thread)));
         }
-        let mut aged = now();
+        let (mut aged, mut looked) = (now(), now());
         let mut cuts = 0;
         let mut ticks = tokio::time::interval(Clock::TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -152,6 +152,10 @@ impl Start {
             thread
                 .deadlines
                 .scan(thread.clock.coarse(), &thread.serving().settings.limits);
+            if thread.clock.coarse().saturating_duration_since(looked) >= LISTED_AFTER {
+                looked = thread.clock.coarse();
+                thread.deadlines.look(looked);
+            }
             if thread.clock.coarse().saturating_duration_since(aged) > FileCache::AGE {
                 aged = thread.clock.coarse();
                 thread.files.age();

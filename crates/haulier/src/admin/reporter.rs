@@ -154,7 +154,7 @@ impl Reporter {
             .metrics
             .transfers()
             .iter()
-            .map(|one| (one.number, one.sent()))
+            .map(|one| (one.number, one.taken()))
             .collect();
         let mut transfers = lock(&self.transfers);
         transfers.push_back((now, sent));
@@ -375,7 +375,7 @@ fn codings(totals: &Totals) -> Vec<CodingView> {
 fn transfer_view(transfer: &Transfer, now: Instant, known: Option<(Instant, u64)>) -> TransferView {
     let (since, before) = known.filter(|(at, _)| *at < now).unwrap_or((transfer.since, 0));
     let seconds = now.saturating_duration_since(since).as_secs_f64().max(0.001);
-    let sent = transfer.sent();
+    let sent = transfer.taken();
     TransferView {
         site: transfer.site.clone(),
         target: transfer.target.clone(),

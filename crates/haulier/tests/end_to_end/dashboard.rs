@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -156,6 +158,61 @@ fn a_slow_download_is_listed_with_its_progress_while_it_lasts() {
     drop(client);
     wait_until("the end of it", || {
         !section(&page(&server), "downloads").contains("/file.php")
+    });
+}
+
+#[test]
+fn downloads_that_stand_in_the_kernel_are_counted_listed_and_have_their_rate() {
+    let site = Site::new();
+    fs::write(site.root().join("film.bin"), vec![7_u8; 30_000_000]).expect("the directory is ours");
+    let server = site.start();
+    let address = server.address();
+    let ended = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let ended = Arc::clone(&ended);
+            thread::spawn(move || {
+                let mut client = TcpStream::connect(address).expect("it listens");
+                std::io::Write::write_all(&mut client, b"GET /film.bin HTTP/1.1\r\nHost: test\r\n\r\n").expect("sent");
+                // Far less than the kernel took at once: no turn of the sender tells anything for long.
+                let mut piece = vec![0; 20_000];
+                while !ended.load(Ordering::Relaxed) && client.read_exact(&mut piece).is_ok() {
+                    thread::sleep(Duration::from_millis(50));
+                }
+            })
+        })
+        .collect();
+    wait_until("all three with a rate", || {
+        let page = page(&server);
+        let downloads = section(&page, "downloads");
+        let listed = downloads.matches("<code>/film.bin</code>").count();
+        downloads.contains("3 long responses on the way") && listed == 3 && !downloads.contains(">0 B/s<")
+    });
+    ended.store(true, Ordering::Relaxed);
+    readers.into_iter().for_each(|reader| reader.join().expect("it read"));
+}
+
+#[test]
+fn a_message_of_php_is_there_to_its_end() {
+    let text = "word ".repeat(150);
+    let server = Site::new()
+        .php(
+            "short.php",
+            "throw new RuntimeException('the stock of article 4711 is below zero');",
+        )
+        .php(
+            "long.php",
+            &format!("error_log('begin {text}END'); http_response_code(500);"),
+        )
+        .start();
+    server.get("/short.php");
+    server.get("/long.php").expect(500);
+    wait_until("both", || {
+        let page = page(&server);
+        let requests = section(&page, "requests");
+        requests.contains("the stock of article 4711 is below zero")
+            && requests.contains("<details class=\"message\"")
+            && requests.contains("word END")
     });
 }
 

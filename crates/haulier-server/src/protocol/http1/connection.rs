@@ -29,6 +29,7 @@ use crate::body::BrokenBody;
 use crate::handler::error_page;
 use crate::listen::detect::{self, NO_TLS_HERE, Spoken};
 use crate::listen::{Permit, canonical};
+use crate::metrics::Transfer;
 use crate::pipeline::{self, Answer, Answered};
 use crate::request::{Exchange, Peer, Request};
 use crate::response::{Handler, Response, Trace};
@@ -50,6 +51,10 @@ pub(crate) struct Connection {
     pub(super) incoming: RefCell<Incoming>,
     /// What it waits for, and since when.
     pub(super) waiting: Cell<(Phase, Instant)>,
+    /// The long response that is being sent, once it is listed.
+    pub(super) transfer: RefCell<Option<Arc<Transfer>>>,
+    /// Whoever waits for room in the socket's buffer is to look how far it is.
+    pub(super) is_looking: Cell<bool>,
     /// The wait for bytes took too long and is over.
     pub(super) expired: Cell<bool>,
     pub(super) pace: Pace,
@@ -128,6 +133,8 @@ impl Connection {
             input: RefCell::default(),
             incoming: RefCell::new(Incoming::none()),
             waiting: Cell::new((Phase::Head, thread.clock.coarse())),
+            transfer: RefCell::default(),
+            is_looking: Cell::new(false),
             expired: Cell::new(false),
             pace: Pace::default(),
             is_too_slow: Cell::new(false),

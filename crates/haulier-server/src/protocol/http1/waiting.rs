@@ -2,11 +2,14 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
+
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use super::super::listing::Listing;
 use super::super::pace::Pace;
@@ -15,7 +18,7 @@ use super::super::{Phase, Watched};
 use super::connection::{Connection, Next, Sending};
 use super::sender::{Sender, Step};
 use crate::listen::Permit;
-use crate::metrics::InFlight;
+use crate::metrics::{InFlight, LISTED_AFTER};
 use crate::pipeline::Answered;
 use crate::settings::Patience;
 use crate::thread;
@@ -69,6 +72,7 @@ impl Connection {
                 let counted = InFlight::sending(&self.thread, sending.series());
                 let sent = self.send(&mut sending).await;
                 drop(counted);
+                self.transfer.take();
                 match sent {
                     Ok(()) => self.finish(sending),
                     Err(error) => self.broken(sending, &error),
@@ -130,16 +134,22 @@ impl Connection {
                 }
                 Step::Blocked => {
                     self.wait_for(Phase::Send);
-                    self.socket.note_queue();
+                    self.note_queue();
                     loop {
-                        let mut ready = registered.writable().await?;
+                        let ready = std::future::poll_fn(|context| self.poll_room(registered, context));
+                        let Some(mut ready) = ready.await? else {
+                            self.note_transfer(sending);
+                            continue;
+                        };
+                        let sender = &mut sending.sender;
                         match sender.step(&self.socket)? {
                             // Only the kernel's own word ends readiness: there is no second edge for a short turn.
                             Step::Blocked => ready.clear_ready(),
                             _ => break,
                         }
+                        self.note_transfer(sending);
                         self.wait_for(Phase::Send);
-                        self.socket.note_queue();
+                        self.note_queue();
                     }
                 }
             }
@@ -166,6 +176,35 @@ impl Connection {
             sender.sent,
             sender.length(),
         );
+        if let Some(transfer) = listing.transfer() {
+            let mut known = self.transfer.borrow_mut();
+            known.get_or_insert_with(|| Arc::clone(transfer));
+        }
+    }
+
+    /// Notes what the client has not taken yet, for its deadline and for the list.
+    fn note_queue(&self) {
+        let queued = self.socket.note_queue();
+        if let Some(transfer) = &*self.transfer.borrow() {
+            transfer.note_queue(queued);
+        }
+    }
+
+    /// Waits for room in the socket's buffer; `None` says to look how far the response is.
+    fn poll_room<'s>(
+        &self,
+        registered: &'s AsyncFd<Rc<OwnedFd>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<AsyncFdReadyGuard<'s, Rc<OwnedFd>>>>> {
+        if self.is_looking.take() {
+            return Poll::Ready(Ok(None));
+        }
+        // Nobody reads meanwhile.
+        let mut waker = self.reader.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        registered.poll_write_ready(context).map_ok(Some)
     }
 
     fn poll_source(&self, sender: &mut Sender, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -317,6 +356,19 @@ impl Connection {
 }
 
 impl Watched for Connection {
+    fn look(&self, now: Instant) {
+        if let Some(transfer) = &*self.transfer.borrow() {
+            return transfer.note_queue(self.socket.unacknowledged() as u64);
+        }
+        let (phase, since) = self.waiting.get();
+        if phase == Phase::Send && now.saturating_duration_since(since) >= LISTED_AFTER {
+            self.is_looking.set(true);
+            if let Some(sender) = self.reader.borrow_mut().take() {
+                sender.wake();
+            }
+        }
+    }
+
     fn waiting(&self) -> (Phase, Instant) {
         self.waiting.get()
     }

@@ -190,6 +190,25 @@ impl Connection {
         listing.note(&self.thread, request, site, sent, length);
     }
 
+    /// Lists the answers that take long, and notes what of them the client does not have yet: what lies in the kernel, in
+    /// equal parts, since it does not say whose it is.
+    pub(super) fn look_at_answers(&self) {
+        let streams: Vec<_> = self.streams.borrow().all().map(Rc::clone).collect();
+        let mut queued = None;
+        for stream in &streams {
+            let Ok(mut sending) = stream.sending.try_borrow_mut() else {
+                continue;
+            };
+            let Some(current) = &mut *sending else { continue };
+            self.count_sent(current);
+            let Some(transfer) = current.listing.as_ref().and_then(Listing::transfer) else {
+                continue;
+            };
+            let queued = *queued.get_or_insert_with(|| self.socket.unacknowledged() as u64);
+            transfer.note_queue(queued / streams.len() as u64);
+        }
+    }
+
     /// The next piece of a body that comes in pieces.
     pub(super) fn lay(&self, stream: &Stream, chunk: Chunk) {
         if let Some(sending) = &mut *stream.sending.borrow_mut() {

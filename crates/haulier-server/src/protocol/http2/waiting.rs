@@ -137,6 +137,10 @@ impl Connection {
 }
 
 impl Watched for Connection {
+    fn look(&self, _now: Instant) {
+        self.look_at_answers();
+    }
+
     fn waiting(&self) -> (Phase, Instant) {
         let waiting = self.waiting.get();
         match waiting.0 {

@@ -20,6 +20,11 @@
     }
     for (const [place, section] of wanted.entries()) {
       const old = document.getElementById(section.id);
+      // What somebody has unfolded stays so.
+      for (const open of old?.querySelectorAll('details[open]') ?? []) {
+        const same = section.querySelector(`details[data-of="${CSS.escape(open.dataset.of)}"]`);
+        if (same) same.open = true;
+      }
       if (!old) main.insertBefore(document.adoptNode(section), main.children[place - 1] ?? null);
       else if (!isSelecting(old) && old.innerHTML !== section.innerHTML) old.replaceWith(document.adoptNode(section));
     }

@@ -10,8 +10,10 @@ use crate::admin::view::View;
 use crate::markup::Escaped;
 use crate::quantity::{milliseconds, span};
 
-/// Letters shown of a request or a message. Fifty of them are most of the page.
+/// Letters shown of a request; all of them stand in its tip.
 const LETTERS: usize = 44;
+/// Letters of a message that are shown at once; a longer one is unfolded.
+const BEGINNING: usize = 240;
 /// Failures whose message is shown.
 const MESSAGES: usize = 8;
 
@@ -54,16 +56,32 @@ fn is_same(one: &Failure, other: &Failure) -> bool {
 fn described(failure: &Failure, with_message: bool) -> String {
     let mut out = named(&failure.request);
     if let Some(message) = failure.message.as_ref().filter(|_| with_message) {
-        let _ = write!(out, "<span class=\"message\">{}</span>", Escaped(&cut(message)));
+        out.push_str(&unfolding(message, &failure.request.id));
     }
     out
+}
+
+/// A message as a whole: at once if it is short, else behind its beginning. `id` keeps it unfolded when the page is renewed.
+fn unfolding(message: &str, id: &str) -> String {
+    match message.char_indices().nth(BEGINNING) {
+        None => format!("<span class=\"message\">{}</span>", Escaped(message)),
+        Some((end, _)) => format!(
+            "<details class=\"message\" data-of=\"{}\"><summary>{}…</summary>…{}</details>",
+            Escaped(id),
+            Escaped(&message[..end]),
+            Escaped(&message[end..])
+        ),
+    }
 }
 
 /// Which request it was, with its id to be looked up in the log.
 fn named(request: &Noted) -> String {
     let mut out = match request.request.as_str() {
         "" => "<i>no request</i>".to_owned(),
-        words => format!("<code>{}</code>", Escaped(&cut(words))),
+        words if words.chars().count() > LETTERS => {
+            format!("<code title=\"{}\">{}</code>", Escaped(words), Escaped(&cut(words)))
+        }
+        words => format!("<code>{}</code>", Escaped(words)),
     };
     out.push_str(&site(request.site.as_deref()));
     if !request.id.is_empty() {
