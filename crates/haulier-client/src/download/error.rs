@@ -45,6 +45,8 @@ pub enum DownloadError {
     Busy { path: PathBuf },
     #[error("{path} is in the way, and it is not ours")]
     InTheWay { path: PathBuf },
+    #[error("given up after {tries} tries that brought nothing, or next to nothing")]
+    GivenUp { tries: u32, source: Box<Self> },
     #[error("standard output took what cannot be sent again")]
     CannotGoBack,
 }
@@ -96,6 +98,7 @@ impl DownloadError {
             Self::Ranges(_) | Self::Changed => Class::Protocol,
             Self::Checksum { .. } | Self::NoDigest | Self::NotListed { .. } => Class::Checksum,
             Self::CannotGoBack => Class::Broken,
+            Self::GivenUp { source, .. } => source.class(),
             Self::File { .. } | Self::NoSpace { .. } | Self::Busy { .. } | Self::InTheWay { .. } => Class::File,
         }
     }

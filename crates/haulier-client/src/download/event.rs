@@ -23,6 +23,8 @@ pub enum Event<'a> {
         rate: f64,
         connections: usize,
     },
+    /// So many bytes that an earlier run left have changed since; they are fetched again.
+    Damaged { bytes: u64 },
     /// It is tried again after this time.
     Retrying { error: &'a DownloadError, wait: Duration },
     /// What was there is of no use; the first byte is asked for again.

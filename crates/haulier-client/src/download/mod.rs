@@ -14,6 +14,7 @@ pub mod plan;
 pub mod resume;
 pub mod spans;
 pub mod stream;
+mod sums;
 pub mod validators;
 pub mod verify;
 
@@ -124,6 +125,14 @@ struct Progress {
     kept: u64,
 }
 
+/// New bytes that make another try worth it, whatever was tried before.
+const ENOUGH: u64 = 64 * 1024;
+
+/// The same of a file of this length: of a short one it is a sixteenth.
+fn enough(total: Option<u64>) -> u64 {
+    total.map_or(ENOUGH, |total| (total / 16).min(ENOUGH)).max(1)
+}
+
 impl Download {
     /// Fetches the file, trying again where that may help.
     ///
@@ -140,9 +149,9 @@ impl Download {
                 Ok(finished) => return Ok(finished),
                 Err(error) => error,
             };
-            // Only bytes that no attempt had before count as progress: else a server that always cuts at one place
-            // would be asked for ever.
-            if progress.kept > best {
+            // Only bytes that no attempt had before count as progress, and only so many of them: else a server that
+            // always cuts at one place, or gives a hundred bytes a time, would be asked for ever.
+            if progress.kept >= best + enough(progress.part.as_ref().and_then(Part::total)) {
                 (best, tries) = (progress.kept, 0);
             }
             match error.remedy() {
@@ -168,7 +177,14 @@ impl Download {
         error: DownloadError,
     ) -> Result<(), DownloadError> {
         let Some(wait) = self.options.retry.wait(tries, asked) else {
-            return Err(error);
+            return Err(match tries {
+                // It never was tried again: the failure speaks for itself.
+                0 | 1 => error,
+                _ => DownloadError::GivenUp {
+                    tries,
+                    source: Box::new(error),
+                },
+            });
         };
         self.observer.event(&Event::Retrying { error: &error, wait });
         tokio::time::sleep(wait).await;
@@ -258,6 +274,10 @@ impl Download {
             Destination::Stdout => return Ok(None),
         };
         let found = Part::find(place, &self.url)?;
+        let damaged = found.as_ref().map_or(0, Part::damaged);
+        if damaged > 0 && self.options.resume {
+            self.observer.event(&Event::Damaged { bytes: damaged });
+        }
         if self.options.resume {
             return Ok(found);
         }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::error::DownloadError;
 use super::name::numbered;
 use super::spans::Spans;
+use super::sums::{Sum, Sums};
 use super::validators::Validators;
 use crate::url::Url;
 
@@ -33,6 +34,9 @@ struct Record {
     validators: Validators,
     total: Option<u64>,
     done: Spans,
+    /// What the bytes hashed to when they were written; records of older versions have none.
+    #[serde(default)]
+    sums: Vec<Sum>,
     boot: String,
     is_synced: bool,
 }
@@ -44,6 +48,9 @@ pub struct Part {
     /// Where the file will be.
     target: PathBuf,
     record: Record,
+    sums: Sums,
+    /// Bytes that had changed since the last run, and were given up.
+    damaged: u64,
     saved_at: Instant,
     unsaved: u64,
     /// Both files are gone or renamed: nothing is left to keep.
@@ -118,7 +125,10 @@ impl Part {
         if (record.boot != boot() && !record.is_synced) || !record.done.fits(length) {
             record.done = Spans::default();
         }
-        Ok(Some(Self::with(file, target, record)))
+        let (sums, damaged) = Sums::checked(&file, std::mem::take(&mut record.sums), &mut record.done);
+        let mut part = Self::with(file, target, record);
+        (part.sums, part.damaged) = (sums, damaged);
+        Ok(Some(part))
     }
 
     fn with(file: File, target: &Path, record: Record) -> Self {
@@ -126,6 +136,8 @@ impl Part {
             file,
             target: target.to_owned(),
             record,
+            sums: Sums::default(),
+            damaged: 0,
             saved_at: Instant::now(),
             unsaved: 0,
             is_settled: false,
@@ -174,6 +186,7 @@ impl Part {
             validators: Validators::default(),
             total: None,
             done: Spans::default(),
+            sums: Vec::new(),
             boot: boot(),
             is_synced: false,
         };
@@ -189,6 +202,7 @@ impl Part {
     pub fn begin(&mut self, url: &Url, validators: Validators, total: Option<u64>) -> Result<(), DownloadError> {
         self.record.url = url.to_string();
         self.record.done = Spans::default();
+        self.sums.forget();
         self.save()?;
         self.file.set_len(0).map_err(at(&self.target))?;
         self.record.validators = validators;
@@ -218,6 +232,8 @@ impl Part {
     /// [`DownloadError::File`] if the record cannot be saved.
     pub fn wrote(&mut self, start: u64, end: u64) -> Result<(), DownloadError> {
         self.record.done.insert(start, end);
+        self.sums
+            .wrote(&self.file, (start, end), self.record.total, &self.record.done);
         self.unsaved += end - start;
         if self.unsaved >= SAVE_BYTES || self.saved_at.elapsed() >= SAVE_AFTER {
             self.save()?;
@@ -229,6 +245,7 @@ impl Part {
         let path = record_path(&self.target);
         let fresh = with_suffix(&path, "~");
         self.record.boot = boot();
+        self.record.sums = self.sums.made();
         let text = serde_json::to_vec(&self.record).expect("texts and numbers");
         fs::write(&fresh, text)
             .and_then(|()| fs::rename(&fresh, &path))
@@ -247,6 +264,12 @@ impl Part {
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Bytes an earlier run had, and which are no longer what they were: they are fetched again.
+    #[must_use]
+    pub fn damaged(&self) -> u64 {
+        self.damaged
     }
 
     #[must_use]
@@ -333,6 +356,7 @@ impl Drop for Part {
             let _ = fs::remove_file(part_path(&self.target));
             return;
         }
+        self.sums.complete(&self.file, &self.record.done);
         self.record.is_synced = self.file.sync_data().is_ok();
         let _ = self.save();
     }
@@ -496,6 +520,7 @@ mod tests {
                 validators: tagged("\"a\""),
                 total: Some(10),
                 done: vec![(0, 5)].into(),
+                sums: Vec::new(),
                 boot: "another".to_owned(),
                 is_synced,
             };

@@ -40,6 +40,29 @@ impl Spans {
         self.0.splice(first..behind, [(start, end)]);
     }
 
+    /// Takes the bytes from `start` up to `end` out.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        let kept = self
+            .0
+            .iter()
+            .flat_map(|&(from, to)| [(from, to.min(start)), (from.max(end), to)]);
+        self.0 = kept.filter(|(from, to)| from < to).collect();
+    }
+
+    /// Whether all bytes from `start` up to `end` are there.
+    #[must_use]
+    pub fn covers(&self, start: u64, end: u64) -> bool {
+        let behind = self.0.partition_point(|&(from, _)| from <= start);
+        self.0[..behind].last().is_some_and(|&(_, to)| to >= end)
+    }
+
+    /// Whether any byte from `start` up to `end` is there.
+    #[must_use]
+    pub fn touches(&self, start: u64, end: u64) -> bool {
+        let behind = self.0.partition_point(|&(from, _)| from < end);
+        self.0[..behind].last().is_some_and(|&(_, to)| to > start)
+    }
+
     /// How many bytes there are in all.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -101,6 +124,12 @@ mod tests {
         assert_eq!(spans.gaps(50), [(5, 10), (40, 50)]);
         assert_eq!(spans.gaps(12), [(5, 10)]);
         assert!(spans.fits(40) && !spans.fits(39));
+        assert!(spans.covers(10, 40) && spans.covers(0, 5) && !spans.covers(4, 11) && !spans.covers(5, 6));
+        assert!(spans.touches(4, 11) && spans.touches(39, 50) && !spans.touches(5, 10) && !spans.touches(40, 41));
+        spans.remove(3, 12);
+        spans.remove(20, 30);
+        spans.remove(39, 90);
+        assert_eq!(Vec::from(spans), [(0, 3), (12, 20), (30, 39)]);
     }
 
     proptest! {

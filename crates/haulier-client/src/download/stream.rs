@@ -8,13 +8,13 @@ use std::path::PathBuf;
 
 use sha2::Digest;
 
-use super::Download;
 use super::error::{DownloadError, Remedy};
 use super::event::{Event, Finished};
 use super::plan::{Asked, Plan, decide};
 use super::segment::{bound, check_length};
 use super::validators::Validators;
 use super::verify::{Algorithm, Checksum};
+use super::{Download, enough};
 use crate::decode::{self, Decoder};
 use crate::exchange::{Exchange, Request};
 use crate::retry;
@@ -34,15 +34,14 @@ struct Sent {
 }
 
 pub(super) async fn run(download: &Download) -> Result<Finished, DownloadError> {
-    let (mut sent, mut tries) = (Sent::default(), 0);
+    let (mut sent, mut tries, mut best) = (Sent::default(), 0, 0);
     loop {
-        let before = sent.at;
         let error = match attempt(download, &mut sent).await {
             Ok(()) => return conclude(download, sent),
             Err(error) => error,
         };
-        if sent.at > before {
-            tries = 0;
+        if sent.at >= best + enough(sent.total) {
+            (best, tries) = (sent.at, 0);
         }
         let Remedy::Wait(asked) = error.remedy() else {
             return Err(error);

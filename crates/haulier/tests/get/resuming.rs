@@ -110,6 +110,52 @@ fn a_file_that_was_changed_here_is_not_called_complete() {
 }
 
 #[test]
+fn a_bit_that_flips_between_two_runs_is_found_and_its_bytes_are_fetched_again() {
+    let file = data(40 * MIB, 4);
+    let served = Arc::clone(&file);
+    let peer = Peer::start(move |asked, wire| {
+        let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
+        if asked.number > 0 {
+            return wire.body(&served[start..end]);
+        }
+        wire.body(&served[..30 * MIB])?;
+        close()
+    });
+    let place = Place::new();
+    let broken = place.get(&[&peer.url("/f.bin"), "--retry", "0"]);
+    assert_ne!(broken.code, Some(0));
+    let mut part = fs::read(place.path("f.bin.part")).expect("it stays");
+    assert!(part.len() >= 29 * MIB, "{} bytes", part.len());
+    // In a whole block, and in what was left over at the end.
+    part[11 * MIB] ^= 1;
+    part[26 * MIB] ^= 0x80;
+    fs::write(place.path("f.bin.part"), part).expect("ours");
+    let ended = place.get_well(&[&peer.url("/f.bin"), "--json"]);
+    assert!(place.read("f.bin") == *file);
+    let damaged = ended.event("damaged")["bytes"].as_u64().expect("a number");
+    assert!(damaged >= 8 * MIB as u64 && damaged <= 16 * MIB as u64, "{damaged}");
+    let most = (30 + 10 + 16 + 1) * MIB as u64;
+    assert!(peer.body_bytes() <= most, "{} of at most {most}", peer.body_bytes());
+}
+
+#[test]
+fn a_server_that_gives_a_hundred_bytes_a_time_is_given_up() {
+    let file = data(MIB, 8);
+    let served = Arc::clone(&file);
+    let peer = Peer::start(move |asked, wire| {
+        let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
+        wire.body(&served[start..end.min(start + 100)])?;
+        close()
+    });
+    let place = Place::new();
+    let ended = place.get(&[&peer.url("/f.bin"), "--retry", "3"]);
+    assert_eq!(ended.code, Some(5), "as after any broken connection: {}", ended.stderr);
+    assert!(ended.stderr.contains("given up after 4 tries"), "{}", ended.stderr);
+    assert!(peer.requests().len() <= 8, "{}", peer.requests().len());
+    assert!(place.path("f.bin.part").exists(), "what came stays");
+}
+
+#[test]
 fn an_interrupted_run_leaves_all_it_had_and_says_so_by_its_code() {
     let file = data(32 * MIB, 2);
     let served = Arc::clone(&file);

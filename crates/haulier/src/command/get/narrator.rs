@@ -276,6 +276,11 @@ impl Observer for Narrator {
             Event::Retrying { error, wait } => {
                 self.tell(&format!("{}; again in {}", chain(*error), time(*wait)));
             }
+            Event::Damaged { bytes } if is_json => self.json(json!({"event": "damaged", "bytes": bytes})),
+            Event::Damaged { bytes } => self.tell(&format!(
+                "{} of what was there has changed since; it is fetched again",
+                amount(*bytes)
+            )),
             Event::StartedAgain { reason } if is_json => {
                 self.json(json!({"event": "started_again", "reason": chain(*reason)}));
             }
