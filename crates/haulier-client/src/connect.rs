@@ -18,6 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::credentials::basic;
 use crate::error::{ClientError, Phase};
+use crate::names;
 use crate::stream::Stream;
 use crate::url::{Origin, Scheme, Url};
 
@@ -203,6 +204,9 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ClientError> 
     // An address needs no resolver, and so no thread.
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    if let Some(own) = names::of_this_machine(host, port) {
+        return Ok(own.to_vec());
     }
     let failed = |source| ClientError::Resolve {
         host: host.to_owned(),

@@ -17,6 +17,7 @@ pub mod decode;
 pub mod download;
 pub mod exchange;
 mod http2;
+mod names;
 pub mod pool;
 pub mod redirect;
 pub mod retry;

@@ -1,12 +1,13 @@
 //! What a server says of its PHP workers: a haulier admin address (`/metrics`), or the status page of php-fpm (`?json`).
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use haulier_proto::response_head::{ResponseHead, ResponseLimits};
 
+use crate::names;
 use crate::url::{Scheme, Url};
 
 /// A page that takes longer is of no use.
@@ -85,9 +86,12 @@ fn fetch(url: &Url, target: &str) -> io::Result<String> {
             ));
         }
         (_, None) => {
-            let mut addresses = url.origin().authority().to_socket_addrs()?;
-            let address = addresses.next().ok_or(io::ErrorKind::NotFound)?;
-            let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+            let addresses = names::look_up(&url.origin().authority())?;
+            let mut tried = addresses
+                .iter()
+                .map(|address| TcpStream::connect_timeout(address, PATIENCE));
+            let first = tried.next().ok_or(io::ErrorKind::NotFound)?;
+            let stream = first.or_else(|error| tried.find_map(Result::ok).ok_or(error))?;
             stream.set_read_timeout(Some(PATIENCE))?;
             exchange(stream, &request)?
         }

@@ -4,15 +4,20 @@
 //! same load on the application without a web server in front. SCRIPT is the path of the file there.
 
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use haulier_proto::fastcgi::record::{END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT, begin_request};
 use haulier_proto::fastcgi::{Header, PairTooLong, ParamsWriter, RecordType};
 
 use super::job::{Destination, Outgoing, Protocol};
 use crate::credentials::basic;
+use crate::names;
 use crate::url::{Scheme, Url, UrlError};
+
+/// An address that does not answer by then is passed over, where a name has several.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// Who we say we are.
 const AGENT: &str = concat!("haulier/", env!("CARGO_PKG_VERSION"));
@@ -149,9 +154,18 @@ impl Address {
                 (None, None) => url.origin().authority(),
             },
         };
-        let mut found = host.to_socket_addrs()?;
-        found
-            .next()
+        let found = names::look_up(&host).map_err(|error| {
+            let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
+            io::Error::new(error.kind(), format!("the name {name} has no address: {error}"))
+        })?;
+        // A load needs one address: of several the first that answers, as a browser would take it.
+        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, FIRST_ANSWER).is_ok();
+        let chosen = match found.as_slice() {
+            [] | [_] => found.first(),
+            several => several.iter().find(answers).or(several.first()),
+        };
+        chosen
+            .copied()
             .map(Destination::Tcp)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }

@@ -316,3 +316,14 @@ fn arguments_that_make_no_sense_are_refused() {
         "nothing was left behind"
     );
 }
+
+#[test]
+fn a_name_below_localhost_is_this_machine_and_an_unknown_one_is_named() {
+    let server = Server::start(|_| Does::Answer(page("x")));
+    let url = server.url("/").replace("127.0.0.1", "shop.localhost");
+    let total = Place::new().total(&["-n", "4", &url]);
+    assert_eq!(total["requests"], 4);
+    let unknown = Place::new().bench(&["-n", "4", "login=http://nowhere.invalid/"]);
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(unknown.stderr.contains("nowhere.invalid"), "{}", unknown.stderr);
+}

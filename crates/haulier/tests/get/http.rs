@@ -16,6 +16,15 @@ fn hello(wire: &mut crate::peer::Wire) -> std::io::Result<()> {
 }
 
 #[test]
+fn a_name_below_localhost_is_this_machine() {
+    let peer = Peer::start(|_, wire| hello(wire));
+    let place = Place::new();
+    let url = peer.url("/f.txt").replace("127.0.0.1", "shop.localhost");
+    place.get_well(&[&url, "-o", "f.txt"]);
+    assert_eq!(place.read("f.txt"), b"hello");
+}
+
+#[test]
 fn credentials_stay_with_the_host_they_were_given_for() {
     let other = Peer::start(|_, wire| hello(wire));
     let there = other.url("/f.txt").replace("127.0.0.1", "localhost");

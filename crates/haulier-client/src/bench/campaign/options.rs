@@ -100,7 +100,7 @@ impl Default for Options {
 /// Why there is no run.
 #[derive(Debug, thiserror::Error)]
 pub enum CampaignError {
-    #[error("cannot find {target}")]
+    #[error("cannot find the server of {target}")]
     Resolve { target: String, source: io::Error },
     /// It was asked once and gave no answer.
     #[error("{target} does not answer: {why}")]
