@@ -13,6 +13,7 @@ use haulier_proto::field::Known;
 use haulier_proto::text::{is_unseen, printable};
 
 use crate::filter::basic_auth;
+use crate::local_time::TimeOfDay;
 use crate::request::{Peer, Request};
 use crate::response::Trace;
 use crate::route::Site;
@@ -224,11 +225,10 @@ impl Record<'_> {
             (true, 400..=499) => ("\x1b[33m", "\x1b[0m"),
             (true, _) => ("\x1b[31m", "\x1b[0m"),
         };
-        let second = since_epoch().as_secs() % 86_400;
-        let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);
         let _ = write!(
             out,
-            "{hours:02}:{minutes:02}:{seconds:02}  {on}{}{off}  {:<4} {:<32} {:<8} {:>8}  {:>9}",
+            "{}  {on}{}{off}  {:<4} {:<32} {:<8} {:>8}  {:>9}",
+            TimeOfDay::at(SystemTime::now()),
             self.status,
             printable(&self.method()),
             printable(&self.target()),

@@ -11,6 +11,7 @@ mod filter; // answers early, or adjusts a response
 mod forwarded; // who the client is behind a proxy
 mod handler; // makes a response
 mod listen; // accept
+pub mod local_time;
 pub mod metrics; // what was counted
 mod pipeline; // the page that tells the story
 mod protocol; // bytes ⇄ requests and responses

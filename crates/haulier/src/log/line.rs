@@ -1,9 +1,10 @@
-//! From an event to a line: `12:04:11 error pool=php php_crashed pid=4121`, or the same as JSON.
+//! From an event to a line: `12:04:11Z error pool=php php_crashed pid=4121`, or the same as JSON.
 
 use std::fmt::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use haulier_proto::text::is_unseen;
+use haulier_server::local_time::TimeOfDay;
 use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -57,7 +58,7 @@ struct Fields {
 impl Fields {
     fn text(&self, level: &Level, now: SystemTime, color: bool) -> String {
         let (name, paint) = level_name(level);
-        let mut line = time_of_day(now);
+        let mut line = TimeOfDay::at(now).to_string();
         if color && !paint.is_empty() {
             let _ = write!(line, " \x1b[{paint}m{name:<5}\x1b[0m");
         } else {
@@ -127,12 +128,6 @@ pub(crate) fn seconds(now: SystemTime) -> f64 {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as f64 / 1000.0
 }
 
-/// `12:04:11`, UTC, as in the access log.
-fn time_of_day(now: SystemTime) -> String {
-    let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86_400;
-    format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
-}
-
 fn level_name(level: &Level) -> (&'static str, &'static str) {
     match *level {
         Level::ERROR => ("error", "31"),
@@ -194,11 +189,10 @@ mod tests {
 
     #[test]
     fn text_says_whom_what_and_then_details_on_one_line() {
-        let line = crash().text(&Level::ERROR, UNIX_EPOCH + Duration::from_secs(3661), false);
-        assert_eq!(
-            line,
-            "01:01:01 error pool=php php_crashed pid=4121 request=\"GET /a b\\n\"\n"
-        );
+        let at = UNIX_EPOCH + Duration::from_secs(3661);
+        let line = crash().text(&Level::ERROR, at, false);
+        let expected = " error pool=php php_crashed pid=4121 request=\"GET /a b\\n\"\n";
+        assert_eq!(line, format!("{}{expected}", TimeOfDay::at(at)));
     }
 
     #[test]

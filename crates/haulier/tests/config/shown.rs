@@ -100,6 +100,7 @@ impl Project {
             .args(["-qec", &command, "/dev/null"])
             .current_dir(self.path())
             .env("PATH", path)
+            .env("TZ", "CET-1")
             .env("NO_COLOR", "1")
             .env("STATE_DIRECTORY", self.path().join("state"))
             .stdin(Stdio::null())
