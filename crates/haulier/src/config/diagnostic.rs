@@ -110,7 +110,16 @@ impl Diagnostic {
                 .iter()
                 .map(|help| Group::with_title(Level::HELP.secondary_title(help.as_str()))),
         );
-        renderer.render(&groups)
+        let text = renderer.render(&groups);
+        match self.mark {
+            Some(_) => text,
+            // Without a place the margin between title and help stands beside nothing.
+            None => text
+                .lines()
+                .filter(|line| !is_margin(line))
+                .collect::<Vec<_>>()
+                .join("\n"),
+        }
     }
 
     /// The file of the mark, then the other files that explain it.
@@ -162,6 +171,17 @@ impl Diagnostic {
             before[line_start..].chars().count() + 1,
         ))
     }
+}
+
+/// Whether a line is nothing but the bar beside quoted text, colours left out.
+fn is_margin(line: &str) -> bool {
+    let mut in_colour = false;
+    let shown = line.chars().filter(|letter| {
+        let was_in_colour = in_colour;
+        in_colour = *letter == '\x1b' || (in_colour && *letter != 'm');
+        !was_in_colour && !in_colour && *letter != ' '
+    });
+    shown.eq(['|'])
 }
 
 /// Everything found, with the texts it was found in.

@@ -1,7 +1,98 @@
 //! Words of other servers, with what they are called here.
 
+const NO_PROXY: &str = "haulier is no reverse proxy for HTTP: PHP is asked by FastCGI (`servers` in `[pool.NAME]`), other \
+                        programs need a proxy such as Caddy or nginx in front";
+const NO_WEBSOCKET: &str =
+    "haulier speaks no WebSocket: run that server on a port of its own; event streams (SSE) of PHP do work";
+const NO_PAGE_CACHE: &str = "haulier keeps no answers of PHP: `cache` of the site has browsers and CDNs keep files, PHP says \
+                             `Cache-Control` itself";
+
 /// Setting of nginx, Apache, Caddy, lighttpd or php-fpm → how haulier says it.
 static WORDS: &[(&str, &str)] = &[
+    ("proxy_pass", NO_PROXY),
+    ("proxypass", NO_PROXY),
+    ("proxypassreverse", NO_PROXY),
+    ("proxypassmatch", NO_PROXY),
+    ("proxy.server", NO_PROXY),
+    ("reverse_proxy", NO_PROXY),
+    ("upstream", NO_PROXY),
+    ("grpc_pass", NO_PROXY),
+    ("uwsgi_pass", NO_PROXY),
+    ("scgi_pass", NO_PROXY),
+    ("proxy_set_header", NO_PROXY),
+    ("proxy_read_timeout", NO_PROXY),
+    ("websocket", NO_WEBSOCKET),
+    ("websockets", NO_WEBSOCKET),
+    ("mercure", NO_WEBSOCKET),
+    ("proxy_http_version", NO_WEBSOCKET),
+    ("fastcgi_cache", NO_PAGE_CACHE),
+    ("fastcgi_cache_path", NO_PAGE_CACHE),
+    ("fastcgi_cache_valid", NO_PAGE_CACHE),
+    ("fastcgi_cache_key", NO_PAGE_CACHE),
+    ("proxy_cache", NO_PAGE_CACHE),
+    ("proxy_cache_path", NO_PAGE_CACHE),
+    ("cacheenable", NO_PAGE_CACHE),
+    ("encode", "haulier compresses by itself; see `[compress]`"),
+    ("gzip", "haulier compresses by itself; see `[compress]`"),
+    (
+        "gzip_types",
+        "haulier compresses by itself; see `types` in `[compress]`",
+    ),
+    (
+        "gzip_static",
+        "haulier sends `FILE.gz`, `.br` and `.zst` beside a file by itself",
+    ),
+    ("brotli", "haulier compresses by itself; see `[compress]`"),
+    ("mod_deflate", "haulier compresses by itself; see `[compress]`"),
+    (
+        "addoutputfilterbytype",
+        "haulier compresses by itself; see `[compress]`",
+    ),
+    (
+        "rewriterule",
+        "in haulier this is `rewrites` of the site (another path answers) or `redirects` (the client is sent on), by `*`",
+    ),
+    (
+        "rewriteengine",
+        "leave it out: `rewrites` and `redirects` of the site hold by themselves",
+    ),
+    (
+        "rewritebase",
+        "leave it out: paths of `rewrites` begin at the root of the site",
+    ),
+    (
+        "rewritecond",
+        "there are no conditions: `canonical` names the host, `front` takes what is no file, `maintenance` closes the site",
+    ),
+    (
+        "if",
+        "there are no conditions: `canonical`, `front`, `maintenance` and `[[site.NAME.route]]` take their place",
+    ),
+    ("map", "there are no variables: give a site or a route each case"),
+    (
+        "respond",
+        "haulier sends no text of the configuration: put it into a file of the site",
+    ),
+    (
+        "handle_path",
+        "in haulier this is `[[site.NAME.route]]` with its `root`",
+    ),
+    (
+        "auth_request",
+        "haulier asks nobody else: `basic_auth` in `[[site.NAME.route]]`, or the application",
+    ),
+    (
+        "forward_auth",
+        "haulier asks nobody else: `basic_auth` in `[[site.NAME.route]]`, or the application",
+    ),
+    ("ssl_certificate", "in haulier this is `cert` in `[site.NAME.tls]`"),
+    ("ssl_certificate_key", "in haulier this is `key` in `[site.NAME.tls]`"),
+    ("sslcertificatefile", "in haulier this is `cert` in `[site.NAME.tls]`"),
+    ("sslcertificatekeyfile", "in haulier this is `key` in `[site.NAME.tls]`"),
+    (
+        "allowoverride",
+        "haulier reads no .htaccess: write its rules into the site",
+    ),
     ("autoindex", "a listing is shown by `haulier serve` only"),
     (
         "client_max_body_size",
@@ -188,6 +279,7 @@ static TABLES: &[(&str, &str)] = &[
     ("virtualhost", "in haulier a site is `[site.NAME]`"),
     ("pools", "in haulier a pool is `[pool.NAME]`"),
     ("php", "in haulier PHP is set up by `[pool.NAME]`"),
+    ("proxy", NO_PROXY),
     ("http", "listen addresses are `http` in `[server]`"),
     ("logging", "in haulier this is `[log]`"),
 ];

@@ -68,11 +68,17 @@ impl<'r> Reader<'r> {
 
     /// The table itself as a section; unknown names in it are noted at once.
     pub(crate) fn section<'t>(&mut self, words: &'static Table, name: &str, table: &'t DeTable<'t>) -> Section<'t> {
-        for (key, value) in table {
-            if !words.knows(key.get_ref()) {
-                let diagnostic = self.unknown(words, name, key.get_ref(), key.span(), value.get_ref());
-                self.report.push(diagnostic);
-            }
+        let mut unknown: Vec<_> = table.iter().filter(|(key, _)| !words.knows(key.get_ref())).collect();
+        unknown.sort_by_key(|(key, _)| key.span().start);
+        let last = unknown.len();
+        for (number, (key, value)) in unknown.into_iter().enumerate() {
+            let diagnostic = self.unknown(words, key.get_ref(), key.span(), value.get_ref());
+            // What is known is said once for each table, below everything that is not.
+            let diagnostic = match number + 1 == last {
+                true => diagnostic.help(known_names(words, name, key.get_ref(), self.language.name)),
+                false => diagnostic,
+            };
+            self.report.push(diagnostic);
         }
         Section {
             words,
@@ -87,7 +93,11 @@ impl<'r> Reader<'r> {
         let table = entry.get_ref().as_table();
         if table.is_none() {
             let header = if section.name.is_empty() {
-                key.to_owned()
+                // Sites, pools and stores have a name of their own.
+                match key {
+                    "site" | "pool" | "store" => format!("{key}.NAME"),
+                    _ => key.to_owned(),
+                }
             } else {
                 format!("{}.{key}", section.name)
             };
@@ -426,14 +436,7 @@ impl<'r> Reader<'r> {
         );
     }
 
-    fn unknown(
-        &self,
-        words: &'static Table,
-        name: &str,
-        key: &str,
-        span: Range<usize>,
-        value: &DeValue<'_>,
-    ) -> Diagnostic {
+    fn unknown(&self, words: &'static Table, key: &str, span: Range<usize>, value: &DeValue<'_>) -> Diagnostic {
         let is_table = words.name.is_empty() && value.is_table();
         let what = if is_table {
             format!("unknown table `[{key}]`")
@@ -441,12 +444,7 @@ impl<'r> Reader<'r> {
             format!("unknown setting `{key}`")
         };
         let place = self.place(span);
-        let error = Diagnostic::error("config::unknown", what).at(Some(&place), self.hint(words, key, is_table));
-        let known = nearest_first(key, words.names()).join(", ");
-        match words.name {
-            "" => error.help(format!("tables of a {}: {known}", self.language.name)),
-            _ => error.help(format!("settings known in `[{name}]`: {known}")),
-        }
+        Diagnostic::error("config::unknown", what).at(Some(&place), self.hint(words, key, is_table))
     }
 
     /// The most useful thing to say under an unknown name.
@@ -532,6 +530,15 @@ pub(crate) fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -
         .filter(|(distance, name)| *distance <= (name.len().max(written.len()) / 3).max(1))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+}
+
+/// Everything that may stand in a table, the nearest name in front.
+fn known_names(words: &'static Table, name: &str, key: &str, language: &str) -> String {
+    let known = nearest_first(key, words.names()).join(", ");
+    match words.name {
+        "" => format!("tables of a {language}: {known}"),
+        _ => format!("settings known in `[{name}]`: {known}"),
+    }
 }
 
 /// `known` with the nearest name in front.
