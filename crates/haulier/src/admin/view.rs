@@ -1,7 +1,6 @@
 //! What the dashboard shows, as plain data: taken by the reporter, made into a page by `page`.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use haulier_php::{PoolStatus, ServerStatus, WorkerStatus};
@@ -45,9 +44,8 @@ pub(crate) struct View {
 pub(crate) struct SiteFacts {
     pub(crate) name: String,
     pub(crate) hosts: Vec<String>,
-    /// What was recognised there: `Symfony`.
-    pub(crate) app: String,
-    pub(crate) root: PathBuf,
+    /// What was recognised and where: `Symfony in /srv/shop/public`.
+    pub(crate) what: String,
 }
 
 /// A pool.

@@ -150,10 +150,11 @@ fn describe_site(site: &Site, pools: &[Pool]) -> String {
     let pool = site
         .pool
         .map_or_else(String::new, |pool| format!(", pool {}", pools[pool].settings.name));
+    let what = site
+        .images_alone()
+        .unwrap_or_else(|| format!("{} in {}{front}", site.app.preset.title, site.app.root.display()));
     format!(
-        "{} in {}{front} for {}{pool}, request bodies up to {}",
-        site.app.preset.title,
-        site.app.root.display(),
+        "{what} for {}{pool}, request bodies up to {}",
         site.hosts.join(", "),
         show_size(site.body_limit)
     )
@@ -224,7 +225,8 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
                 "name": site.name,
                 "hosts": site.hosts,
                 "app": site.app.preset.name,
-                "root": site.app.root,
+                "root": (!site.is_rootless).then_some(&site.app.root),
+                "images": site.images.as_ref().and_then(|images| images.store.as_ref()).map(|store| store.location.to_string()),
                 "front": site.front,
                 "pool": site.pool.map(|pool| settings.pools[pool].settings.name.as_str()),
                 "body": site.body_limit,

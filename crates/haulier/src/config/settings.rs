@@ -259,6 +259,17 @@ pub(crate) struct Place {
 }
 
 impl Site {
+    /// `Images in /srv/images`, for a site that has no files.
+    pub(crate) fn images_alone(&self) -> Option<String> {
+        if !self.is_rootless {
+            return None;
+        }
+        Some(match self.images.as_ref().and_then(|images| images.store.as_ref()) {
+            Some(store) => format!("Images in {}", store.location),
+            None => "Images".to_owned(),
+        })
+    }
+
     /// The site itself and the places within it.
     pub(crate) fn places(&self) -> impl Iterator<Item = &Self> {
         let within = self.routes.iter().filter_map(|route| route.place.as_ref());

@@ -250,8 +250,9 @@ fn site_facts(settings: &Settings) -> Vec<SiteFacts> {
     let facts = |site: &Site| SiteFacts {
         name: site.name.clone(),
         hosts: site.hosts.clone(),
-        app: site.app.preset.title.to_owned(),
-        root: site.app.root.clone(),
+        what: site
+            .images_alone()
+            .unwrap_or_else(|| format!("{} in {}", site.app.preset.title, site.app.root.display())),
     };
     settings.sites.iter().map(facts).collect()
 }

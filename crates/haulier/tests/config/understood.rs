@@ -20,8 +20,9 @@ fn check(files: &[(&str, &str)]) -> Value {
         .to_string_lossy()
         .into_owned();
     for site in said["sites"].as_array_mut().into_iter().flatten() {
-        let root = site["root"].as_str().expect("a path").replace(&here, "$HERE");
-        site["root"] = json!(root);
+        if let Some(root) = site["root"].as_str() {
+            site["root"] = json!(root.replace(&here, "$HERE"));
+        }
     }
     said
 }
@@ -246,4 +247,19 @@ fn a_folder_that_cannot_be_read_is_no_folder_without_php() {
     assert_eq!(served.code, Some(2));
     close("project", 0o755);
     close("project/closed", 0o755);
+}
+
+#[test]
+fn a_site_of_images_alone_is_called_so() {
+    let text = format!("{FREE_PORT}[site.a]\nimages = {{ store = \"pictures\" }}\n");
+    let files = [("haulier.toml", text.as_str()), ("pictures/x", "")];
+    let answer = haulier(folder(&files).path(), &["check"]);
+    assert!(answer.stdout.contains("site a: Images in "), "{}", answer.stdout);
+    assert!(!answer.stdout.contains("Static files"), "{}", answer.stdout);
+    let site = &check(&files)["sites"][0];
+    assert_eq!(site["root"], json!(null));
+    assert!(
+        site["images"].as_str().is_some_and(|store| store.ends_with("pictures")),
+        "{site}"
+    );
 }

@@ -54,7 +54,7 @@ fn sites(view: &View) -> String {
             } else {
                 hosts.join(", ")
             };
-            let words = format!("{} · {hosts} · {}", facts.app, facts.root.display());
+            let words = format!("{} · {hosts}", facts.what);
             format!("<span class=\"message\">{}</span>", Escaped(&words))
         });
         vec![

@@ -193,8 +193,7 @@ fn crowded(text: &str) -> View {
         .map(|number| SiteFacts {
             name: format!("site-{number}"),
             hosts: vec!["*".into(), format!("{number}.example.com")],
-            app: "Symfony".into(),
-            root: "/srv/shop/current/public".into(),
+            what: "Symfony in /srv/shop/current/public".into(),
         })
         .collect();
     view.failed = vec![("pool_full", 9), ("php_crashed", 3)];
