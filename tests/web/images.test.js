@@ -14,16 +14,19 @@ const modes = ['cover', 'contain', 'fit', 'fill', 'scale-down', 'crop'];
 
 async function serve(t) {
   const directory = mkdtempSync(join(tmpdir(), 'haulier-web-'));
-  const server = spawn(program, ['serve', '--images', directory, '--listen', '127.0.0.1:0'], { stdio: ['ignore', 'pipe', 'ignore'] });
+  const server = spawn(program, ['serve', '--images', directory, '--listen', '127.0.0.1:0'], { stdio: ['ignore', 'ignore', 'pipe'] });
   const ended = new Promise((resolve) => server.once('exit', resolve));
   t.after(async () => {
     server.kill('SIGTERM');
     await ended;
     rmSync(directory, { recursive: true });
   });
-  for await (const line of createInterface({ input: server.stdout })) {
+  for await (const line of createInterface({ input: server.stderr })) {
     const found = line.match(/"listen":\["([^"]+)"/);
-    if (found) return `http://${found[1]}`;
+    if (found) {
+      server.stderr.resume();
+      return `http://${found[1]}`;
+    }
   }
   throw new Error('haulier did not start');
 }

@@ -22,6 +22,8 @@ pub(crate) struct Announcement {
     what: String,
     /// Said below, when there is something to be known.
     remark: Option<String>,
+    /// What became of the project's own configuration.
+    config_note: Option<String>,
     /// Said once, as lines of the log.
     notes: Vec<String>,
     /// The same for programs.
@@ -43,6 +45,7 @@ impl Announcement {
             mode: Mode::Run,
             what,
             remark,
+            config_note: None,
             notes: Vec::new(),
             fields,
             public: false,
@@ -51,23 +54,37 @@ impl Announcement {
         }
     }
 
-    /// For `serve`.
-    pub(crate) fn of_serve(settings: &Settings, directory: &Path, public: bool, open: bool) -> Self {
-        let what = what(settings, Some(directory));
+    /// For `serve`; `config` is the project's own configuration, `config_note` what is to be said of it.
+    pub(crate) fn of_serve(
+        settings: &Settings,
+        directory: &Path,
+        config: Option<&Path>,
+        config_note: Option<String>,
+        public: bool,
+        open: bool,
+    ) -> Self {
+        let mut what = what(settings, Some(directory));
         let remark = remark(settings);
+        let mut fields = fields(settings);
+        if let Some(config) = config {
+            what.push_str(&format!(" · as {} says", config.display()));
+            fields.push(("config", json!(config)));
+        }
+        fields.extend(config_note.as_ref().map(|note| ("note", json!(note))));
         Self {
             mode: Mode::Serve,
             what,
             remark,
+            config_note,
             notes: settings.sites.iter().filter_map(|site| site.htaccess.clone()).collect(),
-            fields: fields(settings),
+            fields,
             public,
             open,
             format: settings.log.format,
         }
     }
 
-    /// Prints it on standard output; a reader that has gone away is no failure.
+    /// Prints it on standard error, like all that a server says; a reader that has gone away is no failure.
     pub(crate) fn print(&self, addresses: &[Address], secure: &[Address], admin: &Admin, console: &Console) {
         if self.open
             && let Some(first) = addresses.iter().find(|address| address.internet().is_some())
@@ -80,14 +97,14 @@ impl Announcement {
         let text = match self.format {
             Format::Text => true,
             Format::Json => false,
-            Format::Auto | Format::Combined => io::stdout().is_terminal(),
+            Format::Auto | Format::Combined => io::stderr().is_terminal(),
         };
         let answer = if text {
-            self.text(addresses, secure, admin, console.colors_stdout())
+            self.text(addresses, secure, admin, console.colors_stderr())
         } else {
             self.json(addresses, secure, admin)
         };
-        let mut output = io::stdout().lock();
+        let mut output = io::stderr().lock();
         let _ = output.write_all(answer.as_bytes()).and_then(|()| output.flush());
         drop(output);
         for note in &self.notes {
@@ -117,6 +134,9 @@ impl Announcement {
             ""
         };
         text.push_str(&format!("  {remark}{end}\n"));
+        if let Some(note) = &self.config_note {
+            text.push_str(&format!("  {note}\n"));
+        }
         text
     }
 
@@ -154,11 +174,8 @@ pub(crate) fn what(settings: &Settings, directory: Option<&Path>) -> String {
 
 /// `Symfony in ./public (public/index.php)`
 fn describe(site: &Site, directory: Option<&Path>) -> String {
-    if site.is_rootless {
-        return match site.images.as_ref().and_then(|images| images.store.as_ref()) {
-            Some(store) => format!("Images in {}", store.location),
-            None => "Images".to_owned(),
-        };
+    if let Some(images) = site.images_alone() {
+        return images;
     }
     let relative = directory.and_then(|directory| site.app.root.strip_prefix(directory).ok());
     let Some(relative) = relative else {

@@ -50,12 +50,23 @@ fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic
         configuration::print(&report, console);
         return Ok(Outcome::AskedWrong);
     };
-    if arguments.write {
-        write_configuration(&directory, arguments, &configuration.settings)?;
-    }
     let settings = &configuration.settings;
+    // `--images` alone asks no project.
+    let is_asked = arguments.images.is_none() || arguments.directory.is_some();
+    let used = Some(file.as_path()).filter(|file| is_asked && file.exists());
+    let note = match (arguments.write, used) {
+        (false, _) => None,
+        (true, Some(used)) => Some(format!(
+            "{} was there already: it is used, and --write leaves it as it is.",
+            used.display()
+        )),
+        (true, None) => {
+            write_configuration(&directory, arguments, settings)?;
+            Some(format!("{} is written: it says what was found.", file.display()))
+        }
+    };
     let beginning = Beginning {
-        announcement: Announcement::of_serve(settings, &directory, arguments.public, arguments.open),
+        announcement: Announcement::of_serve(settings, &directory, used, note, arguments.public, arguments.open),
         source,
         configuration,
         purpose: Purpose::Development,
@@ -254,7 +265,7 @@ fn write_configuration(directory: &Path, arguments: &ServeArgs, settings: &Setti
         fs::File::create_new(&path).and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
     written.map_err(|error| {
         Diagnostic::error("serve::write", format!("cannot write {}: {error}", path.display()))
-            .help("haulier never overwrites a configuration")
+            .help("start without --write, or name a directory this account may write to")
     })
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -579,4 +579,68 @@ fn a_log_nobody_reads_holds_nobody_up() {
             .ask(&Request::get(&format!("/a.txt?{}", "x".repeat(700))))
             .expect(200);
     }
+}
+
+/// Starts haulier in `directory` until it listens; what it said on standard output and in its start line.
+fn started(directory: &Path, arguments: &[&str]) -> (String, Value) {
+    let (out, err) = (directory.join("out"), directory.join("err"));
+    let file = |path: &Path| fs::File::create(path).expect("the directory is ours");
+    let mut child = Ended(
+        Haulier::command()
+            .args(arguments)
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(file(&out))
+            .stderr(file(&err))
+            .spawn()
+            .expect("the binary starts"),
+    );
+    let line = || {
+        let text = fs::read_to_string(&err).expect("it is there");
+        let mut objects = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        objects.find(|object| object["msg"] == "listening")
+    };
+    wait_until("the start line", || {
+        assert_eq!(
+            child.0.try_wait().expect("ours"),
+            None,
+            "{}",
+            fs::read_to_string(&err).expect("text")
+        );
+        line().is_some()
+    });
+    drop(child);
+    (fs::read_to_string(&out).expect("text"), line().expect("just seen"))
+}
+
+#[test]
+fn all_a_server_says_is_on_standard_error_and_what_became_of_the_configuration_is_said() {
+    let place = tempfile::tempdir().expect("a directory");
+    fs::write(place.path().join("index.html"), "hello").expect("the directory is ours");
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    let (out, line) = started(place.path(), &serve);
+    assert_eq!(
+        (out.as_str(), &line["config"], &line["note"]),
+        ("", &Value::Null, &Value::Null)
+    );
+    let (_, line) = started(place.path(), &[&serve[..], &["--write"]].concat());
+    assert!(
+        line["note"]
+            .as_str()
+            .is_some_and(|note| note.contains("haulier.toml is written")),
+        "{line}"
+    );
+    let written = fs::read_to_string(place.path().join("haulier.toml")).expect("written");
+    let (_, line) = started(place.path(), &[&serve[..], &["--write"]].concat());
+    assert_eq!(line["config"], "haulier.toml");
+    assert!(
+        line["note"]
+            .as_str()
+            .is_some_and(|note| note.contains("--write leaves it as it is")),
+        "{line}"
+    );
+    assert_eq!(
+        fs::read_to_string(place.path().join("haulier.toml")).expect("kept"),
+        written
+    );
 }
