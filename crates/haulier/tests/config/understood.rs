@@ -137,7 +137,7 @@ fn an_external_pool_needs_no_php_here() {
 fn a_pool_nobody_uses_is_a_warning() {
     let text = format!("{FREE_PORT}[pool.lonely]\n[site.a]\nroot = \".\"\n");
     let said = check(&[("haulier.toml", &text), ("index.html", "")]);
-    assert_eq!(said["warnings"], 1);
+    assert_eq!(said["warnings"], 1, "{said:#}");
     assert_eq!(said["findings"][0]["message"], "pool `lonely` is used by no site");
     assert_eq!(said["findings"][0]["line"], 3);
 }
