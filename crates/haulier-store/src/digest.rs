@@ -10,7 +10,7 @@ use crate::courier::blocking;
 use crate::store::{Content, StoreError};
 
 /// A file is read in pieces of so many bytes.
-const PIECE: usize = 128 * 1024;
+const PIECE: usize = 32 * 1024;
 
 /// The MD5 of what comes in pieces.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl Md5Sum {
     /// The file cannot be read.
     pub fn of_file(file: &File, length: u64) -> io::Result<String> {
         let mut sum = Self::default();
-        let mut piece = vec![0; PIECE.min(usize::try_from(length).unwrap_or(PIECE))];
+        let mut piece = [0; PIECE];
         let mut place = 0;
         while place < length {
             let most = PIECE.min(usize::try_from(length - place).unwrap_or(PIECE));

@@ -15,7 +15,7 @@ const MAGIC: &[u8; 8] = b"haulier2";
 /// Bytes of a seal: magic, length, check sum.
 pub const SEAL: u64 = 48;
 /// A file is read in pieces of so many bytes.
-const PIECE: usize = 128 * 1024;
+const PIECE: usize = 32 * 1024;
 
 /// Writes content and its seal. `name` is a hash of whatever the content stands for.
 ///
@@ -54,7 +54,7 @@ pub fn open(file: &File, state: &FileState, name: &[u8; 32], checked: &Checked) 
         return Ok(Found::Unsealed);
     }
     let mut hasher = blake3::Hasher::new_keyed(name);
-    let mut piece = vec![0; PIECE.min(length as usize)];
+    let mut piece = [0; PIECE];
     let mut place = 0;
     while place < length {
         let piece = &mut piece[..PIECE.min((length - place) as usize)];

@@ -9,12 +9,14 @@ mod ketama;
 mod memcached;
 mod memory;
 mod redis;
+mod room;
 mod seal;
 mod tiered;
 
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +28,7 @@ pub use guard::Guard;
 pub use memcached::MemcachedCache;
 pub use memory::{MemoryCache, Weigh};
 pub use redis::RedisCache;
+pub use room::{Piece, Room};
 pub use tiered::{Hit, TierStatus, Tiered};
 
 /// What a call to a cache on the network may take. Making a small image again takes a few milliseconds: nobody should
@@ -137,6 +140,24 @@ impl Cached {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             Self::File(file, length) => read_whole(&file, length),
+        }
+    }
+
+    /// The same, in a room if there is some left in it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn into_room(self, room: &Room) -> io::Result<Bytes> {
+        let (file, length) = match self {
+            Self::Bytes(bytes) => return Ok(room.keep(bytes)),
+            Self::File(file, length) => (file, length),
+        };
+        match usize::try_from(length).ok().and_then(|length| room.take(length)) {
+            Some(mut piece) => {
+                file.read_exact_at(piece.as_mut(), 0)?;
+                Ok(piece.into())
+            }
+            None => read_whole(&file, length),
         }
     }
 }

@@ -15,7 +15,7 @@ use haulier_image::{Format, ImageError, Source, Transform, WorkersStatus};
 use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
 use haulier_proto::range::{self, ByteRange, Ranges};
-use haulier_store::cache::{CacheKey, Cached, MemoryCache, Tier, TierStatus, Weigh};
+use haulier_store::cache::{CacheKey, Cached, MemoryCache, Room, Tier, TierStatus, Weigh};
 use haulier_store::{Content, FileState, Key, Md5Sum, Part, Put, StoreError};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -65,6 +65,8 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 pub struct ImageService {
     pub(super) settings: ImageSettings,
     memory: Option<MemoryCache<Shared>>,
+    /// Where the bytes of what is in memory lie.
+    room: Option<Room>,
     known: MemoryCache<Known>,
     failed: MemoryCache<Noted>,
     infos: MemoryCache<Bytes>,
@@ -289,6 +291,7 @@ impl ImageService {
         Ok(Arc::new(Self {
             frame: Arc::new(frame),
             memory: (settings.memory > 0).then(|| MemoryCache::new(settings.memory)),
+            room: room(settings.memory),
             known: MemoryCache::new(NOTES),
             failed: MemoryCache::new(NOTES),
             infos: MemoryCache::new(NOTES),
@@ -439,11 +442,13 @@ impl ImageService {
                 Arc::new(Ready::of_file(file, length, &wanted.tag, format))
             }
             value => {
-                let bytes = tokio::task::spawn_blocking(move || value.into_bytes())
-                    .await
-                    .ok()?
-                    .ok()?;
-                self.keep(wanted, bytes)
+                let room = self.room.clone();
+                let read = tokio::task::spawn_blocking(move || match room {
+                    Some(room) => value.into_room(&room),
+                    None => value.into_bytes(),
+                });
+                let bytes = read.await.ok()?.ok()?;
+                self.keep_there(wanted, bytes)
             }
         };
         Some((ready, result))
@@ -451,6 +456,16 @@ impl ImageService {
 
     /// Ready, and in memory from now on.
     fn keep(&self, wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
+        let is_kept = |memory: &MemoryCache<Shared>| bytes.len() as u64 <= memory.most();
+        let bytes = match &self.room {
+            Some(room) if self.memory.as_ref().is_some_and(is_kept) => room.keep(bytes),
+            _ => bytes,
+        };
+        self.keep_there(wanted, bytes)
+    }
+
+    /// Ready, and in memory from now on, in the place where it lies.
+    fn keep_there(&self, wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
         let ready = ready_of(wanted, bytes);
         if let Some(memory) = &self.memory {
             memory.keep(wanted.key, Shared(Arc::clone(&ready)));
@@ -945,6 +960,14 @@ impl ImageService {
             crashed: quick.crashed + patient.crashed,
         }
     }
+}
+
+/// Room for the values of a memory cache.
+fn room(memory: u64) -> Option<Room> {
+    let opened = (memory > 0).then(|| Room::new(memory))?;
+    opened
+        .inspect_err(|error| tracing::warn!(%error, memory, "images in memory take more of it than they should"))
+        .ok()
 }
 
 /// An image in memory.
