@@ -560,7 +560,7 @@ fn the_preface_of_http2_is_refused_where_the_handshake_did_not_agree_on_it() {
         let mut connection = connect(&server, &Arc::new(config));
         connection.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
         // An answer of HTTP/1.1, and the end.
-        connection.read_response("GET").expect("an answer").expect(400);
+        connection.read_response("GET").expect("an answer").expect(505);
         assert!(connection.is_closed_by_server());
     }
 }
