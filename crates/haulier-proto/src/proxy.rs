@@ -18,6 +18,8 @@ const LONGEST_HEADER: usize = 4096;
 /// The extension that says the client's connection was TLS (§2.2.6), and its bit for that.
 const TYPE_SSL: u8 = 0x20;
 const CLIENT_SSL: u8 = 0x01;
+/// Least length of such an extension, bytes: the bits, and how the certificate of the client fared.
+const LEAST_SSL: usize = 5;
 
 /// A complete header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +175,8 @@ fn says_tls(mut extensions: &[u8]) -> bool {
         let length = usize::from(u16::from_be_bytes([*high, *low]));
         let Some(value) = rest.get(..length) else { return false };
         if *kind == TYPE_SSL {
-            return value.first().is_some_and(|bits| bits & CLIENT_SSL != 0);
+            // Bits and the outcome of verification, before what the proxy adds.
+            return value.len() >= LEAST_SSL && value[0] & CLIENT_SSL != 0;
         }
         extensions = &rest[length..];
     }
@@ -264,6 +267,10 @@ mod tests {
         let extended = [&V4[..], &[0x02, 0, 1, b'a', TYPE_SSL, 0, 5, CLIENT_SSL, 0, 0, 0, 0]].concat();
         let header = parse(&binary(1, 0x11, &extended)).expect("valid").expect("complete");
         assert_eq!((header.addresses, header.tls), (expected, true));
+        // One that is cut short says nothing.
+        let short = [&V4[..], &[TYPE_SSL, 0, 1, CLIENT_SSL]].concat();
+        let header = parse(&binary(1, 0x11, &short)).expect("valid").expect("complete");
+        assert_eq!((header.addresses, header.tls), (expected, false));
         let mut v6 = vec![0; 36];
         (v6[15], v6[31], v6[33], v6[35]) = (1, 2, 80, 81);
         let header = parse(&binary(1, 0x21, &v6)).expect("valid").expect("complete");
