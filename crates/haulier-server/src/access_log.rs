@@ -4,8 +4,8 @@
 //! once there is room again.
 
 use std::fmt::Write as _;
-use std::io::Write;
-use std::sync::atomic::Ordering;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -65,13 +65,101 @@ const WRITER_STACK: usize = 128 * 1024;
 /// Bytes that may wait to be written.
 const MOST_WAITING: usize = 1024 * 1024;
 
+/// Lines of all logs that were never written.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    /// Their reader was too slow.
+    pub(crate) slow: AtomicU64,
+    /// Their place could not be written to.
+    pub(crate) failed: AtomicU64,
+}
+
+/// Of the process: logs outlive configurations.
+pub(crate) static LOST: Lost = Lost {
+    slow: AtomicU64::new(0),
+    failed: AtomicU64::new(0),
+};
+
+/// Writes whole lines. A disk that is full takes a part of one: its rest comes first once there is room again, so that no
+/// two lines ever become one.
+struct LineWriter {
+    writer: Box<dyn Write + Send>,
+    /// Of the line that was cut.
+    rest: Vec<u8>,
+    /// Lines lost since the last one that was written.
+    lost: u64,
+}
+
+impl LineWriter {
+    fn new(writer: Box<dyn Write + Send>) -> Self {
+        Self {
+            writer,
+            rest: Vec::new(),
+            lost: 0,
+        }
+    }
+
+    /// Writes lines, or counts them as lost. A log that cannot be written must not end the server.
+    fn write(&mut self, lines: &[u8]) {
+        let rest = std::mem::take(&mut self.rest);
+        let written = write_some(&mut *self.writer, &rest);
+        if written < rest.len() {
+            self.rest = rest[written..].to_vec();
+            return self.lose(lines);
+        }
+        let written = write_some(&mut *self.writer, lines);
+        let (whole, missing) = lines.split_at(written);
+        let is_cut = whole.last().is_some_and(|&last| last != b'\n');
+        let end = missing
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .map_or(missing.len(), |at| at + 1);
+        let (rest, missing) = missing.split_at(if is_cut { end } else { 0 });
+        self.rest = rest.to_vec();
+        if missing.is_empty() {
+            self.say_what_is_lost();
+        }
+        self.lose(missing);
+        let _ = self.writer.flush(); // a file has nothing to flush, a pipe that is closed no reader
+    }
+
+    fn lose(&mut self, lines: &[u8]) {
+        let lost = lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        LOST.failed.fetch_add(lost, Ordering::Relaxed);
+        self.lost += lost;
+    }
+
+    /// There is room again.
+    fn say_what_is_lost(&mut self) {
+        let lost = std::mem::take(&mut self.lost);
+        if lost > 0 {
+            tracing::warn!(lost, "access log lines were lost: their file could not be written to");
+        }
+    }
+}
+
+/// Writes as much as the place takes; says how many bytes that were.
+fn write_some(writer: &mut dyn Write, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while written < bytes.len() {
+        match writer.write(&bytes[written..]) {
+            Ok(0) => break,
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    written
+}
+
 impl Sink {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The writer's loop: takes what has gathered, writes it, and begins again.
-    fn write_all(&self, mut writer: Box<dyn Write + Send>) {
+    fn write_all(&self, writer: Box<dyn Write + Send>) {
+        let mut writer = LineWriter::new(writer);
         let mut state = self.lock();
         loop {
             if state.lines.is_empty() {
@@ -82,8 +170,7 @@ impl Sink {
             let dropped = std::mem::take(&mut state.dropped);
             state.writing = true;
             drop(state);
-            // A log that cannot be written (a closed pipe) must not end the server.
-            let _ = writer.write_all(&lines).and_then(|()| writer.flush());
+            writer.write(&lines);
             if dropped > 0 {
                 tracing::warn!(dropped, "access log lines were dropped: its reader is too slow");
             }
@@ -109,7 +196,7 @@ impl AccessLog {
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn new(format: LogFormat, which: Which, writer: Box<dyn Write + Send>) -> std::io::Result<Self> {
+    pub fn new(format: LogFormat, which: Which, writer: Box<dyn Write + Send>) -> io::Result<Self> {
         let sink = Arc::new(Sink::default());
         let written = Arc::clone(&sink);
         std::thread::Builder::new()
@@ -160,6 +247,7 @@ impl AccessLog {
         let mut state = sink.lock();
         if state.lines.len() + line.len() > MOST_WAITING {
             state.dropped += 1;
+            LOST.slow.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let was_empty = state.lines.is_empty();
@@ -478,6 +566,49 @@ mod tests {
         assert_eq!(combined_word("a [x] \"b\n"), "a\\x20[x]\\x20\\\"b\\x0a");
     }
 
+    /// A disk with so much room.
+    #[derive(Default)]
+    struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut disk = self.0.lock().expect("one writer");
+            let count = bytes.len().min(disk.1);
+            if count == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            disk.0.extend_from_slice(&bytes[..count]);
+            disk.1 -= count;
+            Ok(count)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_costs_whole_lines_and_joins_none() {
+        let disk = Disk::default();
+        let place = Arc::clone(&disk.0);
+        let give = |room| place.lock().expect("one writer").1 = room;
+        let mut writer = LineWriter::new(Box::new(disk));
+        give(8);
+        writer.write(b"first\nsecond\nthird\nfourth\n");
+        assert_eq!((writer.lost, &writer.rest[..]), (2, &b"cond\n"[..]));
+        give(2);
+        writer.write(b"fifth\n");
+        assert_eq!((writer.lost, &writer.rest[..]), (3, &b"nd\n"[..]));
+        writer.write(b"sixth\n");
+        assert_eq!(writer.lost, 4);
+        give(10);
+        writer.write(b"seventh\n");
+        assert_eq!((writer.lost, &writer.rest[..]), (0, &b"\n"[..]));
+        give(1000);
+        writer.write(b"eighth\n");
+        assert_eq!(place.lock().expect("one writer").0, b"first\nsecond\nseventh\neighth\n");
+        assert_eq!((writer.lost, writer.rest.len()), (0, 0));
+    }
+
     #[test]
     fn sizes_and_durations_read_well() {
         assert_eq!(size_text(999), "999 B");
@@ -492,11 +623,11 @@ mod tests {
     fn a_reader_that_stalls_costs_lines_and_no_time() {
         struct Stalled(std::sync::mpsc::Receiver<()>);
         impl Write for Stalled {
-            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
                 let _ = self.0.recv();
                 Ok(bytes.len())
             }
-            fn flush(&mut self) -> std::io::Result<()> {
+            fn flush(&mut self) -> io::Result<()> {
                 Ok(())
             }
         }

@@ -1,6 +1,7 @@
 //! The registry as OpenMetrics text. A reading of all counters is taken first, then written by the library.
 
 use std::fmt::Error;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use haulier_php::{PoolStatus, ServerStatus};
@@ -12,6 +13,7 @@ use prometheus_client::registry::Registry;
 use super::images::{self, ImageTotals};
 use super::process::Process;
 use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, Times, Totals};
+use crate::access_log::LOST;
 
 /// The site label of what belongs to no site. No site can have that name.
 const NO_SITE: &str = "(none)";
@@ -34,6 +36,8 @@ struct Reading {
     images: Vec<ImageTotals>,
     http1_connections: u64,
     http2_connections: u64,
+    /// Access log lines, by why they were lost.
+    lost: [(&'static str, u64); 2],
     reloads: [(&'static str, u64); ReloadResult::ALL.len()],
     /// Sites with TLS; seconds.
     certificates: Vec<(String, f64)>,
@@ -66,6 +70,8 @@ impl Reading {
             // The two are not counted in the same moment.
             http1_connections: (metrics.connections() as u64).saturating_sub(http2_connections),
             http2_connections,
+            lost: [("slow", &LOST.slow), ("failed", &LOST.failed)]
+                .map(|(reason, lost)| (reason, lost.load(Ordering::Relaxed))),
             reloads: ReloadResult::ALL.map(|result| (result.as_str(), metrics.reloads(result))),
             certificates: metrics
                 .certificates()
@@ -344,6 +350,11 @@ impl Reading {
     }
 
     fn encode_build(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Access log lines that were never written: their reader was too slow, or their file took none.";
+        let mut metric = counter(encoder, "haulier_log_lines_lost", help)?;
+        for (reason, count) in self.lost {
+            add(&mut metric, &[("reason", reason)], count)?;
+        }
         let help = "Attempts to reload the configuration, by what came of them.";
         let mut metric = counter(encoder, "haulier_config_reloads", help)?;
         for (result, count) in self.reloads {

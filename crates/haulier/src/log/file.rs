@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +37,10 @@ pub(crate) struct LogFile {
     opened_at: u64,
     /// The last write failed, and that was said.
     is_failing: bool,
+    /// What was written last ended a line.
+    is_between_lines: bool,
+    /// The rest of a line is passed over: the file with its beginning is closed.
+    skips_line: bool,
 }
 
 impl LogFile {
@@ -51,13 +55,25 @@ impl LogFile {
             Some(owner) => open_for(owner, path)?,
             None => open(path)?,
         };
-        Ok(Self {
+        let mut opened = Self {
             path: path.to_owned(),
             file,
             reopen,
             opened_at,
             is_failing: false,
-        })
+            is_between_lines: true,
+            skips_line: false,
+        };
+        opened.end_last_line();
+        Ok(opened)
+    }
+
+    /// Ends the half line that a full disk left to an earlier process.
+    fn end_last_line(&mut self) {
+        if is_cut(&self.path).unwrap_or(false) {
+            // A disk that is still full takes this byte with the first line, or neither.
+            let _ = self.file.write(b"\n");
+        }
     }
 
     /// Where the file cannot be opened the old one is kept: lines in the wrong place are better than none.
@@ -68,10 +84,24 @@ impl LogFile {
         }
         self.opened_at = asked;
         match open(&self.path) {
-            Ok(file) => self.file = file,
+            Ok(file) => {
+                self.file = file;
+                self.skips_line = !self.is_between_lines;
+            }
             Err(error) => tracing::error!(path = %self.path.display(), %error, "cannot open the log file anew"),
         }
     }
+}
+
+/// Whether a file ends within a line.
+fn is_cut(path: &Path) -> io::Result<bool> {
+    let found = fs::metadata(path)?;
+    if !found.is_file() || found.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    File::open(path)?.read_exact_at(&mut last, found.len() - 1)?;
+    Ok(last != *b"\n")
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -116,19 +146,24 @@ fn appending() -> OpenOptions {
 }
 
 impl Write for LogFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    /// Whole lines: a file is changed only in between.
-    fn write_all(&mut self, lines: &[u8]) -> io::Result<()> {
+    /// Takes lines. The rest of one whose beginning lies in a file that is closed by now is taken and not written.
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         self.open_anew_if_asked();
-        let written = self.file.write_all(lines);
+        if self.skips_line {
+            let end = lines.iter().position(|&byte| byte == b'\n');
+            self.skips_line = end.is_none();
+            self.is_between_lines = end.is_some();
+            return Ok(end.map_or(lines.len(), |at| at + 1));
+        }
+        let written = self.file.write(lines);
         match &written {
+            Ok(0) => {}
+            Ok(count) => self.is_between_lines = lines[count - 1] == b'\n',
+            Err(error) if error.kind() == ErrorKind::Interrupted => return written,
             Err(error) if !self.is_failing => {
                 tracing::error!(path = %self.path.display(), %error, "cannot write to the log file");
             }
-            _ => {}
+            Err(_) => {}
         }
         self.is_failing = written.is_err();
         written
@@ -239,6 +274,32 @@ mod tests {
         file.write_all(b"4\n").expect("room");
         let read = |path| fs::read_to_string(path).expect("it is there");
         assert_eq!((read(&moved), read(&path)), ("1\n2\n".to_owned(), "3\n4\n".to_owned()));
+    }
+
+    #[test]
+    fn the_half_line_of_an_earlier_process_is_ended() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("a.log");
+        fs::write(&path, "whole\nha").expect("the folder is ours");
+        let open = || LogFile::open(&path, Reopen::default(), None).expect("the folder is ours");
+        open().write_all(b"next\n").expect("room");
+        open().write_all(b"last\n").expect("room");
+        let text = fs::read_to_string(&path).expect("it is there");
+        assert_eq!(text, "whole\nha\nnext\nlast\n");
+    }
+
+    #[test]
+    fn the_rest_of_a_line_does_not_begin_the_next_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("a.log");
+        let reopen = Reopen::default();
+        let mut file = LogFile::open(&path, reopen.clone(), None).expect("the folder is ours");
+        file.write_all(b"whole\nha").expect("room");
+        fs::rename(&path, folder.path().join("a.log.1")).expect("the folder is ours");
+        reopen.ask();
+        file.write_all(b"l").expect("room");
+        file.write_all(b"f\nnext\n").expect("room");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "next\n");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -202,14 +203,68 @@ fn a_site_may_have_its_own_log() {
     assert!(server.access_log().iter().all(|line| line["site"] == "test"));
 }
 
+/// A file system of 64 KiB, gone with the value.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// `None` where this account may not mount.
+    fn mount(place: &Path) -> Option<Self> {
+        let arguments = ["-t", "tmpfs", "-o", "size=64k,mode=0755", "tmpfs"];
+        let mounted = Command::new("mount").args(arguments).arg(place).status();
+        let is_mounted = mounted.is_ok_and(|status| status.success());
+        is_mounted.then(|| Self(place.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_costs_lines_that_are_counted_and_joins_none() {
+    let site = Site::new().file("a.txt", "page");
+    let place = site.writable("logs");
+    let Some(_disk) = SmallDisk::mount(&place) else {
+        eprintln!("SKIPPED: only root mounts a small disk");
+        return;
+    };
+    let (file, filler) = (place.join("access.log"), place.join("filler"));
+    let server = site.config(&format!("[log]\nfile = {file:?}")).start();
+    let ask = |count: usize| {
+        for _ in 0..count {
+            server
+                .ask(&Request::get("/a.txt").with("User-Agent", &"x".repeat(300)))
+                .expect(200);
+        }
+    };
+    let lost = || {
+        server
+            .metrics()
+            .count("haulier_log_lines_lost_total{reason=\"failed\"}") as usize
+    };
+    ask(1);
+    wait_until("a line", || lines(&file).len() == 1);
+    // As much as there is room for.
+    fs::write(&filler, vec![b'x'; 65_536]).expect_err("a page has the log");
+    ask(60);
+    wait_until("a lost line", || lost() > 0);
+    fs::remove_file(&filler).expect("it is there");
+    ask(20);
+    server.wait_for_line("access log lines were lost");
+    wait_until("every line written or counted", || lines(&file).len() + lost() == 81);
+    for line in lines(&file) {
+        let line: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert_eq!(line["path"], "/a.txt");
+    }
+}
+
 #[test]
 fn a_log_file_nobody_reads_holds_nobody_up() {
     let site = Site::new().file("a.txt", "page");
     let pipe = site.writable("logs").join("pipe");
-    let made = std::process::Command::new("mkfifo")
-        .arg(&pipe)
-        .status()
-        .expect("mkfifo is there");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there");
     assert!(made.success());
     // Held open and never read: the pipe is full after 64 KiB.
     let _reader = fs::OpenOptions::new()
