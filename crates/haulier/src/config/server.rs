@@ -8,7 +8,7 @@ use haulier_server::{Address, Network};
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, PoolTable};
 use super::listen_address;
-use super::settings::Pool;
+use super::settings::{Pool, Site};
 use super::source::Placed;
 use crate::account;
 
@@ -135,6 +135,23 @@ pub(super) fn resolve_user(file: &File, report: &mut Report) -> Option<User> {
         return None;
     }
     Some(user)
+}
+
+/// Root reads every file, so modes protect none beneath a document root. `user = "root"` says that this is meant.
+pub(super) fn check_root(file: &File, sites: &[Site], report: &mut Report) {
+    if !account::is_root() || file.server.user.is_some() || sites.iter().all(|site| site.is_rootless) {
+        return;
+    }
+    report.push(
+        Diagnostic::warning(
+            "server::user",
+            "as root haulier sends every file of a document root, those of mode 0600 too",
+        )
+        .help(
+            "add `user = \"www-data\"` to `[server]`: root binds the ports, that account serves. A service that starts as \
+             its account needs nothing",
+        ),
+    );
 }
 
 /// PHP runs as the account that serves, unless its pool names another one.

@@ -373,7 +373,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         report,
     );
     check_is_apart("admin", &admin, listen.iter().chain(secure), file, report);
-    Settings {
+    let settings = Settings {
         config: None,
         listen,
         tls,
@@ -397,7 +397,12 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         log: resolve_log(&file.log, report),
         pools,
         sites,
+    };
+    // A file that is wrong is to be mended first.
+    if mode == Mode::Run && report.errors() == 0 {
+        server::check_root(file, &settings.sites, report);
     }
+    settings
 }
 
 pub(super) fn value_or<T: Copy>(written: Option<&Placed<T>>, default: T) -> T {

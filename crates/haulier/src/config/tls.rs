@@ -170,6 +170,9 @@ pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut 
         ("tls-alpn-01", Some(Challenge::Tls)),
     ];
     let listen = server::resolve_listen_tls(file, report);
+    if certificates.is_empty() && report.errors() == 0 {
+        check_nothing_is_secured(file, report);
+    }
     Some(Tls {
         listen,
         least: choice("min", table.min.as_ref(), &least, report).unwrap_or_default(),
@@ -185,12 +188,39 @@ pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut 
     .filter(|tls| !tls.certificates.is_empty() || report.errors() > 0)
 }
 
+/// Addresses for TLS without a site that has it: haulier does not listen there.
+fn check_nothing_is_secured(file: &File, report: &mut Report) {
+    check_files_are_used(&file.tls.of_sites, report);
+    if let Some(https) = file.server.https.as_ref().and_then(|https| https.first()) {
+        let title = "no site has TLS: haulier does not listen on `https`";
+        report.push(
+            Diagnostic::warning("tls::mode", title)
+                .at(https.place.as_ref(), "nothing answers here")
+                .help("remove `mode = \"off\"` from `[tls]`, or from `[site.NAME.tls]` of a site; or remove `https`"),
+        );
+    }
+}
+
+/// A certificate in a table that turns TLS off.
+fn check_files_are_used(table: &SiteTlsTable, report: &mut Report) {
+    let is_off = table.mode.as_ref().filter(|mode| mode.value == "off");
+    if let (Some(mode), Some(cert)) = (is_off, &table.cert) {
+        report.push(
+            Diagnostic::warning("tls::mode", "`cert` beside `mode = \"off\"` is not used")
+                .at(cert.place.as_ref(), "no site gets this certificate")
+                .beside(mode.place.as_ref(), "turns TLS off")
+                .help("remove `mode`: sites with a certificate have TLS; or remove `cert` and `key`"),
+        );
+    }
+}
+
 /// The certificates of one site.
 fn plans(file: &File, table: &SiteTable, site: &Site, report: &mut Report) -> Vec<CertificatePlan> {
     let of_site = choice("mode", table.tls.mode.as_ref(), &MODES, report);
     let of_server = choice("mode", file.tls.of_sites.mode.as_ref(), &MODES, report);
     let from = of_site.or(of_server).unwrap_or(From::Auto);
     if from == From::Off {
+        check_files_are_used(&table.tls, report);
         return Vec::new();
     }
     let plan = |hosts: Vec<String>, source| CertificatePlan {

@@ -104,11 +104,11 @@ fn what_it_prints_is_a_clean_configuration_that_means_the_same() {
     let printed = ask(place.path(), &["config"]).stdout;
     let elsewhere = folder(&[("printed.toml", &printed)]);
     let said: Value = json(elsewhere.path(), &["check", "--json", "-c", "printed.toml"]);
-    assert_eq!(
-        (&said["errors"], &said["warnings"]),
-        (&0.into(), &0.into()),
-        "{said:#}\n{printed}"
-    );
+    // What root serves, and which port another server has, is not about the file.
+    let of_the_machine = ["server::user", "bind"];
+    let findings = said["findings"].as_array().expect("a list");
+    let is_clean = |finding: &Value| of_the_machine.iter().any(|code| finding["code"] == *code);
+    assert!(findings.iter().all(is_clean), "{said:#}\n{printed}");
     let before = values(&json(place.path(), &["config", "--json"]));
     let after = values(&json(elsewhere.path(), &["config", "--json", "-c", "printed.toml"]));
     assert_eq!(before, after);

@@ -68,8 +68,11 @@ impl Project {
                 let listener = TcpListener::bind("[::]:0").expect("a free port");
                 listener.local_addr().expect("bound").port()
             };
+            // Who is not root serves as himself.
+            let is_root = rustix::process::geteuid().is_root();
+            let user = if is_root { "user = \"www-data\"\n" } else { "" };
             let text = format!(
-                "[server]\nhttp = \":{}\"\nadmin = \"127.0.0.1:{}\"\n[site.app]\nroot = {:?}\n",
+                "[server]\n{user}http = \":{}\"\nadmin = \"127.0.0.1:{}\"\n[site.app]\nroot = {:?}\n",
                 port(),
                 port(),
                 place.path()

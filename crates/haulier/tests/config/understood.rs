@@ -134,12 +134,45 @@ fn an_external_pool_needs_no_php_here() {
 }
 
 #[test]
+fn root_without_another_account_is_a_warning_that_can_be_lifted() {
+    let warns = |user: &str| {
+        let text = format!("{FREE_PORT}{user}[site.a]\nroot = \".\"\n");
+        let said = check(&[("haulier.toml", &text), ("index.html", "")]);
+        let findings = said["findings"].as_array().cloned().unwrap_or_default();
+        findings.iter().any(|finding| finding["code"] == "server::user")
+    };
+    assert_eq!(warns(""), rustix::process::geteuid().is_root());
+    if rustix::process::geteuid().is_root() {
+        assert!(!warns("user = \"nobody\"\n") && !warns("user = \"root\"\n"));
+    }
+}
+
+#[test]
+fn tls_that_is_asked_for_and_turned_off_is_a_warning() {
+    let text = "[server]\nhttp = \"127.0.0.1:0\"\nhttps = [\"127.0.0.1:0\"]\n[tls]\nmode = \"off\"\ncert = \"chain.pem\"\n\
+                [site.a]\nroot = \".\"\nhosts = [\"a.example\"]\n[site.a.tls]\nmode = \"off\"\ncert = \"own.pem\"\n";
+    let said = check(&[("haulier.toml", text), ("index.html", "")]);
+    let findings = said["findings"].as_array().expect("a list");
+    let mut lines: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding["code"] == "tls::mode")
+        .map(|finding| finding["line"].as_u64())
+        .collect();
+    lines.sort();
+    assert_eq!(lines, [Some(3), Some(6), Some(12)], "{said:#}");
+}
+
+#[test]
 fn a_pool_nobody_uses_is_a_warning() {
     let text = format!("{FREE_PORT}[pool.lonely]\n[site.a]\nroot = \".\"\n");
     let said = check(&[("haulier.toml", &text), ("index.html", "")]);
-    assert_eq!(said["warnings"], 1, "{said:#}");
-    assert_eq!(said["findings"][0]["message"], "pool `lonely` is used by no site");
-    assert_eq!(said["findings"][0]["line"], 3);
+    let findings = said["findings"].as_array().expect("a list");
+    let pools: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding["code"] == "config::pool")
+        .map(|finding| (finding["message"].as_str(), finding["line"].as_u64()))
+        .collect();
+    assert_eq!(pools, [(Some("pool `lonely` is used by no site"), Some(3))]);
 }
 
 #[test]
