@@ -153,7 +153,7 @@ fn a_site_may_do_without_entity_tags() {
 fn a_time_that_no_file_has_is_not_taken_for_one() {
     for seconds in [0, 1, 315_532_800] {
         let old = site(Duration::from_secs(seconds));
-        let new = site(Duration::from_secs(seconds)).file("a.css", text(20_001)[1..].to_vec());
+        let new = site(Duration::from_secs(seconds)).file("a.css", &text(20_001)[1..]);
         set_modified(new.root().join("a.css"), Duration::from_secs(seconds));
         let (old, new) = (old.start(), new.start());
         assert_ne!(
