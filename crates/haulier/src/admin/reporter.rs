@@ -48,8 +48,8 @@ pub(crate) struct Reporter {
     /// The oldest first; never empty.
     readings: Mutex<VecDeque<Reading>>,
     history: Mutex<History>,
-    /// Bytes that each transfer had sent, by its number, at the last few readings, the oldest first.
-    transfers: Mutex<VecDeque<(Instant, HashMap<u64, u64>)>>,
+    /// Bytes that each client had of its transfer, by the transfer's number, in the last minute, the oldest first.
+    transfers: Mutex<HashMap<u64, VecDeque<(Instant, u64)>>>,
     /// The threads, once they run.
     server: OnceLock<Arc<ServerHandle>>,
     is_leaving: AtomicBool,
@@ -58,8 +58,10 @@ pub(crate) struct Reporter {
 /// Serving threads look round ten times a second; one that has not for so long hangs.
 const HUNG: Duration = Duration::from_secs(10);
 
-/// What the rate of a transfer is of.
-const TRANSFER_RATE: usize = 5;
+/// Between two looks at a transfer that its rate is made of; that is of the last minute. The kernel of a client that reads
+/// slowly takes megabytes at once and then nothing for half a minute, so a short time would show 0 and many times as much
+/// by turns.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 impl Reporter {
     pub(crate) fn new(identity: Identity, metrics: Arc<Metrics>) -> Arc<Self> {
@@ -150,16 +152,21 @@ impl Reporter {
             readings.pop_front();
         }
         drop(readings);
-        let sent = self
-            .metrics
-            .transfers()
-            .iter()
-            .map(|one| (one.number, one.taken()))
-            .collect();
         let mut transfers = lock(&self.transfers);
-        transfers.push_back((now, sent));
-        while transfers.len() > TRANSFER_RATE {
-            transfers.pop_front();
+        let mut before = std::mem::take(&mut *transfers);
+        for one in self.metrics.transfers() {
+            let mut looks = before.remove(&one.number).unwrap_or_else(|| [(one.since, 0)].into());
+            let is_due = |(at, _): &(Instant, u64)| now.saturating_duration_since(*at) >= BETWEEN_LOOKS;
+            if looks.back().is_none_or(is_due) {
+                looks.push_back((now, one.taken()));
+            }
+            while looks
+                .get(1)
+                .is_some_and(|(at, _)| now.saturating_duration_since(*at) >= MINUTE)
+            {
+                looks.pop_front();
+            }
+            transfers.insert(one.number, looks);
         }
     }
 
@@ -285,9 +292,7 @@ impl Reporter {
     fn transfer_views(&self, now: Instant) -> Vec<TransferView> {
         let transfers = lock(&self.transfers);
         let views = self.metrics.transfers().into_iter().map(|one| {
-            let known = transfers
-                .iter()
-                .find_map(|(at, sent)| Some((*at, *sent.get(&one.number)?)));
+            let known = transfers.get(&one.number).and_then(|looks| looks.front().copied());
             transfer_view(&one, now, known)
         });
         views.collect()

@@ -178,7 +178,10 @@ impl Connection {
         );
         if let Some(transfer) = listing.transfer() {
             let mut known = self.transfer.borrow_mut();
-            known.get_or_insert_with(|| Arc::clone(transfer));
+            if known.is_none() {
+                transfer.note_queue(self.socket.unacknowledged() as u64);
+                *known = Some(Arc::clone(transfer));
+            }
         }
     }
 

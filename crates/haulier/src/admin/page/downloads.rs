@@ -33,7 +33,7 @@ pub(super) fn section(view: &View) -> String {
             Column::WideNumber("For"),
         ];
         out.push_str(&table(
-            "On the way",
+            "On the way, with the rate of the last minute",
             &columns,
             view.transfers.iter().take(SHOWN).map(transfer),
         ));
