@@ -133,7 +133,7 @@ impl Passing {
     }
 
     /// Whether all that passed, so many bytes, is what the id says.
-    pub(super) fn is_whole(self, length: u64) -> bool {
+    pub(super) fn ends_whole(self, length: u64) -> bool {
         let found = self.sum.finish();
         let is_whole = found == self.id.as_str();
         if !is_whole {

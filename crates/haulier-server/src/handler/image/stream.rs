@@ -43,7 +43,7 @@ impl OriginalStream {
         }
         if self.passed >= self.length
             && let Some(passing) = self.passing.take()
-            && !passing.is_whole(self.passed)
+            && !passing.ends_whole(self.passed)
         {
             return Err(BrokenBody {
                 reason: "store_damaged",
