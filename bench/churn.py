@@ -120,6 +120,7 @@ def main():
     parser.add_argument("--requests", type=int, default=60000)
     parser.add_argument("--visitors", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--filled", action="store_true", help="fill the disk cache first, and watch another process")
     arguments = parser.parse_args()
     objects = Objects(arguments.objects, arguments.smallest, arguments.largest)
     bucket, port, admin = store(objects), free_port(), free_port()
@@ -144,14 +145,28 @@ secret = "s"
 """
     )
     log = (root / "log").open("w")
-    server = subprocess.Popen([arguments.haulier, "run", "-c", config], stdout=log, stderr=log)
-    try:
+
+    def start():
+        server = subprocess.Popen([arguments.haulier, "run", "-c", config], stdout=log, stderr=log)
         for _ in range(200):
             try:
                 http.client.HTTPConnection("127.0.0.1", port).connect()
-                break
+                return server
             except OSError:
                 time.sleep(0.1)
+        raise SystemExit("haulier does not listen")
+
+    server = start()
+    try:
+        if arguments.filled:
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            for name in objects.ids:
+                connection.request("GET", f"/{name}")
+                connection.getresponse().read()
+            time.sleep(2)
+            server.terminate()
+            server.wait()
+            server = start()
         begun = anonymous(server.pid)
         print(f"{len(objects.ids)} objects, {objects.bytes >> 20} MiB; anonymous at the start {begun:.1f} MiB")
         wrong, most = [], 0.0

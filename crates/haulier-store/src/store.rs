@@ -5,6 +5,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::time::Duration;
@@ -89,23 +90,50 @@ impl Content {
     /// # Errors
     /// It cannot be read, breaks off before its end, or takes more than a minute.
     pub async fn into_bytes(self) -> Result<Bytes, StoreError> {
+        self.into_buffer(|length| vec![0; length]).await
+    }
+
+    /// All of it in memory that `make` makes, of the length it is asked for.
+    ///
+    /// # Errors
+    /// As [`Content::into_bytes`].
+    pub async fn into_buffer<B>(self, make: impl FnOnce(usize) -> B) -> Result<Bytes, StoreError>
+    where
+        B: AsMut<[u8]> + Into<Bytes> + Send + 'static,
+    {
+        let mut buffer = make(usize::try_from(self.length()).map_err(io::Error::other)?);
         match self {
-            Self::File(file, state) => Ok(blocking(move || read_whole(&file, state.length())).await?),
-            Self::Stream { length, pieces } => within(WHOLE, collect(length, pieces)).await?,
+            Self::File(file, _) => {
+                let read = move || file.read_exact_at(buffer.as_mut(), 0).map(|()| buffer);
+                Ok(blocking(read).await?.into())
+            }
+            Self::Stream { length, pieces } => {
+                within(WHOLE, collect(length, pieces, buffer.as_mut())).await??;
+                Ok(buffer.into())
+            }
         }
     }
 }
 
-async fn collect(length: u64, mut pieces: mpsc::Receiver<Result<Bytes, StoreError>>) -> Result<Bytes, StoreError> {
-    let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
+async fn collect(
+    length: u64,
+    mut pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
+    buffer: &mut [u8],
+) -> Result<(), StoreError> {
+    let mut received = 0;
     while let Some(piece) = pieces.recv().await {
-        bytes.extend_from_slice(&piece?);
+        let piece = piece?;
+        // What comes beyond its length is counted, and refused.
+        if let Some(place) = buffer.get_mut(received..received + piece.len()) {
+            place.copy_from_slice(&piece);
+        }
+        received += piece.len();
     }
-    match bytes.len() as u64 == length {
-        true => Ok(bytes.into()),
+    match received == buffer.len() {
+        true => Ok(()),
         false => Err(StoreError::Short {
             length,
-            received: bytes.len() as u64,
+            received: received as u64,
         }),
     }
 }
@@ -137,7 +165,6 @@ pub enum Part {
 
 /// The first `length` bytes of a file.
 pub(crate) fn read_whole(file: &File, length: u64) -> io::Result<Bytes> {
-    use std::os::unix::fs::FileExt;
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes.into())

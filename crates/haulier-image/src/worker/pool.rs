@@ -167,6 +167,21 @@ impl Workers {
         transform: &Transform,
         limits: &Limits,
     ) -> Result<Rendered, ImageError> {
+        self.render_into(original, transform, limits, |length| vec![0; length])
+            .await
+    }
+
+    /// As [`Workers::render`]; the variant is read into memory that `make` makes, of the length it is asked for.
+    ///
+    /// # Errors
+    /// Every [`ImageError`].
+    pub async fn render_into<B: AsMut<[u8]> + Into<Bytes>>(
+        &self,
+        original: Source,
+        transform: &Transform,
+        limits: &Limits,
+        make: impl FnOnce(usize) -> B,
+    ) -> Result<Rendered, ImageError> {
         let slow = match transform.format {
             FormatChoice::As(Format::Avif) => Some(self.queued(&self.slow).await?),
             _ => None,
@@ -175,7 +190,7 @@ impl Workers {
             transform: Box::new(transform.clone()),
             limits: *limits,
         };
-        let rendered = self.exchange(original, &order, limits).await;
+        let rendered = self.exchange(original, &order, limits, make).await;
         drop(slow);
         match rendered? {
             (Report::Rendered(made), Some(bytes)) => Ok(Rendered {
@@ -195,10 +210,9 @@ impl Workers {
     /// # Errors
     /// Every [`ImageError`].
     pub async fn probe(&self, original: Source, limits: &Limits) -> Result<Original, ImageError> {
-        match self
-            .exchange(original, &Order::Probe { limits: *limits }, limits)
-            .await?
-        {
+        let order = Order::Probe { limits: *limits };
+        let nothing = |length| vec![0; length];
+        match self.exchange(original, &order, limits, nothing).await? {
             (Report::Probed(original), _) => Ok(original),
             _ => Err(unexpected()),
         }
@@ -217,11 +231,12 @@ impl Workers {
         }
     }
 
-    async fn exchange(
+    async fn exchange<B: AsMut<[u8]> + Into<Bytes>>(
         &self,
         original: Source,
         order: &Order,
         limits: &Limits,
+        make: impl FnOnce(usize) -> B,
     ) -> Result<(Report, Option<Bytes>), ImageError> {
         let file = original.into_file(limits)?;
         let _place = self.queued(&self.places).await?;
@@ -257,7 +272,7 @@ impl Workers {
                 Err(failure.into())
             }
             Report::Rendered(made) => {
-                let bytes = fetch(&hired.worker().process.results, &made)?;
+                let bytes = fetch(&hired.worker().process.results, &made, make)?;
                 self.made.fetch_add(1, Relaxed);
                 hired.keep(made.resident);
                 Ok((report, Some(bytes)))
@@ -492,10 +507,14 @@ async fn receive(socket: &Watched<'_>) -> Result<Report, Trouble> {
 }
 
 /// Takes a result out of the file; what the worker says about its length is not believed beyond the limit.
-fn fetch(results: &File, made: &Made) -> Result<Bytes, ImageError> {
+fn fetch<B: AsMut<[u8]> + Into<Bytes>>(
+    results: &File,
+    made: &Made,
+    make: impl FnOnce(usize) -> B,
+) -> Result<Bytes, ImageError> {
     crate::error::Excess::Memory.check(made.length, LARGEST_RESULT)?;
-    let mut bytes = vec![0; made.length as usize];
-    results.read_exact_at(&mut bytes, 0)?;
+    let mut bytes = make(made.length as usize);
+    results.read_exact_at(bytes.as_mut(), 0)?;
     // Its pages are given back at once if they are many.
     if made.length > PERMIT {
         results.set_len(0)?;

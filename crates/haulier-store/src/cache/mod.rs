@@ -28,7 +28,7 @@ pub use guard::Guard;
 pub use memcached::MemcachedCache;
 pub use memory::{MemoryCache, Weigh};
 pub use redis::RedisCache;
-pub use room::{Piece, Room};
+pub use room::{Buffer, Piece, Room};
 pub use tiered::{Hit, TierStatus, Tiered};
 
 /// What a call to a cache on the network may take. Making a small image again takes a few milliseconds: nobody should
@@ -152,13 +152,9 @@ impl Cached {
             Self::Bytes(bytes) => return Ok(room.keep(bytes)),
             Self::File(file, length) => (file, length),
         };
-        match usize::try_from(length).ok().and_then(|length| room.take(length)) {
-            Some(mut piece) => {
-                file.read_exact_at(piece.as_mut(), 0)?;
-                Ok(piece.into())
-            }
-            None => read_whole(&file, length),
-        }
+        let mut buffer = room.buffer(usize::try_from(length).map_err(io::Error::other)?);
+        file.read_exact_at(buffer.as_mut(), 0)?;
+        Ok(buffer.into())
     }
 }
 

@@ -1,7 +1,8 @@
 //! Room for values of many sizes that come and go: one piece of memory, and a map of what is free in it.
 //!
-//! An allocator keeps pages for each size and each thread. Values that are read by several threads and let go in another
-//! order leave every such page partly full, for good: 16 MiB of images took 250 MiB. Here a value takes the smallest
+//! An allocator keeps pages for each size and each thread, of up to 4 MiB, and uses all of a page before any of it again.
+//! Values that are read by several threads and let go in another order leave every such page partly full, for good: 16
+//! MiB of images took 250 MiB. Here a value takes the smallest
 //! free piece that holds it, and neighbours become one again. There are twice as many addresses as values may take, so
 //! that there nearly always is such a piece; the memory of what is free goes back to the system before it is an eighth of
 //! that.
@@ -69,7 +70,7 @@ impl Room {
         Ok(Self(Arc::new(memory)))
     }
 
-    /// A piece of this length, zeroed or not; `None` if there is none in one.
+    /// A piece of this length, whose bytes are anything; `None` if there is none in one.
     #[must_use]
     pub fn take(&self, length: usize) -> Option<Piece> {
         let taken = length.max(1).next_multiple_of(GRAIN);
@@ -82,6 +83,15 @@ impl Room {
         })
     }
 
+    /// A buffer of this length: a piece, or memory of the allocator where there is none.
+    #[must_use]
+    pub fn buffer(&self, length: usize) -> Buffer {
+        match self.take(length) {
+            Some(piece) => Buffer::Piece(piece),
+            None => Buffer::Allocated(vec![0; length]),
+        }
+    }
+
     /// The same bytes, in here if there is room for them.
     #[must_use]
     pub fn keep(&self, bytes: Bytes) -> Bytes {
@@ -91,6 +101,31 @@ impl Room {
                 piece.into()
             }
             None => bytes,
+        }
+    }
+}
+
+/// Memory that is filled and then handed out.
+#[derive(Debug)]
+pub enum Buffer {
+    Piece(Piece),
+    Allocated(Vec<u8>),
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Piece(piece) => piece.as_mut(),
+            Self::Allocated(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Buffer> for Bytes {
+    fn from(buffer: Buffer) -> Self {
+        match buffer {
+            Buffer::Piece(piece) => piece.into(),
+            Buffer::Allocated(bytes) => bytes.into(),
         }
     }
 }

@@ -15,7 +15,7 @@ use haulier_image::{Format, ImageError, Source, Transform, WorkersStatus};
 use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
 use haulier_proto::range::{self, ByteRange, Ranges};
-use haulier_store::cache::{CacheKey, Cached, MemoryCache, Room, Tier, TierStatus, Weigh};
+use haulier_store::cache::{Buffer, CacheKey, Cached, MemoryCache, Room, Tier, TierStatus, Weigh};
 use haulier_store::{Content, FileState, Key, Md5Sum, Part, Put, StoreError};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -51,6 +51,8 @@ const MOST_COPIED: u64 = 256 * 1024;
 const MOST_ORIGINAL: u64 = 1 << 20;
 /// Bodies of uploads that are in memory at a time; the others wait in their files.
 const UPLOADS: usize = 4;
+/// Room for images on their way where little or nothing is kept in memory, bytes.
+const LEAST_ROOM: u64 = 16 << 20;
 /// Enough of a file to tell its format.
 const HEAD: usize = 16;
 
@@ -65,7 +67,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 pub struct ImageService {
     pub(super) settings: ImageSettings,
     memory: Option<MemoryCache<Shared>>,
-    /// Where the bytes of what is in memory lie.
+    /// Where the bytes of images lie that are in memory, or on their way.
     room: Option<Room>,
     known: MemoryCache<Known>,
     failed: MemoryCache<Noted>,
@@ -448,24 +450,22 @@ impl ImageService {
                     None => value.into_bytes(),
                 });
                 let bytes = read.await.ok()?.ok()?;
-                self.keep_there(wanted, bytes)
+                self.keep(wanted, bytes)
             }
         };
         Some((ready, result))
     }
 
-    /// Ready, and in memory from now on.
-    fn keep(&self, wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
-        let is_kept = |memory: &MemoryCache<Shared>| bytes.len() as u64 <= memory.most();
-        let bytes = match &self.room {
-            Some(room) if self.memory.as_ref().is_some_and(is_kept) => room.keep(bytes),
-            _ => bytes,
-        };
-        self.keep_there(wanted, bytes)
+    /// Memory for an image.
+    fn buffer(&self, length: usize) -> Buffer {
+        match &self.room {
+            Some(room) => room.buffer(length),
+            None => Buffer::Allocated(vec![0; length]),
+        }
     }
 
-    /// Ready, and in memory from now on, in the place where it lies.
-    fn keep_there(&self, wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
+    /// Ready, and in memory from now on.
+    fn keep(&self, wanted: &Wanted, bytes: Bytes) -> Arc<Ready> {
         let ready = ready_of(wanted, bytes);
         if let Some(memory) = &self.memory {
             memory.keep(wanted.key, Shared(Arc::clone(&ready)));
@@ -504,7 +504,9 @@ impl ImageService {
             (Pace::Behind, Some(patient)) => patient,
             _ => &self.settings.workers,
         };
-        let rendered = workers.render(source, &transform, &self.settings.limits).await;
+        let limits = &self.settings.limits;
+        let rendered = workers.render_into(source, &transform, limits, |length| self.buffer(length));
+        let rendered = rendered.await;
         let rendered = rendered.map_err(|error| {
             let failure = Failure::from(&error);
             // What an image does to its worker is worth a line, though it is the image's fault.
@@ -665,7 +667,8 @@ impl ImageService {
 
     /// The bytes of an original, compared with its id.
     async fn whole(&self, id: &Key, content: Content) -> Result<Bytes, Failure> {
-        let bytes = content.into_bytes().await.map_err(|error| self.store_failed(&error))?;
+        let read = content.into_buffer(|length| self.buffer(length)).await;
+        let bytes = read.map_err(|error| self.store_failed(&error))?;
         self.originals.check_bytes(id, bytes).await
     }
 
@@ -962,10 +965,9 @@ impl ImageService {
     }
 }
 
-/// Room for the values of a memory cache.
+/// Room for what a memory cache holds, and for what is on its way where that is less.
 fn room(memory: u64) -> Option<Room> {
-    let opened = (memory > 0).then(|| Room::new(memory))?;
-    opened
+    Room::new(memory.max(LEAST_ROOM))
         .inspect_err(|error| tracing::warn!(%error, memory, "images in memory take more of it than they should"))
         .ok()
 }
