@@ -119,7 +119,7 @@ fn a_damaged_original_is_told_and_healed_by_its_upload() {
         file.set_len(length).expect("it is ours");
     };
     let damages: [&dyn Fn(); 3] = [&|| set_length(0), &|| set_length(image.len() as u64 / 2), &|| {
-        flip(&path)
+        flip(&path);
     }];
     for (number, damage) in damages.into_iter().enumerate() {
         let variant = format!("/{id}?w={}", 300 + number);
