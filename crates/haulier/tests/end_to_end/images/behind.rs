@@ -3,12 +3,11 @@
 //! A debug build has no AVIF, so WebP stands in for it here: `behind` is for any format but JPEG. With the feature `avif`
 //! the last test runs with what the setting is for.
 
-use std::fs;
-
 use haulier_image::{Format, Limits, Original};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::client::{Connection, Request, Response};
-use crate::support::haulier::Haulier;
+use crate::support::haulier::{Haulier, children_of};
 use crate::support::images::{Images, animation, jpeg, picture, png, seen, upload};
 use crate::support::site::Site;
 use crate::support::wait_until;
@@ -224,16 +223,18 @@ fn what_came_meanwhile_is_not_made_again() {
 
 #[test]
 fn what_failed_by_its_name_is_tried_again_behind_an_answer() {
-    let images = Images::new().with(BEHIND);
-    let store = images.store_path();
-    let haulier = images.start();
-    let image = jpeg(64, 48, 0);
-    let id = upload(&haulier, &image);
-    let file = store.join(&id[..2]).join(&id[2..4]).join(&id);
-    fs::write(&file, b"no image for a while").expect("the store is ours");
-    haulier.get(&format!("/{id}?w=32&f=webp")).expect(415);
-    fs::write(&file, &image).expect("the store is ours");
-    haulier.get(&format!("/{id}?w=32&f=webp")).expect(415);
+    let haulier = Images::new().with(BEHIND).with("timeout = \"2s\"").start();
+    let id = upload(&haulier, &jpeg(64, 48, 0));
+    haulier.get(&format!("/{id}?w=31")).expect(200);
+    let [worker] = children_of(haulier.pid())[..] else {
+        panic!("one worker that waits for work");
+    };
+    let worker = Pid::from_raw(worker.cast_signed()).expect("a pid");
+    kill_process(worker, Signal::STOP).expect("it is there");
+    for attempt in ["late", "remembered"] {
+        let answer = haulier.get(&format!("/{id}?w=32&f=webp"));
+        assert_eq!(answer.status(), 422, "{attempt}: {}", answer.text());
+    }
     let better = || ask(&haulier, &format!("/{id}?w=32&f=auto"));
     wait_until("the better one", || seen(&better().body).0 == Format::WebP);
 }
