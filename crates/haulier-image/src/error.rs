@@ -95,6 +95,10 @@ pub enum Excess {
     Output,
     /// Bytes of memory.
     Memory,
+    /// Pixels of an AVIF, for the time there is.
+    AvifPixels,
+    /// Pixels of an AVIF, for those of its original.
+    Enlarged,
 }
 
 impl Excess {
@@ -119,6 +123,8 @@ impl fmt::Display for Excess {
             Self::Frames => "too many frames",
             Self::Output => "the answer would be too large",
             Self::Memory => "the image needs too much memory",
+            Self::AvifPixels => "too many pixels for an AVIF in the time there is",
+            Self::Enlarged => "too many pixels for an AVIF of so small an original",
         })
     }
 }

@@ -21,7 +21,7 @@ pub mod worker;
 
 pub use error::{Excess, ImageError, OptionError};
 pub use format::Format;
-pub use limits::Limits;
+pub use limits::{AVIF_PIXELS_A_SECOND, Limits};
 pub use options::{
     Background, Defaults, Flip, FormatChoice, Gravity, Hinted, Hints, Mode, Pad, Quality, Region, Request, Size,
     Transform, Unit, accept, native, zimg,

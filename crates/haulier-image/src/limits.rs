@@ -20,7 +20,17 @@ pub struct Limits {
     pub output_side: u32,
     /// Most memory for the pixels of one image, bytes.
     pub memory: u64,
+    /// Most pixels of an AVIF: more are not written within the deadline.
+    pub avif_pixels: u64,
 }
+
+/// Pixels of an AVIF that a worker writes in a second, as a processor of 2026 does: what takes longer than its deadline in
+/// any case is not begun.
+pub const AVIF_PIXELS_A_SECOND: u64 = 2_000_000;
+/// An AVIF up to this many pixels is made however small its original is.
+const ENLARGED: u64 = 1_000_000;
+/// A larger one has at most so many times the pixels of the part it shows: twice the sides.
+const ENLARGED_BY: u64 = 4;
 
 impl Default for Limits {
     /// Those of public uploads.
@@ -32,6 +42,7 @@ impl Default for Limits {
             frames: 100,
             output_side: 4096,
             memory: 256 << 20,
+            avif_pixels: 5 * AVIF_PIXELS_A_SECOND,
         }
     }
 }
@@ -54,6 +65,14 @@ impl Limits {
     /// Judges the size of an answer.
     pub(crate) fn check_output(&self, width: u32, height: u32) -> Result<(), ImageError> {
         Excess::Output.check(u64::from(width.max(height)), u64::from(self.output_side))
+    }
+
+    /// Judges the work of an AVIF of this size, which shows a part of the original of that size.
+    pub(crate) fn check_avif(&self, (width, height): (u32, u32), (across, down): (f64, f64)) -> Result<(), ImageError> {
+        let pixels = u64::from(width) * u64::from(height);
+        Excess::AvifPixels.check(pixels, self.avif_pixels)?;
+        let seen = (across * down) as u64;
+        Excess::Enlarged.check(pixels, ENLARGED.max(seen.saturating_mul(ENLARGED_BY)))
     }
 
     /// Judges what the pixels will take.
@@ -89,6 +108,15 @@ mod tests {
         assert_eq!(excess(limits.check_frames(100, 633, 633)), Some(Excess::Pixels));
         assert_eq!(excess(limits.check_output(4096, 4096)), None);
         assert_eq!(excess(limits.check_output(1, 4097)), Some(Excess::Output));
+        let seen = (4096.0, 4096.0);
+        assert_eq!(excess(limits.check_avif((4000, 2500), seen)), None);
+        assert_eq!(excess(limits.check_avif((4000, 2501), seen)), Some(Excess::AvifPixels));
+        assert_eq!(excess(limits.check_avif((1000, 1000), (1.0, 1.0))), None);
+        assert_eq!(
+            excess(limits.check_avif((1001, 1000), (1.0, 1.0))),
+            Some(Excess::Enlarged)
+        );
+        assert_eq!(excess(limits.check_avif((2000, 2000), (1000.0, 1000.0))), None);
         assert_eq!(excess(limits.check_memory((256 << 20) + 1)), Some(Excess::Memory));
     }
 }

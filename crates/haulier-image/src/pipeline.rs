@@ -121,6 +121,9 @@ pub(crate) fn render_with(
     let memory = memory(&original, &shape, &wish);
     limits.check_memory(memory)?;
     limits.check_output(shape.canvas.0, shape.canvas.1)?;
+    if format == Format::Avif {
+        limits.check_avif(shape.canvas, shape.seen)?;
+    }
     grant(memory)?;
 
     let started = Instant::now();

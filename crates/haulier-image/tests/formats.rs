@@ -3,6 +3,8 @@
 
 mod support;
 
+#[cfg(feature = "avif")]
+use haulier_image::Excess;
 use haulier_image::{
     Background, Format, FormatChoice, ImageError, Limits, Mode, Quality, Region, Rendered, Size, Transform, probe,
     render,
@@ -455,4 +457,26 @@ fn avif_is_read_by_others() {
         let found = Photo::from_pnm(&std::fs::read(&to).expect("it is there"));
         assert!(found.ssim(&photo) > 0.9);
     }
+}
+
+#[cfg(feature = "avif")]
+#[test]
+fn an_avif_that_would_take_too_long_is_refused_before_any_work() {
+    let mut bytes = Vec::new();
+    jpeg_encoder::Encoder::new(&mut bytes, 90)
+        .encode(&Photo::new(8, 8).data, 8, 8, jpeg_encoder::ColorType::Rgb)
+        .expect("a JPEG");
+    let rendered = |width, height, format| {
+        let transform = sized(width, height, Mode::Fill, format);
+        render(&bytes, &transform, &Limits::default())
+    };
+    for (side, expected) in [(4096, Excess::AvifPixels), (2000, Excess::Enlarged)] {
+        let error = rendered(side, side, Format::Avif).expect_err("it would take seconds");
+        assert!(
+            matches!(error, ImageError::TooLarge { what, .. } if what == expected),
+            "{error}"
+        );
+    }
+    rendered(64, 64, Format::Avif).expect("a small one is made");
+    rendered(2000, 2000, Format::Jpeg).expect("other formats are quick");
 }

@@ -16,7 +16,7 @@ use crate::route::target::Target;
 use crate::tls::Acceptor;
 
 pub use crate::handler::image::ImageService;
-pub use crate::handler::image::settings::{Compat, ImageSettings};
+pub use crate::handler::image::settings::{Compat, ImageSettings, PATIENCE};
 
 pub use crate::filter::basic_auth::{Htpasswd, HtpasswdError};
 pub use crate::filter::rate::{Rate, RateLimiter};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use haulier_image::{Workers, WorkersSettings};
 use haulier_php::User;
 use haulier_proto::field::Fields;
-use haulier_server::settings::{ImageService, ImageSettings};
+use haulier_server::settings::{ImageService, ImageSettings, PATIENCE};
 use haulier_store::cache::{Cache, CacheError, DiskCache, MemcachedCache, RedisCache, Tiered};
 use haulier_store::{Courier, LocalStore, Location, ObjectStore, Store, StoreError};
 
@@ -52,9 +52,6 @@ pub(crate) struct Images {
     /// Each with what it was asked to be: sites that ask for the same share one.
     workers: Vec<(Pool, Arc<Workers>)>,
 }
-
-/// How many times longer something may take that nobody waits for.
-const PATIENCE: u32 = 6;
 
 /// How long an image that nobody waits for may wait for those of other sites.
 const NO_HURRY: Duration = Duration::from_secs(24 * 60 * 60);

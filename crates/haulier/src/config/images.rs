@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haulier_image::{Defaults, Format, FormatChoice, Limits, Request, Transform, native};
+use haulier_image::{AVIF_PIXELS_A_SECOND, Defaults, Format, FormatChoice, Limits, Request, Transform, native};
 use haulier_server::Network;
 use haulier_server::settings::Compat;
 use haulier_store::{Location, ObjectOptions};
@@ -333,6 +333,10 @@ fn resolve_limits(table: &ImagesTable, has_store: bool, report: &mut Report) -> 
         pixels: value_or(table.max_pixels.as_ref(), pixels),
         output_side: u32::try_from(side.min(LONGEST_SIDE)).unwrap_or(usual.output_side),
         file: value_or(table.upload_max_size.as_ref(), usual.file),
+        avif_pixels: value_or(table.timeout.as_ref(), TIMEOUT)
+            .as_secs()
+            .max(1)
+            .saturating_mul(AVIF_PIXELS_A_SECOND),
         ..usual
     }
 }

@@ -99,7 +99,7 @@ impl From<&ImageError> for Failure {
                 error,
                 ImageError::Animated { .. }
                     | ImageError::TooLarge {
-                        what: Excess::Output | Excess::Memory,
+                        what: Excess::Output | Excess::Memory | Excess::AvifPixels | Excess::Enlarged,
                         ..
                     }
             ),
@@ -150,6 +150,8 @@ mod tests {
         for (what, expected) in [
             (Excess::Output, true),
             (Excess::Memory, true),
+            (Excess::AvifPixels, true),
+            (Excess::Enlarged, true),
             (Excess::Side, false),
             (Excess::Bytes, false),
         ] {

@@ -304,5 +304,19 @@ fn ways(accepts: Option<&str>, service: &ImageService, still: bool) -> Vec<Way> 
         now: (now, other.is_some()),
         behind,
     };
-    std::iter::once(first).chain(with_one).collect()
+    // Not every picture is made as an AVIF: one that is enlarged, or would not be written in time, is sent in another format.
+    let is_avif_alone = now == Format::Avif && with_one.is_none();
+    let without_avif = is_avif_alone.then(|| {
+        let others: Vec<Format> = offered
+            .iter()
+            .copied()
+            .filter(|format| *format != Format::Avif)
+            .collect();
+        let (now, _) = accept::choose_with(accepts, &others, slow);
+        Way {
+            now: (now, false),
+            behind: Vec::new(),
+        }
+    });
+    std::iter::once(first).chain(with_one).chain(without_avif).collect()
 }

@@ -24,7 +24,7 @@ use super::failure::Failure;
 use super::flight::Flights;
 use super::originals::{Originals, Passing};
 use super::ready::{self, Ready, Shared};
-use super::settings::ImageSettings;
+use super::settings::{ImageSettings, PATIENCE};
 use crate::body::OpenFile;
 use crate::handler::static_files::Entry;
 use crate::metrics::Times;
@@ -500,12 +500,15 @@ impl ImageService {
         let source = self.source(&wanted.original).await?;
         let fetched = now();
         let transform = wanted.transform.as_deref().cloned().unwrap_or_default();
+        let mut limits = self.settings.limits;
         let workers = match (pace, &self.settings.patient) {
-            (Pace::Behind, Some(patient)) => patient,
+            (Pace::Behind, Some(patient)) => {
+                limits.avif_pixels = limits.avif_pixels.saturating_mul(PATIENCE.into());
+                patient
+            }
             _ => &self.settings.workers,
         };
-        let limits = &self.settings.limits;
-        let rendered = workers.render_into(source, &transform, limits, |length| self.buffer(length));
+        let rendered = workers.render_into(source, &transform, &limits, |length| self.buffer(length));
         let rendered = rendered.await;
         let rendered = rendered.map_err(|error| {
             let failure = Failure::from(&error);

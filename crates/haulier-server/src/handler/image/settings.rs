@@ -10,6 +10,9 @@ use haulier_store::{Courier, Store};
 
 use crate::listen::Network;
 
+/// How many times longer something may take that nobody waits for.
+pub const PATIENCE: u32 = 6;
+
 /// Images of one site: those that are uploaded to it, or those that lie in its document root.
 #[derive(Debug)]
 pub struct ImageSettings {
