@@ -148,7 +148,8 @@ mod tests {
         let prelude = Prelude::create(bases, Reader::Anybody, "0af7").expect("a shared folder");
         let paths = [Sites::Any, Sites::Sending].map(|sites| prelude.path(sites));
         let [any, sending] = paths.each_ref().map(|path| fs::read_to_string(path).expect("readable"));
-        assert_eq!(any, TEXT);
+        assert_eq!(any, with_marker(haulier_php::finish_marker()));
+        assert!(any.contains("function zend_send_file") && any.contains("function fastcgi_finish_request"));
         assert!(
             sending.contains("$token = '0af7';") && !sending.contains("$token = getenv"),
             "{sending}"
