@@ -37,11 +37,11 @@ impl Machine {
     /// Connections the descriptor limit allows.
     ///
     /// A reserve is kept for the open-file caches, one a site, two a PHP worker, four a thread and 64 others; never
-    /// more than half of the limit.
+    /// more than half of the limit and what is kept for those who ask how we are.
     pub(crate) fn connections(&self, workers: usize, threads: usize, sites: usize) -> usize {
         let files = self.open_files(threads, sites) as u64;
         let wanted = files + MISCELLANEOUS + sites as u64 + 2 * workers as u64 + 4 * threads as u64;
-        let reserve = wanted.min(self.descriptors / 2);
+        let reserve = wanted.min(self.descriptors / 2 + RESERVED.min(self.descriptors / 8));
         usize::try_from(self.descriptors - reserve).unwrap_or(usize::MAX).max(1)
     }
 
@@ -157,8 +157,8 @@ mod tests {
             20_000 - 4000 - 64 - 1000 - 16 - 8
         );
         assert_eq!(machine(1024).connections(8, 2, 1), 1024 - 256 - 64 - 1 - 16 - 8);
-        assert_eq!(machine(1024).connections(8, 2, 1000), 512);
-        assert_eq!(machine(64).connections(8, 2, 1), 32);
+        assert_eq!(machine(1024).connections(8, 2, 1000), 504);
+        assert_eq!(machine(64).connections(8, 2, 1), 24);
     }
 
     #[test]

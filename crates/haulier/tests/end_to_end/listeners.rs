@@ -36,7 +36,7 @@ fn several_addresses_and_a_socket_serve_the_same() {
     let addresses = format!("[\"127.0.0.1:0\", \"[::1]:0\", \"unix:{}\"]", socket.display());
     let server = site.listen(&addresses).server("socket_mode = \"0640\"").start();
     server.get("/a.txt").expect(200);
-    let line: Value = serde_json::from_str(&server.lines()[0]).expect("the start line");
+    let line = server.start_line();
     let listens = line["listen"].as_array().expect("a list");
     assert_eq!(listens.len(), 3, "{line}");
     assert!(line["ts"].is_f64(), "one form of time everywhere: {line}");
