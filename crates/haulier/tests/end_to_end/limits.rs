@@ -144,7 +144,8 @@ fn all_request_bodies_together_take_no_more_disk_than_they_may() {
     let body = || Request::post("/up.php", vec![b'x'; 200 * 1024]);
     let mut first = server.connect();
     first.send(body().to_bytes());
-    // The second one is refused once the first is there as a whole.
+    let busy = "haulier_php_workers{pool=\"php\",state=\"busy\"}";
+    wait_until("the first is there as a whole", || server.metrics().count(busy) == 1);
     wait_until("no room for another", || {
         let mut second = server.connect();
         second.send(body().to_bytes());
