@@ -1,7 +1,7 @@
 //! The Debian package, unpacked and looked at, and haulier as the first process of a container.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -333,19 +333,24 @@ impl Server {
     fn start_with(command: &mut Command, input: Stdio) -> Self {
         let mut child = command
             .stdin(input)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
-        let mut output = child.stdout.take().expect("piped");
+        let mut output = child.stderr.take().expect("piped");
         let (mut said, mut piece) = (String::new(), [0; 4096]);
-        while !said.contains('\n') {
+        // Warnings come before the start line.
+        while !said
+            .split_once("\"listen\":")
+            .is_some_and(|(_, rest)| rest.contains('\n'))
+        {
             let count = output.read(&mut piece).expect("readable");
             assert!(count > 0, "it ended before it listened: {said} {:?}", child.try_wait());
             said.push_str(&String::from_utf8_lossy(&piece[..count]));
         }
         let (_, rest) = said.split_once("\"listen\":[\"").expect("a start line");
         let (address, _) = rest.split_once('"').expect("an address");
+        thread::spawn(move || io::copy(&mut output, &mut io::sink()));
         Self {
             address: address.to_owned(),
             child,
