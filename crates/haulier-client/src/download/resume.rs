@@ -34,7 +34,7 @@ struct Record {
     validators: Validators,
     total: Option<u64>,
     done: Spans,
-    /// What the bytes hashed to when they were written; records of older versions have none.
+    /// Checksums of the blocks as written; records of older versions have none.
     #[serde(default)]
     sums: Vec<Sum>,
     boot: String,

@@ -49,14 +49,14 @@ impl Spans {
         self.0 = kept.filter(|(from, to)| from < to).collect();
     }
 
-    /// Whether all bytes from `start` up to `end` are there.
+    /// Says that all bytes from `start` up to `end` are there.
     #[must_use]
     pub fn covers(&self, start: u64, end: u64) -> bool {
         let behind = self.0.partition_point(|&(from, _)| from <= start);
         self.0[..behind].last().is_some_and(|&(_, to)| to >= end)
     }
 
-    /// Whether any byte from `start` up to `end` is there.
+    /// Says that at least one byte from `start` up to `end` is there.
     #[must_use]
     pub fn touches(&self, start: u64, end: u64) -> bool {
         let behind = self.0.partition_point(|&(from, _)| from < end);

@@ -21,7 +21,7 @@ pub(super) struct Gathered {
     pub(super) generator: GeneratorUse,
 }
 
-/// What was seen of a server at one moment.
+/// Readings of a server at one moment.
 pub(super) struct Sight {
     /// Since the slice began, s.
     at: f64,
@@ -62,7 +62,7 @@ impl Seen {
         });
     }
 
-    /// What was seen of workers under load.
+    /// Readings of PHP workers under load.
     fn workers(&self) -> impl Iterator<Item = Workers> {
         self.looks
             .iter()

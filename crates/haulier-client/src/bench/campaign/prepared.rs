@@ -21,7 +21,7 @@ pub(super) struct Prepared {
     pub(super) probed: Option<Probed>,
     pub(super) varies: bool,
     pub(super) processes: Processes,
-    /// What its metrics name.
+    /// Version of the server as its metrics name it.
     pub(super) version: Option<String>,
     /// It has been warmed up.
     pub(super) is_warm: bool,
