@@ -1,7 +1,8 @@
-//! The other end of the wire: what `haulier get` downloads with, and `haulier bench` measures with.
+//! The other end of the wire: what `haulier get` downloads with.
 //!
 //! The modules stand in the order of a request: an address, a connection, one exchange on it, where it leads, when to
-//! try again. `download` builds a whole file of that. `bench` has an engine of its own beneath the same addresses.
+//! try again. `download` builds a whole file of that. The load generator, haulier-bench, has an engine of its own beneath
+//! the same addresses.
 
 pub mod url;
 
@@ -9,15 +10,13 @@ pub mod connect;
 pub mod error;
 pub mod stream;
 
-pub mod bench;
-
 pub mod client;
 pub mod credentials;
 pub mod decode;
 pub mod download;
 pub mod exchange;
 mod http2;
-mod names;
+pub mod names;
 pub mod pool;
 pub mod redirect;
 pub mod retry;

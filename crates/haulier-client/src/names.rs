@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 /// The addresses of a name that is this machine whatever resolvers say: all below `localhost` (RFC 6761 §6.3). A name that
 /// is `localhost` itself is in every hosts file.
-pub(crate) fn of_this_machine(host: &str, port: u16) -> Option<[SocketAddr; 2]> {
+pub fn of_this_machine(host: &str, port: u16) -> Option<[SocketAddr; 2]> {
     let name = host.strip_suffix('.').unwrap_or(host);
     let (before, last) = name.rsplit_once('.')?;
     if before.is_empty() || !last.eq_ignore_ascii_case("localhost") {
@@ -16,7 +16,7 @@ pub(crate) fn of_this_machine(host: &str, port: u16) -> Option<[SocketAddr; 2]> 
 }
 
 /// The addresses of `host:port`, asked of the system; the thread waits.
-pub(crate) fn look_up(authority: &str) -> io::Result<Vec<SocketAddr>> {
+pub fn look_up(authority: &str) -> io::Result<Vec<SocketAddr>> {
     let own = authority
         .rsplit_once(':')
         .and_then(|(host, port)| of_this_machine(host, port.parse().ok()?));

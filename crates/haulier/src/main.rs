@@ -15,16 +15,12 @@ mod leftovers;
 mod lifecycle;
 mod log;
 mod machine;
-mod markup;
 mod php_discovery;
 mod plan;
 mod port_holder;
 mod prelude;
 mod privileges;
 mod quantity;
-mod report;
-#[allow(dead_code, unused_imports, reason = "the dashboard draws with it too")]
-mod svg;
 mod sweeper;
 
 use std::process::ExitCode;

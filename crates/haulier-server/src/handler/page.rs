@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use haulier_proto::text::is_unseen;
+use haulier_proto::text::Escaped;
 
 /// Begins a document. What is appended next stands in its `main` element.
 pub(super) fn begin(title: &str) -> String {
@@ -36,18 +36,7 @@ small{opacity:.7}";
 
 /// Appends text so that it is only text, in elements and in quoted attributes.
 pub(super) fn escape(page: &mut String, text: &str) {
-    for letter in text.chars() {
-        match letter {
-            '&' => page.push_str("&amp;"),
-            '<' => page.push_str("&lt;"),
-            '>' => page.push_str("&gt;"),
-            '"' => page.push_str("&quot;"),
-            '\'' => page.push_str("&#39;"),
-            // Control characters are not text in HTML, line ends and tabs are; what turns a line around belongs to no name.
-            letter if is_unseen(letter) && !matches!(letter, '\n' | '\t') => page.push('\u{fffd}'),
-            letter => page.push(letter),
-        }
-    }
+    let _ = write!(page, "{}", Escaped(text));
 }
 
 /// Appends an element with this text.
@@ -55,16 +44,4 @@ pub(super) fn element(page: &mut String, name: &str, text: &str) {
     let _ = write!(page, "<{name}>");
     escape(page, text);
     let _ = writeln!(page, "</{name}>");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_stays_text() {
-        let mut page = String::new();
-        escape(&mut page, "<a href=\"x\" id='y'>&\u{1b}\n");
-        assert_eq!(page, "&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;\u{fffd}\n");
-    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use haulier_client::bench::target::Target;
+use haulier_bench::target::Target;
 use haulier_client::url::Url;
 
 use crate::cli::get::{HttpVersion, parse_field, parse_http, parse_rate, parse_time, parse_url};

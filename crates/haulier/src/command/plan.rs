@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
-use haulier_client::bench::surroundings;
+use haulier_bench::surroundings;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Outcome;
@@ -13,9 +13,9 @@ use crate::cli::Console;
 use crate::cli::report::PlanArgs;
 use crate::config::{Diagnostic, Report};
 use crate::plan::{self, Event, Plan, RunError, Wishes};
-use crate::report::Book;
-use crate::report::book::{self, Page};
-use crate::report::terminal;
+use haulier_bench::report::Book;
+use haulier_bench::report::book::{self, Page};
+use haulier_bench::report::terminal;
 
 pub(super) fn run(arguments: &PlanArgs, console: &Console) -> Outcome {
     let plans = match load(arguments, console) {

@@ -8,9 +8,9 @@ use super::configuration::print_one;
 use crate::cli::Console;
 use crate::cli::report::ReportArgs;
 use crate::config::Diagnostic;
-use crate::report::compare;
-use crate::report::data::{self, DataError};
-use crate::report::{self, Book, terminal};
+use haulier_bench::report::compare;
+use haulier_bench::report::data::{self, DataError};
+use haulier_bench::report::{self, Book, terminal};
 
 pub(super) fn run(arguments: &ReportArgs, console: &Console) -> Outcome {
     let mut books = Vec::new();

@@ -15,8 +15,8 @@ use super::processes::{Start, Started, last_words, on_cores};
 use super::server::{self, Server};
 use super::settings::{Named, Part as PartPlan, Plan, ScriptPlan, TablePlan, TargetPlan};
 use super::template::NoValue;
-use crate::report::book::{Outcome, Page, Part};
-use crate::report::data::{self, DataError};
+use haulier_bench::report::book::{Outcome, Page, Part};
+use haulier_bench::report::data::{self, DataError};
 
 /// The most of an answer that is searched for the text it must contain, and of what a script may say.
 const MOST_READ: u64 = 64 << 20;

@@ -3,8 +3,8 @@
 use super::table::{Column, table};
 use crate::admin::state::ImageState;
 use crate::admin::view::View;
-use crate::markup::Escaped;
 use crate::quantity::{rate, size, span};
+use haulier_proto::text::Escaped;
 
 /// Sites of images that are shown, the busiest of them.
 const SHOWN: usize = 6;

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use super::table::{Column, table};
 use crate::admin::state::StreamingState;
 use crate::admin::view::{TransferView, View};
-use crate::markup::Escaped;
 use crate::quantity::{count, counted, size, span};
+use haulier_proto::text::Escaped;
 
 /// Downloads shown one by one.
 const SHOWN: usize = 8;

@@ -9,8 +9,8 @@ use super::time_of_day;
 use crate::admin::state::CertificateState;
 use crate::admin::view::{PoolView, View};
 use crate::config::tls::SOON;
-use crate::markup::Escaped;
 use crate::quantity::{count, counted, rate, size, span};
+use haulier_proto::text::Escaped;
 
 /// How things stand, the worst first.
 #[derive(Debug)]

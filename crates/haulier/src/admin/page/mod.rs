@@ -23,10 +23,10 @@ use sha2::{Digest, Sha256};
 
 use super::history::{Range, Sample};
 use super::view::View;
-use crate::markup::Escaped;
-use crate::svg::{self, Axis};
+use haulier_charts::Axis;
+use haulier_proto::text::Escaped;
 
-static STYLE: LazyLock<String> = LazyLock::new(|| format!("{}{}", svg::STYLE, include_str!("style.css")));
+static STYLE: LazyLock<String> = LazyLock::new(|| format!("{}{}", haulier_charts::STYLE, include_str!("style.css")));
 const SCRIPT: &str = include_str!("live.js");
 
 static POLICY: LazyLock<String> = LazyLock::new(|| {

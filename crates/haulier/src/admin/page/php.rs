@@ -9,9 +9,9 @@ use super::table::legend;
 use super::{Summary, time_axis};
 use crate::admin::history::PoolSample;
 use crate::admin::view::{PoolView, View};
-use crate::markup::Escaped;
 use crate::quantity::{count, counted, size, span};
-use crate::svg::{Axis, Chart, Ink, Layer, stacked, swatch};
+use haulier_charts::{Axis, Chart, Ink, Layer, stacked, swatch};
+use haulier_proto::text::Escaped;
 
 /// Workers shown one by one.
 const CELLS: usize = 20;

@@ -7,8 +7,8 @@ use haulier_server::metrics::{Failure, Noted, SlowRequest};
 use super::table::{Column, table};
 use super::time_of_day;
 use crate::admin::view::View;
-use crate::markup::Escaped;
 use crate::quantity::{milliseconds, span};
+use haulier_proto::text::Escaped;
 
 /// Letters shown of a request. Fifty requests are most of the page; the log has them whole, by their ids.
 const LETTERS: usize = 44;

@@ -6,8 +6,8 @@ use super::table::{Column, table};
 use crate::admin::state::CertificateState;
 use crate::admin::view::View;
 use crate::config::tls::SOON;
-use crate::markup::Escaped;
 use crate::quantity::{count, milliseconds, rate};
+use haulier_proto::text::Escaped;
 
 /// Sites shown; the others are in `/api/state.json`.
 const SHOWN: usize = 12;

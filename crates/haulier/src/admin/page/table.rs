@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::markup::Escaped;
+use haulier_proto::text::Escaped;
 
 /// A column with its title.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use super::{Summary, time_axis};
 use crate::admin::history::Sample;
 use crate::admin::view::View;
 use crate::quantity::{milliseconds, rate};
-use crate::svg::{Axis, Chart, Dash, Ink, Layer, stacked, swatch};
+use haulier_charts::{Axis, Chart, Dash, Ink, Layer, stacked, swatch};
 
 pub(super) fn section(view: &View) -> String {
     format!(

@@ -4,11 +4,11 @@
 
 use std::fmt::Write;
 
-use haulier_client::bench::campaign::{Measured, Options};
-use haulier_client::bench::histogram::Histogram;
-use haulier_client::bench::result::{Warning, WarningKind};
-use haulier_client::bench::sample::Tally;
-use haulier_client::bench::target::Address;
+use haulier_bench::campaign::{Measured, Options};
+use haulier_bench::histogram::Histogram;
+use haulier_bench::result::{Warning, WarningKind};
+use haulier_bench::sample::Tally;
+use haulier_bench::target::Address;
 
 use super::status_line::ab_beats;
 use crate::cli::bench::BenchArgs;

@@ -4,13 +4,13 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use haulier_client::bench::campaign::Measured;
-use haulier_client::bench::result::Kind;
-use haulier_client::bench::sample::{RequestTimes, Tally};
+use haulier_bench::campaign::Measured;
+use haulier_bench::result::Kind;
+use haulier_bench::sample::{RequestTimes, Tally};
 
 use super::default_json;
 use crate::cli::bench::BenchArgs;
-use crate::report::{self, Book};
+use haulier_bench::report::{self, Book};
 
 /// Writes what was asked for; gives what each file is and its name.
 ///

@@ -14,11 +14,11 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use haulier_client::bench::campaign::{self, CampaignError, Measured, Options, Progress};
-use haulier_client::bench::job::StopRule;
-use haulier_client::bench::runner::Shared;
-use haulier_client::bench::sample::Tally;
-use haulier_client::bench::spread;
+use haulier_bench::campaign::{self, CampaignError, Measured, Options, Progress};
+use haulier_bench::job::StopRule;
+use haulier_bench::runner::Shared;
+use haulier_bench::sample::Tally;
+use haulier_bench::spread;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::status_line::StatusLine;
@@ -26,7 +26,7 @@ use super::Outcome;
 use crate::cli::Console;
 use crate::cli::bench::BenchArgs;
 use crate::machine;
-use crate::report::figures;
+use haulier_bench::report::figures;
 
 /// Of `--max-p95`.
 const MISSED: u8 = 3;
@@ -176,7 +176,7 @@ fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, interr
     let points = &measured.run.points;
     let is_missed = arguments.max_p95.is_some_and(|most| {
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
-        let p95 = |point: &haulier_client::bench::result::Point| point.total.latency.percentile(95.0);
+        let p95 = |point: &haulier_bench::result::Point| point.total.latency.percentile(95.0);
         points
             .iter()
             .any(|point| p95(point).is_none_or(|found| found > most) || point.total.requests == 0)

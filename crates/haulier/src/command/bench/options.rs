@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use haulier_client::bench::campaign::Options;
-use haulier_client::bench::job::{Protocol, StopRule, TlsOptions};
-use haulier_client::bench::mix::Mix;
-use haulier_client::bench::pacer::Spacing;
-use haulier_client::bench::target::{Target, Template};
+use haulier_bench::campaign::Options;
+use haulier_bench::job::{Protocol, StopRule, TlsOptions};
+use haulier_bench::mix::Mix;
+use haulier_bench::pacer::Spacing;
+use haulier_bench::target::{Target, Template};
 
 use crate::cli::bench::{ArrivalsArg, BenchArgs, figures_url, of_target};
 use crate::cli::get::HttpVersion;

@@ -1,11 +1,11 @@
 //! How far a run is: one line on a terminal that is drawn over itself, or ab's lines.
 
-use haulier_client::bench::campaign::{Options, Progress};
+use haulier_bench::campaign::{Options, Progress};
 
 use super::is_terminal;
 use crate::cli::Console;
 use crate::cli::bench::BenchArgs;
-use crate::report::figures;
+use haulier_bench::report::figures;
 
 /// ab says how far it is only in runs of more requests.
 const AB_QUIET: u64 = 150;

@@ -1,10 +1,10 @@
 //! A run as text: what was done, a table, sentences, and what one must know before believing them.
 
-use haulier_client::bench::result::{Comparison, Kind, Load, Metric, Point, Run, WarningKind};
+use haulier_bench::result::{Comparison, Kind, Load, Metric, Point, Run, WarningKind};
 
 use crate::cli::bench::BenchArgs;
-use crate::report::figures::{bytes, count, number};
-use crate::report::quantity::{self, BODY, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE};
+use haulier_bench::report::figures::{bytes, count, number};
+use haulier_bench::report::quantity::{self, BODY, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE};
 
 /// One line of a table: its name, a cell a target, a remark.
 type Row = (String, Vec<String>, String);

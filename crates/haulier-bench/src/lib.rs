@@ -1,0 +1,36 @@
+//! Measuring servers: load, samples, statistics, and reports.
+//!
+//! A run in the order of its parts: targets → pacer → runner → samples → statistics → result. `campaign` is the story;
+//! the data it leaves behind is `result`, and `report` shows it.
+
+pub mod mix;
+pub mod target;
+
+pub mod campaign;
+pub mod framing;
+pub mod probe;
+
+pub mod job;
+pub mod pacer;
+pub mod spread;
+
+mod answer;
+mod connection;
+pub mod runner;
+mod streams;
+mod tls;
+mod transport;
+
+pub mod histogram;
+pub mod sample;
+
+pub mod metrics;
+pub mod process;
+pub mod surroundings;
+
+pub mod compare;
+pub mod statistics;
+
+pub mod result;
+
+pub mod report;

@@ -1,0 +1,274 @@
+//! What a report is about: pages of measured runs and of tables that scripts made.
+//!
+//! A plan's run is stored as one book. A single run becomes a book of one page, so that there is one way to show things.
+
+use std::collections::BTreeMap;
+
+use crate::result::{Machine, Run};
+use serde::{Deserialize, Serialize};
+
+/// The version of this document.
+pub const SCHEMA: u32 = 1;
+
+/// A report: what is on its pages, not how it looks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Book {
+    /// [`SCHEMA`] of the program that wrote it. The name also tells a book from a run.
+    pub book: u32,
+    pub title: String,
+    /// The program, `haulier 0.1.0`.
+    pub tool: String,
+    /// The command line as it was given.
+    pub command: Vec<String>,
+    /// UTC, RFC 3339.
+    pub started: String,
+    pub duration_s: f64,
+    pub machine: Machine,
+    pub pages: Vec<Page>,
+}
+
+/// One plan, or one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Page {
+    pub title: String,
+    /// Paragraphs, parted by empty lines.
+    #[serde(default)]
+    pub about: String,
+    /// The plan's file.
+    #[serde(default)]
+    pub plan: Option<String>,
+    pub parts: Vec<Part>,
+    /// Server → what it says of itself.
+    #[serde(default)]
+    pub versions: Vec<(String, String)>,
+    /// Who took no part, and why.
+    #[serde(default)]
+    pub left_out: Vec<(String, String)>,
+}
+
+/// A section of a page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "snake_case")]
+pub enum Part {
+    /// What `haulier bench` measured.
+    Run {
+        #[serde(default)]
+        title: String,
+        #[serde(default)]
+        about: String,
+        run: Box<Run>,
+    },
+    /// What a script measured.
+    Script {
+        title: String,
+        #[serde(default)]
+        about: String,
+        outcome: Outcome,
+    },
+    /// It could not be measured.
+    Failed { title: String, why: String },
+}
+
+/// What a script of a plan writes to its standard output, as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outcome {
+    /// What came out, in sentences.
+    #[serde(default)]
+    pub sentences: Vec<String>,
+    #[serde(default)]
+    pub tables: Vec<Table>,
+    #[serde(default)]
+    pub charts: Vec<Chart>,
+}
+
+/// A table of a script.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    #[serde(default)]
+    pub title: String,
+    /// What its figures mean, below it.
+    #[serde(default)]
+    pub note: String,
+    pub columns: Vec<Column>,
+    pub rows: Vec<Row>,
+}
+
+/// A column; the first one of a table has the names of the rows and is not listed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    pub name: String,
+    #[serde(default)]
+    pub unit: Unit,
+    #[serde(default)]
+    pub best: Best,
+}
+
+/// How a number is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    #[default]
+    Number,
+    /// Microseconds.
+    Time,
+    Bytes,
+    /// 0 to 1.
+    Share,
+}
+
+/// Which figure of a column is marked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Best {
+    #[default]
+    None,
+    Least,
+    Most,
+}
+
+/// A line of a table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    pub name: String,
+    pub cells: Vec<Cell>,
+}
+
+/// A figure, words, or nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cell {
+    Number(f64),
+    Text(String),
+    Nothing,
+}
+
+/// Points of several series, joined by lines.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chart {
+    pub title: String,
+    pub x: Scale,
+    pub y: Scale,
+    pub series: Vec<Series>,
+}
+
+/// An axis of a chart.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    pub name: String,
+    #[serde(default)]
+    pub unit: Unit,
+    #[serde(default)]
+    pub log: bool,
+}
+
+/// Points that belong together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Book {
+    /// A book of one page with one run.
+    pub fn of_run(run: Run) -> Self {
+        let names: Vec<&str> = run.targets.iter().map(|target| target.name.as_str()).collect();
+        Self {
+            book: SCHEMA,
+            title: names.join(" · "),
+            tool: run.tool.clone(),
+            command: run.command.clone(),
+            started: run.started.clone(),
+            duration_s: run.duration_s,
+            machine: run.machine.clone(),
+            pages: vec![Page {
+                title: names.join(" · "),
+                about: String::new(),
+                plan: None,
+                versions: servers(&run),
+                left_out: Vec::new(),
+                parts: vec![Part::Run {
+                    title: String::new(),
+                    about: String::new(),
+                    run: Box::new(run),
+                }],
+            }],
+        }
+    }
+
+    /// All measured runs.
+    #[cfg(test)]
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.pages
+            .iter()
+            .flat_map(|page| &page.parts)
+            .filter_map(|part| match part {
+                Part::Run { run, .. } => Some(&**run),
+                Part::Script { .. } | Part::Failed { .. } => None,
+            })
+    }
+
+    /// All measured runs, to be changed.
+    pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut Run> {
+        let parts = self.pages.iter_mut().flat_map(|page| &mut page.parts);
+        parts.filter_map(|part| match part {
+            Part::Run { run, .. } => Some(&mut **run),
+            Part::Script { .. } | Part::Failed { .. } => None,
+        })
+    }
+}
+
+/// What the servers of a run called themselves in their answers, and the version their metrics name.
+fn servers(run: &Run) -> Vec<(String, String)> {
+    let named = run.targets.iter().filter_map(|target| {
+        let server = target.answer.as_ref().and_then(|answer| answer.server.clone());
+        let text = match (server, &target.version) {
+            (Some(server), Some(version)) if !server.contains(version.as_str()) => format!("{server} {version}"),
+            (None, Some(version)) => version.clone(),
+            (Some(server), _) if server.contains(|letter: char| letter.is_ascii_digit()) => server,
+            (Some(server), _) => format!("{server}, which does not tell its version"),
+            (None, None) => return None,
+        };
+        Some((target.name.clone(), text))
+    });
+    let once: BTreeMap<String, String> = named.collect();
+    let in_order = run.targets.iter().filter_map(|target| once.get_key_value(&target.name));
+    in_order.map(|(name, text)| (name.clone(), text.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_may_leave_out_what_it_does_not_have() {
+        let said = r#"{"tables": [{"columns": [{"name": "s", "unit": "time", "best": "least"}, {"name": "why"}],
+            "rows": [{"name": "curl", "cells": [12.5, "ok"]}, {"name": "axel", "cells": [null, ""]}]}]}"#;
+        let outcome: Outcome = serde_json::from_str(said).expect("an outcome");
+        let table = &outcome.tables[0];
+        assert_eq!((table.columns[0].unit, table.columns[1].best), (Unit::Time, Best::None));
+        assert_eq!(table.rows[0].cells, [Cell::Number(12.5), Cell::Text("ok".to_owned())]);
+        assert_eq!(table.rows[1].cells[0], Cell::Nothing);
+    }
+
+    #[test]
+    fn a_server_without_a_version_is_not_listed_as_if_it_had_one() {
+        let mut run = super::super::samples::pair();
+        run.targets[1].version = Some("0.1.0".to_owned());
+        let texts = servers(&run).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts, ["haulier, which does not tell its version", "haulier 0.1.0"]);
+        run.targets[0].answer.as_mut().expect("asked").server = Some("nginx/1.22.1".to_owned());
+        assert_eq!(servers(&run)[0].1, "nginx/1.22.1");
+    }
+
+    #[test]
+    fn a_word_that_means_nothing_is_refused() {
+        assert!(serde_json::from_str::<Outcome>(r#"{"table": []}"#).is_err());
+    }
+}

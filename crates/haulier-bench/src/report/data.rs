@@ -1,0 +1,194 @@
+//! Stored runs and books: as files, and within a page.
+
+use std::path::{Path, PathBuf};
+
+use crate::result::{self, Point, Run};
+use serde_json::Value;
+
+use super::book::{self, Book, Page, Part};
+
+/// The `id` of the element of a page that holds its data.
+pub const ID: &str = "haulier-data";
+/// How that element begins.
+const OPENING: &str = "<script type=\"application/json\" id=\"haulier-data\">";
+/// Data larger than this is thinned out, for each page of a book: a page of 150 KB has room for so much beside charts.
+const MOST_EMBEDDED: usize = 72 * 1024;
+
+/// Why there is no report to make.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    #[error("cannot read {}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{} holds no run of haulier bench", path.display())]
+    Foreign { path: PathBuf, source: serde_json::Error },
+    #[error("{} is HTML without the data of a report", path.display())]
+    NoData { path: PathBuf },
+    #[error("{} was written by a newer haulier (document version {found}, this one knows {known})", path.display())]
+    Newer { path: PathBuf, found: u64, known: u32 },
+}
+
+/// Reads a run, a book, or a page with one of them in it.
+pub fn read(path: &Path) -> Result<Book, DataError> {
+    let text = std::fs::read_to_string(path).map_err(|source| DataError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    let json = match text.trim_start().starts_with('<') {
+        false => text.as_str(),
+        true => data_of(&text).ok_or_else(|| DataError::NoData { path: path.to_owned() })?,
+    };
+    parse(json, path)
+}
+
+/// The data of a page.
+fn data_of(page: &str) -> Option<&str> {
+    let (_, rest) = page.split_once(OPENING)?;
+    rest.split_once("</script>").map(|(json, _)| json)
+}
+
+fn parse(json: &str, path: &Path) -> Result<Book, DataError> {
+    let foreign = |source| DataError::Foreign {
+        path: path.to_owned(),
+        source,
+    };
+    let value: Value = serde_json::from_str(json).map_err(foreign)?;
+    let is_book = value.get("book").is_some();
+    let (field, known) = if is_book {
+        ("book", book::SCHEMA)
+    } else {
+        ("schema", result::SCHEMA)
+    };
+    if let Some(found) = value
+        .get(field)
+        .and_then(Value::as_u64)
+        .filter(|found| *found > u64::from(known))
+    {
+        return Err(DataError::Newer {
+            path: path.to_owned(),
+            found,
+            known,
+        });
+    }
+    let mut book = match is_book {
+        true => serde_json::from_value(value).map_err(foreign),
+        false => serde_json::from_value(value).map(Book::of_run).map_err(foreign),
+    }?;
+    let points = book.runs_mut().flat_map(|run| &mut run.points);
+    points.for_each(Point::complete_timeline);
+    Ok(book)
+}
+
+/// The document of a book: a single run is stored as it is.
+pub fn to_json(book: &Book) -> String {
+    let text = match book.pages.as_slice() {
+        [Page { parts, plan: None, .. }] => match parts.as_slice() {
+            [Part::Run { title, run, .. }] if title.is_empty() => serde_json::to_string(run),
+            _ => serde_json::to_string(book),
+        },
+        _ => serde_json::to_string(book),
+    };
+    text.expect("a book has only what JSON has")
+}
+
+/// The data as it stands in a page, and what is to be said about it.
+pub(super) fn embedded(book: &Book) -> (String, &'static str) {
+    let most = MOST_EMBEDDED * book.pages.len().max(1);
+    let mut thinned = book.clone();
+    let mut json = to_json(&thinned);
+    for (thin, note) in [
+        (
+            drop_lesser_histograms as fn(&mut Run),
+            ", except for the histograms of parts of a request",
+        ),
+        (drop_histograms, ", except for histograms"),
+        (drop_timelines, ", except for histograms and the course of time"),
+    ] {
+        if json.len() <= most {
+            break;
+        }
+        thinned.runs_mut().for_each(thin);
+        json = to_json(&thinned);
+        if json.len() <= most {
+            return (for_script(&json), note);
+        }
+    }
+    let note = if thinned == *book {
+        ""
+    } else {
+        ", except for histograms and the course of time"
+    };
+    (for_script(&json), note)
+}
+
+/// JSON that cannot end the element it stands in.
+fn for_script(json: &str) -> String {
+    json.replace('<', "\\u003c")
+}
+
+fn drop_lesser_histograms(run: &mut Run) {
+    for point in &mut run.points {
+        let total = &mut point.total;
+        let lesser = [&mut total.service, &mut total.connect, &mut total.sent_late];
+        for distribution in lesser.into_iter().flatten() {
+            distribution.histogram.clear();
+        }
+        total.first_byte.histogram.clear();
+    }
+}
+
+fn drop_histograms(run: &mut Run) {
+    drop_lesser_histograms(run);
+    let clear = |point: &mut Point| point.total.latency.histogram.clear();
+    run.points.iter_mut().for_each(clear);
+}
+
+fn drop_timelines(run: &mut Run) {
+    let clear = |point: &mut Point| point.total.timeline.clear();
+    run.points.iter_mut().for_each(clear);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    #[test]
+    fn a_run_comes_back_from_its_page() {
+        let book = Book::of_run(samples::pair());
+        let page = super::super::html::page(&book);
+        let json = data_of(&page).expect("the page has data");
+        assert_eq!(parse(json, Path::new("x")).expect("our own"), book);
+    }
+
+    #[test]
+    fn data_in_a_page_cannot_end_its_element() {
+        let mut run = samples::pair();
+        run.verdicts[0] = "</script><b>x".to_owned();
+        let page = super::super::html::page(&Book::of_run(run.clone()));
+        assert_eq!(page.matches("</script>").count(), 1);
+        let back = parse(data_of(&page).expect("data"), Path::new("x")).expect("our own");
+        assert_eq!(back.runs().next(), Some(&run));
+    }
+
+    #[test]
+    fn a_large_run_loses_what_charts_can_spare() {
+        let mut run = samples::pair();
+        run.points[0].total.first_byte.histogram = "A".repeat(90_000);
+        let (json, note) = embedded(&Book::of_run(run.clone()));
+        assert!(
+            json.len() < MOST_EMBEDDED && note.contains("parts of a request"),
+            "{note}"
+        );
+        run.points[0].total.latency.histogram = "A".repeat(90_000);
+        let (json, note) = embedded(&Book::of_run(run));
+        assert!(json.len() < MOST_EMBEDDED && note.ends_with("histograms"), "{note}");
+    }
+
+    #[test]
+    fn documents_of_others_are_refused_with_a_reason() {
+        let why = |text| parse(text, Path::new("x.json")).expect_err("refused").to_string();
+        assert_eq!(why("{}"), "x.json holds no run of haulier bench");
+        assert!(why(r#"{"schema": 99}"#).contains("newer haulier"));
+        assert!(why(r#"{"book": 99}"#).contains("newer haulier"));
+    }
+}

@@ -1,0 +1,630 @@
+//! Tables before they are HTML, Markdown or text: names, figures in words, and which of them to mark.
+
+use crate::result::{Comparison, Metric, Point, Run, Target, Verdict, WarningKind};
+
+use super::book::{Best, Cell, Table, Unit};
+use super::figures::{bytes, count, number, percent, ratio, time};
+use super::quantity::{self, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE, SERVER_CPU};
+
+/// More targets than this are lines of a table instead of columns.
+const MOST_COLUMNS: usize = 4;
+/// Figures nearer to each other than this share are not told apart, whatever was measured.
+const NEAR: f64 = 0.01;
+
+/// A text longer than this in a script's table is no figure.
+const LONGEST_FIGURE: usize = 24;
+
+/// A table of texts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Grid {
+    pub(crate) title: String,
+    /// What the names of the lines are.
+    pub(crate) corner: String,
+    pub(crate) head: Vec<String>,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) note: String,
+    /// Whether the columns are the targets of a run, in their order.
+    pub(crate) targets_across: bool,
+    /// Whether the lines are.
+    pub(crate) targets_down: bool,
+    /// Whether the last column has words, which stand in a line of their own where there is little room.
+    pub(crate) ends_in_words: bool,
+}
+
+/// A line of a table.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) cells: Vec<Shown>,
+}
+
+/// A cell.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Shown {
+    pub(crate) text: String,
+    pub(crate) mark: Mark,
+}
+
+/// What a cell is beside its text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Mark {
+    #[default]
+    None,
+    /// The best of its kind, by more than chance.
+    Best,
+    /// Something failed.
+    Bad,
+    /// Not to be believed: the generator was the limit.
+    Doubtful,
+    /// Words, not a figure.
+    Words,
+}
+
+impl Grid {
+    /// Whether a column, the names not counted, has words in it.
+    pub(crate) fn has_words(&self, column: usize) -> bool {
+        let mut cells = self.lines.iter().filter_map(|line| line.cells.get(column));
+        cells.any(|cell| cell.mark == Mark::Words)
+    }
+}
+
+impl Shown {
+    fn plain(text: String) -> Self {
+        Self { text, mark: Mark::None }
+    }
+
+    fn words(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            mark: Mark::Words,
+        }
+    }
+}
+
+/// One load of a run: connections, and arrivals a second where the loop is open.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Level {
+    pub(crate) connections: u32,
+    pub(crate) rate: Option<f64>,
+}
+
+impl Level {
+    pub(crate) fn of(point: &Point) -> Self {
+        Self {
+            connections: point.connections,
+            rate: point.rate,
+        }
+    }
+
+    /// `100 connections`, `5,000/s`
+    pub(crate) fn words(self) -> String {
+        match (self.rate, self.connections) {
+            (Some(rate), _) => format!("{}/s", number(rate)),
+            (None, 1) => "1 connection".to_owned(),
+            (None, connections) => format!("{} connections", count(u64::from(connections))),
+        }
+    }
+}
+
+/// The loads of a run, in the order they were asked for.
+pub(crate) fn levels(run: &Run) -> Vec<Level> {
+    let mut levels = Vec::new();
+    for point in &run.points {
+        let level = Level::of(point);
+        if !levels.contains(&level) {
+            levels.push(level);
+        }
+    }
+    levels
+}
+
+/// The point of a target at a level.
+pub(crate) fn point(run: &Run, target: usize, level: Level) -> Option<&Point> {
+    run.points
+        .iter()
+        .find(|point| point.target == target && Level::of(point) == level)
+}
+
+/// The first thing to look at: all quantities at one level, or the important ones over the levels.
+pub(crate) fn summary(run: &Run) -> Vec<Grid> {
+    let mut grids = match (levels(run).as_slice(), run.targets.len()) {
+        ([], _) => Vec::new(),
+        ([level], ..=MOST_COLUMNS) => vec![metrics_down(run, *level)],
+        ([level], _) => vec![targets_down(run, *level, false)],
+        (levels, 1) => vec![levels_of_one(run, levels)],
+        (levels, _) => levels_of_several(run, levels),
+    };
+    if let (Some(last), Some(definition)) = (grids.last_mut(), quantity::definition(run)) {
+        last.note = definition.to_owned();
+    }
+    grids
+}
+
+/// What is seldom asked for, where there is one level.
+pub(crate) fn further(run: &Run) -> Option<Grid> {
+    match levels(run).as_slice() {
+        [level] => Some(targets_down(run, *level, true)).filter(|grid| !grid.head.is_empty()),
+        _ => None,
+    }
+}
+
+fn metrics_down(run: &Run, level: Level) -> Grid {
+    let points: Vec<Option<&Point>> = (0..run.targets.len()).map(|target| point(run, target, level)).collect();
+    let pair = run.targets.len() == 2;
+    let mut head = names(&run.targets);
+    if pair {
+        head.push("the second against the first".to_owned());
+    }
+    let mut lines = Vec::new();
+    for quantity in QUANTITIES.iter().filter(|quantity| !quantity.minor) {
+        let Some(mut cells) = figures(run, quantity, &points, level) else {
+            continue;
+        };
+        if pair {
+            let words = comparison(run, quantity.metric, 0, 1, level).map_or("", |found| found.words.as_str());
+            cells.push(Shown::words(words));
+        }
+        lines.push(Line {
+            name: quantity.name.to_owned(),
+            cells,
+        });
+    }
+    lines.extend(encodings(run, pair));
+    Grid {
+        corner: level.words(),
+        head,
+        lines,
+        targets_across: true,
+        ends_in_words: pair,
+        ..Grid::default()
+    }
+}
+
+/// Which coding each target answered in, if one of them coded.
+fn encodings(run: &Run, pair: bool) -> Option<Line> {
+    let of = |target: &Target| {
+        target
+            .answer
+            .as_ref()
+            .map_or("–".to_owned(), |answer| answer.encoding.clone())
+    };
+    let encodings: Vec<String> = run.targets.iter().map(of).collect();
+    if encodings
+        .iter()
+        .all(|encoding| encoding == "identity" || encoding == "–")
+    {
+        return None;
+    }
+    let mut cells: Vec<Shown> = encodings.into_iter().map(Shown::plain).collect();
+    if pair {
+        cells.push(Shown::words(""));
+    }
+    Some(Line {
+        name: "encoding".to_owned(),
+        cells,
+    })
+}
+
+fn targets_down(run: &Run, level: Level, minor: bool) -> Grid {
+    let points: Vec<Option<&Point>> = (0..run.targets.len()).map(|target| point(run, target, level)).collect();
+    let mut lines: Vec<Line> = names(&run.targets).into_iter().map(named_line).collect();
+    let mut head = Vec::new();
+    for quantity in QUANTITIES.iter().filter(|quantity| quantity.minor == minor) {
+        let Some(cells) = figures(run, quantity, &points, level) else {
+            continue;
+        };
+        head.push(quantity.name.to_owned());
+        for (line, cell) in lines.iter_mut().zip(cells) {
+            line.cells.push(cell);
+        }
+    }
+    Grid {
+        corner: level.words(),
+        head,
+        lines,
+        targets_down: true,
+        ..Grid::default()
+    }
+}
+
+fn levels_of_one(run: &Run, levels: &[Level]) -> Grid {
+    let mut lines: Vec<Line> = levels.iter().map(|level| named_line(level.words())).collect();
+    let points: Vec<Option<&Point>> = levels.iter().map(|level| point(run, 0, *level)).collect();
+    let mut head = Vec::new();
+    for quantity in QUANTITIES.iter().filter(|quantity| !quantity.minor) {
+        if !quantity.is_known(&points) {
+            continue;
+        }
+        head.push(quantity.name.to_owned());
+        for (line, point) in lines.iter_mut().zip(&points) {
+            line.cells.push(shown(quantity, *point, false));
+        }
+    }
+    Grid {
+        corner: run.targets[0].name.clone(),
+        head,
+        lines,
+        ..Grid::default()
+    }
+}
+
+/// The table of a sweep: a line for each level, a column for each target, one table for each quantity.
+fn levels_of_several(run: &Run, levels: &[Level]) -> Vec<Grid> {
+    let quantities = [&RATE, &MEDIAN, &P99, &SERVER_CPU, &FAILED];
+    let grids = quantities.into_iter().filter_map(|quantity| {
+        let mut any = false;
+        let lines = levels.iter().map(|level| {
+            let points: Vec<_> = (0..run.targets.len())
+                .map(|target| point(run, target, *level))
+                .collect();
+            let cells = figures(run, quantity, &points, *level);
+            any |= cells.is_some();
+            Line {
+                name: level.words(),
+                cells: cells.unwrap_or_else(|| vec![Shown::plain("–".to_owned()); run.targets.len()]),
+            }
+        });
+        let lines: Vec<Line> = lines.collect();
+        any.then(|| Grid {
+            title: quantity.name.to_owned(),
+            head: names(&run.targets),
+            lines,
+            targets_across: true,
+            ..Grid::default()
+        })
+    });
+    grids.collect()
+}
+
+/// A cell for each target; `None` if nobody has the quantity.
+fn figures(run: &Run, quantity: &Quantity, points: &[Option<&Point>], level: Level) -> Option<Vec<Shown>> {
+    if !quantity.is_known(points) {
+        return None;
+    }
+    let values: Vec<Option<f64>> = points.iter().map(|point| point.and_then(quantity.of)).collect();
+    let best = best(&values, quantity.best).filter(|&best| {
+        // The words beside the table must not be contradicted by a mark in it.
+        let doubted = |other: usize| {
+            let found = comparison(run, quantity.metric, best, other, level);
+            found.is_some_and(|found| !matches!(found.verdict, Verdict::Better | Verdict::Worse))
+        };
+        !(0..values.len()).any(|other| other != best && doubted(other))
+    });
+    let limited = |target: usize| {
+        let mut warnings = run.warnings.iter();
+        quantity.metric == Some(Metric::RequestsPerSecond)
+            && warnings.any(|warning| warning.kind == WarningKind::GeneratorLimited && warning.target == Some(target))
+    };
+    let cells = points.iter().enumerate().map(|(target, point)| {
+        let mut cell = shown(quantity, *point, best == Some(target));
+        if limited(target) {
+            cell.mark = Mark::Doubtful;
+        }
+        cell
+    });
+    Some(cells.collect())
+}
+
+fn shown(quantity: &Quantity, point: Option<&Point>, is_best: bool) -> Shown {
+    let failed = quantity.name == FAILED.name && point.and_then(quantity.of).is_some_and(|count| count > 0.0);
+    Shown {
+        text: quantity.text(point),
+        mark: match (failed, is_best) {
+            (true, _) => Mark::Bad,
+            (false, true) => Mark::Best,
+            (false, false) => Mark::None,
+        },
+    }
+}
+
+/// The place of the best figure, if it is ahead of all others.
+fn best(values: &[Option<f64>], best: Best) -> Option<usize> {
+    let goodness = |value: f64| match best {
+        Best::Most => Some(value),
+        Best::Least => Some(-value),
+        Best::None => None,
+    };
+    let mut known: Vec<(usize, f64, f64)> = Vec::new();
+    for (place, value) in values.iter().enumerate() {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            known.push((place, goodness(value)?, value));
+        }
+    }
+    known.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let [(place, _, first), (_, _, second), ..] = known.as_slice() else {
+        return None;
+    };
+    let scale = first.abs().max(second.abs());
+    ((first - second).abs() > NEAR * scale).then_some(*place)
+}
+
+fn comparison(run: &Run, metric: Option<Metric>, one: usize, other: usize, level: Level) -> Option<&Comparison> {
+    let metric = metric?;
+    run.comparisons.iter().find(|found| {
+        let same = (found.connections, found.rate) == (level.connections, level.rate);
+        let between = (found.base, found.other) == (one, other) || (found.base, found.other) == (other, one);
+        found.metric == metric && same && between
+    })
+}
+
+/// Every percentile of every target, and with two targets the ratio.
+pub(crate) fn percentiles(run: &Run, level: Level) -> Option<Grid> {
+    let points: Vec<&Point> = (0..run.targets.len())
+        .filter_map(|target| point(run, target, level))
+        .collect();
+    let pair = points.len() == 2;
+    let mut head: Vec<String> = points
+        .iter()
+        .map(|point| run.targets[point.target].name.clone())
+        .collect();
+    if pair {
+        head.push("ratio".to_owned());
+    }
+    let first = points.first()?;
+    let mut lines = Vec::new();
+    for (percent, _) in &first.total.latency.percentiles {
+        let values: Vec<Option<f64>> = points
+            .iter()
+            .map(|point| quantity::percentile(&point.total.latency, *percent))
+            .collect();
+        let mut cells: Vec<Shown> = values
+            .iter()
+            .map(|value| Shown::plain(value.map_or("–".to_owned(), time)))
+            .collect();
+        if let (true, [Some(base), Some(other)]) = (pair, values.as_slice()) {
+            cells.push(Shown::plain(if *base > 0.0 {
+                ratio(other / base)
+            } else {
+                "–".to_owned()
+            }));
+        }
+        let name = if *percent < 100.0 {
+            format!("{percent} %")
+        } else {
+            "longest".to_owned()
+        };
+        lines.push(Line { name, cells });
+    }
+    (!lines.is_empty()).then(|| Grid {
+        corner: "within".to_owned(),
+        head,
+        lines,
+        targets_across: true,
+        ..Grid::default()
+    })
+}
+
+/// What happened in each slice.
+pub(crate) fn slices(run: &Run, level: Level) -> Grid {
+    let points: Vec<&Point> = (0..run.targets.len())
+        .filter_map(|target| point(run, target, level))
+        .collect();
+    let rounds = points.iter().map(|point| point.slices.len()).max().unwrap_or(0);
+    let line = |round: usize| Line {
+        name: format!("{}", round + 1),
+        cells: points
+            .iter()
+            .map(|point| point.slices.get(round))
+            .map(|slice| Shown::plain(slice.map_or("–".to_owned(), |slice| number(slice.requests_per_second))))
+            .collect(),
+    };
+    Grid {
+        corner: "round".to_owned(),
+        head: points
+            .iter()
+            .map(|point| run.targets[point.target].name.clone())
+            .collect(),
+        lines: (0..rounds).map(line).collect(),
+        note: "requests a second".to_owned(),
+        targets_across: true,
+        ..Grid::default()
+    }
+}
+
+/// Failures by class, of those who had any.
+pub(crate) fn failures(run: &Run) -> Option<Grid> {
+    let failed: Vec<&Point> = run
+        .points
+        .iter()
+        .filter(|point| point.total.failures.all() > 0)
+        .collect();
+    let first = failed.first()?;
+    let classes = first.total.failures.by_class().map(|(name, _)| name);
+    let occurs = |class: &usize| failed.iter().any(|point| point.total.failures.by_class()[*class].1 > 0);
+    let classes: Vec<(usize, &str)> = classes
+        .into_iter()
+        .enumerate()
+        .filter(|(class, _)| occurs(class))
+        .collect();
+    let several = levels(run).len() > 1;
+    let lines = failed.iter().map(|point| {
+        let name = &run.targets[point.target].name;
+        Line {
+            name: match several {
+                true => format!("{name}, {}", Level::of(point).words()),
+                false => name.clone(),
+            },
+            cells: classes
+                .iter()
+                .map(|(class, _)| point.total.failures.by_class()[*class].1)
+                .map(|failed| Shown {
+                    text: count(failed),
+                    mark: if failed > 0 { Mark::Bad } else { Mark::None },
+                })
+                .collect(),
+        }
+    });
+    Some(Grid {
+        head: classes.iter().map(|(_, name)| (*name).to_owned()).collect(),
+        lines: lines.collect(),
+        ..Grid::default()
+    })
+}
+
+/// What each target answered before the run.
+pub(crate) fn answers(run: &Run) -> Grid {
+    let lines = run.targets.iter().map(|target| {
+        let cells = match &target.answer {
+            None => vec![Shown::words("no answer")],
+            Some(answer) => {
+                let length = match answer.decoded_bytes == answer.body_bytes {
+                    true => count(answer.body_bytes),
+                    false => format!("{} ({} decoded)", count(answer.body_bytes), count(answer.decoded_bytes)),
+                };
+                let hash: String = answer.sha256.chars().take(8).collect();
+                let texts = [
+                    answer.status.to_string(),
+                    length,
+                    answer.encoding.clone(),
+                    format!("{hash}…"),
+                ];
+                texts.into_iter().map(Shown::plain).collect()
+            }
+        };
+        Line {
+            name: target.name.clone(),
+            cells,
+        }
+    });
+    Grid {
+        corner: "asked once before".to_owned(),
+        head: ["status", "bytes", "encoding", "SHA-256"].map(str::to_owned).to_vec(),
+        lines: lines.collect(),
+        targets_down: true,
+        ..Grid::default()
+    }
+}
+
+/// A table of a script.
+pub(crate) fn of_script(table: &Table) -> Grid {
+    let best_of = |column: usize| {
+        let values: Vec<Option<f64>> = table
+            .rows
+            .iter()
+            .map(|row| match row.cells.get(column) {
+                Some(Cell::Number(value)) => Some(*value),
+                _ => None,
+            })
+            .collect();
+        table.columns.get(column).and_then(|head| best(&values, head.best))
+    };
+    let marked: Vec<Option<usize>> = (0..table.columns.len()).map(best_of).collect();
+    let worded: Vec<bool> = (0..table.columns.len())
+        .map(|column| is_worded(table, column))
+        .collect();
+    let cell = |row: usize, column: usize| match table.rows[row].cells.get(column) {
+        Some(Cell::Number(value)) => Shown {
+            text: of_unit(*value, table.columns[column].unit),
+            mark: if marked[column] == Some(row) {
+                Mark::Best
+            } else {
+                Mark::None
+            },
+        },
+        Some(Cell::Text(text)) => Shown {
+            text: text.clone(),
+            mark: if is_alarm(text) {
+                Mark::Bad
+            } else if worded[column] {
+                Mark::Words
+            } else {
+                Mark::None
+            },
+        },
+        Some(Cell::Nothing) | None => Shown::plain("–".to_owned()),
+    };
+    let line = |row: usize| Line {
+        name: table.rows[row].name.clone(),
+        cells: (0..table.columns.len()).map(|column| cell(row, column)).collect(),
+    };
+    Grid {
+        title: table.title.clone(),
+        head: table.columns.iter().map(|column| column.name.clone()).collect(),
+        lines: (0..table.rows.len()).map(line).collect(),
+        note: table.note.clone(),
+        ..Grid::default()
+    }
+}
+
+/// Whether a column holds words to be read from the left, rather than figures.
+fn is_worded(table: &Table, column: usize) -> bool {
+    let cells = || table.rows.iter().filter_map(|row| row.cells.get(column));
+    let longest = cells().map(|cell| match cell {
+        Cell::Text(text) => text.chars().count(),
+        Cell::Number(_) | Cell::Nothing => 0,
+    });
+    longest.max().unwrap_or(0) > LONGEST_FIGURE && !cells().any(|cell| matches!(cell, Cell::Number(_)))
+}
+
+/// A text in capitals says that something is wrong; an abbreviation does not.
+fn is_alarm(text: &str) -> bool {
+    text.chars().filter(|letter| letter.is_alphabetic()).count() > 4 && !text.contains(char::is_lowercase)
+}
+
+/// A figure of a script as its column wants it.
+fn of_unit(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Number => number(value),
+        Unit::Time => time(value),
+        Unit::Bytes => bytes(value),
+        Unit::Share => percent(value),
+    }
+}
+
+fn names(targets: &[Target]) -> Vec<String> {
+    targets.iter().map(|target| target.name.clone()).collect()
+}
+
+fn named_line(name: String) -> Line {
+    Line {
+        name,
+        cells: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::book::{Column, Row};
+    use super::*;
+
+    fn of_cells(cells: &[Cell]) -> Grid {
+        let column = |name: &str| Column {
+            name: name.to_owned(),
+            ..Column::default()
+        };
+        of_script(&Table {
+            columns: vec![column("a"), column("b")],
+            rows: cells
+                .chunks(2)
+                .map(|cells| Row {
+                    name: "x".to_owned(),
+                    cells: cells.to_vec(),
+                })
+                .collect(),
+            ..Table::default()
+        })
+    }
+
+    fn text(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+
+    #[test]
+    fn words_are_told_from_figures_by_their_length() {
+        let long = text("314 µs, lighttpd with X-Sendfile");
+        let grid = of_cells(&[long.clone(), text("1.2 ×"), text("5 µs"), text("–")]);
+        assert_eq!((grid.has_words(0), grid.has_words(1)), (true, false));
+        let with_a_figure = of_cells(&[long, Cell::Nothing, Cell::Number(3.0), Cell::Nothing]);
+        assert!(!with_a_figure.has_words(0), "figures stand at the right");
+    }
+
+    #[test]
+    fn capitals_are_marked_unless_they_abbreviate() {
+        let grid = of_cells(&[text("WRONG FILE"), text("JPEG"), text("MISSED"), text("right")]);
+        let marks = grid.lines.iter().flat_map(|line| &line.cells).map(|cell| cell.mark);
+        assert_eq!(
+            marks.collect::<Vec<_>>(),
+            [Mark::Bad, Mark::None, Mark::Bad, Mark::None]
+        );
+    }
+}

@@ -1,0 +1,365 @@
+//! Connections with many requests at once: HTTP/2.
+//!
+//! All that one read brings is taken in first; then the freed slots get their next requests, which leave in one write.
+
+use std::io;
+
+use haulier_proto::h2::client::{Event, StreamError};
+use haulier_proto::response_head::ResponseHead;
+use rustix::event::epoll;
+
+use super::ending::Timing;
+use super::{Class, MOST_READS, PAUSE, Runner};
+use crate::answer::Captured;
+use crate::connection::{Interest, Phase};
+use crate::streams::{Slot, Streams};
+use crate::transport::Transport;
+
+impl Runner<'_> {
+    /// The streams of a connection that has them; all callers have looked.
+    fn streams(&mut self, id: usize) -> Option<&mut Streams> {
+        self.connections[id].streams.as_deref_mut()
+    }
+
+    /// A closed loop: gives every free slot its next request, and sends them. A connection that gets none has done its
+    /// part.
+    pub(super) fn fill(&mut self, id: usize) {
+        let now = self.now;
+        while self.streams(id).is_some_and(|streams| streams.takes_more()) {
+            let Some(number) = self.ticket() else { break };
+            let request = self.job.request(number);
+            if let Some(streams) = self.streams(id) {
+                streams.assign(request, now, now);
+            }
+        }
+        let connection = &mut self.connections[id];
+        connection.is_busy = connection.streams.as_ref().is_some_and(|streams| streams.busy() > 0);
+        if connection.is_busy {
+            self.submit(id);
+        } else {
+            connection.close();
+            connection.phase = Phase::Retired;
+            self.active -= 1;
+        }
+    }
+
+    /// An open loop: puts a request on a connection that has a free slot.
+    pub(super) fn assign(&mut self, id: usize, request: usize, due: u64) {
+        let now = self.now;
+        if let Some(streams) = self.streams(id) {
+            streams.assign(request, due, now);
+        }
+        self.connections[id].is_busy = true;
+        self.submit(id);
+    }
+
+    /// Sends what is ready, over a new connection if there is none.
+    pub(super) fn submit(&mut self, id: usize) {
+        match self.connections[id].phase {
+            Phase::Vacant => self.connect(id),
+            Phase::Streams => self.send_streams(id),
+            // The connection is in the making.
+            _ => {}
+        }
+    }
+
+    /// Also the first bytes of a connection that stands, or is about to.
+    pub(super) fn send_streams(&mut self, id: usize) {
+        let (job, now) = (self.job, self.now);
+        if let Some(streams) = self.streams(id) {
+            streams.send_ready(&job.requests, now);
+        }
+        loop {
+            let connection = &mut self.connections[id];
+            let (Some(streams), Some(transport)) = (&mut connection.streams, &mut connection.transport) else {
+                return;
+            };
+            let output = streams.client.output();
+            if output.is_empty() {
+                break;
+            }
+            match transport.send(output) {
+                Ok(count) => {
+                    if count == output.len() {
+                        output.clear();
+                    } else {
+                        output.drain(..count);
+                    }
+                    self.tally.bytes.sent += count as u64;
+                    if self.connections[id].phase != Phase::Streams {
+                        self.established(id);
+                        let connection = &mut self.connections[id];
+                        connection.phase = Phase::Streams;
+                        let connect_time = connection.connect_time;
+                        let now = self.now;
+                        if let Some(streams) = self.streams(id) {
+                            streams.established(now, connect_time);
+                        }
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.watch(id, Interest::ReadWrite),
+                Err(error) => return self.broken(id, &error),
+            }
+        }
+        let has_unsent = self.connections[id]
+            .transport
+            .as_ref()
+            .is_some_and(Transport::has_unsent);
+        let interest = if has_unsent {
+            Interest::ReadWrite
+        } else {
+            Interest::Read
+        };
+        self.watch(id, interest);
+    }
+
+    pub(super) fn carry_streams(&mut self, id: usize, flags: epoll::EventFlags) {
+        if flags.contains(epoll::EventFlags::OUT) {
+            let flushed = self.connections[id].transport.as_mut().map(Transport::flush);
+            match flushed {
+                Some(Err(error)) => return self.broken(id, &error),
+                _ => self.send_streams(id),
+            }
+        }
+        if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+            self.read_streams(id);
+        }
+    }
+
+    fn read_streams(&mut self, id: usize) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for _ in 0..MOST_READS {
+            let Some(transport) = &mut self.connections[id].transport else {
+                break;
+            };
+            let reads_ahead = transport.reads_ahead();
+            match transport.recv(&mut buffer) {
+                Ok(0) => {
+                    self.ended(id);
+                    break;
+                }
+                Ok(count) => {
+                    self.feed_streams(id, &buffer[..count]);
+                    if count < buffer.len() && !reads_ahead {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.broken(id, &error);
+                    break;
+                }
+            }
+        }
+        self.buffer = buffer;
+        if self.connections[id].phase == Phase::Streams {
+            self.settle(id);
+        }
+    }
+
+    fn feed_streams(&mut self, id: usize, bytes: &[u8]) {
+        self.look_at_clock();
+        self.tally.bytes.received += bytes.len() as u64;
+        let Some(streams) = self.streams(id) else { return };
+        let mut kept = std::mem::take(&mut streams.input);
+        let mut storage = std::mem::take(&mut streams.storage);
+        let input: &[u8] = if kept.is_empty() {
+            bytes
+        } else {
+            kept.extend_from_slice(bytes);
+            &kept
+        };
+        let mut at = 0;
+        // A failure may have taken the connection away.
+        while self.connections[id].phase == Phase::Streams {
+            let Some(streams) = self.streams(id) else { return };
+            match streams.client.receive(&input[at..], &mut storage) {
+                Ok(step) => {
+                    at += step.taken;
+                    let Some(event) = step.event else { break };
+                    if let Some(head) = self.stream_event(id, event) {
+                        storage = head.into_storage();
+                    }
+                }
+                Err(_) => return self.lose(id, |failures| &mut failures.protocol),
+            }
+        }
+        let rest = input.len() - at.min(input.len());
+        if rest == 0 {
+            kept.clear();
+        } else if kept.is_empty() {
+            kept.extend_from_slice(&bytes[at..]);
+        } else {
+            kept.drain(..at);
+        }
+        if let Some(streams) = self.streams(id) {
+            streams.storage = storage;
+            if rest > 0 {
+                streams.input = kept;
+            }
+        }
+    }
+
+    /// Gives a head back whose memory is of use.
+    fn stream_event(&mut self, id: usize, event: Event<'_>) -> Option<ResponseHead> {
+        let (now, job) = (self.now, self.job);
+        let is_captured = id == 0 && job.capture && !self.has_captured;
+        let streams = self.connections[id].streams.as_deref_mut()?;
+        match event {
+            Event::Head { stream, head, end } => {
+                streams.has_answered = true;
+                let place = streams.place_of(stream)?;
+                let slot = streams.slot(place);
+                (slot.first_byte, slot.since, slot.status) = (now, now, head.status());
+                let coding = head.fields().get("content-encoding").unwrap_or_default();
+                slot.is_coded = !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity");
+                if is_captured {
+                    capture(&mut self.captured, &head);
+                }
+                if end {
+                    self.complete_stream(id, place);
+                }
+                return Some(head);
+            }
+            Event::Data { stream, data, end } => {
+                let place = streams.place_of(stream)?;
+                streams.take_body(place, data, &job.expected, now);
+                if is_captured {
+                    self.captured.body.extend_from_slice(data);
+                }
+                if end {
+                    self.complete_stream(id, place);
+                }
+            }
+            Event::Failed { stream, why } => {
+                let place = streams.place_of(stream)?;
+                let is_again = why == StreamError::Unprocessed && streams.try_again(place, now);
+                if !is_again {
+                    self.fail_stream(id, place, class_of(why));
+                }
+            }
+            // No more streams fit; `settle` goes on with another connection.
+            Event::GoAway { .. } => {}
+        }
+        None
+    }
+
+    fn complete_stream(&mut self, id: usize, place: usize) {
+        let keep_alive = self.job.keep_alive;
+        let Some(streams) = self.streams(id) else { return };
+        let slot = streams.release(place);
+        let is_kept = keep_alive && streams.client.is_open();
+        self.count(timing(&slot), slot.complete(is_kept));
+        self.connections[id].used += 1;
+        self.has_captured |= id == 0;
+        self.tally.kept_alive += u64::from(is_kept);
+        self.released(id);
+    }
+
+    fn fail_stream(&mut self, id: usize, place: usize, class: Class) {
+        if let Some(streams) = self.streams(id) {
+            streams.release(place);
+        }
+        self.note_failure(class);
+        self.released(id);
+    }
+
+    fn released(&mut self, id: usize) {
+        if self.is_open_loop() {
+            self.active -= 1;
+            self.idle.push_back(id);
+        }
+    }
+
+    /// After everything was taken in: the freed slots get their next requests, and a connection that takes none any more
+    /// is left behind.
+    fn settle(&mut self, id: usize) {
+        let keep_alive = self.job.keep_alive;
+        let Some(streams) = self.streams(id) else { return };
+        let (is_open, open, busy) = (streams.client.is_open(), streams.client.open_streams(), streams.busy());
+        if open > 0 && !(is_open && keep_alive) {
+            // What is on it comes to its end first.
+            return self.send_streams(id);
+        }
+        if !is_open || (!keep_alive && busy == 0) {
+            self.connections[id].close();
+        }
+        self.connections[id].is_busy = busy > 0;
+        if !self.is_open_loop() {
+            self.fill(id);
+        } else if busy > 0 || self.connections[id].transport.is_some() {
+            self.submit(id);
+        }
+    }
+
+    /// The connection is gone. Requests that the server may not have seen are sent again, if it has answered before; the
+    /// others have failed.
+    pub(super) fn lose(&mut self, id: usize, class: Class) {
+        let (now, is_used) = (self.now, self.connections[id].used > 0);
+        let Some(streams) = self.streams(id) else { return };
+        for place in streams.places() {
+            let Some(streams) = self.streams(id) else { return };
+            let may_try = is_used && streams.slot(place).is_untouched();
+            if !(may_try && streams.try_again(place, now)) {
+                self.fail_stream(id, place, class);
+            }
+        }
+        let connection = &mut self.connections[id];
+        connection.abandon();
+        connection.used = 0;
+        connection.is_busy = connection.streams.as_ref().is_some_and(|streams| streams.busy() > 0);
+        if connection.is_busy || !self.is_open_loop() {
+            self.later.push_back((self.now + PAUSE, id));
+        }
+    }
+
+    /// Ends the streams that wait too long.
+    pub(super) fn check_streams(&mut self, id: usize) {
+        let (now, patience) = (self.now, self.job.timeout.as_nanos());
+        let mut has_failed = false;
+        while let Some(place) = self.streams(id).and_then(|streams| streams.stalled(now, patience)) {
+            let is_untouched = self
+                .streams(id)
+                .is_some_and(|streams| streams.slot(place).is_untouched());
+            let class: Class = if is_untouched {
+                |failures| &mut failures.first_byte_timeout
+            } else {
+                |failures| &mut failures.body_timeout
+            };
+            self.fail_stream(id, place, class);
+            has_failed = true;
+        }
+        if has_failed {
+            self.settle(id);
+        }
+    }
+}
+
+fn timing(slot: &Slot) -> Timing {
+    Timing {
+        due: slot.due,
+        sent: slot.sent,
+        first_byte: slot.first_byte,
+        connect_time: slot.connect_time,
+    }
+}
+
+fn class_of(why: StreamError) -> Class {
+    match why {
+        StreamError::Reset(_) | StreamError::Unprocessed => |failures| &mut failures.reset,
+        StreamError::Short { .. } => |failures| &mut failures.short_body,
+        _ => |failures| &mut failures.protocol,
+    }
+}
+
+/// Keeps a head as text.
+fn capture(captured: &mut Captured, head: &ResponseHead) {
+    captured.head = format!("HTTP/2 {}\r\n", head.status()).into_bytes();
+    for (name, value) in head.fields().iter() {
+        captured.head.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+    }
+    captured.head.extend_from_slice(b"\r\n");
+    captured.body.clear();
+    captured.status = head.status();
+    captured.keeps_alive = true;
+}
