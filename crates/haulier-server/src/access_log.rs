@@ -16,7 +16,7 @@ use crate::filter::basic_auth;
 use crate::local_time::TimeOfDay;
 use crate::request::{Peer, Request};
 use crate::response::Trace;
-use crate::route::Site;
+use crate::site::Site;
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,26 +6,34 @@
 pub mod settings;
 
 pub mod access_log;
+mod answer; // error pages and redirects
 mod body; // what is sent
+mod clock;
+mod compress; // coding of bodies
+mod context; // a request whose site is known
+mod files; // files of the document root
 mod filter; // answers early, or adjusts a response
 mod forwarded; // who the client is behind a proxy
 mod handler; // makes a response
+mod io; // sockets, deadlines, buffers
 mod listen; // accept
 pub mod local_time;
 pub mod metrics; // what was counted
+mod password; // files of names and passwords
+pub mod pattern; // of paths, targets and host names
 mod pipeline; // the page that tells the story
 mod protocol; // bytes ⇄ requests and responses
-pub mod route; // host → site
-mod runtime; // one thread and one current_thread runtime per core
-pub mod tls; // certificates, handshakes, records
-
+mod rate_limiter;
 mod request;
 mod response;
-mod seldom; // log lines that stand for many
+mod runtime; // one thread and one current_thread runtime per core
+mod seldom;
+mod site; // host → site
 mod thread; // what all parts of one thread share
+pub mod tls; // certificates, handshakes // log lines that stand for many
 
+pub use files::is_script_source;
 pub use handler::image::{original_key, sign};
 pub use handler::php::send_token;
-pub use handler::static_files::is_script_source;
 pub use listen::{Address, BindError, Inherited, Network, NotANetwork};
 pub use runtime::{RunningServer, Server, ServerHandle};

@@ -12,17 +12,19 @@ use std::task::Poll;
 use haulier_proto::head::Method;
 use haulier_proto::path;
 
+use crate::answer::{error_page, redirect};
+use crate::context::{Round, Visit};
+use crate::files::{self, Found, Script};
 use crate::filter::basic_auth::{self, PasswordCheck};
 use crate::filter::{self, Early, https};
 use crate::forwarded;
 use crate::handler::image::{self, Begun};
 use crate::handler::php::{self, Call, Outcome};
-use crate::handler::static_files::{self, Found, Script};
-use crate::handler::{error_document, error_page, listing, redirect};
+use crate::handler::{error_document, listing};
 use crate::metrics::InFlight;
 use crate::request::Request;
 use crate::response::{Handler, Response};
-use crate::route::{Round, Site, Visit, rewrite};
+use crate::site::{Site, rewrite};
 use crate::thread::Thread;
 
 /// A request with its response.
@@ -157,7 +159,7 @@ fn answer(visit: &Visit<'_>) -> Decision {
                 return begun.into();
             }
             let now = visit.thread.clock.coarse();
-            Decision::Answer(static_files::respond(visit.owner(), &request.head, &entry, now))
+            Decision::Answer(files::respond(visit.owner(), &request.head, &entry, now))
         }
         Found::Script(script) => match filter::on_script(visit, &script) {
             Some(early) => early.into(),
@@ -187,7 +189,7 @@ fn front_controller(visit: &Visit<'_>) -> Decision {
         Some(Found::Script(script)) => run_script(visit, script),
         Some(Found::File(entry)) => {
             let now = visit.thread.clock.coarse();
-            Decision::Answer(static_files::respond(visit.owner(), &visit.request.head, &entry, now))
+            Decision::Answer(files::respond(visit.owner(), &visit.request.head, &entry, now))
         }
         Some(_) => Decision::Answer(refused(
             visit.site,

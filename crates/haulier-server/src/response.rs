@@ -11,7 +11,7 @@ use haulier_proto::field::Fields;
 use haulier_proto::h2::hpack;
 
 use crate::body::Body;
-use crate::filter::compress::Compressed;
+use crate::compress::Compressed;
 use crate::metrics::Streamed;
 
 /// Status, field lines and body, and what the log wants to know.

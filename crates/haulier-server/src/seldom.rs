@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::thread::now;
+use crate::clock::now;
 
 /// One place that logs, of all threads.
 #[derive(Debug)]

@@ -7,19 +7,19 @@ use std::time::Duration;
 use haulier_php::Pool;
 
 use crate::access_log::AccessLog;
-pub use crate::filter::compress::dictionary::DictionarySettings;
-pub use crate::filter::compress::settings::{CompressLevel, CompressSettings};
-pub use crate::filter::compress::store::VariantStore;
+pub use crate::compress::dictionary::DictionarySettings;
+pub use crate::compress::settings::{CompressLevel, CompressSettings};
+pub use crate::compress::store::VariantStore;
 use crate::listen::{Address, Network};
-use crate::route::glob::Glob;
-use crate::route::target::Target;
+use crate::pattern::glob::Glob;
+use crate::pattern::target::Target;
 use crate::tls::Acceptor;
 
 pub use crate::handler::image::ImageService;
 pub use crate::handler::image::settings::{Compat, ImageSettings, PATIENCE};
 
-pub use crate::filter::basic_auth::{Htpasswd, HtpasswdError};
-pub use crate::filter::rate::{Rate, RateLimiter};
+pub use crate::password::{Htpasswd, HtpasswdError};
+pub use crate::rate_limiter::{Rate, RateLimiter};
 
 /// A whole server: where it listens and what it serves.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use haulier_php::Place;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use crate::protocol::socket::{WouldBlock, would_block};
-use crate::route::Site;
+use crate::io::socket::{WouldBlock, would_block};
+use crate::site::Site;
 
 /// Most bytes in one pipe.
 const MOST: u64 = 512 * 1024;

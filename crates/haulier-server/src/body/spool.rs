@@ -23,9 +23,9 @@ use tokio::task::AbortHandle;
 use super::pipe::{Pipe, PipeSlice};
 use super::request::nameless;
 use super::{Body, BodyStream, BrokenBody, Chunk, FileSlice, OpenFile};
-use crate::filter::compress::drained::Drained;
-use crate::route::Site;
+use crate::compress::drained::Drained;
 use crate::seldom::Seldom;
+use crate::site::Site;
 use crate::thread::Thread;
 
 /// Memory the short pieces of one response may take before it goes to disk.

@@ -2,9 +2,9 @@
 
 use haulier_proto::head::split_port;
 
-use crate::handler::redirect;
+use crate::answer::redirect;
+use crate::context::Visit;
 use crate::response::Response;
-use crate::route::Visit;
 
 /// 308 to the same path and query there, with the scheme and port the client used where the setting says none.
 pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {

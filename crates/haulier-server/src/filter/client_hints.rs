@@ -3,7 +3,7 @@
 use haulier_proto::field::Known;
 
 use crate::response::Response;
-use crate::route::Site;
+use crate::site::Site;
 
 /// The hints that choose an image, by their names and by those of before.
 const HINTS: &str = "Sec-CH-DPR, Sec-CH-Width, DPR, Width";

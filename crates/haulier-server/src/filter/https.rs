@@ -3,10 +3,10 @@
 
 use haulier_proto::head::split_port;
 
-use crate::handler::{error_page, redirect};
+use crate::answer::{error_page, redirect};
+use crate::context::Visit;
 use crate::request::Request;
 use crate::response::{Handler, Response};
-use crate::route::Visit;
 use crate::settings::{TlsSettings, WithoutTls};
 use crate::thread::Thread;
 

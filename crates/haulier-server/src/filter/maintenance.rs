@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::handler::error_page;
+use crate::answer::error_page;
+use crate::context::Visit;
 use crate::response::Response;
-use crate::route::Visit;
 
 /// The reason in log and metrics, and by which the page of the site is found.
 pub(crate) const REASON: &str = "maintenance";
@@ -28,7 +28,7 @@ pub(crate) struct Switch {
 impl Switch {
     pub(crate) fn new() -> Self {
         Self {
-            started: crate::thread::now(),
+            started: crate::clock::now(),
             check_at: AtomicU64::new(0),
             is_on: AtomicBool::new(false),
         }

@@ -4,11 +4,10 @@ mod access;
 pub(crate) mod basic_auth;
 mod canonical;
 mod client_hints;
-pub(crate) mod compress;
 pub(crate) mod https;
 pub(crate) mod maintenance;
 mod method;
-pub(crate) mod rate;
+mod rate;
 mod request_id;
 mod server_timing;
 mod site_headers;
@@ -17,12 +16,14 @@ use std::sync::Arc;
 
 use haulier_proto::head::RequestHead;
 
-use self::compress::drained::{Manner, Plan};
-use crate::handler::redirect;
-use crate::handler::static_files::{self, Script};
+use crate::answer::redirect;
+use crate::compress;
+use crate::compress::drained::{Manner, Plan};
+use crate::context::Visit;
+use crate::files::{self, Script};
 use crate::request::Request;
 use crate::response::Response;
-use crate::route::{Site, Visit};
+use crate::site::Site;
 use basic_auth::PasswordCheck;
 
 /// An answer before any handler was asked.
@@ -73,7 +74,7 @@ pub(crate) fn on_path(visit: &Visit<'_>) -> Option<Early> {
 pub(crate) fn on_script(visit: &Visit<'_>, script: &Script) -> Option<Early> {
     further_names(visit, script).find_map(|path| {
         let mut routes = visit.site.routes.find(&path);
-        routes.deny |= static_files::is_denied(visit.site, &path);
+        routes.deny |= files::is_denied(visit.site, &path);
         let is_counted = |limiter| visit.routes.rate.is_some_and(|counted| Arc::ptr_eq(counted, limiter));
         let uncounted = routes.rate.filter(|&limiter| !is_counted(limiter));
         let further = Visit {

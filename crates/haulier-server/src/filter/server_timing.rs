@@ -15,7 +15,7 @@ use haulier_proto::head::{Method, RequestHead, Version};
 
 use crate::body::{Body, BodyStream, BrokenBody, Chunk};
 use crate::response::{ImageResult, ImageTimes, Response, Trace};
-use crate::route::Site;
+use crate::site::Site;
 
 const NAME: &str = "Server-Timing";
 
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::body::Parts;
-    use crate::handler::static_files::fixture::Root;
+    use crate::files::fixture::Root;
     use crate::response::{Handler, PhpTrace};
 
     fn answered_by_php(busy: u64) -> Response {

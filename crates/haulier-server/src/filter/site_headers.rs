@@ -2,10 +2,10 @@
 
 use haulier_proto::field::Fields;
 
-use super::compress;
+use crate::compress;
 use crate::response::{Handler, Head, Response};
-use crate::route::Site;
 use crate::settings::WithoutTls;
+use crate::site::Site;
 
 /// RFC 6797 §7.2: only TLS makes it true.
 const ONLY_OVER_TLS: &str = "Strict-Transport-Security";
@@ -37,7 +37,7 @@ pub(super) fn on_response(site: &Site, tls: bool, response: &mut Response) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handler::static_files::fixture::Root;
+    use crate::files::fixture::Root;
 
     fn filtered(response: Response) -> Response {
         let headers = [("Cache-Control", "max-age=9"), ("X-Site", "s")];

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use super::error_page;
 use super::php::{self, Call, Outcome};
-use super::static_files::{Entry, Found};
+use crate::answer::error_page;
 use crate::body::{Body, FileSlice};
+use crate::files::{Entry, Found};
 use crate::filter::maintenance;
 use crate::request::{Request, RequestId};
 use crate::response::{Handler, Response};
-use crate::route::Site;
+use crate::site::Site;
 use crate::thread::Thread;
 
 /// Fields that belong to the status, whoever makes the page.
@@ -153,7 +153,7 @@ fn from_script(ours: &Response, mut made: Response) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handler::static_files::fixture::Root;
+    use crate::files::fixture::Root;
     use crate::response::PhpTrace;
     use crate::settings::Maintenance;
 

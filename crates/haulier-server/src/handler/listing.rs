@@ -9,9 +9,10 @@ use haulier_proto::{date, path};
 use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 
-use super::{error_page, page, static_files};
+use crate::answer::{error_page, page};
+use crate::files;
 use crate::response::{Handler, Response};
-use crate::route::Site;
+use crate::site::Site;
 
 /// More names than anybody reads; a directory of a million must not hold the thread.
 const MOST: usize = 10_000;
@@ -30,7 +31,7 @@ pub(crate) fn respond(site: &Site, path: &[u8], head: &RequestHead) -> Response 
 }
 
 fn list(site: &Site, path: &[u8]) -> io::Result<Response> {
-    let directory = static_files::open_directory(site.document_root(), path)?.ok_or(Errno::NOENT)?;
+    let directory = files::open_directory(site.document_root(), path)?.ok_or(Errno::NOENT)?;
     let (mut names, complete) = read(site, path, &directory)?;
     // Directories first, then by name.
     names.sort_by(|one, other| {
@@ -63,7 +64,7 @@ fn read(site: &Site, path: &[u8], directory: &OwnedFd) -> io::Result<(Vec<Name>,
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         let full = [path, name].concat();
-        if static_files::is_hidden(&full) || static_files::is_denied(site, &full) {
+        if files::is_hidden(&full) || files::is_denied(site, &full) {
             continue;
         }
         if names.len() == MOST {
@@ -145,8 +146,8 @@ fn readable(bytes: u64) -> String {
 mod tests {
     use super::*;
     use crate::body::Body;
-    use crate::handler::static_files::fixture;
-    use crate::route::glob::Glob;
+    use crate::files::fixture;
+    use crate::pattern::glob::Glob;
 
     fn text(response: &Response) -> String {
         match &response.body {

@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 
 use super::{Address, tls};
 use crate::forwarded;
+use crate::io::socket::{self, Socket};
 use crate::protocol::Http1;
-use crate::protocol::socket::{self, Socket};
 use crate::request::Peer;
 use crate::thread::Thread;
 

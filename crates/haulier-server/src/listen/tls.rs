@@ -11,13 +11,15 @@ use std::time::Instant;
 use haulier_proto::proxy;
 use rustix::net::Shutdown;
 
+use super::canonical;
 use super::detect::{self, Spoken};
-use super::{Permit, canonical};
-use crate::protocol::socket::{Socket, receive_plain};
-use crate::protocol::{Http1, Phase, Watched, http2};
+use crate::io::Session;
+use crate::io::socket::{Socket, receive_plain};
+use crate::io::{Permit, Phase, Watched};
+use crate::protocol::{Http1, http2};
 use crate::request::Peer;
 use crate::thread::Thread;
-use crate::tls::{ACME_TLS, Acceptor, HTTP_1_1, HTTP_2, Session};
+use crate::tls::{ACME_TLS, Acceptor, HTTP_1_1, HTTP_2};
 
 /// A connection whose handshake is not over.
 #[derive(Debug)]

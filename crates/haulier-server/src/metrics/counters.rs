@@ -273,8 +273,8 @@ impl Drop for Http2Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::now;
     use crate::response::PhpTrace;
-    use crate::thread::now;
 
     fn finished(trace: &Trace) -> Finished<'_> {
         Finished {

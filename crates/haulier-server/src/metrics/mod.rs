@@ -22,9 +22,9 @@ use std::time::{Instant, SystemTime};
 use haulier_php::{Pool, PoolStatus};
 
 use crate::handler::image::ImageService;
-use crate::listen::Gate;
+use crate::io::Gate;
 use crate::request::Request;
-use crate::route::Site;
+use crate::site::Site;
 use crate::tls::Certificates;
 
 use self::pools::Pools;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use haulier_php::{Pool, PoolStatus};
 
-use crate::route::Site;
+use crate::site::Site;
 
 /// All pools by name.
 #[derive(Debug, Default)]

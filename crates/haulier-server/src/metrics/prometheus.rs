@@ -457,9 +457,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::handler::static_files::fixture;
-    use crate::listen::Gate;
-    use crate::route::Site;
+    use crate::files::fixture;
+    use crate::io::Gate;
+    use crate::site::Site;
 
     fn text() -> String {
         let root = fixture::Root::new().with(|settings| settings.name = "shop".into());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::counters::Finished;
 use super::reason;
 use crate::request::Request;
-use crate::route::Site;
+use crate::site::Site;
 
 /// Failures kept.
 const FAILURES: usize = 50;
@@ -197,8 +197,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::clock::now;
     use crate::response::{Handler, PhpTrace, Trace};
-    use crate::thread::now;
 
     /// An exchange of a script that was busy for so many milliseconds.
     fn php(milliseconds: u64) -> Trace {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::route::Site;
+use crate::site::Site;
 
 /// Bodies from this size on are worth a rule, bytes.
 pub(super) const LARGE: u64 = 1024 * 1024;
@@ -116,7 +116,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handler::static_files::fixture;
+    use crate::files::fixture;
     use crate::settings::OffloadSettings;
 
     fn streamed(script: &str) -> Box<Streamed> {

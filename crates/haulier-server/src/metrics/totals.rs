@@ -9,7 +9,7 @@ use super::counters::Counters;
 use super::reason::{ByReason, REASONS};
 use super::times::Times;
 use crate::response::{Handler, ImageResult, Via};
-use crate::route::Site;
+use crate::site::Site;
 
 /// Everything a server has counted since its start.
 #[derive(Debug, Clone, Default)]
@@ -171,9 +171,9 @@ pub(super) fn add_up(sites: &[Arc<Site>], threads: &[Arc<Counters>]) -> Totals {
 mod tests {
     use super::super::counters::Finished;
     use super::*;
-    use crate::handler::static_files::fixture;
+    use crate::clock::now;
+    use crate::files::fixture;
     use crate::response::Trace;
-    use crate::thread::now;
 
     #[test]
     fn the_threads_are_added_up_site_by_site() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::recent::shortened;
 use crate::request::Request;
-use crate::route::Site;
+use crate::site::Site;
 
 /// How long a response is being sent before it is listed: the usual one costs nothing.
 pub(crate) const LISTED_AFTER: Duration = Duration::from_secs(1);
@@ -148,7 +148,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::thread::now;
+    use crate::clock::now;
 
     #[test]
     fn a_transfer_is_listed_while_it_lasts_and_says_how_far_it_is() {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::metrics::{LISTED_AFTER, Transfer, UnderWay};
 use crate::request::Request;
-use crate::route::Site;
+use crate::site::Site;
 use crate::thread::Thread;
 
 /// A response that did not fit one send. It is listed once that has taken a second.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::access_log::Record;
+use crate::clock;
 use crate::metrics::Finished;
 use crate::request::{Peer, Request};
 use crate::response::Trace;
-use crate::route::Site;
-use crate::thread::{self, Thread};
+use crate::site::Site;
+use crate::thread::Thread;
 
 /// An exchange of which nothing further will be sent.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Over<'_> {
             trace,
             ..
         } = self;
-        let now = thread::now();
+        let now = clock::now();
         let took = request.map(|request| now.saturating_duration_since(request.received));
         let reason = trace
             .reason

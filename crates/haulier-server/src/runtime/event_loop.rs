@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet as LocalTasks, LocalSet};
 
-use crate::filter::compress::dictionary::shell;
-use crate::handler::static_files::FileCache;
-use crate::listen::{self, Address, Ending, Endpoint, Gate};
+use crate::clock::{Clock, now};
+use crate::compress::dictionary::shell;
+use crate::files::FileCache;
+use crate::io::Gate;
+use crate::listen::{self, Address, Ending, Endpoint};
 use crate::metrics::{LISTED_AFTER, Metrics};
-use crate::thread::{Clock, Serving, Thread, now};
+use crate::thread::{Serving, Thread};
 
 /// Threads for calls that may block: reading cold files.
 const BLOCKING_THREADS: usize = 4;

@@ -9,10 +9,11 @@ mod running;
 use std::sync::Arc;
 
 use crate::access_log::AccessLog;
-use crate::listen::{Address, BindError, Gate, Inherited, Listener};
+use crate::io::Gate;
+use crate::listen::{Address, BindError, Inherited, Listener};
 use crate::metrics::Metrics;
-use crate::route::Site;
 use crate::settings::{ServerSettings, SiteSettings};
+use crate::site::Site;
 
 pub use running::{RunningServer, ServerHandle};
 

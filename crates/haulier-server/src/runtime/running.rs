@@ -14,11 +14,13 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::event_loop::{Control, Order, Start};
 use super::{Server, asked, https_port, open_sites};
 use crate::access_log::AccessLog;
-use crate::listen::{Address, BindError, Endpoint, Gate, Inherited, Listener};
+use crate::clock::now;
+use crate::io::Gate;
+use crate::listen::{Address, BindError, Endpoint, Inherited, Listener};
 use crate::metrics::{Counters, Metrics};
-use crate::route::{Router, Site};
 use crate::settings::ServerSettings;
-use crate::thread::{Serving, now};
+use crate::site::{Router, Site};
+use crate::thread::Serving;
 use crate::tls::Certificates;
 
 /// How long a stop waits for logs that do not take their lines.

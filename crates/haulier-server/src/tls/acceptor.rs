@@ -112,7 +112,7 @@ impl Acceptor {
         &self.certificates
     }
 
-    pub(super) fn connection(&self) -> Result<UnbufferedServerConnection, rustls::Error> {
+    pub(crate) fn connection(&self) -> Result<UnbufferedServerConnection, rustls::Error> {
         UnbufferedServerConnection::new(Arc::clone(&self.config))
     }
 }

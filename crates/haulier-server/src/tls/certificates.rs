@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use super::Certificate;
 use super::acceptor::ACME_TLS;
 use super::certificate::certified_key;
-use crate::route::host_map::HostMap;
+use crate::pattern::host_map::HostMap;
 
 /// A certificate at its place.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use rustls::crypto::cipher::{
 };
 use rustls::{ConnectionTrafficSecrets, Error, SupportedCipherSuite, Tls13CipherSuite};
 
-use super::session::RECORD;
+use super::RECORD;
 
 /// The same suite, which takes plaintext in pieces if it is one of TLS 1.3. It is made once and for good.
 pub(super) fn in_pieces(suite: SupportedCipherSuite) -> SupportedCipherSuite {

@@ -488,7 +488,7 @@ mod tests {
                 .chain(preset.redirects.iter().map(|(pattern, _)| *pattern))
             {
                 assert!(
-                    haulier_server::route::glob::Glob::new(pattern).is_ok(),
+                    haulier_server::pattern::glob::Glob::new(pattern).is_ok(),
                     "{}: {pattern}",
                     preset.name
                 );

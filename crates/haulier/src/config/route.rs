@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haulier_server::route::glob::Glob;
+use haulier_server::pattern::glob::Glob;
 use haulier_server::settings::{Htpasswd, HtpasswdError, Login, RateLimiter, RouteSettings};
 
 use super::diagnostic::{Diagnostic, Report};

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use haulier_server::Network;
-use haulier_server::route::glob::Glob;
-use haulier_server::route::target::{Target, TargetError};
+use haulier_server::pattern::glob::Glob;
+use haulier_server::pattern::target::{Target, TargetError};
 use haulier_server::settings::{Canonical, Redirect, Rewrite};
 
 use super::diagnostic::{Diagnostic, Report};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_php::{PoolKind, PoolSettings, User};
-use haulier_server::route::glob::Glob;
+use haulier_server::pattern::glob::Glob;
 use haulier_server::settings::{
     Canonical, CompressSettings, DictionarySettings, EntityTags, Limits, Maintenance, OffloadSettings, Patience,
     RateLimiter, Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,

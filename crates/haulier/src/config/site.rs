@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_server::route::glob::Glob;
-use haulier_server::route::target::Target;
+use haulier_server::pattern::glob::Glob;
+use haulier_server::pattern::target::Target;
 use haulier_server::settings::{CHARSET, CompressSettings, EntityTags, Maintenance, RateLimiter, Redirect};
 
 use super::diagnostic::{Diagnostic, Report};

@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::service::Stored;
-use crate::handler::page::escape;
+use crate::answer::page::escape;
 use crate::response::{Handler, Response};
 
 /// zimg's error codes.

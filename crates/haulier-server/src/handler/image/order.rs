@@ -13,8 +13,8 @@ use super::ready::Terms;
 use super::service::{ImageService, Wanted};
 use super::settings::Compat;
 use super::signature::{self, Verdict};
-use crate::handler::static_files::Entry;
-use crate::route::Visit;
+use crate::context::Visit;
+use crate::files::Entry;
 
 /// Parameters of a file's query that may mean something to others (`?v=3`), at most.
 const MOST_OTHERS: usize = 8;

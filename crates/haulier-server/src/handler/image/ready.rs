@@ -14,7 +14,7 @@ use haulier_proto::range::{self, ByteRange, Ranges};
 use haulier_store::cache::{CacheKey, Weigh};
 
 use crate::body::{Body, OpenFile};
-use crate::handler::static_files::{self, Representation, without_metadata};
+use crate::files::{self, Representation, without_metadata};
 use crate::response::{Handler, Head, PreparedHead, Response};
 
 /// What an entry of the memory cache takes beside the bytes of its image: two heads, loose and encoded.
@@ -138,7 +138,7 @@ impl Ready {
                     heads,
                     content_type,
                 };
-                static_files::read(request, view)
+                files::read(request, view)
             }
             Picture::Bytes(bytes) => from_memory(request, bytes, &self.etag, heads),
         };
@@ -317,7 +317,7 @@ impl Weigh for Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handler::static_files::fixture::head;
+    use crate::files::fixture::head;
 
     fn frame() -> Fields {
         let mut fields = Fields::new();

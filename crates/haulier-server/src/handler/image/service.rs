@@ -26,10 +26,10 @@ use super::originals::{Originals, Passing};
 use super::ready::{self, Ready, Shared};
 use super::settings::{ImageSettings, PATIENCE};
 use crate::body::OpenFile;
-use crate::handler::static_files::Entry;
+use crate::clock::now;
+use crate::files::Entry;
 use crate::metrics::Times;
 use crate::response::{ImageResult, ImageTimes};
-use crate::thread::now;
 
 /// How long it stands that an image is there. Another machine that shares the store may have deleted it meanwhile.
 const KNOWN: Duration = Duration::from_secs(10);

@@ -16,9 +16,10 @@ use super::failure::Failure;
 use super::service::{ImageService, Stored};
 use super::{multipart, on_courier, refuse, told_as_json};
 use crate::body::request::{Collected, collect};
+use crate::context::Visit;
 use crate::request::{BodyError, Request};
 use crate::response::Response;
-use crate::route::{Site, Visit};
+use crate::site::Site;
 use crate::thread::Thread;
 
 /// Judges an upload by its head, in zimg's order; the answer to one that may not be.

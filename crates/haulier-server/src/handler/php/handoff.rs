@@ -16,9 +16,9 @@ use haulier_proto::status;
 
 use super::translate::Translated;
 use crate::body::{Body, Chunk, FileSlice, OpenFile, Parts};
-use crate::handler::static_files::{self, Handed, Name, Refused, Representation, Sendable};
+use crate::files::{self, Handed, Name, Refused, Representation, Sendable};
 use crate::response::{Handler, Head, Response, Via};
-use crate::route::Site;
+use crate::site::Site;
 use crate::thread::Thread;
 
 /// What a script wants sent in place of its body.
@@ -263,9 +263,9 @@ impl FileResponse {
     pub(super) fn respond(self, head: &RequestHead, status: u16) -> Response {
         let reads = matches!(head.method(), Method::Get | Method::Head);
         if reads && matches!(status, 200 | 206) {
-            return static_files::read(head, self);
+            return files::read(head, self);
         }
-        let mut response = static_files::whole(self);
+        let mut response = files::whole(self);
         response.head.fields_mut().remove("Accept-Ranges");
         response.status = status;
         response
@@ -305,7 +305,7 @@ impl Representation for FileResponse {
     }
 
     fn into_not_modified(self) -> Head {
-        static_files::without_metadata(&self.fields).into()
+        files::without_metadata(&self.fields).into()
     }
 
     fn into_refusal(self) -> Head {

@@ -124,7 +124,7 @@ pub(super) fn respond(head: &RequestHead, fields: Fields, file: Arc<OpenFile>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handler::static_files::fixture::head;
+    use crate::files::fixture::head;
 
     fn fields(lines: &[(&str, &str)]) -> Fields {
         let mut fields = Fields::new();

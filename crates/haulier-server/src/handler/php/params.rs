@@ -14,11 +14,11 @@ use haulier_proto::field::Known;
 use haulier_proto::head::split_port;
 
 use super::{Call, handoff};
-use crate::filter::compress::tag;
-use crate::handler::static_files::SendRoots;
+use crate::compress::tag;
+use crate::files::SendRoots;
 use crate::request::{Request, RequestId};
-use crate::route::Site;
 use crate::settings::{PhpSettings, SiteSettings};
+use crate::site::Site;
 
 /// What is the same for every request of a site.
 ///

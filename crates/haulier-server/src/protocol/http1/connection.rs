@@ -16,26 +16,28 @@ use haulier_proto::framing::{self, BodyLength, Expectation};
 use haulier_proto::head::{HeadError, HeadLimits, RequestHead, Version};
 use haulier_proto::proxy::{self, ProxyHeaderError};
 
-use super::super::Phase;
 use super::super::http2;
 use super::super::listing::Listing;
 use super::super::over::Over;
-use super::super::pace::Pace;
-use super::super::socket::Socket;
 use super::incoming::Incoming;
 use super::sender::{Plan, Sender, Step};
 use super::waiting::{Read, Waiting};
+use crate::answer::error_page;
 use crate::body::BrokenBody;
-use crate::handler::error_page;
+use crate::clock;
+use crate::io::Permit;
+use crate::io::Phase;
+use crate::io::pace::Pace;
+use crate::io::socket::Socket;
+use crate::listen::canonical;
 use crate::listen::detect::{self, NO_TLS_HERE, Spoken};
-use crate::listen::{Permit, canonical};
 use crate::metrics::Transfer;
 use crate::pipeline::{self, Answer, Answered};
 use crate::request::{Exchange, Peer, Request};
 use crate::response::{Handler, Response, Trace};
-use crate::route::Site;
 use crate::settings::Patience;
-use crate::thread::{self, Thread};
+use crate::site::Site;
+use crate::thread::Thread;
 
 /// A connection and the exchange it is in.
 #[derive(Debug)]
@@ -348,7 +350,7 @@ impl Connection {
             head,
             peer: self.peer.get(),
             id: self.thread.next_id(),
-            received: thread::now(),
+            received: clock::now(),
             body_length: match length {
                 BodyLength::Known(length) => Some(length),
                 BodyLength::Chunked => None,

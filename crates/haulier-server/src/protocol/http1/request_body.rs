@@ -6,9 +6,9 @@ use std::task::{Context, Poll, ready};
 use haulier_proto::encode;
 use haulier_proto::field::Fields;
 
-use super::super::Phase;
 use super::connection::Connection;
 use super::waiting::Read;
+use crate::io::Phase;
 use crate::request::{BodyError, Exchange, Presence};
 use crate::settings::Patience;
 

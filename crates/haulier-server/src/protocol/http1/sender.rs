@@ -10,8 +10,8 @@ use bytes::{Buf, Bytes};
 use haulier_proto::head::{Method, Version};
 use haulier_proto::{chunked, copy, encode, status};
 
-use super::super::socket::Socket;
 use crate::body::{Body, BodyStream, BrokenBody, Chunk, FileSlice, PipeSlice};
+use crate::io::socket::Socket;
 use crate::request::Request;
 use crate::response::{Head, Response};
 use crate::thread::Thread;

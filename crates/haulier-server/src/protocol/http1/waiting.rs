@@ -12,16 +12,16 @@ use std::time::Instant;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use super::super::listing::Listing;
-use super::super::pace::Pace;
 use super::super::unwinding::Unwinding;
-use super::super::{Phase, Watched};
 use super::connection::{Connection, Next, Sending};
 use super::sender::{Sender, Step};
-use crate::listen::Permit;
+use crate::clock;
+use crate::io::Permit;
+use crate::io::pace::Pace;
+use crate::io::{Phase, Watched};
 use crate::metrics::{InFlight, LISTED_AFTER};
 use crate::pipeline::Answered;
 use crate::settings::Patience;
-use crate::thread;
 
 /// A wait in the middle of an exchange.
 #[allow(
@@ -344,7 +344,7 @@ impl Connection {
     pub(super) fn note_body_wait(&self) {
         if !matches!(self.waiting.get().0, Phase::Body { .. }) {
             self.wait_for(Phase::Body {
-                started: thread::now(),
+                started: clock::now(),
                 received: 0,
             });
         }

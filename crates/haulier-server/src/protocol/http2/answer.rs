@@ -15,13 +15,13 @@ use super::connection::{Connection, MOST_OUTPUT};
 use super::head;
 use super::sending::{Sending, Source, Step};
 use super::stream::Stream;
+use crate::answer::error_page;
 use crate::body::{Body, Chunk};
-use crate::handler::error_page;
 use crate::metrics::InFlight;
 use crate::pipeline::Answered;
 use crate::request::Request;
 use crate::response::Response;
-use crate::route::Site;
+use crate::site::Site;
 
 /// Bodies up to this length leave with their heads.
 const COPIED: usize = 16 * 1024;

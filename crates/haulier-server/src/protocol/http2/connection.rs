@@ -10,12 +10,12 @@ use std::time::Instant;
 use haulier_proto::h2::connection::Connection as Machine;
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
 
-use super::super::Phase;
-use super::super::pace::Pace;
-use super::super::socket::Socket;
 use super::requests;
 use super::stream::Streams;
-use crate::listen::Permit;
+use crate::io::Permit;
+use crate::io::Phase;
+use crate::io::pace::Pace;
+use crate::io::socket::Socket;
 use crate::metrics::Http2Connection;
 use crate::request::Peer;
 use crate::settings::Patience;
@@ -312,7 +312,7 @@ impl Connection {
             }
             let mut ready = ready!(registered.poll_read_ready(context))?;
             let mut input = self.input.borrow_mut();
-            if input.capacity() < crate::thread::Buffers::LARGE {
+            if input.capacity() < crate::io::Buffers::LARGE {
                 let mut larger = self.thread.buffers.take_large();
                 larger.extend_from_slice(&input);
                 self.thread.buffers.give(std::mem::replace(&mut input, larger));

@@ -10,13 +10,13 @@ use haulier_proto::h2::connection::Event;
 use haulier_proto::h2::limits::Limits as MachineLimits;
 use haulier_proto::head::RequestHead;
 
-use super::super::Phase;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::stream::Stream;
+use crate::clock;
+use crate::io::Phase;
 use crate::pipeline::{self, Answer};
 use crate::request::{Exchange, Request};
 use crate::settings::Limits;
-use crate::thread;
 
 /// What the settings mean for the state machine.
 pub(super) fn limits(limits: &Limits) -> MachineLimits {
@@ -46,7 +46,7 @@ impl Connection {
             self.thread.buffers.give_large(input);
             return;
         }
-        let (now, received) = (self.thread.clock.coarse(), thread::now());
+        let (now, received) = (self.thread.clock.coarse(), clock::now());
         let mut storage = self.thread.buffers.take_head();
         let mut taken = 0;
         loop {

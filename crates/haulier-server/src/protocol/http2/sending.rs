@@ -11,7 +11,7 @@ use crate::body::{Body, BodyStream, Chunk, FileSlice, PipeSlice, ReadNow};
 use crate::metrics::InFlight;
 use crate::request::Request;
 use crate::response::Trace;
-use crate::route::Site;
+use crate::site::Site;
 
 /// Bytes of a body sent on a stream before others get a turn.
 const TURN: usize = 64 * 1024;

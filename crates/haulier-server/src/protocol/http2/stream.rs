@@ -11,13 +11,13 @@ use foldhash::fast::FixedState;
 use haulier_proto::field::Fields;
 use haulier_proto::h2::hpack::encode;
 
-use super::super::{Phase, Watched};
 use super::connection::Connection;
 use super::sending::Sending;
 use crate::body::{BodyStream, BrokenBody, Chunk};
+use crate::clock;
+use crate::io::{Phase, Watched};
 use crate::request::{BodyError, Exchange, Presence};
 use crate::settings::Patience;
-use crate::thread;
 
 /// A body that nobody wants is read to its end if that is so near; beyond it, a reset is cheaper.
 const DRAINABLE: u64 = 64 * 1024;
@@ -175,7 +175,7 @@ impl Stream {
         }
         if !matches!(self.waiting.get().0, Phase::Body { .. }) {
             self.wait_for(Phase::Body {
-                started: thread::now(),
+                started: clock::now(),
                 received: self.received.get(),
             });
         }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
 use haulier_proto::h2::frame::{FrameHead, Kind};
 
-use super::super::pace::Pace;
-use super::super::{Phase, Watched};
 use super::connection::Connection;
-use crate::listen::Permit;
+use crate::io::Permit;
+use crate::io::pace::Pace;
+use crate::io::{Phase, Watched};
 use crate::settings::Patience;
 
 /// Clients that do not answer the PING behind the announcement of an end are believed to have read it after this long.

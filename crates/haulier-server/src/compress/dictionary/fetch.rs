@@ -1,0 +1,138 @@
+//! A page of a site as somebody gets it who has never been there: asked for by haulier itself, through the pipeline, as
+//! if it came over HTTPS from this machine.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use haulier_proto::field::{Fields, Known};
+use haulier_proto::head::{HeadLimits, RequestHead};
+
+use super::shell;
+use crate::body::{Body, Chunk};
+use crate::clock;
+use crate::pipeline::{self, Answer};
+use crate::request::{BodyError, Exchange, Peer, Presence, Request};
+use crate::settings::Patience;
+use crate::site::Site;
+use crate::thread::Thread;
+
+/// Longest page that becomes a dictionary, bytes: clients keep it, and we do.
+const MOST: usize = 1 << 20;
+
+/// The body of an HTML page.
+///
+/// # Errors
+/// Why it cannot be had, in words for the log.
+pub(super) async fn page(thread: &Rc<Thread>, site: &Arc<Site>, target: &str) -> Result<Bytes, String> {
+    let request = request(thread, site, target).ok_or("its path is none")?;
+    let answered = match pipeline::answer_for(thread, Arc::clone(site), request) {
+        Answer::Ready(answered) => answered,
+        Answer::Later(answered) => answered.await,
+    };
+    let response = answered.response;
+    if response.status != 200 {
+        return Err(format!("it answers with status {}", response.status));
+    }
+    let fields = response.head.fields();
+    if !fields.known(Known::ContentType).is_some_and(shell::is_html) {
+        return Err("it is no HTML".into());
+    }
+    collect(response.body).await.map_err(ToOwned::to_owned)
+}
+
+fn request(thread: &Thread, site: &Site, target: &str) -> Option<Request> {
+    let host = site.settings.hosts.iter().find(|host| !host.contains('*'));
+    let host = host.map_or("localhost", String::as_str);
+    let mut bytes = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: haulier\r\n\r\n").into_bytes();
+    let limits = HeadLimits {
+        request_line: 8192,
+        header: 16384,
+        fields: 16,
+    };
+    let head = RequestHead::parse(&mut bytes, &limits, &mut Fields::new()).ok()??;
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 443));
+    Some(Request {
+        head,
+        peer: Peer {
+            remote: here,
+            local: here,
+            // Browsers use dictionaries over HTTPS only; links in the page should be those they will see.
+            tls: !site.settings.development,
+            misses_tls: false,
+            proxy: None,
+        },
+        id: thread.next_id(),
+        received: clock::now(),
+        body_length: Some(0),
+        in_flight: None,
+        asks_password: Cell::default(),
+        exchange: Rc::new(Nobody),
+    })
+}
+
+async fn collect(body: Body) -> Result<Bytes, &'static str> {
+    let mut page = Vec::new();
+    match body {
+        Body::Empty | Body::Unsent(_) => {}
+        Body::Bytes(bytes) => return if bytes.len() <= MOST { Ok(bytes) } else { Err(TOO_LONG) },
+        Body::File(slice) => add(&mut page, Chunk::File(slice))?,
+        Body::Stream(mut stream) => {
+            while let Some(piece) = poll_fn(|context| stream.poll_next(context))
+                .await
+                .map_err(|broken| broken.reason)?
+            {
+                add(&mut page, piece)?;
+            }
+        }
+    }
+    Ok(page.into())
+}
+
+const TOO_LONG: &str = "it is longer than 1 MiB";
+
+fn add(page: &mut Vec<u8>, piece: Chunk) -> Result<(), &'static str> {
+    if page.len() as u64 + piece.len() > MOST as u64 {
+        return Err(TOO_LONG);
+    }
+    match piece {
+        Chunk::Bytes(bytes) => page.extend_from_slice(&bytes),
+        Chunk::File(slice) => {
+            let start = page.len();
+            page.resize(start + slice.len() as usize, 0);
+            let read = slice.file.file().read_exact_at(&mut page[start..], slice.range.start);
+            read.map_err(|_| "its spool cannot be read")?;
+        }
+        Chunk::Pipe(mut slice) => {
+            let mut end = page.len();
+            page.resize(end + slice.len() as usize, 0);
+            while !slice.is_empty() {
+                end += slice.read(&mut page[end..]).map_err(|_| "its pipe cannot be read")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// There is no connection behind the request.
+#[derive(Debug)]
+struct Nobody;
+
+impl Exchange for Nobody {
+    fn hold_to(&self, _: Option<&Arc<Patience>>) {}
+
+    fn poll_body(&self, _: &mut Context<'_>, _: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
+        Poll::Ready(Ok(0))
+    }
+
+    fn send_interim(&self, _: u16, _: &Fields) {}
+
+    fn presence(&self) -> Presence {
+        Presence::Here
+    }
+}

@@ -1,0 +1,252 @@
+//! The shell of a route: what its pages have in common, taken from one of them.
+//!
+//! haulier asks the site for that page itself, as somebody who has never been there: no cookie, no password. So nothing
+//! in it belongs to anybody. Clients are told where it lies (`Link: rel="compression-dictionary"`), fetch it when they
+//! have time, and from then on get the route's pages as what these have over it.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use haulier_proto::dictionary::{self, Hash};
+use haulier_proto::field::{Fields, Known};
+use haulier_proto::head::{Method, RequestHead};
+
+use super::{DictionarySettings, fetch, hex};
+use crate::compress::codec::Dictionary;
+use crate::context::Visit;
+use crate::pattern::glob::Glob;
+use crate::response::{Handler, Response};
+use crate::site::Site;
+use crate::thread::Thread;
+
+/// Where dictionaries lie in every site that has some.
+const PLACE: &[u8] = b"/.well-known/haulier/dictionary/";
+/// How long a shell is used before the page is asked for again: pages change with each deployment.
+const FRESH: Duration = Duration::from_secs(3600);
+/// How long after a page could not be had.
+const RETRY: Duration = Duration::from_secs(30);
+/// Earlier shells that clients may still hold.
+const KEPT: usize = 4;
+/// How often it is looked for shells that are due.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The shells of a site.
+#[derive(Debug)]
+pub(crate) struct Shells(Vec<Shell>);
+
+/// The shell of one route.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    pages: Glob,
+    /// Path and query of the page it is taken from.
+    page: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The newest first.
+    dictionaries: VecDeque<Arc<Dictionary>>,
+    /// The page is asked for again from then on; `None`: at once.
+    due: Option<Instant>,
+}
+
+impl Shells {
+    pub(crate) fn new(settings: &DictionarySettings) -> Self {
+        let shell = |(pages, page): &(Glob, String)| Shell {
+            pages: pages.clone(),
+            page: page.clone(),
+            state: Mutex::default(),
+        };
+        Self(settings.pages.iter().map(shell).collect())
+    }
+
+    /// The shell of a page; `None` if the answer is none, or has no shell.
+    pub(super) fn of(&self, head: &RequestHead, status: u16, fields: &Fields) -> Option<&Shell> {
+        if self.0.is_empty() || status != 200 || !matches!(head.method(), Method::Get | Method::Head) {
+            return None;
+        }
+        let is_html = fields.known(Known::ContentType).is_some_and(is_html);
+        self.0
+            .iter()
+            .find(|shell| shell.pages.matches(head.path()))
+            .filter(|_| is_html)
+    }
+}
+
+/// `text/html`, with or without its charset.
+pub(super) fn is_html(content_type: &[u8]) -> bool {
+    let kind = content_type.split(|&byte| byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"text/html")
+}
+
+impl Shell {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The dictionary with this hash, if it is not forgotten.
+    pub(super) fn dictionary(&self, hash: &Hash) -> Option<Arc<Dictionary>> {
+        self.lock()
+            .dictionaries
+            .iter()
+            .find(|known| known.hash == *hash)
+            .cloned()
+    }
+
+    /// Tells a client where the newest shell lies, unless it has that (RFC 9842 §3).
+    pub(super) fn announce(&self, held: Option<Hash>, fields: &mut Fields) {
+        if let Some(newest) = self.lock().dictionaries.front()
+            && held != Some(newest.hash)
+        {
+            let place = String::from_utf8_lossy(PLACE);
+            let link = format!("<{place}{}>; rel=\"compression-dictionary\"", hex(&newest.hash));
+            fields.append("Link", link);
+        }
+    }
+
+    /// Takes a page that was just fetched, or notes that there is none.
+    fn take(&self, page: Option<Bytes>, now: Instant) {
+        let mut state = self.lock();
+        let Some(dictionary) = page.and_then(Dictionary::prepare) else {
+            state.due = Some(now + RETRY);
+            return;
+        };
+        state.due = Some(now + FRESH);
+        state.dictionaries.retain(|known| known.hash != dictionary.hash);
+        state.dictionaries.push_front(Arc::new(dictionary));
+        state.dictionaries.truncate(KEPT);
+    }
+
+    /// Whether the page is to be asked for; from then on it is not, for a while.
+    fn is_due(&self, now: Instant) -> bool {
+        let mut state = self.lock();
+        let is_due = state.due.is_none_or(|due| due <= now);
+        if is_due {
+            state.due = Some(now + RETRY);
+        }
+        is_due
+    }
+}
+
+/// Answers for the dictionaries themselves.
+pub(crate) fn on_request(visit: &Visit<'_>) -> Option<Response> {
+    let name = visit.path.strip_prefix(PLACE)?;
+    let (shell, dictionary) = visit.site.shells.0.iter().find_map(|shell| {
+        let state = shell.lock();
+        let named = |known: &&Arc<Dictionary>| hex(&known.hash).as_bytes() == name;
+        state
+            .dictionaries
+            .iter()
+            .find(named)
+            .map(|found| (shell, Arc::clone(found)))
+    })?;
+    let pattern = dictionary::use_as(shell.pages.as_str(), true)?;
+    let mut response = Response::new(200, Handler::Static)
+        // It is the text of a page, and no page.
+        .with("Content-Type", "text/plain; charset=utf-8")
+        .with("X-Content-Type-Options", "nosniff")
+        .with("Cache-Control", "public, max-age=604800")
+        .with("Use-As-Dictionary", pattern);
+    response.body = dictionary.content.clone().into();
+    Some(response)
+}
+
+/// Keeps the shells of all sites fresh, for as long as the thread serves.
+pub(crate) async fn keep_fresh(thread: Rc<Thread>) {
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while !thread.draining.get() {
+        looks.tick().await;
+        let sites: Vec<Arc<Site>> = thread.serving().router.sites().cloned().collect();
+        for site in sites {
+            for shell in &site.shells.0 {
+                if shell.is_due(thread.clock.coarse()) {
+                    let page = fetch::page(&thread, &site, &shell.page).await;
+                    if let Err(why) = &page {
+                        let (site, page) = (&site.settings.name, &shell.page);
+                        tracing::warn!(site, page, why, "no dictionary can be made of this page");
+                    }
+                    shell.take(page.ok(), thread.clock.coarse());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now;
+
+    fn shell() -> Shell {
+        Shell {
+            pages: Glob::new("/wiki/*").expect("a pattern"),
+            page: "/wiki/Main".into(),
+            state: Mutex::default(),
+        }
+    }
+
+    #[test]
+    fn a_page_is_asked_for_at_once_and_again_after_an_hour() {
+        let shell = shell();
+        let now = now();
+        assert!(shell.is_due(now));
+        assert!(!shell.is_due(now), "it is under way");
+        shell.take(Some(Bytes::from_static(b"<html>")), now);
+        assert!(!shell.is_due(now + FRESH / 2));
+        assert!(shell.is_due(now + FRESH));
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_had_is_asked_for_soon_and_the_last_one_stays() {
+        let shell = shell();
+        let now = now();
+        shell.take(Some(Bytes::from_static(b"<html>")), now);
+        let hash = shell.lock().dictionaries[0].hash;
+        shell.take(None, now);
+        assert!(shell.dictionary(&hash).is_some());
+        assert!(!shell.is_due(now) && shell.is_due(now + RETRY));
+    }
+
+    #[test]
+    fn only_the_newest_shells_are_kept_each_once() {
+        let shell = shell();
+        for page in ["a", "b", "a", "c", "d", "e"] {
+            shell.take(Some(Bytes::from(page.repeat(100))), now());
+        }
+        let first = |known: &Arc<Dictionary>| known.content[0];
+        let kept: Vec<_> = shell.lock().dictionaries.iter().map(first).collect();
+        assert_eq!(kept, *b"edca");
+    }
+
+    #[test]
+    fn a_client_is_told_of_a_shell_it_does_not_have() {
+        let shell = shell();
+        let mut fields = Fields::new();
+        shell.announce(None, &mut fields);
+        assert!(!fields.contains("Link"), "there is none yet");
+        shell.take(Some(Bytes::from_static(b"<html>")), now());
+        let hash = shell.lock().dictionaries[0].hash;
+        shell.announce(Some(hash), &mut fields);
+        assert!(!fields.contains("Link"), "it has it");
+        shell.announce(Some([0; 32]), &mut fields);
+        let link = String::from_utf8_lossy(fields.get("Link").expect("a link")).into_owned();
+        assert_eq!(
+            link,
+            format!(
+                "</.well-known/haulier/dictionary/{}>; rel=\"compression-dictionary\"",
+                hex(&hash)
+            )
+        );
+    }
+
+    #[test]
+    fn html_is_known_with_and_without_charset() {
+        assert!(is_html(b"text/html") && is_html(b"Text/HTML; charset=UTF-8"));
+        assert!(!is_html(b"text/htmlx") && !is_html(b"application/json"));
+    }
+}

@@ -1,0 +1,352 @@
+//! Compression: every body that gains by it, in the coding the client likes best, however it was made.
+//!
+//! `policy` chooses, `codec` does it, `load` says how busy we are. Whole bodies are coded here; what PHP still makes is
+//! coded on its way from PHP (`drained`), so that a coder lives no longer than a worker is busy; files get variants
+//! that are made once (`store`, and `files::coded`).
+//!
+//! RFC 9110 §12.5.3 and §15.5.7 rule negotiation, §8.8.3 the entity tags.
+
+pub(crate) mod codec;
+pub(crate) mod dictionary;
+pub(crate) mod drained;
+pub(crate) mod file;
+mod load;
+pub(crate) mod media_type;
+pub(crate) mod policy;
+mod reflected;
+pub(crate) mod settings;
+pub(crate) mod store;
+pub(crate) mod tag;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use haulier_proto::accept::{Accepted, Coding};
+use haulier_proto::field::{Fields, Known, tokens};
+use haulier_proto::head::{Method, RequestHead};
+
+use self::load::Load;
+use self::policy::{Choice, Shape};
+use crate::body::{Body, FileSlice};
+use crate::clock;
+use crate::response::{Handler, Head, Response};
+use crate::site::Site;
+
+/// What coding a body came to, for logs and metrics. A body that still comes adds to it.
+#[derive(Debug)]
+pub(crate) struct Compressed {
+    pub(crate) coding: Coding,
+    pub(crate) level: i32,
+    load: Load,
+    /// Bytes before and after, so far.
+    pub(crate) taken: AtomicU64,
+    pub(crate) made: AtomicU64,
+    /// Time spent coding, nanoseconds.
+    pub(crate) nanoseconds: AtomicU64,
+}
+
+impl Compressed {
+    fn new(choice: Choice, load: Load) -> Arc<Self> {
+        Arc::new(Self {
+            coding: choice.coding,
+            level: choice.level,
+            load,
+            taken: AtomicU64::new(0),
+            made: AtomicU64::new(0),
+            nanoseconds: AtomicU64::new(0),
+        })
+    }
+
+    /// Runs a coder and counts what it took and made.
+    fn count<T>(&self, taken: usize, code: impl FnOnce() -> T, made: impl FnOnce(&T) -> usize) -> T {
+        let begun = clock::now();
+        let result = code();
+        let spent = clock::now().saturating_duration_since(begun);
+        self.nanoseconds.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
+        self.taken.fetch_add(taken as u64, Ordering::Relaxed);
+        self.made.fetch_add(made(&result) as u64, Ordering::Relaxed);
+        result
+    }
+
+    /// `zstd:3:busy`, for the log.
+    #[must_use]
+    pub(crate) fn label(&self) -> String {
+        format!("{}:{}:{}", self.coding.as_str(), self.level, self.load.as_str())
+    }
+}
+
+/// Why a body is sent as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Skip {
+    Off,
+    NoAcceptEncoding,
+    Type,
+    Small,
+    Grew,
+    Already,
+    NoTransform,
+    Range,
+    Secret,
+    /// More bodies are open than contexts are allowed.
+    Busy,
+    /// Too large a file, or a body whose pieces lie in files already.
+    File,
+    Failed,
+}
+
+impl Skip {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::NoAcceptEncoding => "no-ae",
+            Self::Type => "mime",
+            Self::Small => "small",
+            Self::Grew => "grew",
+            Self::Already => "already",
+            Self::NoTransform => "no-transform",
+            Self::Range => "range",
+            Self::Secret => "secret",
+            Self::Busy => "busy",
+            Self::File => "file",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Codes a body that is all there, and says by `Vary` that another client may get another one. Bodies that come from
+/// PHP piece by piece, and variants of files, were decided on before.
+pub(crate) fn on_response(site: &Site, head: &RequestHead, response: &mut Response) {
+    let is_plain_file = matches!(&response.head, Head::Prepared(prepared) if !prepared.is_negotiable);
+    if !site.settings.development && (is_plain_file || is_prepared_and_unasked(head, response)) {
+        return;
+    }
+    let skip = code(site, head, response).err();
+    if site.settings.development {
+        explain(response, skip);
+    }
+}
+
+/// The common case of a file: nobody asks for a coding, and the head says all there is to say.
+fn is_prepared_and_unasked(head: &RequestHead, response: &Response) -> bool {
+    matches!(response.head, Head::Prepared(_)) && head.fields().known(Known::AcceptEncoding).is_none()
+}
+
+/// In development a field says what was done, or why nothing was.
+fn explain(response: &mut Response, skip: Option<Skip>) {
+    let value = match (&response.trace.compressed, skip) {
+        (Some(compressed), _) => compressed.label(),
+        (None, Some(skip)) => format!("skip={}", skip.as_str()),
+        (None, None) => return,
+    };
+    let fields = response.head.fields_mut();
+    fields.set("X-Haulier-Encoding", value);
+    if let Some(compressed) = &response.trace.compressed {
+        let nanoseconds = compressed.nanoseconds.load(Ordering::Relaxed);
+        // A body that still comes has not taken any time yet.
+        if nanoseconds > 0 {
+            fields.append("Server-Timing", format!("compress;dur={:.1}", nanoseconds as f64 / 1e6));
+        }
+    }
+}
+
+fn code(site: &Site, head: &RequestHead, response: &mut Response) -> Result<(), Skip> {
+    let settings = &site.settings.compress;
+    if !settings.is_on() {
+        return Err(Skip::Off);
+    }
+    // What a script hands over is a download: it keeps its ranges and its length.
+    if matches!(response.trace.handler, Handler::Handed | Handler::Offloaded) {
+        return Err(Skip::File);
+    }
+    if response.status == 304 {
+        return not_modified(head, response);
+    }
+    let negotiable = is_negotiable(site, response.head.fields());
+    if negotiable.is_ok() && !matches!(response.head, Head::Prepared(_)) {
+        add_vary(response.head.fields_mut());
+    }
+    negotiable?;
+    if response.status == 206 || response.head.fields().contains("Content-Range") {
+        return Err(Skip::Range);
+    }
+    let length = response.body.length();
+    if length.is_some_and(|length| length < settings.min_size) {
+        return Err(Skip::Small);
+    }
+    let accepted = Accepted::of(head.fields());
+    let load = load::now(clock::now());
+    let shape = length.map_or(Shape::Long(None), Shape::Whole);
+    let choice = policy::choose(settings, &accepted, shape, load);
+    let (choice, dictionary) = match (&mut response.head, response.trace.handler) {
+        (Head::Fields(fields), Handler::Php) => {
+            dictionary::choose(site, head, response.status, fields, &accepted, choice)
+        }
+        _ => choice.map(|choice| (choice, None)),
+    }
+    .ok_or(Skip::NoAcceptEncoding)?;
+    if let Body::Unsent(length) = &mut response.body {
+        // A GET would get another length, and nobody knows which (RFC 9110 §8.6 lets HEAD leave it out).
+        *length = None;
+        return Ok(());
+    }
+    match &response.body {
+        Body::Bytes(bytes) => {
+            let bytes = bytes.clone();
+            if settings.no_secrets && reflected::is_secret_beside(response.head.fields(), head, &bytes) {
+                return Err(Skip::Secret);
+            }
+            whole(response, choice, dictionary.as_deref(), load, &bytes)
+        }
+        Body::File(slice) => {
+            let slice = slice.clone();
+            file(response, settings, &accepted, load, slice, head.method())
+        }
+        _ => Err(Skip::File),
+    }
+}
+
+fn whole(
+    response: &mut Response,
+    choice: Choice,
+    dictionary: Option<&codec::Dictionary>,
+    load: Load,
+    bytes: &Bytes,
+) -> Result<(), Skip> {
+    let compressed = Compressed::new(choice, load);
+    let coded = compressed.count(
+        bytes.len(),
+        || codec::whole_with(choice, dictionary, bytes),
+        |coded| coded.as_ref().map_or(0, Vec::len),
+    );
+    let coded = coded.map_err(failed)?;
+    if coded.len() >= bytes.len() {
+        return Err(Skip::Grew);
+    }
+    mark(response.head.fields_mut(), choice.coding);
+    response.body = exact(coded).into();
+    response.trace.compressed = Some(compressed);
+    Ok(())
+}
+
+fn failed(error: codec::CodecError) -> Skip {
+    tracing::error!(%error, "cannot compress: sent as it is");
+    Skip::Failed
+}
+
+/// Without the room the coder asked for and did not need.
+fn exact(mut coded: Vec<u8>) -> Bytes {
+    coded.shrink_to_fit();
+    coded.into()
+}
+
+/// Files longer than this are coded piece by piece.
+const WHOLE_FILE: u64 = 64 * 1024;
+
+/// A file that has no variant yet.
+fn file(
+    response: &mut Response,
+    settings: &settings::CompressSettings,
+    accepted: &Accepted,
+    load: Load,
+    slice: FileSlice,
+    method: Method,
+) -> Result<(), Skip> {
+    if slice.len() <= WHOLE_FILE {
+        let shape = Shape::Whole(slice.len());
+        let choice = policy::choose(settings, accepted, shape, load).ok_or(Skip::NoAcceptEncoding)?;
+        let bytes = file::content(&slice).ok_or(Skip::File)?;
+        return whole(response, choice, None, load, &bytes);
+    }
+    let choice = policy::choose(settings, accepted, Shape::Endless, load).ok_or(Skip::NoAcceptEncoding)?;
+    if method == Method::Head {
+        file::check(&slice)?;
+        mark(response.head.fields_mut(), choice.coding);
+        response.body = Body::Unsent(None);
+        return Ok(());
+    }
+    let compressed = Compressed::new(choice, load);
+    let stream = file::CodedFile::begin(slice, choice, &compressed)?;
+    mark(response.head.fields_mut(), choice.coding);
+    response.body = Body::Stream(Box::new(stream));
+    response.trace.compressed = Some(compressed);
+    Ok(())
+}
+
+/// Whether the answer could have been coded, for another client or at another length.
+fn is_negotiable(site: &Site, fields: &Fields) -> Result<(), Skip> {
+    if fields.contains("Content-Encoding") {
+        return Err(Skip::Already);
+    }
+    let types = site.settings.compress.types.as_deref();
+    if !fields
+        .known(Known::ContentType)
+        .is_some_and(|value| media_type::is_compressible(value, types))
+    {
+        return Err(Skip::Type);
+    }
+    if is_fixed(fields) {
+        return Err(Skip::NoTransform);
+    }
+    Ok(())
+}
+
+/// Whether a file of this length with these fields has codings.
+pub(crate) fn has_codings(site: &Site, fields: &Fields, length: u64) -> bool {
+    let settings = &site.settings.compress;
+    settings.is_on() && length >= settings.min_size.max(1) && is_negotiable(site, fields).is_ok()
+}
+
+/// RFC 9111 §5.2.2.6, and digests that were made of the body as it is (RFC 9530 §3).
+fn is_fixed(fields: &Fields) -> bool {
+    let no_transform = fields
+        .get_all("Cache-Control")
+        .flat_map(tokens)
+        .any(|directive| directive.eq_ignore_ascii_case(b"no-transform"));
+    no_transform
+        || ["Content-Digest", "Repr-Digest", "Digest", "Content-MD5"]
+            .iter()
+            .any(|name| fields.contains(name))
+}
+
+/// RFC 9110 §15.4.5: a 304 has the Vary a 200 would have. What PHP calls unchanged may be stored under the tag of a
+/// coding; that tag is the one the client knows.
+fn not_modified(head: &RequestHead, response: &mut Response) -> Result<(), Skip> {
+    if response.trace.handler != Handler::Php {
+        return Err(Skip::Already);
+    }
+    let fields = response.head.fields_mut();
+    add_vary(fields);
+    let known = fields
+        .get("ETag")
+        .and_then(|tag| tag::named_by_client(tag, head.fields()));
+    if let Some(known) = known {
+        fields.set("ETag", known);
+    }
+    Err(Skip::Already)
+}
+
+/// The fields of a coded body.
+fn mark(fields: &mut Fields, coding: Coding) {
+    fields.set("Content-Encoding", coding.as_str());
+    fields.remove("Accept-Ranges");
+    if let Some(tag) = fields.get("ETag").and_then(|value| tag::of_coding(value, coding)) {
+        fields.set("ETag", tag);
+    }
+}
+
+/// Says that the answer depends on Accept-Encoding.
+pub(crate) fn add_vary(fields: &mut Fields) {
+    vary_by(fields, "Accept-Encoding");
+}
+
+/// Says that the answer depends on this field of the request.
+pub(crate) fn vary_by(fields: &mut Fields, name: &str) {
+    let says_so = |member: &[u8]| member == b"*" || member.eq_ignore_ascii_case(name.as_bytes());
+    if !fields.get_all("Vary").flat_map(tokens).any(says_so) {
+        fields.append("Vary", name);
+    }
+}
+
+#[cfg(test)]
+mod tests;

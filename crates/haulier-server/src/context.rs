@@ -1,0 +1,88 @@
+//! A request whose site and routes are known: what filters judge and handlers answer.
+
+use std::sync::Arc;
+
+use crate::files::{self, Found};
+use crate::listen::Network;
+use crate::request::Request;
+use crate::site::{Matched, Site};
+use crate::thread::Thread;
+
+/// Whether a request comes by for the first time, or again: with its password hashed, or by a local redirect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Round {
+    First,
+    Further,
+}
+
+/// A request on its way to a handler.
+pub(crate) struct Visit<'a> {
+    pub(crate) thread: &'a Thread,
+    pub(crate) site: &'a Arc<Site>,
+    pub(crate) request: &'a Request,
+    pub(crate) round: Round,
+    /// Path and query PHP wants answered instead of the client's.
+    pub(crate) local: Option<&'a [u8]>,
+    /// Decoded and normalised.
+    pub(crate) path: &'a [u8],
+    pub(crate) query: Option<&'a [u8]>,
+    /// What the routes of the site say about the path.
+    pub(crate) routes: &'a Matched<'a>,
+}
+
+impl<'a> Visit<'a> {
+    /// Whether the client has an address in one of these networks.
+    pub(crate) fn comes_from(&self, networks: &[Network]) -> bool {
+        let address = self.request.peer.remote.ip();
+        networks.iter().any(|network| network.contains(address))
+    }
+
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.request.peer.tls { "https" } else { "http" }
+    }
+
+    /// What the path is in the site, or in the place within it.
+    pub(crate) fn find(&self, path: &[u8]) -> Found {
+        match self.routes.place {
+            // Patterns of `deny` are for paths of the site, wherever they lead.
+            Some(_) if files::is_denied(self.site, path) => Found::Denied,
+            Some(place) => place.find(self.thread, path),
+            None => self.thread.files.find(self.site, path, self.thread.clock.coarse()),
+        }
+    }
+
+    /// What the front controller is; `None` where there is none.
+    pub(crate) fn find_front(&self) -> Option<Found> {
+        let front = self.owner().settings.php.as_ref()?.front.as_deref()?;
+        Some(self.find_of_owner(front))
+    }
+
+    /// What the page in place of what is missing is; `None` where there is none.
+    pub(crate) fn find_fallback(&self) -> Option<Found> {
+        let page = self.owner().settings.fallback.as_deref()?;
+        Some(self.find_of_owner(page))
+    }
+
+    fn find_of_owner(&self, path: &str) -> Found {
+        match self.routes.place {
+            Some(place) => place.find_inside(self.thread, path.as_bytes()),
+            None => self
+                .thread
+                .files
+                .find(self.site, path.as_bytes(), self.thread.clock.coarse()),
+        }
+    }
+
+    /// Whose files and PHP answer: the site's, or those of the place within it.
+    pub(crate) fn owner(&self) -> &'a Arc<Site> {
+        self.routes.place.map_or(self.site, |place| &place.site)
+    }
+
+    /// The path as the owner sees it.
+    pub(crate) fn inside(&self) -> &'a [u8] {
+        match self.routes.place {
+            Some(place) => place.inside(self.path).unwrap_or(b"/"),
+            None => self.path,
+        }
+    }
+}

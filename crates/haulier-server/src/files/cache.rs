@@ -1,0 +1,303 @@
+//! Files and scripts found before: a hit costs a hash and a look at the time.
+//!
+//! One cache per thread, so nothing is locked. What is found there was true at most a second ago; a file changed in
+//! the last two seconds is looked at on every request, because it is probably being written, and so is every file of a
+//! site in development.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::entry::{self, Entry};
+use super::names;
+use super::open::{Version, out_of_descriptors};
+use super::resolve::{self, Resolved, Script};
+use crate::site::Site;
+
+/// How long an answer stands without asking the file system.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// A file modified less than this ago may be written again within the resolution of its times.
+pub(super) const SETTLED: Duration = Duration::from_secs(2);
+
+/// Bytes of small files kept in memory, a thread.
+const MOST_BYTES: usize = 8 * 1024 * 1024;
+
+/// What a normalised path is on a site.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A regular file, ready to send.
+    File(Rc<Entry>),
+    /// A script that exists and may run, an index among them.
+    Script(Script),
+    /// A directory asked for without its slash.
+    SlashMissing,
+    /// A directory without index.
+    Directory,
+    /// Nothing that could be sent.
+    Missing,
+    /// Something nobody gets: hidden, denied by a rule, a script that may not run, a link out of the root.
+    Denied,
+    /// It may be there, and cannot be opened.
+    Failed(io::Error),
+}
+
+/// The files one thread holds open, of all sites.
+#[derive(Debug)]
+pub(crate) struct FileCache {
+    state: RefCell<State>,
+    hasher: foldhash::fast::RandomState,
+    most: Cell<usize>,
+}
+
+/// Two generations: what is used moves to the young one; when that has its half, the old one is dropped. This keeps
+/// what was used lately, as LRU does, and needs no list.
+#[derive(Debug, Default)]
+struct State {
+    young: Generation,
+    old: Generation,
+}
+
+#[derive(Debug, Default)]
+struct Generation {
+    /// By hash of site and path; a slot tells whose it is.
+    slots: HashMap<u64, Slot, foldhash::fast::RandomState>,
+    /// Content in memory, bytes.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    site: u32,
+    path: Box<[u8]>,
+    /// Path of the file in the root: another than `path` for an index.
+    name: Box<[u8]>,
+    what: What,
+    version: Version,
+    /// The file is looked at from then on.
+    check_at: Instant,
+    /// Whatever the file looks like, it is opened anew from then on.
+    expires: Option<Instant>,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    File(Rc<Entry>),
+    Script(Rc<Script>),
+}
+
+impl FileCache {
+    /// For at most so many files.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            state: RefCell::default(),
+            hasher: foldhash::fast::RandomState::default(),
+            most: Cell::new(most.max(2)),
+        }
+    }
+
+    /// For at most so many files from now on.
+    pub(crate) fn resize(&self, most: usize) {
+        self.most.set(most.max(2));
+    }
+
+    /// Lets go of everything: the process is out of descriptors.
+    pub(crate) fn shed(&self) {
+        *self.state.borrow_mut() = State::default();
+    }
+
+    /// How often [`FileCache::age`] is called.
+    pub(crate) const AGE: Duration = Duration::from_secs(10);
+
+    /// Lets go of what was not asked for during the last two ages: a file that was deleted gives its space back.
+    pub(crate) fn age(&self) {
+        let mut state = self.state.borrow_mut();
+        state.old = std::mem::take(&mut state.young);
+    }
+
+    /// What a normalised path (`haulier_proto::path::normalize`) is on this site.
+    pub(crate) fn find(&self, site: &Site, path: &[u8], now: Instant) -> Found {
+        match self.cached(site, path, now) {
+            Some(found) => found,
+            None => self.search(site, path, now),
+        }
+    }
+
+    /// A path that is not remembered: a script with PATH_INFO, or what its whole name says.
+    fn search(&self, site: &Site, path: &[u8], now: Instant) -> Found {
+        if names::is_denied(site, path) {
+            return Found::Denied;
+        }
+        for end in names::script_ends(site, path) {
+            match self.whole(site, &path[..end], now) {
+                Found::Script(script) => {
+                    return Found::Script(Script {
+                        path_info: path[end..].to_vec(),
+                        ..script
+                    });
+                }
+                // A directory with a script's name: go on inside.
+                Found::SlashMissing => {}
+                found => return found,
+            }
+        }
+        self.resolve(site, path, now)
+    }
+
+    /// A path without PATH_INFO.
+    fn whole(&self, site: &Site, path: &[u8], now: Instant) -> Found {
+        self.cached(site, path, now)
+            .unwrap_or_else(|| self.resolve(site, path, now))
+    }
+
+    fn cached(&self, site: &Site, path: &[u8], now: Instant) -> Option<Found> {
+        let key = self.key(site, path);
+        let mut state = self.state.borrow_mut();
+        let slot = state.get(key, self.most.get())?;
+        if slot.site != site.number || *slot.path != *path {
+            return None;
+        }
+        if now < slot.check_at || slot.still_true(site, now) {
+            return Some(slot.what.clone().into());
+        }
+        state.remove(key);
+        None
+    }
+
+    fn resolve(&self, site: &Site, path: &[u8], now: Instant) -> Found {
+        let mut resolved = resolve::resolve(site, path);
+        if matches!(&resolved, Resolved::Failed(error) if out_of_descriptors(error)) {
+            self.shed();
+            resolved = resolve::resolve(site, path);
+        }
+        match resolved {
+            Resolved::File { name, regular } => {
+                let version = regular.version;
+                let entry = Rc::new(Entry::new(site, path, &name, regular));
+                self.keep(site, path, &name, What::File(entry), version, now)
+            }
+            Resolved::Script { script, version } => {
+                let name = script.name.clone();
+                self.keep(site, path, &name, What::Script(Rc::new(script)), version, now)
+            }
+            Resolved::SlashMissing => Found::SlashMissing,
+            Resolved::Directory => Found::Directory,
+            Resolved::Missing => Found::Missing,
+            Resolved::Denied => Found::Denied,
+            Resolved::Failed(error) => Found::Failed(error),
+        }
+    }
+
+    fn keep(&self, site: &Site, path: &[u8], name: &[u8], what: What, version: Version, now: Instant) -> Found {
+        let found = what.clone().into();
+        let unsettled = until_settled(&version);
+        // An index that is not the first one: a better one may have come meanwhile.
+        let outranked = (path.ends_with(b"/") && !is_first_index(site, name)).then(|| fresh(site));
+        let slot = Slot {
+            site: site.number,
+            path: path.into(),
+            name: name.into(),
+            what,
+            version,
+            check_at: if unsettled.is_some() { now } else { now + fresh(site) },
+            expires: unsettled.into_iter().chain(outranked).min().map(|left| now + left),
+        };
+        self.state
+            .borrow_mut()
+            .insert(self.key(site, path), slot, self.most.get());
+        found
+    }
+
+    fn key(&self, site: &Site, path: &[u8]) -> u64 {
+        self.hasher.hash_one((site.number, path))
+    }
+}
+
+impl State {
+    /// The slot of this key, young again.
+    fn get(&mut self, key: u64, most: usize) -> Option<&mut Slot> {
+        if !self.young.slots.contains_key(&key) {
+            let slot = self.old.remove(key)?;
+            self.insert(key, slot, most);
+        }
+        self.young.slots.get_mut(&key)
+    }
+
+    fn insert(&mut self, key: u64, slot: Slot, most: usize) {
+        self.old.remove(key);
+        self.young.remove(key);
+        let full = self.young.slots.len() + 1 > most / 2 || self.young.bytes + slot.bytes() > MOST_BYTES / 2;
+        if full {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.bytes += slot.bytes();
+        self.young.slots.insert(key, slot);
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.young.remove(key);
+    }
+}
+
+impl Generation {
+    fn remove(&mut self, key: u64) -> Option<Slot> {
+        let slot = self.slots.remove(&key)?;
+        self.bytes -= slot.bytes();
+        Some(slot)
+    }
+}
+
+impl Slot {
+    /// Looks at the file; if it is the one that was opened, the slot is good for another while.
+    fn still_true(&mut self, site: &Site, now: Instant) -> bool {
+        if self.expires.is_some_and(|expires| now >= expires)
+            || Version::now(site.document_root(), &self.name) != Some(self.version)
+            || matches!(&self.what, What::File(entry) if entry.misses_tag())
+        {
+            return false;
+        }
+        if self.expires.is_none() {
+            self.check_at = now + fresh(site);
+        }
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.what {
+            What::File(entry) => entry.in_memory(),
+            What::Script(_) => 0,
+        }
+    }
+}
+
+impl From<What> for Found {
+    fn from(what: What) -> Self {
+        match what {
+            What::File(entry) => Self::File(entry),
+            What::Script(script) => Self::Script((*script).clone()),
+        }
+    }
+}
+
+/// How long an answer of this site stands. Whoever works on it wants to see what was saved just now.
+fn fresh(site: &Site) -> Duration {
+    if site.settings.development {
+        Duration::ZERO
+    } else {
+        FRESH
+    }
+}
+
+/// How long a file just modified is still doubtful.
+fn until_settled(version: &Version) -> Option<Duration> {
+    let age = entry::age(version, SystemTime::now())?;
+    SETTLED.checked_sub(age).filter(|left| !left.is_zero())
+}
+
+fn is_first_index(site: &Site, name: &[u8]) -> bool {
+    let last = name.rsplit(|&byte| byte == b'/').next();
+    site.settings.index.first().map(String::as_bytes) == last
+}

@@ -1,0 +1,323 @@
+//! A file in the coding its client likes best: a sidecar that was put beside it, else a variant made once and kept.
+//!
+//! Until there is one, the file itself goes on and is coded on its way out (`compress`). Each variant has a
+//! strong entity tag of its own; all of them begin with that of the file, so that a client that comes back with any of
+//! them is told that nothing has changed.
+
+use std::cell::{Cell, RefCell};
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haulier_proto::accept::{Accepted, Coding};
+use haulier_proto::dictionary::Hash;
+use haulier_proto::etag;
+use haulier_proto::field::{Fields, Known};
+use haulier_proto::head::{Method, RequestHead};
+
+use super::entry::{self, Entry};
+use super::open::{self, Opened, Version};
+use super::respond as answer;
+use super::tag::{self, Tag};
+use crate::compress::store::Variant;
+use crate::compress::{codec, dictionary};
+use crate::response::{Handler, Response};
+use crate::site::Site;
+
+/// How long it stands what variants there are.
+const FRESH: Duration = Duration::from_secs(1);
+/// A file asked for once may never be asked for again.
+const WORTH_MAKING: u32 = 2;
+/// Earlier versions of a file that clients come back with at the same time.
+const MOST_DIFFERENCES: usize = 4;
+/// RFC 9659: browsers refuse more.
+const MOST_WINDOW: u64 = 8 << 20;
+
+/// The variants of one file, as far as this thread knows them.
+#[derive(Debug)]
+pub(super) struct Codings {
+    /// Path of the file in the root.
+    name: Box<[u8]>,
+    version: Version,
+    variants: [RefCell<Slot>; 3],
+    asked: Cell<u32>,
+    differences: Option<Differences>,
+}
+
+/// The variants for clients that hold an earlier version of the file, or of another one announced for its path.
+#[derive(Debug, Default)]
+struct Differences {
+    /// By hash of what the client holds; the one asked for last at the end.
+    known: RefCell<Vec<(Hash, Slot)>>,
+    /// This version is kept for its successors.
+    is_kept: Cell<bool>,
+}
+
+/// What is known of the variant in one coding.
+#[derive(Debug, Default)]
+struct Slot {
+    entry: Option<Rc<Entry>>,
+    /// The sidecar `entry` was made of, in the state it had.
+    sidecar: Option<Version>,
+    /// No further search: coding gains nothing.
+    is_useless: bool,
+    /// It is looked at again from then on.
+    check_at: Option<Instant>,
+}
+
+impl Slot {
+    fn is_tagged(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| entry.etag.is_some())
+    }
+}
+
+impl Codings {
+    /// `is_dictionary`: clients are told to keep the file as the dictionary of its later versions.
+    pub(super) fn new(name: &[u8], version: Version, is_dictionary: bool) -> Self {
+        Self {
+            name: name.into(),
+            version,
+            variants: Default::default(),
+            asked: Cell::new(0),
+            differences: is_dictionary.then(Differences::default),
+        }
+    }
+
+    /// Keeps what clients are told to keep. They name `dcz` only once they have something, so it is kept for whoever
+    /// reads codings at all.
+    fn keep(&self, site: &Site, entry: &Entry) {
+        if let (Some(differences), Some(store)) = (&self.differences, &site.settings.variants)
+            && !differences.is_kept.replace(true)
+        {
+            store.keep(&self.version.key(), &entry.file);
+        }
+    }
+
+    /// What the file has over what the client holds, if that is known. Where it is not, it is ordered.
+    fn difference(&self, site: &Site, head: &RequestHead, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
+        let (differences, store) = (self.differences.as_ref()?, site.settings.variants.as_ref()?);
+        let key = self.version.key();
+        let hash = dictionary::held(head.fields())?;
+        let mut known = differences.known.borrow_mut();
+        let mut slot = match known.iter().position(|(of, _)| *of == hash) {
+            Some(at) => known.remove(at).1,
+            None => Slot::default(),
+        };
+        if slot.check_at.is_none_or(|check_at| now >= check_at) && slot.entry.is_none() {
+            slot.check_at = Some(now + FRESH);
+            match store.find_difference(&key, &hash) {
+                Variant::Ready(file, length) => {
+                    let tag = self.tag(
+                        entry,
+                        Coding::DictionaryZstd,
+                        &format!("{:02x}{:02x}.{length:x}", hash[0], hash[1]),
+                    );
+                    let file = Arc::new(entry::with_small_content(file, length));
+                    slot.entry = Some(Rc::new(entry.coded(Coding::DictionaryZstd, tag, file)));
+                }
+                Variant::Absent => store.make_difference(&key, &hash, &entry.file),
+                Variant::Useless => {}
+            }
+        }
+        let found = slot.entry.clone();
+        if known.len() >= MOST_DIFFERENCES {
+            known.remove(0);
+        }
+        known.push((hash, slot));
+        found
+    }
+
+    /// The variant for a client, if there is one in a coding it likes best. A variant that is missing is ordered: until it
+    /// is made, the file is coded on its way rather than sent in a coding the client likes less.
+    fn best(&self, site: &Site, accepted: &Accepted, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
+        self.asked.set(self.asked.get().saturating_add(1));
+        let allowed = &site.settings.compress.algorithms;
+        let codings = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+        let weight = |coding: Coding| {
+            let is_allowed = allowed.contains(&coding);
+            if is_allowed { accepted.weight(coding) } else { 0 }
+        };
+        let most = codings.into_iter().map(weight).max().filter(|&most| most > 0)?;
+        let liked_best = codings.into_iter().filter(|&coding| weight(coding) == most);
+        for (number, coding) in liked_best.enumerate() {
+            if let Some(found) = self.variant(site, coding, entry, now, number == 0) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    fn variant(&self, site: &Site, coding: Coding, entry: &Entry, now: Instant, wanted: bool) -> Option<Rc<Entry>> {
+        let mut known = self.variants[coding.index()].borrow_mut();
+        if known.check_at.is_none_or(|check_at| now >= check_at) {
+            known.check_at = Some(now + FRESH);
+            self.look(site, coding, entry, &mut known);
+        }
+        let is_missing = wanted && known.entry.is_none() && !known.is_useless;
+        if is_missing
+            && self.asked.get() >= WORTH_MAKING
+            && let Some(store) = &site.settings.variants
+        {
+            store.make(&self.version.key(), coding, &entry.file);
+        }
+        known.entry.clone()
+    }
+
+    /// Looks for a sidecar first: whoever put it there knew why.
+    fn look(&self, site: &Site, coding: Coding, entry: &Entry, known: &mut Slot) {
+        let name = [&self.name, extension(coding)].concat();
+        let is_final = known.is_tagged() || entry.etag.is_none();
+        if is_final && known.sidecar.is_some() && Version::now(site.document_root(), &name) == known.sidecar {
+            return;
+        }
+        let from_store = known.entry.is_some() && known.sidecar.is_none();
+        if let Some((sidecar, version)) = self.sidecar(site, coding, &name, entry) {
+            known.entry = Some(Rc::new(sidecar));
+            known.sidecar = Some(version);
+            known.is_useless = false;
+        } else if !from_store {
+            known.sidecar = None;
+            (known.entry, known.is_useless) = self.stored(site, coding, entry);
+        }
+    }
+
+    fn sidecar(&self, site: &Site, coding: Coding, name: &[u8], entry: &Entry) -> Option<(Entry, Version)> {
+        // Most files have none: one look instead of an open.
+        Version::now(site.document_root(), name)?;
+        let Ok(Opened::File(regular)) = open::open(site.document_root(), name) else {
+            return None;
+        };
+        let version = regular.version;
+        let mut first = [0; 18];
+        let read = regular.file.read_at(&mut first, 0).ok()?;
+        if let Err(why) = self.check_sidecar(coding, &version, &first[..read]) {
+            let name = String::from_utf8_lossy(name);
+            tracing::warn!(site = site.settings.name, %name, why, "sidecar_ignored");
+            return None;
+        }
+        let file = Arc::new(entry::open_file(regular));
+        // Several servers have the same sidecar, as they have the same file.
+        let own = Tag::of(site.settings.etag, &version, &file).known();
+        let tag = own.and_then(|own| self.tag(entry, coding, &String::from_utf8_lossy(tag::opaque(&own))));
+        Some((entry.coded(coding, tag, file), version))
+    }
+
+    /// Whether a sidecar is what its name says, and of this file.
+    fn check_sidecar(&self, coding: Coding, version: &Version, first: &[u8]) -> Result<(), &'static str> {
+        if version.size == 0 {
+            return Err("it is empty");
+        }
+        // Tools that carry the time over drop its fraction.
+        if version.modified.0 < self.version.modified.0 {
+            return Err("it is older than its file");
+        }
+        match coding {
+            Coding::Gzip if first.starts_with(&[0x1f, 0x8b, 8]) => Ok(()),
+            Coding::Brotli if codec::is_brotli(first) => Ok(()),
+            Coding::Zstd | Coding::DictionaryZstd => match codec::zstd_window(first) {
+                Some(window) if window <= MOST_WINDOW => Ok(()),
+                Some(_) => Err("its window is over 8 MiB: browsers refuse it (RFC 9659)"),
+                None => Err("it is no zstd frame"),
+            },
+            Coding::Gzip => Err("it is no gzip file"),
+            Coding::Brotli => Err("it is no brotli stream with a standard window"),
+        }
+    }
+
+    /// The variant of our own, or whether there is no use in one.
+    fn stored(&self, site: &Site, coding: Coding, entry: &Entry) -> (Option<Rc<Entry>>, bool) {
+        let Some(store) = &site.settings.variants else {
+            return (None, true);
+        };
+        match store.find(&self.version.key(), coding) {
+            Variant::Absent => (None, false),
+            Variant::Useless => (None, true),
+            Variant::Ready(file, length) => {
+                let tag = self.tag(entry, coding, &format!("{length:x}"));
+                let file = Arc::new(entry::with_small_content(file, length));
+                (Some(Rc::new(entry.coded(coding, tag, file))), false)
+            }
+        }
+    }
+
+    /// `"…-br.5a3"`: the tag of the file, the coding, and what tells two variants in that coding apart. `None` if the file
+    /// has no tag.
+    fn tag(&self, entry: &Entry, coding: Coding, variant: &str) -> Option<Vec<u8>> {
+        let own = tag::opaque(entry.etag.as_ref()?);
+        let coded = format!("-{}.{variant}\"", coding.as_str());
+        Some([b"\"", own, coded.as_bytes()].concat())
+    }
+}
+
+fn extension(coding: Coding) -> &'static [u8] {
+    match coding {
+        Coding::Zstd | Coding::DictionaryZstd => b".zst",
+        Coding::Brotli => b".br",
+        Coding::Gzip => b".gz",
+    }
+}
+
+/// Answers a request for this file with the variant its client likes best.
+pub(crate) fn respond(site: &Site, head: &RequestHead, entry: &Rc<Entry>, now: Instant) -> Response {
+    let Some(codings) = &entry.codings else {
+        return answer::respond(head, entry);
+    };
+    if !matches!(head.method(), Method::Get | Method::Head) {
+        return answer::respond(head, entry);
+    }
+    let fields = head.fields();
+    if let Some(response) = unchanged_under_any_tag(fields, entry) {
+        return response;
+    }
+    if fields.known(Known::AcceptEncoding).is_none() {
+        return answer::respond(head, entry);
+    }
+    codings.keep(site, entry);
+    let accepted = Accepted::of(fields);
+    let difference = prefers_dictionary(&accepted).then(|| codings.difference(site, head, entry, now));
+    let variant = difference
+        .flatten()
+        .or_else(|| codings.best(site, &accepted, entry, now));
+    match variant {
+        Some(variant) if wants_variant(fields, &variant) => {
+            let mut response = answer::respond(head, &variant);
+            response.trace.variant = variant.coding.filter(|_| matches!(response.status, 200 | 206));
+            response
+        }
+        _ => answer::respond(head, entry),
+    }
+}
+
+/// A client that names `dcz` has what it needs for it.
+fn prefers_dictionary(accepted: &Accepted) -> bool {
+    let weight = accepted.weight(Coding::DictionaryZstd);
+    weight > 0 && Coding::PLAIN.iter().all(|&coding| accepted.weight(coding) <= weight)
+}
+
+/// A range is meant of what the client has a part of. Without a tag that says so it is of the file itself: parts
+/// fetched before the variant was there must fit those fetched after.
+fn wants_variant(fields: &Fields, variant: &Entry) -> bool {
+    let is_meant = || variant.etag.is_some() && fields.known(Known::IfRange) == variant.etag.as_deref();
+    fields.known(Known::Range).is_none() || is_meant()
+}
+
+/// RFC 9110 §13.1.2 compares weakly: any coding of the same content is the same. The answer names the tag the client
+/// has, so that it knows which of its stored answers is meant.
+fn unchanged_under_any_tag(fields: &Fields, entry: &Entry) -> Option<Response> {
+    fields.known(Known::IfNoneMatch)?;
+    if fields.known(Known::IfMatch).is_some() || fields.known(Known::IfUnmodifiedSince).is_some() {
+        return None;
+    }
+    let own = tag::opaque(entry.etag.as_ref()?);
+    let tag = fields
+        .get_all("If-None-Match")
+        .flat_map(etag::list)
+        .find(|tag| matches!(tag.opaque.strip_prefix(own), Some([] | [b'-', ..])))?;
+    let weak: &[u8] = if tag.weak { b"W/\"" } else { b"\"" };
+    let mut response = Response::new(304, Handler::Static);
+    let mut fields = entry.not_modified.fields().clone();
+    fields.set("ETag", [weak, tag.opaque, b"\""].concat());
+    response.head = fields.into();
+    Some(response)
+}

@@ -1,0 +1,143 @@
+//! A site in a temporary directory, for the tests of handlers.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use haulier_php::{External, Pool, PoolKind, PoolSettings};
+use haulier_proto::field::Fields;
+use haulier_proto::head::{HeadLimits, RequestHead};
+use tempfile::TempDir;
+
+use crate::pattern::glob::Glob;
+use crate::settings::{DictionarySettings, PhpSettings, SendfileSettings, SiteSettings};
+use crate::site::Site;
+
+/// A document root that is removed when the test ends, and what the site shall be.
+pub(crate) struct Root {
+    directory: TempDir,
+    settings: SiteSettings,
+}
+
+impl Root {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let root = directory.path().join("root");
+        std::fs::create_dir(&root).expect("a document root");
+        Self {
+            directory,
+            settings: settings(root),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.settings.root
+    }
+
+    /// Beside the document root.
+    pub(crate) fn outside(&self) -> PathBuf {
+        self.directory.path().to_path_buf()
+    }
+
+    /// With this file in the document root, modified an hour ago.
+    pub(crate) fn file(self, name: &str, content: &str) -> Self {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("directories");
+        std::fs::write(&path, content).expect("a file");
+        age(&path, Duration::from_secs(3600));
+        self
+    }
+
+    pub(crate) fn link(self, name: &str, to: impl AsRef<Path>) -> Self {
+        symlink(to, self.path().join(name)).expect("a symbolic link");
+        self
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut SiteSettings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
+    /// With PHP: scripts that may run and those that never do.
+    pub(crate) fn php(self, scripts: &[&str], never: &[&str]) -> Self {
+        let globs = |texts: &[&str]| texts.iter().map(|text| Glob::new(text).expect("a pattern")).collect();
+        let php = PhpSettings {
+            pool: pool(),
+            front: None,
+            scripts: globs(scripts),
+            never: globs(never),
+            extensions: vec![".php".into()],
+            params: Vec::new(),
+            remote_root: None,
+        };
+        self.with(|settings| settings.php = Some(php))
+    }
+
+    pub(crate) fn site(&self) -> Site {
+        Site::open(self.settings.clone(), 1).expect("a document root")
+    }
+}
+
+/// Makes a file look modified so long ago.
+pub(crate) fn age(path: &Path, age: Duration) {
+    let file = std::fs::File::options().write(true).open(path).expect("a file to age");
+    file.set_modified(std::time::SystemTime::now() - age).expect("a time");
+}
+
+fn settings(root: PathBuf) -> SiteSettings {
+    SiteSettings {
+        name: "test".into(),
+        hosts: vec!["*".into()],
+        root,
+        index: vec!["index.html".into(), "index.php".into()],
+        php: None,
+        without_tls: None,
+        deny: Vec::new(),
+        headers: Vec::new(),
+        redirects: Vec::new(),
+        rewrites: Vec::new(),
+        routes: Vec::new(),
+        canonical: None,
+        error_pages: Vec::new(),
+        maintenance: None,
+        requests_per_ip: None,
+        cache: Vec::new(),
+        etag: Default::default(),
+        charset: Some("utf-8".into()),
+        listing: false,
+        development: false,
+        fallback: None,
+        body_limit: 1 << 20,
+        body_limit_by: "`body`",
+        patience: None,
+        memory_limit: 1 << 20,
+        spool_limit: 1 << 20,
+        sendfile: SendfileSettings::default(),
+        offload: None,
+        log: None,
+        compress: Default::default(),
+        images: None,
+        dictionary: DictionarySettings::default(),
+        variants: None,
+    }
+}
+
+/// A pool that nothing is ever asked of: its server is somebody else's, so nothing is started.
+fn pool() -> Arc<Pool> {
+    let external = External::new(vec![haulier_php::Server::Unix("/nowhere".into())]);
+    Pool::start(PoolSettings::new("test", PoolKind::External(external))).expect("a pool")
+}
+
+/// A request head; `lines` are field lines with their line ends.
+pub(crate) fn head(method: &str, target: &str, lines: &str) -> RequestHead {
+    let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n").into_bytes();
+    let limits = HeadLimits {
+        request_line: 4096,
+        header: 65536,
+        fields: 100,
+    };
+    RequestHead::parse(&mut bytes, &limits, &mut Fields::new())
+        .expect("a valid head")
+        .expect("a whole head")
+}

@@ -1,0 +1,33 @@
+//! Files of the document root: finding them, and answering with them.
+//!
+//! `names` judges what a path says, `open` opens beneath the root, `resolve` decides what a path is, `cache` remembers
+//! it, `entry` makes a file ready to send, `tag` makes its entity tag, `coded` picks its variant, `respond` answers with it. What is found is a value;
+//! the pipeline acts on it. `roots` opens what scripts name and clients may not ask for, `handed` holds that open.
+
+mod cache;
+mod coded;
+mod entry;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod handed;
+mod mime;
+mod names;
+mod open;
+mod resolve;
+mod respond;
+mod roots;
+mod tag;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cache::{FileCache, Found};
+pub(crate) use coded::respond;
+pub(crate) use entry::{Entry, without_metadata};
+pub(crate) use handed::Handed;
+pub use names::is_source as is_script_source;
+pub(crate) use names::{is_denied, is_hidden};
+pub(crate) use open::Root;
+pub(crate) use open::open_directory;
+pub(crate) use resolve::Script;
+pub(crate) use respond::{Representation, read, whole};
+pub(crate) use roots::{Name, Refused, SendRoots, Sendable};

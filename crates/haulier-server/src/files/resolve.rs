@@ -1,0 +1,141 @@
+//! What a path is on a site, found out by asking the file system. No answer is remembered here.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::names::{self, Kind};
+use super::open::{self, Opened, Regular, Version};
+use crate::site::Site;
+
+/// What a path is on a site.
+#[derive(Debug)]
+pub(super) enum Resolved {
+    /// A regular file that may be sent.
+    File {
+        name: Vec<u8>,
+        regular: Regular,
+    },
+    /// A script that may run.
+    Script {
+        script: Script,
+        version: Version,
+    },
+    /// A directory, asked for without its slash.
+    SlashMissing,
+    /// A directory without index.
+    Directory,
+    Missing,
+    Denied,
+    Failed(io::Error),
+}
+
+/// A script that exists and may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Script {
+    /// Its path in the document root, as asked for: `/sub/index.php`.
+    pub(crate) name: Vec<u8>,
+    /// The file that was found, absolute and without symbolic links.
+    pub(crate) filename: PathBuf,
+    /// What follows the name in the request: empty, or beginning with `/`.
+    pub(crate) path_info: Vec<u8>,
+}
+
+/// Finds out what a path is, without looking for PATH_INFO in it.
+pub(super) fn resolve(site: &Site, path: &[u8]) -> Resolved {
+    if names::is_denied(site, path) || names::is_hidden(path) {
+        return Resolved::Denied;
+    }
+    let resolved = if path.ends_with(b"/") {
+        directory(site, path)
+    } else {
+        file(site, path)
+    };
+    resolved.unwrap_or_else(Resolved::Failed)
+}
+
+/// The first index that is there and may be sent or run; one that may not is as good as none.
+fn directory(site: &Site, path: &[u8]) -> io::Result<Resolved> {
+    if !open::is_directory(site.document_root(), path)? {
+        return Ok(Resolved::Missing);
+    }
+    for index in &site.settings.index {
+        let name = [path, index.as_bytes()].concat();
+        if names::is_denied(site, &name) || names::is_hidden(&name) {
+            continue;
+        }
+        match file(site, &name)? {
+            Resolved::Missing | Resolved::SlashMissing | Resolved::Denied => {}
+            found => return Ok(found),
+        }
+    }
+    Ok(Resolved::Directory)
+}
+
+fn file(site: &Site, name: &[u8]) -> io::Result<Resolved> {
+    let kind = names::kind(site, name);
+    if !is_allowed(site, kind, name) {
+        return Ok(Resolved::Denied);
+    }
+    let regular = match open::open(site.document_root(), name)? {
+        Opened::File(regular) => regular,
+        Opened::Directory => return Ok(Resolved::SlashMissing),
+        Opened::Missing => return Ok(Resolved::Missing),
+        Opened::Outside => return Ok(Resolved::Denied),
+    };
+    if regular
+        .real
+        .as_ref()
+        .is_some_and(|real| !link_is_allowed(site, kind, real))
+    {
+        return Ok(Resolved::Denied);
+    }
+    Ok(match kind {
+        Kind::Script => Resolved::Script {
+            version: regular.version,
+            script: Script::new(site, name, &regular),
+        },
+        Kind::Plain | Kind::Source => Resolved::File {
+            name: name.to_vec(),
+            regular,
+        },
+    })
+}
+
+/// Whether a file of this name may be sent or run, if it exists.
+fn is_allowed(site: &Site, kind: Kind, name: &[u8]) -> bool {
+    match kind {
+        Kind::Plain => true,
+        Kind::Source => false,
+        Kind::Script => site.settings.php.as_ref().is_some_and(|php| names::may_run(php, name)),
+    }
+}
+
+/// Whether a symbolic link may lead to this path in the root: a script's source is none the less one under a picture's
+/// name, and a directory of uploads none the less one by another way.
+fn link_is_allowed(site: &Site, kind: Kind, real: &[u8]) -> bool {
+    let last = real.rsplit(|&byte| byte == b'/').next().unwrap_or(real);
+    let is_never = || {
+        site.settings
+            .php
+            .as_ref()
+            .is_some_and(|php| php.never.iter().any(|glob| glob.matches(real)))
+    };
+    let same_kind = names::kind(site, real) == kind;
+    same_kind && !names::is_hidden_name(last) && (kind != Kind::Script || !is_never())
+}
+
+impl Script {
+    fn new(site: &Site, name: &[u8], regular: &Regular) -> Self {
+        let real = regular.real.as_deref().unwrap_or(name);
+        let filename = site
+            .root
+            .join(OsStr::from_bytes(real.strip_prefix(b"/").unwrap_or(real)));
+        Self {
+            name: name.to_vec(),
+            filename,
+            path_info: Vec::new(),
+        }
+    }
+}

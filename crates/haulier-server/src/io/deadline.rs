@@ -1,0 +1,268 @@
+//! Deadlines of connections, looked at ten times a second.
+//!
+//! A timer for every request would cost more than the request. Instead each connection that waits says what it waits
+//! for and since when; one scan a tick finds those that waited too long and wakes their tasks.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::Weak;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::gate::Permit;
+use super::pace::Pace;
+use crate::settings::{Limits, Patience};
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The first byte of a request.
+    Idle,
+    /// The rest of a request head.
+    Head,
+    /// The request body; so many bytes of it have come.
+    Body { started: Instant, received: u64 },
+    /// Room in the socket's send buffer.
+    Send,
+    /// The client to close, after a last response.
+    Linger,
+    /// Ourselves: a handler is at work and has its own time limits.
+    Handler,
+}
+
+/// How long a connection may linger after its last response (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(2);
+/// The least rate of a body holds after this long.
+const BODY_RATE_AFTER: Duration = Duration::from_secs(10);
+
+impl Phase {
+    /// Whether a wait in this phase that began at `since` is over.
+    fn is_over(self, since: Instant, now: Instant, limits: &Limits, of_site: Option<&Patience>) -> bool {
+        let waited = now.saturating_duration_since(since);
+        match self {
+            Self::Idle => waited > of_site.map_or(limits.idle_timeout, |site| site.idle),
+            Self::Head => waited > limits.head_timeout,
+            Self::Body { started, received } => {
+                let running = now.saturating_duration_since(started);
+                let too_slow = running > BODY_RATE_AFTER && received < limits.body_min_rate * running.as_secs();
+                waited > of_site.map_or(limits.body_timeout, |site| site.body) || too_slow
+            }
+            Self::Send => waited > of_site.map_or(limits.send_timeout, |site| site.send),
+            Self::Linger => waited > LINGER,
+            Self::Handler => false,
+        }
+    }
+}
+
+/// A connection that can be woken because it waited too long.
+pub(crate) trait Watched: std::fmt::Debug {
+    /// What it waits for, and since when.
+    fn waiting(&self) -> (Phase, Instant);
+    /// How fast its client takes what waits for it; `None` for what sends nothing itself.
+    fn pace(&self) -> Option<&Pace> {
+        None
+    }
+    /// Bytes its client has taken so far, where that can be told.
+    fn taken(&self) -> Option<u64> {
+        None
+    }
+    /// Its client takes less than it must: what waits for it is given up.
+    fn give_up(&self) {}
+    /// The deadlines of its site, where they are not the usual ones.
+    fn patience(&self) -> Option<Arc<Patience>> {
+        None
+    }
+    /// Ends the wait: the connection's task wakes and sees why.
+    fn expire(&self, phase: Phase);
+    /// Its place among the connections we may hold, and since when nobody has used it; `None` while somebody does, and
+    /// for what is no connection.
+    fn idle(&self) -> Option<(&Permit, Instant)> {
+        None
+    }
+    /// It has been idle for longest, and others need its place: it ends at once.
+    fn give_way(&self) {
+        self.expire(Phase::Idle);
+    }
+    /// The server ends now: whatever runs is broken off.
+    fn cut(&self);
+    /// Told once a second: how far a long response has come may be looked up.
+    fn look(&self, _now: Instant) {}
+    /// Nothing further is to be served; said again and again until the connection is gone. One that has been idle since
+    /// this time has ended.
+    fn drain(&self, idle_since: Instant) {
+        let (phase, since) = self.waiting();
+        if phase == Phase::Idle && since <= idle_since {
+            self.expire(Phase::Idle);
+        }
+    }
+}
+
+/// All connections of a thread that have a task.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    watched: RefCell<Vec<Weak<dyn Watched>>>,
+    /// The tick in which a search for idle connections was in vain; another one would be so, too.
+    none_idle: Cell<Option<Instant>>,
+    /// The same of a search for those of one address.
+    none_of_address: Cell<Option<Instant>>,
+}
+
+/// Idle connections closed at a time, so that a crowd of newcomers is worth one search.
+const MOST_GIVING_WAY: usize = 16;
+/// Of the idle connections no more than this part is closed at a time.
+const PART_GIVING_WAY: usize = 8;
+
+impl Deadlines {
+    /// Watches a connection until it is gone.
+    pub(crate) fn watch(&self, connection: Weak<dyn Watched>) {
+        self.watched.borrow_mut().push(connection);
+    }
+
+    /// Whether no connection has a task.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.watched.borrow().is_empty()
+    }
+
+    /// Ends the waits that took too long and forgets the connections that are gone.
+    pub(crate) fn scan(&self, now: Instant, limits: &Limits) {
+        self.sweep(|connection| {
+            let (phase, since) = connection.waiting();
+            if phase.is_over(since, now, limits, connection.patience().as_deref()) {
+                connection.expire(phase);
+            }
+            if limits.min_send_rate > 0
+                && let Some(pace) = connection.pace()
+            {
+                match phase {
+                    Phase::Send if pace.is_too_slow(limits, || connection.taken()) => connection.give_up(),
+                    Phase::Idle | Phase::Head => pace.reset(),
+                    _ => {}
+                }
+            }
+        });
+    }
+
+    /// Has every connection look how far its long responses are.
+    pub(crate) fn look(&self, now: Instant) {
+        self.sweep(|connection| connection.look(now));
+    }
+
+    /// Tells every connection that nothing further will be served; those that have been idle since this time end.
+    pub(crate) fn drain(&self, idle_since: Instant) {
+        self.sweep(|connection| connection.drain(idle_since));
+    }
+
+    /// Breaks off all connections; said again until they are gone.
+    pub(crate) fn cut(&self) {
+        self.sweep(|connection| connection.cut());
+    }
+
+    /// Ends some of the connections that have been idle longest; how many. Called in need only: it looks at all.
+    pub(crate) fn make_room(&self, tick: Instant) -> usize {
+        self.end_idle(tick, &self.none_idle, |_| true)
+    }
+
+    /// The same of the connections of one address.
+    pub(crate) fn make_room_of(&self, address: IpAddr, tick: Instant) -> usize {
+        self.end_idle(tick, &self.none_of_address, |permit| permit.is_of(address))
+    }
+
+    fn end_idle(&self, tick: Instant, in_vain: &Cell<Option<Instant>>, fits: impl Fn(&Permit) -> bool) -> usize {
+        if in_vain.get() == Some(tick) {
+            return 0;
+        }
+        let watched = self.watched.borrow();
+        let idle_since = |place: usize| {
+            let connection = watched[place].upgrade()?;
+            let (permit, since) = connection.idle()?;
+            fits(permit).then_some((since, place))
+        };
+        let mut idle: Vec<(Instant, usize)> = (0..watched.len()).filter_map(idle_since).collect();
+        if idle.is_empty() {
+            in_vain.set(Some(tick));
+            return 0;
+        }
+        let count = (idle.len() / PART_GIVING_WAY).clamp(1, MOST_GIVING_WAY);
+        idle.select_nth_unstable(count - 1);
+        for (_, place) in &idle[..count] {
+            if let Some(connection) = watched[*place].upgrade() {
+                connection.give_way();
+            }
+        }
+        count
+    }
+
+    fn sweep(&self, visit: impl Fn(&dyn Watched)) {
+        self.watched.borrow_mut().retain(|weak| {
+            let connection = weak.upgrade();
+            connection.is_some_and(|connection| {
+                visit(&*connection);
+                true
+            })
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_phase_has_its_own_limit() {
+        let limits = Limits::default();
+        let now = crate::clock::now();
+        let ago = |seconds| {
+            now.checked_sub(Duration::from_secs(seconds))
+                .expect("the machine is up longer than that")
+        };
+        assert!(!Phase::Idle.is_over(ago(15), now, &limits, None) && Phase::Idle.is_over(ago(16), now, &limits, None));
+        assert!(!Phase::Head.is_over(ago(10), now, &limits, None) && Phase::Head.is_over(ago(11), now, &limits, None));
+        assert!(!Phase::Send.is_over(ago(30), now, &limits, None) && Phase::Send.is_over(ago(31), now, &limits, None));
+        assert!(!Phase::Handler.is_over(ago(60), now, &limits, None));
+    }
+
+    #[test]
+    fn a_body_that_trickles_is_over_although_it_never_stalls() {
+        let limits = Limits::default();
+        let now = crate::clock::now();
+        let started = now
+            .checked_sub(Duration::from_secs(20))
+            .expect("the machine is up longer than that");
+        assert!(
+            Phase::Body {
+                started,
+                received: 9_999
+            }
+            .is_over(now, now, &limits, None)
+        );
+        assert!(
+            !Phase::Body {
+                started,
+                received: 10_000
+            }
+            .is_over(now, now, &limits, None)
+        );
+    }
+
+    #[test]
+    fn a_site_has_its_own_deadlines_once_it_is_known() {
+        let limits = Limits::default();
+        let now = crate::clock::now();
+        let since = now
+            .checked_sub(Duration::from_secs(5))
+            .expect("the machine is up longer than that");
+        let patience = Patience {
+            body: Duration::from_secs(4),
+            idle: Duration::from_secs(6),
+            send: Duration::from_secs(3),
+        };
+        let body = Phase::Body {
+            started: since,
+            received: 0,
+        };
+        let is_over = |phase: Phase| phase.is_over(since, now, &limits, Some(&patience));
+        assert!(is_over(body) && is_over(Phase::Send));
+        assert!(!is_over(Phase::Idle) && !is_over(Phase::Head));
+        assert!(!body.is_over(since, now, &limits, None));
+    }
+}

@@ -1,0 +1,166 @@
+//! So many requests of one client address in a time; one more is 429 with Retry-After (RFC 6585 §4).
+//!
+//! A token bucket in the form of the generic cell rate algorithm: one number for each address, shared by all threads.
+//! An IPv6 client owns at least a /64, so that is what is counted.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::clock::now;
+
+/// So many requests in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests; at least one.
+    pub count: u32,
+    /// The time they take; not zero.
+    pub period: Duration,
+    /// Requests that may come at once; at least one.
+    pub burst: u32,
+}
+
+/// Addresses are spread over so many locks.
+const SHARDS: usize = 16;
+/// Addresses remembered in each: 131,072 in all, in 2 to 4 MiB.
+const MOST: usize = 8192;
+
+/// Counts the requests of each address.
+#[derive(Debug)]
+pub struct RateLimiter {
+    rate: Rate,
+    started: Instant,
+    /// Network → when its bucket will be full again, nanoseconds since `started`.
+    shards: [Mutex<HashMap<u64, u64, foldhash::fast::RandomState>>; SHARDS],
+}
+
+impl RateLimiter {
+    #[must_use]
+    pub fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            started: now(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    /// Counts a request.
+    ///
+    /// # Errors
+    /// How long until one would be allowed.
+    pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
+        let now = nanoseconds(now.saturating_duration_since(self.started));
+        let interval = nanoseconds(self.rate.period) / u64::from(self.rate.count.max(1));
+        let tolerance = interval.saturating_mul(u64::from(self.rate.burst.max(1)) - 1);
+        let key = key(address);
+        let mut shard = self.shards[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let full_at = shard.get(&key).copied().unwrap_or(0).max(now);
+        if full_at - now > tolerance {
+            return Err(Duration::from_nanos(full_at - now - tolerance));
+        }
+        if shard.len() >= MOST {
+            make_room(&mut shard, now);
+        }
+        shard.insert(key, full_at.saturating_add(interval));
+        Ok(())
+    }
+}
+
+/// Forgets whose bucket is full again. Where so many addresses are busy at once that nobody is, all are forgotten: memory
+/// has an end, and a flood from that many is not held off by counting addresses.
+fn make_room(shard: &mut HashMap<u64, u64, foldhash::fast::RandomState>, now: u64) {
+    shard.retain(|_, full_at| *full_at > now);
+    if shard.len() >= MOST {
+        shard.clear();
+    }
+}
+
+/// What stands for a client: an IPv4 address, or the network of an IPv6 one.
+pub(crate) fn key(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => u64::from(address.to_bits()),
+        // The upper half; no address begins with the 32 zero bits an IPv4 address has here but the loopback.
+        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limiter(count: u32, seconds: u64, burst: u32) -> RateLimiter {
+        RateLimiter::new(Rate {
+            count,
+            period: Duration::from_secs(seconds),
+            burst,
+        })
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_burst_is_served_and_then_one_at_a_time() {
+        let limiter = limiter(2, 1, 3);
+        let one = address("192.0.2.1");
+        let start = limiter.started;
+        for _ in 0..3 {
+            assert_eq!(limiter.take(one, start), Ok(()));
+        }
+        assert_eq!(limiter.take(one, start), Err(Duration::from_millis(500)));
+        assert_eq!(limiter.take(address("192.0.2.2"), start), Ok(()), "another has its own");
+        let later = start + Duration::from_millis(500);
+        assert_eq!(limiter.take(one, later), Ok(()));
+        assert_eq!(
+            limiter.take(one, later),
+            Err(Duration::from_millis(500)),
+            "a refusal costs nothing"
+        );
+        let much_later = start + Duration::from_secs(3600);
+        for _ in 0..3 {
+            assert_eq!(
+                limiter.take(one, much_later),
+                Ok(()),
+                "no more than the burst is saved up"
+            );
+        }
+        assert!(limiter.take(one, much_later).is_err());
+    }
+
+    #[test]
+    fn the_addresses_of_one_ipv6_network_count_together() {
+        let limiter = limiter(1, 60, 1);
+        let start = limiter.started;
+        assert_eq!(limiter.take(address("2001:db8::1"), start), Ok(()));
+        assert!(limiter.take(address("2001:db8::2"), start).is_err());
+        assert_eq!(limiter.take(address("2001:db8:0:1::1"), start), Ok(()));
+        assert_eq!(limiter.take(address("192.0.2.1"), start), Ok(()));
+        assert!(
+            limiter.take(address("::ffff:192.0.2.1"), start).is_err(),
+            "the same client"
+        );
+    }
+
+    #[test]
+    fn memory_has_an_end() {
+        let limiter = limiter(1, 1, 1);
+        let start = limiter.started;
+        for number in 0..(SHARDS * MOST * 2) as u32 {
+            assert_eq!(limiter.take(IpAddr::V4(number.into()), start), Ok(()), "{number}");
+        }
+        let held: usize = limiter
+            .shards
+            .iter()
+            .map(|shard| shard.lock().expect("not poisoned").len())
+            .sum();
+        assert!(held <= SHARDS * MOST, "{held} addresses are remembered");
+    }
+}

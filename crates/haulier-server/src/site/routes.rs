@@ -1,0 +1,237 @@
+//! The routes of a site: what holds for some of its paths.
+//!
+//! Each setting is taken from the route that says most of the path literally among those that set it. So a route that
+//! names a pool for a part of `/admin/*` does not undo the password of the whole.
+
+use std::io;
+use std::sync::Arc;
+
+use super::Site;
+use crate::files::{Found, Script};
+use crate::listen::Network;
+use crate::password::Htpasswd;
+use crate::pattern::glob::Glob;
+use crate::rate_limiter::RateLimiter;
+use crate::settings::{Login, RouteSettings, SiteSettings};
+use crate::thread::Thread;
+
+/// All routes of a site, the most literal path first.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    routes: Vec<Route>,
+    /// The front controller of the site: `/index.php/admin` is `/admin` to the application behind it.
+    front: Option<String>,
+}
+
+#[derive(Debug)]
+struct Route {
+    path: Glob,
+    place: Option<Place>,
+    settings: RouteSettings,
+}
+
+/// Another document root or another pool for some paths: a site within the site.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) site: Arc<Site>,
+    /// What stands before the paths of the place: `/wiki` for `/wiki/*`, or nothing.
+    pub(crate) prefix: String,
+}
+
+/// What the routes say about one path.
+#[derive(Debug, Default)]
+pub(crate) struct Matched<'a> {
+    pub(crate) deny: bool,
+    pub(crate) allow: Option<&'a [Network]>,
+    pub(crate) users: Option<&'a Arc<Htpasswd>>,
+    pub(crate) rate: Option<&'a Arc<RateLimiter>>,
+    pub(crate) place: Option<&'a Place>,
+}
+
+impl Routes {
+    /// Opens the document roots. Places are counted as their site.
+    ///
+    /// # Errors
+    /// As [`Site::open`].
+    pub(super) fn open(site: &SiteSettings, series: u32) -> io::Result<Self> {
+        let open = |settings: &RouteSettings| {
+            let place = settings.place.as_ref().map(|place| {
+                Ok::<_, io::Error>(Place {
+                    site: Arc::new(Site::open((*place.site).clone(), series)?),
+                    prefix: place.prefix.clone(),
+                })
+            });
+            Ok(Route {
+                path: settings.path.clone(),
+                place: place.transpose()?,
+                settings: settings.clone(),
+            })
+        };
+        let mut routes = site.routes.iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        routes.sort_by_key(|route| std::cmp::Reverse(route.path.weight()));
+        let front = site.php.as_ref().and_then(|php| php.front.clone());
+        Ok(Self { routes, front })
+    }
+
+    /// The sites within the site.
+    pub(super) fn places(&self) -> impl Iterator<Item = &Site> {
+        self.routes
+            .iter()
+            .filter_map(|route| Some(&*route.place.as_ref()?.site))
+    }
+
+    /// What holds for this path, decoded and normalised.
+    pub(crate) fn find(&self, path: &[u8]) -> Matched<'_> {
+        let mut matched = Matched::default();
+        let mut login = None;
+        let behind_front = self.behind_front(path);
+        for route in &self.routes {
+            let is_named = route.names(path);
+            if !is_named && !behind_front.is_some_and(|path| route.names(path)) {
+                continue;
+            }
+            let settings = &route.settings;
+            matched.deny |= settings.deny;
+            matched.allow = matched.allow.or(settings.allow.as_deref());
+            matched.rate = matched.rate.or(settings.rate.as_ref());
+            matched.place = matched.place.or(route.place.as_ref().filter(|_| is_named));
+            login = login.or(settings.login.as_ref());
+        }
+        matched.users = match login {
+            Some(Login::Users(users)) => Some(users),
+            Some(Login::Nobody) | None => None,
+        };
+        matched
+    }
+
+    fn behind_front<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let front = self.front.as_ref().filter(|_| !self.routes.is_empty())?;
+        path.strip_prefix(front.as_bytes())
+            .filter(|rest| rest.starts_with(b"/"))
+    }
+}
+
+impl Route {
+    fn names(&self, path: &[u8]) -> bool {
+        // The place itself without its slash: nothing of the site lies there any more.
+        let is_place = |place: &Place| !place.prefix.is_empty() && path == place.prefix.as_bytes();
+        self.path.matches(path) || self.place.as_ref().is_some_and(is_place)
+    }
+}
+
+impl Place {
+    /// What a path of the outer site is here; a script gets its name as the outer site sees it.
+    pub(crate) fn find(&self, thread: &Thread, path: &[u8]) -> Found {
+        match self.inside(path) {
+            Some(inside) => self.find_inside(thread, inside),
+            None => Found::SlashMissing,
+        }
+    }
+
+    /// The same for a path of the place.
+    pub(crate) fn find_inside(&self, thread: &Thread, path: &[u8]) -> Found {
+        match thread.files.find(&self.site, path, thread.clock.coarse()) {
+            Found::Script(script) => Found::Script(Script {
+                name: [self.prefix.as_bytes(), &script.name].concat(),
+                ..script
+            }),
+            found => found,
+        }
+    }
+
+    /// The path without the prefix; `None` for the prefix alone.
+    pub(crate) fn inside<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        path.strip_prefix(self.prefix.as_bytes())
+            .filter(|rest| rest.starts_with(b"/"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::fixture;
+    use crate::rate_limiter::Rate;
+    use crate::settings::PlaceSettings;
+
+    fn route(path: &str) -> RouteSettings {
+        RouteSettings::new(Glob::new(path).expect("a pattern"))
+    }
+
+    fn routes(settings: &[RouteSettings]) -> Routes {
+        let root = fixture::Root::new().php(&[], &[]).with(|site| {
+            site.routes = settings.to_vec();
+            site.php.as_mut().expect("it has PHP").front = Some("/index.php".into());
+        });
+        Routes::open(&root.site().settings, 0).expect("directories that exist")
+    }
+
+    #[test]
+    fn what_an_application_sees_behind_its_front_controller_is_judged_as_well() {
+        let mut admin = route("/admin/*");
+        admin.allow = Some(Vec::new());
+        let routes = routes(&[admin]);
+        assert_eq!(routes.find(b"/index.php/admin/x").allow, Some(&[][..]));
+        for path in ["/index.php/x", "/index.phpadmin/x", "/other.php/admin/x"] {
+            assert_eq!(routes.find(path.as_bytes()).allow, None, "{path}");
+        }
+    }
+
+    #[test]
+    fn each_setting_comes_from_the_most_literal_route_that_says_it() {
+        let everyone: Vec<Network> = vec!["0.0.0.0/0".parse().expect("a network")];
+        let rate = RateLimiter::new(Rate {
+            count: 1,
+            period: std::time::Duration::from_secs(1),
+            burst: 1,
+        });
+        let mut site = route("/*");
+        site.rate = Some(Arc::new(rate));
+        let mut admin = route("/admin/*");
+        admin.allow = Some(Vec::new());
+        let mut open = route("/admin/open/*");
+        open.allow = Some(everyone.clone());
+        let mut old = route("*.old");
+        old.deny = true;
+        let routes = routes(&[site, admin, open, old]);
+        assert_eq!(routes.find(b"/x").allow, None);
+        assert_eq!(routes.find(b"/admin/x").allow, Some(&[][..]));
+        assert_eq!(routes.find(b"/admin/open/x").allow, Some(&everyone[..]));
+        assert!(
+            routes.find(b"/admin/open/x").rate.is_some(),
+            "the wider route's rate holds too"
+        );
+        assert!(routes.find(b"/admin/open/x.old").deny && !routes.find(b"/admin/open/x").deny);
+    }
+
+    #[test]
+    fn nobody_is_asked_where_a_narrower_route_turns_it_off() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("users");
+        std::fs::write(&file, "anna:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n").expect("a file");
+        let users = Htpasswd::open(&file).expect("one user");
+        let mut all = route("/*");
+        all.login = Some(Login::Users(Arc::new(users)));
+        let mut hook = route("/hook");
+        hook.login = Some(Login::Nobody);
+        let routes = routes(&[all, hook]);
+        assert!(routes.find(b"/x").users.is_some());
+        assert!(routes.find(b"/hook").users.is_none());
+    }
+
+    #[test]
+    fn a_place_takes_the_paths_behind_its_prefix() {
+        let root = fixture::Root::new().file("a.txt", "inside");
+        let mut wiki = route("/wiki/*");
+        wiki.place = Some(PlaceSettings {
+            site: Box::new(root.site().settings),
+            prefix: "/wiki".into(),
+        });
+        let routes = routes(&[wiki]);
+        assert!(routes.find(b"/wikis").place.is_none() && routes.find(b"/").place.is_none());
+        let place = routes.find(b"/wiki").place.expect("the place itself");
+        assert_eq!(place.inside(b"/wiki"), None, "it wants its slash");
+        let place = routes.find(b"/wiki/a.txt").place.expect("the place");
+        assert_eq!(place.inside(b"/wiki/a.txt"), Some(&b"/a.txt"[..]));
+        assert_eq!(place.inside(b"/wiki/"), Some(&b"/"[..]));
+    }
+}
