@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, ready};
 
+use haulier_http::ReadInto;
 use haulier_proto::copy;
 use haulier_proto::fastcgi::record::{END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT, begin_request};
 use haulier_proto::fastcgi::{CgiHead, EndRequest, HeadParser, Header, Record, RecordReader, RecordType};
@@ -31,21 +32,6 @@ const LONG_CONTENT: u16 = 32 * 1024;
 
 /// Bytes taken by the first read where the last answer was a long one: what comes with the head is copied.
 const SHORT_READ: usize = 8 * 1024;
-
-/// Where content of a body may go at once.
-#[derive(Debug)]
-pub enum Place<'p> {
-    /// Behind what is in this memory.
-    Memory(&'p mut Vec<u8>),
-    /// Into a pipe, without a copy, if it is long. [`Response::has_long_pieces`](crate::Response::has_long_pieces) says
-    /// whether that is likely.
-    Pipe {
-        /// Where it is written to.
-        end: BorrowedFd<'p>,
-        /// Most bytes it may be given, at least one.
-        most: usize,
-    },
-}
 
 /// The state of one request.
 #[derive(Debug)]
@@ -221,15 +207,15 @@ impl Exchange {
         &mut self,
         cx: &mut Context<'_>,
         connection: &Connection,
-        place: Option<Place<'_>>,
+        place: Option<ReadInto<'_>>,
     ) -> Poll<Result<usize, Failure>> {
         let sent = self.poll_send(cx, connection)?;
         let received = match place {
-            Some(Place::Memory(memory)) => self.poll_receive_into(cx, connection, memory),
-            Some(Place::Pipe { end, most }) if self.is_in_long_body() && connection.can_splice() => {
+            Some(ReadInto::Memory(memory)) => self.poll_receive_into(cx, connection, memory),
+            Some(ReadInto::Pipe { end, most }) if self.is_in_long_body() && connection.can_splice() => {
                 self.poll_splice(cx, connection, end, most)
             }
-            Some(Place::Pipe { .. }) | None => {
+            Some(ReadInto::Pipe { .. }) | None => {
                 let is_long = !self.head_complete && connection.answers_long.get();
                 self.poll_receive(cx, connection, if is_long { SHORT_READ } else { usize::MAX })
             }

@@ -39,7 +39,6 @@ mod worker;
 
 pub use ended::Ended;
 pub use error::{BadResponse, PoolError, StartError};
-pub use exchange::Place;
 pub use finished::{finish_marker, scripts_behind_answers};
 pub use fpm_status::FpmStatus;
 pub use pool::Pool;

@@ -33,6 +33,7 @@ const NO_SCRIPT: &str = "/haulier/is-this-on";
 /// PHP workers and the queue in front of them. Shared by all threads; dropping it ends the workers.
 #[derive(Debug)]
 pub struct Pool {
+    name: Arc<str>,
     shared: Arc<Shared>,
     source: Source,
     keeper: Keeper,
@@ -85,7 +86,18 @@ impl Pool {
             }
         };
         let keeper = Keeper::start(&shared).map_err(StartError::Thread)?;
-        Ok(Arc::new(Self { shared, source, keeper }))
+        let name = shared.settings.name.as_str().into();
+        Ok(Arc::new(Self {
+            name,
+            shared,
+            source,
+            keeper,
+        }))
+    }
+
+    /// The name of the pool, for logs that outlive it.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// What the pool was started with.

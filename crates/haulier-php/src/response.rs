@@ -6,11 +6,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use haulier_http::ReadInto;
 use haulier_proto::fastcgi::CgiHead;
 use tokio::time::Sleep;
 
 use crate::error::PoolError;
-use crate::exchange::{Exchange, Place};
+use crate::exchange::Exchange;
 use crate::finished::Behind;
 use crate::lease::Lease;
 
@@ -74,10 +75,10 @@ pub enum Piece {
     Placed(usize),
 }
 
-fn reborrow<'s>(place: &'s mut Option<Place<'_>>) -> Option<Place<'s>> {
+fn reborrow<'s>(place: &'s mut Option<ReadInto<'_>>) -> Option<ReadInto<'s>> {
     place.as_mut().map(|place| match place {
-        Place::Memory(memory) => Place::Memory(memory),
-        Place::Pipe { end, most } => Place::Pipe { end: *end, most: *most },
+        ReadInto::Memory(memory) => ReadInto::Memory(memory),
+        ReadInto::Pipe { end, most } => ReadInto::Pipe { end: *end, most: *most },
     })
 }
 
@@ -171,7 +172,7 @@ impl Response {
     pub fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
-        mut place: Option<Place<'_>>,
+        mut place: Option<ReadInto<'_>>,
     ) -> Poll<Result<Option<Piece>, PoolError>> {
         loop {
             if let Some(chunk) = self.exchange.take_body() {

@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use haulier_http::{Peer, Request, Trace};
 use haulier_proto::field::Known;
 use haulier_proto::text::{is_unseen, printable};
 
 use crate::filter::basic_auth;
 use crate::local_time::TimeOfDay;
-use crate::request::{Peer, Request};
-use crate::response::Trace;
 use crate::site::Site;
 
 /// How a line looks.
@@ -394,7 +393,7 @@ impl Record<'_> {
                 let _ = write!(out, ",\"client_ms\":{:.3}", milliseconds(client));
             }
             if let Some(pool) = &php.pool {
-                json_field(out, "pool", &pool.settings().name);
+                json_field(out, "pool", pool);
             }
             if let Some(pid) = php.pid {
                 let _ = write!(out, ",\"php_pid\":{pid}");
@@ -640,7 +639,7 @@ mod tests {
             misses_tls: false,
             proxy: None,
         };
-        let trace = Trace::of(crate::response::Handler::Error);
+        let trace = Trace::of(haulier_http::Handler::Error);
         let record = Record {
             request: None,
             site: None,

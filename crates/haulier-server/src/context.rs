@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use haulier_http::{Network, Request};
+
 use crate::files::{self, Found};
-use crate::listen::Network;
-use crate::request::Request;
 use crate::site::{Matched, Site};
 use crate::thread::Thread;
 

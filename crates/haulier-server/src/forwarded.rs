@@ -6,11 +6,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use haulier_http::{Network, Request, RequestId};
 use haulier_proto::forwarded::{address, from_the_right, parameter, plain_from_the_right};
 use haulier_proto::head::{RequestHead, split_port};
-
-use crate::listen::Network;
-use crate::request::{Request, RequestId};
 
 /// Makes the client of what a trusted proxy forwarded the peer of the request.
 pub(crate) fn apply(trusted: &[Network], request: &mut Request) {

@@ -24,8 +24,6 @@ pub mod pattern; // of paths, targets and host names
 mod pipeline; // the page that tells the story
 mod protocol; // bytes ⇄ requests and responses
 mod rate_limiter;
-mod request;
-mod response;
 mod runtime; // one thread and one current_thread runtime per core
 mod seldom;
 mod site; // host → site
@@ -35,5 +33,5 @@ pub mod tls; // certificates, handshakes // log lines that stand for many
 pub use files::is_script_source;
 pub use handler::image::{original_key, sign};
 pub use handler::php::send_token;
-pub use listen::{Address, BindError, Inherited, Network, NotANetwork};
+pub use listen::{Address, BindError, Inherited};
 pub use runtime::{RunningServer, Server, ServerHandle};

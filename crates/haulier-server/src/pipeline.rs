@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use haulier_http::{Handler, Request, Response};
 use haulier_proto::head::Method;
 use haulier_proto::path;
 
@@ -22,8 +23,6 @@ use crate::handler::image::{self, Begun};
 use crate::handler::php::{self, Call, Outcome};
 use crate::handler::{error_document, listing};
 use crate::metrics::InFlight;
-use crate::request::Request;
-use crate::response::{Handler, Response};
 use crate::site::{Site, rewrite};
 use crate::thread::Thread;
 
@@ -33,6 +32,8 @@ pub(crate) struct Answered {
     pub(crate) request: Request,
     /// `None` if no site answers to the host.
     pub(crate) site: Option<Arc<Site>>,
+    /// Counts it among those under way of its site.
+    pub(crate) in_flight: Option<InFlight>,
     pub(crate) response: Response,
 }
 
@@ -70,6 +71,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
         return Answer::Ready(Answered {
             request,
             site: None,
+            in_flight: None,
             response,
         });
     }
@@ -78,6 +80,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
         return Answer::Ready(Answered {
             request,
             site: None,
+            in_flight: None,
             response,
         });
     };
@@ -85,14 +88,14 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
 }
 
 /// The same for a site that is known.
-pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, mut request: Request) -> Answer {
-    request.exchange.hold_to(site.settings.patience.as_ref());
-    request.in_flight = Some(InFlight::request(thread, site.series));
+pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, request: Request) -> Answer {
+    request.exchange.set_timeouts(site.settings.timeouts.as_ref());
+    let in_flight = Some(InFlight::request(thread, site.series));
     match decide(thread, &site, &request, None, Round::First) {
         Decision::Answer(response) if !error_document::is_wanted(&site, &response) => {
-            Answer::Ready(finish(request, site, response))
+            Answer::Ready(finish(request, site, in_flight, response))
         }
-        decision => Answer::Later(Box::pin(run(Rc::clone(thread), request, site, decision))),
+        decision => Answer::Later(Box::pin(run(Rc::clone(thread), request, site, in_flight, decision))),
     }
 }
 
@@ -217,11 +220,12 @@ fn refused(site: &Arc<Site>, request: &Request, status: u16, reason: Option<&'st
     error_page::respond(status, reason, Some(site), &request.id, None)
 }
 
-fn finish(request: Request, site: Arc<Site>, mut response: Response) -> Answered {
+fn finish(request: Request, site: Arc<Site>, in_flight: Option<InFlight>, mut response: Response) -> Answered {
     filter::on_response(&site, &request, &mut response);
     Answered {
         request,
         site: Some(site),
+        in_flight,
         response,
     }
 }
@@ -231,10 +235,16 @@ fn finish(request: Request, site: Arc<Site>, mut response: Response) -> Answered
 const ROUNDS: usize = 10;
 
 /// Answers what needs waiting. What the server's end breaks off is told so, as long as nothing was sent.
-async fn run(thread: Rc<Thread>, request: Request, site: Arc<Site>, decision: Decision) -> Answered {
+async fn run(
+    thread: Rc<Thread>,
+    request: Request,
+    site: Arc<Site>,
+    in_flight: Option<InFlight>,
+    decision: Decision,
+) -> Answered {
     let response = unless_cut(&thread, pin!(answered(&thread, &request, &site, decision))).await;
     let response = response.unwrap_or_else(|| refused(&site, &request, 503, Some("server_stopped")));
-    finish(request, site, response)
+    finish(request, site, in_flight, response)
 }
 
 /// What comes of it, unless the server breaks off what runs: its connection wakes it then.

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use haulier_http::{Network, Timeouts};
 use haulier_php::Pool;
 
 use crate::access_log::AccessLog;
 pub use crate::compress::dictionary::DictionarySettings;
 pub use crate::compress::settings::{CompressLevel, CompressSettings};
 pub use crate::compress::store::VariantStore;
-use crate::listen::{Address, Network};
+use crate::listen::Address;
 use crate::pattern::glob::Glob;
 use crate::pattern::target::Target;
 use crate::tls::Acceptor;
@@ -154,17 +155,6 @@ impl Default for Limits {
     }
 }
 
-/// How long a client may let us wait once its site is known, where the site has its own opinion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
-    /// Longest time without a byte of the request body; then 408.
-    pub body: Duration,
-    /// How long the connection is kept after a response of the site.
-    pub idle: Duration,
-    /// Longest time without progress while sending.
-    pub send: Duration,
-}
-
 /// One site: a document root with its rules.
 #[derive(Debug, Clone)]
 pub struct SiteSettings {
@@ -216,7 +206,7 @@ pub struct SiteSettings {
     /// Who says so: words for the log and for whoever works on the site.
     pub body_limit_by: &'static str,
     /// In place of the deadlines in [`Limits`]; `None` keeps those.
-    pub patience: Option<Arc<Patience>>,
+    pub timeouts: Option<Arc<Timeouts>>,
     /// Most bytes the long ones of all spooled responses of this site may take in memory.
     pub memory_limit: u64,
     /// Most bytes all spooled responses of this site may take on disk.

@@ -520,7 +520,7 @@ fn site_settings(
         fallback: site.front.clone().filter(|_| site.front_script().is_none()),
         body_limit: site.body_limit,
         body_limit_by: site.body_limit_by,
-        patience: site.patience.clone(),
+        timeouts: site.timeouts.clone(),
         memory_limit: site.memory_limit,
         spool_limit: site.spool_limit,
         sendfile: site.sendfile.clone(),

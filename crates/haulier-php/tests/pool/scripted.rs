@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use haulier_php::{BadResponse, Body, Piece, Place, Pool, PoolError, Request, Response, TryBody};
+use haulier_http::ReadInto;
+use haulier_php::{BadResponse, Body, Piece, Pool, PoolError, Request, Response, TryBody};
 use haulier_proto::fastcgi::{CgiHead, HeadError, RecordError, RecordType};
 
 use crate::support::responder::{Responder, end, end_with, hello, record, stderr, stdout};
@@ -69,7 +70,7 @@ async fn taken_by_pipe(response: &mut Response, most: usize, at_once: bool) -> (
         reader.read_exact(&mut whole[start..]).expect("what was piped");
     };
     loop {
-        let place = || Place::Pipe {
+        let place = || ReadInto::Pipe {
             end: writer.as_fd(),
             most,
         };
@@ -181,7 +182,7 @@ async fn content_goes_behind_what_is_in_memory() {
         for _ in 0..2 {
             let mut response = Call::get(&scripts, "").send(&pool).await.expect("a head");
             let mut memory = Vec::new();
-            while let Some(piece) = poll_fn(|cx| response.poll_piece(cx, Some(Place::Memory(&mut memory))))
+            while let Some(piece) = poll_fn(|cx| response.poll_piece(cx, Some(ReadInto::Memory(&mut memory))))
                 .await
                 .expect("a whole body")
             {
@@ -214,7 +215,7 @@ async fn a_worker_that_hangs_up_in_the_middle_of_long_content_is_noticed() {
     let mut response = Call::get(&scripts, "").send(&pool).await.expect("a head");
     let (_reader, writer) = std::io::pipe().expect("a pipe");
     let broken = loop {
-        let place = || Place::Pipe {
+        let place = || ReadInto::Pipe {
             end: writer.as_fd(),
             most: 1 << 20,
         };

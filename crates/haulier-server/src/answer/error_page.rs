@@ -5,13 +5,12 @@
 
 use std::io;
 
+use haulier_http::{Handler, RequestId, Response};
 use haulier_proto::status::reason_phrase;
 use rustix::io::Errno;
 
 use super::page;
 use crate::filter::maintenance;
-use crate::request::RequestId;
-use crate::response::{Handler, Response};
 use crate::site::Site;
 
 /// The reason for a body that is longer than its site takes.
@@ -246,8 +245,8 @@ fn in_words(reason: &str) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::Body;
     use crate::files::fixture;
+    use haulier_http::Body;
 
     const ID: &RequestId = &RequestId::Own {
         thread: 0x7f3a,

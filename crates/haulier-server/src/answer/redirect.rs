@@ -3,10 +3,10 @@
 //! A Location we make never begins with `//`, which would name another host (RFC 3986 §4.2), and holds nothing that
 //! could end its line; `pattern::target` keeps to that, too.
 
+use haulier_http::{Handler, Response};
 use haulier_proto::path;
 
 use crate::pattern::target::append_checked;
-use crate::response::{Handler, Response};
 use crate::site::Site;
 
 /// The redirect of the first rule that names this path. The query goes along.

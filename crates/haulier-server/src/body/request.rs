@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use haulier_http::{BodyError, Request};
 use rustix::fs::{Mode, OFlags};
 
-use crate::request::{BodyError, Request};
 use crate::seldom::Seldom;
 use crate::settings::ServerSettings;
 

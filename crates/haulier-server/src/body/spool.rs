@@ -17,12 +17,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use haulier_http::{Body, BodyStream, BrokenBody, Budget, Charge, Chunk, FileSlice, OpenFile, Pipe, PipeSlice};
 use haulier_php::Piece;
 use tokio::task::AbortHandle;
 
-use super::pipe::{Pipe, PipeSlice};
 use super::request::nameless;
-use super::{Body, BodyStream, BrokenBody, Chunk, FileSlice, OpenFile};
 use crate::compress::drained::Drained;
 use crate::seldom::Seldom;
 use crate::site::Site;
@@ -39,12 +38,11 @@ const SHORT: u64 = 192 * 1024;
 #[derive(Debug)]
 pub(crate) struct SpoolBudget {
     /// In pieces that come and go.
-    memory: AtomicU64,
+    memory: Arc<Budget>,
     /// In bodies that lie in memory as a whole: in pipes, and coded ones.
-    long: AtomicU64,
-    most_long: u64,
-    disk: AtomicU64,
-    most_disk: u64,
+    long: Arc<Budget>,
+    /// In files.
+    disk: Arc<Budget>,
     /// Responses that found all budgets used up.
     full: AtomicU64,
 }
@@ -52,75 +50,31 @@ pub(crate) struct SpoolBudget {
 impl SpoolBudget {
     pub(crate) fn new(most_long: u64, most_disk: u64) -> Self {
         Self {
-            memory: AtomicU64::new(0),
-            long: AtomicU64::new(0),
-            most_long,
-            disk: AtomicU64::new(0),
-            most_disk,
+            memory: Budget::new(MEMORY_OF_ALL),
+            long: Budget::new(most_long),
+            disk: Budget::new(most_disk),
             full: AtomicU64::new(0),
         }
     }
 
+    /// Memory for short pieces, and for bodies that are held until they can be coded whole.
+    pub(crate) fn memory(&self) -> &Arc<Budget> {
+        &self.memory
+    }
+
     /// Bytes of long bodies in memory now.
     pub(crate) fn in_memory(&self) -> u64 {
-        self.long.load(Ordering::Relaxed)
-    }
-
-    fn has_long(&self) -> bool {
-        self.in_memory() < self.most_long
-    }
-
-    pub(super) fn take_long(&self, bytes: u64) -> bool {
-        Self::take(&self.long, bytes, self.most_long)
-    }
-
-    pub(super) fn give_long(&self, bytes: u64) {
-        self.long.fetch_sub(bytes, Ordering::Relaxed);
+        self.long.used()
     }
 
     /// Bytes in files now.
     pub(crate) fn on_disk(&self) -> u64 {
-        self.disk.load(Ordering::Relaxed)
+        self.disk.used()
     }
 
     /// How many responses had to wait for their clients.
     pub(crate) fn times_full(&self) -> u64 {
         self.full.load(Ordering::Relaxed)
-    }
-
-    /// Takes `bytes` of a budget if they are left.
-    fn take(used: &AtomicU64, bytes: u64, most: u64) -> bool {
-        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
-        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
-    }
-}
-
-/// Memory of a body that is held until it can be coded whole, charged to its site.
-#[derive(Debug)]
-pub(crate) struct Held {
-    site: Arc<Site>,
-    bytes: u64,
-}
-
-impl Held {
-    pub(crate) fn new(site: &Arc<Site>) -> Self {
-        Self {
-            site: Arc::clone(site),
-            bytes: 0,
-        }
-    }
-
-    /// Charges so many more; `false` if the site has no more to give.
-    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
-        let granted = SpoolBudget::take(&self.site.spool.memory, bytes, MEMORY_OF_ALL);
-        self.bytes += if granted { bytes } else { 0 };
-        granted
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.site.spool.memory.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -188,19 +142,19 @@ impl Queue {
         let length = piece.len() as u64;
         let fits = self.memory + length <= self.most_memory;
         let is_long = length > SHORT && self.most_memory > 0;
-        if is_long && self.site.spool.take_long(length) {
+        if is_long && self.site.spool.long.take(length) {
             self.chunks.push_back(Chunk::Bytes(Bytes::from_owner(Lasting {
-                site: Arc::clone(&self.site),
                 bytes: piece,
+                _charge: Charge::of_taken(&self.site.spool.long, length),
             })));
-        } else if fits && !is_long && SpoolBudget::take(&self.site.spool.memory, length, MEMORY_OF_ALL) {
+        } else if fits && !is_long && self.site.spool.memory.take(length) {
             self.memory += length;
             self.chunks.push_back(Chunk::Bytes(piece));
-        } else if !self.has_failed && SpoolBudget::take(&self.site.spool.disk, length, self.site.spool.most_disk) {
+        } else if !self.has_failed && self.site.spool.disk.take(length) {
             match self.write(&piece) {
                 Ok(slice) => self.append_slice(slice),
                 Err(error) => {
-                    self.site.spool.disk.fetch_sub(length, Ordering::Relaxed);
+                    self.site.spool.disk.give(length);
                     self.has_failed = true;
                     if let Some(times) = FAILURES.due() {
                         let (site, directory) = (&self.site.settings.name, self.spool_dir.display());
@@ -219,7 +173,7 @@ impl Queue {
     /// Lays a piece into memory whatever the budget says: the client has nothing else left to read.
     fn push_over_budget(&mut self, mut piece: Bytes) {
         let length = piece.len() as u64;
-        self.site.spool.memory.fetch_add(length, Ordering::Relaxed);
+        self.site.spool.memory.overdraw(length);
         self.memory += length;
         while !piece.is_empty() {
             let short = piece.split_to(piece.len().min(SHORT as usize));
@@ -231,10 +185,10 @@ impl Queue {
     /// Where long pieces may go without a copy.
     fn pipe(&mut self) -> Option<Rc<Pipe>> {
         if let PipePlace::Possible = self.pipe {
-            if !self.site.spool.has_long() {
+            if !self.site.spool.long.has_room() {
                 return None;
             }
-            self.pipe = Pipe::new(&self.site).map_or(PipePlace::None, |pipe| PipePlace::Open(Rc::new(pipe)));
+            self.pipe = Pipe::new(&self.site.spool.long).map_or(PipePlace::None, |pipe| PipePlace::Open(Rc::new(pipe)));
         }
         match &self.pipe {
             PipePlace::Open(pipe) => Some(Rc::clone(pipe)),
@@ -280,7 +234,7 @@ impl Queue {
             && bytes.len() as u64 <= SHORT
         {
             self.memory -= bytes.len() as u64;
-            self.site.spool.memory.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+            self.site.spool.memory.give(bytes.len() as u64);
         }
         if let Some(writer) = self.writer.take() {
             writer.wake();
@@ -304,11 +258,9 @@ impl Queue {
         }
         self.chunks.clear();
         let file = Arc::into_inner(self.file.take()?)?;
-        let charge = Charge {
-            site: Arc::clone(&self.site),
-            bytes: std::mem::take(&mut self.file_length),
-        };
-        Some(OpenFile::new(file.into_file(), charge.bytes).charged(charge))
+        let length = std::mem::take(&mut self.file_length);
+        let charge = Charge::of_taken(&self.site.spool.disk, length);
+        Some(OpenFile::new(file.into_file(), length).charged(charge))
     }
 
     fn wake_reader(&mut self) {
@@ -321,46 +273,27 @@ impl Queue {
     fn give_up_file(&mut self) {
         self.file = None;
         let length = std::mem::take(&mut self.file_length);
-        self.site.spool.disk.fetch_sub(length, Ordering::Relaxed);
+        self.site.spool.disk.give(length);
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.site.spool.memory.fetch_sub(self.memory, Ordering::Relaxed);
+        self.site.spool.memory.give(self.memory);
         self.give_up_file();
     }
 }
 
-/// A long body in memory, charged to its site as long as somebody holds it.
+/// A long body in memory with its charge, which lasts as long as somebody holds it.
 #[derive(Debug)]
 struct Lasting {
-    site: Arc<Site>,
     bytes: Bytes,
+    _charge: Charge,
 }
 
 impl AsRef<[u8]> for Lasting {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-impl Drop for Lasting {
-    fn drop(&mut self) {
-        self.site.spool.give_long(self.bytes.len() as u64);
-    }
-}
-
-/// What a finished spool file takes of its site's budget, until nobody reads it any more.
-#[derive(Debug)]
-pub(crate) struct Charge {
-    site: Arc<Site>,
-    bytes: u64,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.site.spool.disk.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

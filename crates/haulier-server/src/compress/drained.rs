@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haulier_php::{Piece, Place, PoolError, Response as PhpResponse, TryBody};
+use haulier_http::{BrokenBody, Charge, Compressed, ReadInto, Response};
+use haulier_php::{Piece, PoolError, Response as PhpResponse, TryBody};
 use haulier_proto::accept::Accepted;
 use haulier_proto::copy;
 use haulier_proto::field::Fields;
@@ -23,11 +24,8 @@ use super::codec::{self, CodecError, Dictionary, Encoder};
 use super::file::Slow;
 use super::load;
 use super::policy::{self, Choice, Shape};
-use super::{Compressed, add_vary, dictionary, is_negotiable, mark, reflected};
-use crate::body::BrokenBody;
-use crate::body::spool::Held;
+use super::{add_vary, counted, dictionary, is_negotiable, mark, reflected};
 use crate::clock;
-use crate::response::Response;
 use crate::site::Site;
 
 /// Most that is held of one body, bytes.
@@ -101,7 +99,7 @@ pub(crate) fn plan(
         Manner::Fast | Manner::Paused => None,
     };
     mark(fields, choice.coding);
-    let compressed = Compressed::new(choice, load);
+    let compressed = super::compressed(choice, load);
     response.trace.compressed = Some(Arc::clone(&compressed));
     Some(Plan {
         choice,
@@ -137,7 +135,7 @@ pub(crate) struct Drained {
 enum State {
     Plain,
     /// The body as far as it came, in one piece: coding that takes a quarter less time than coding one after the other.
-    Holding(Plan, Vec<u8>, Held, Instant),
+    Holding(Plan, Vec<u8>, Charge, Instant),
     /// With the coder, and whether something is in it that has not come out.
     Coding(Plan, Box<Encoder>, bool),
     Ended,
@@ -181,7 +179,12 @@ impl Drained {
         plan: Plan,
     ) -> Result<Self, CodecError> {
         let state = if plan.manner == Manner::Fast {
-            State::Holding(plan, Vec::new(), Held::new(site), clock::now() + HOLD_ALL)
+            State::Holding(
+                plan,
+                Vec::new(),
+                Charge::new(site.spool.memory()),
+                clock::now() + HOLD_ALL,
+            )
         } else {
             let encoder = Encoder::with(plan.choice, plan.dictionary.as_deref(), length)?;
             State::Coding(plan, Box::new(encoder), false)
@@ -228,7 +231,7 @@ impl Drained {
     pub(crate) fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
-        place: Option<Place<'_>>,
+        place: Option<ReadInto<'_>>,
     ) -> Poll<Result<Option<Piece>, BrokenBody>> {
         self.answer.poll_piece(context, place).map_err(broke_off)
     }
@@ -268,7 +271,7 @@ impl Drained {
         &mut self,
         plan: Plan,
         mut held: Vec<u8>,
-        mut budget: Held,
+        mut budget: Charge,
         until: Instant,
     ) -> Result<Option<Bytes>, BrokenBody> {
         if held.capacity() == 0 {
@@ -303,7 +306,7 @@ impl Drained {
         let piece = match self.pieces.pop_front() {
             Some(piece) => Some(Piece::Bytes(piece)),
             None => {
-                let next = poll_fn(|context| self.answer.poll_piece(context, Some(Place::Memory(held))));
+                let next = poll_fn(|context| self.answer.poll_piece(context, Some(ReadInto::Memory(held))));
                 match tokio::time::timeout(HOLD, next).await {
                     Ok(piece) => piece.map_err(broke_off)?,
                     Err(_) => return Ok(More::Later),
@@ -315,8 +318,8 @@ impl Drained {
             Some(Piece::Bytes(piece)) => copy::append(held, &piece),
             Some(Piece::Placed(_)) => {}
         }
-        let counted = self.count(held.len() - before);
-        held.truncate(before + counted);
+        let length = self.count(held.len() - before);
+        held.truncate(before + length);
         Ok(More::Bytes)
     }
 
@@ -429,7 +432,8 @@ impl Plan {
         code: impl FnOnce(&mut Vec<u8>) -> Result<(), CodecError>,
     ) -> Result<(), BrokenBody> {
         let before = out.len();
-        let made = self.compressed.count(
+        let made = counted(
+            &self.compressed,
             taken,
             || code(out).map(|()| out.len() - before),
             |made| made.unwrap_or(0),
@@ -453,7 +457,8 @@ async fn code_whole(plan: Plan, held: Vec<u8>) -> Result<Bytes, BrokenBody> {
     let dictionary = plan.dictionary.clone();
     let compressed = Arc::clone(&plan.compressed);
     let coding = tokio::task::spawn_blocking(move || {
-        compressed.count(
+        counted(
+            &compressed,
             held.len(),
             || codec::whole_with(choice, dictionary.as_deref(), &held).map(trimmed),
             |coded| coded.as_ref().map_or(0, Vec::len),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use haulier_http::{BodyStream, BrokenBody, Chunk, Compressed, FileSlice};
 
 use super::codec::{CodecError, Encoder};
 use super::policy::Choice;
-use super::{Compressed, Skip, failed};
-use crate::body::{BodyStream, BrokenBody, Chunk, FileSlice};
+use super::{Skip, counted, failed};
 
 /// The bytes of a short file; `None` if it must come from the disk first, or cannot be read.
 pub(super) fn content(slice: &FileSlice) -> Option<Bytes> {
@@ -117,7 +117,7 @@ impl CodedFile {
                 Ok(out.len())
             };
             let made = |made: &Result<usize, CodecError>| *made.as_ref().unwrap_or(&0);
-            let coded = self.compressed.count(length, code, made);
+            let coded = counted(&self.compressed, length, code, made);
             if let Err(error) = coded {
                 tracing::error!(%error, "cannot go on compressing a file");
                 return Err(BrokenBody {

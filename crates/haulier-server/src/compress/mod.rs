@@ -19,61 +19,31 @@ pub(crate) mod store;
 pub(crate) mod tag;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use haulier_http::{Body, Compressed, FileSlice, Handler, Head, Response};
 use haulier_proto::accept::{Accepted, Coding};
 use haulier_proto::field::{Fields, Known, tokens};
 use haulier_proto::head::{Method, RequestHead};
 
 use self::load::Load;
 use self::policy::{Choice, Shape};
-use crate::body::{Body, FileSlice};
 use crate::clock;
-use crate::response::{Handler, Head, Response};
 use crate::site::Site;
 
-/// What coding a body came to, for logs and metrics. A body that still comes adds to it.
-#[derive(Debug)]
-pub(crate) struct Compressed {
-    pub(crate) coding: Coding,
-    pub(crate) level: i32,
-    load: Load,
-    /// Bytes before and after, so far.
-    pub(crate) taken: AtomicU64,
-    pub(crate) made: AtomicU64,
-    /// Time spent coding, nanoseconds.
-    pub(crate) nanoseconds: AtomicU64,
+/// What coding by this choice will come to.
+fn compressed(choice: Choice, load: Load) -> Arc<Compressed> {
+    Compressed::new(choice.coding, choice.level, load.as_str())
 }
 
-impl Compressed {
-    fn new(choice: Choice, load: Load) -> Arc<Self> {
-        Arc::new(Self {
-            coding: choice.coding,
-            level: choice.level,
-            load,
-            taken: AtomicU64::new(0),
-            made: AtomicU64::new(0),
-            nanoseconds: AtomicU64::new(0),
-        })
-    }
-
-    /// Runs a coder and counts what it took and made.
-    fn count<T>(&self, taken: usize, code: impl FnOnce() -> T, made: impl FnOnce(&T) -> usize) -> T {
-        let begun = clock::now();
-        let result = code();
-        let spent = clock::now().saturating_duration_since(begun);
-        self.nanoseconds.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
-        self.taken.fetch_add(taken as u64, Ordering::Relaxed);
-        self.made.fetch_add(made(&result) as u64, Ordering::Relaxed);
-        result
-    }
-
-    /// `zstd:3:busy`, for the log.
-    #[must_use]
-    pub(crate) fn label(&self) -> String {
-        format!("{}:{}:{}", self.coding.as_str(), self.level, self.load.as_str())
-    }
+/// Runs a coder and counts what it took and made.
+fn counted<T>(compressed: &Compressed, taken: usize, code: impl FnOnce() -> T, made: impl FnOnce(&T) -> usize) -> T {
+    let begun = clock::now();
+    let result = code();
+    let spent = clock::now().saturating_duration_since(begun);
+    compressed.add(taken, made(&result), spent);
+    result
 }
 
 /// Why a body is sent as it is.
@@ -213,8 +183,9 @@ fn whole(
     load: Load,
     bytes: &Bytes,
 ) -> Result<(), Skip> {
-    let compressed = Compressed::new(choice, load);
-    let coded = compressed.count(
+    let compressed = compressed(choice, load);
+    let coded = counted(
+        &compressed,
         bytes.len(),
         || codec::whole_with(choice, dictionary, bytes),
         |coded| coded.as_ref().map_or(0, Vec::len),
@@ -265,7 +236,7 @@ fn file(
         response.body = Body::Unsent(None);
         return Ok(());
     }
-    let compressed = Compressed::new(choice, load);
+    let compressed = compressed(choice, load);
     let stream = file::CodedFile::begin(slice, choice, &compressed)?;
     mark(response.head.fields_mut(), choice.coding);
     response.body = Body::Stream(Box::new(stream));

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
+use haulier_http::OpenFile;
 use haulier_proto::accept::Coding;
 use haulier_proto::dictionary::Hash;
 use haulier_store::cache::CacheKey;
@@ -26,7 +27,6 @@ use haulier_store::{Checked, FileState};
 use sha2::{Digest, Sha256};
 
 use super::{codec, dictionary, policy};
-use crate::body::OpenFile;
 
 /// Files waiting for their variants; what comes beyond them asks again later.
 const MOST_WAITING: usize = 64;

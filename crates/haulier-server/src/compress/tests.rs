@@ -1,10 +1,10 @@
 //! Decisions on whole responses, without a socket.
 
+use haulier_http::Handler;
 use haulier_proto::field::Fields;
 
 use super::*;
 use crate::files::fixture::{Root, head};
-use crate::response::Handler;
 
 const PAGE: &str = "a page with words, and words again. ";
 

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use haulier_http::{Handler, Response};
 use haulier_proto::accept::{Accepted, Coding};
 use haulier_proto::dictionary::Hash;
 use haulier_proto::etag;
@@ -22,7 +23,6 @@ use super::respond as answer;
 use super::tag::{self, Tag};
 use crate::compress::store::Variant;
 use crate::compress::{codec, dictionary};
-use crate::response::{Handler, Response};
 use crate::site::Site;
 
 /// How long it stands what variants there are.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use haulier_http::{OpenFile, PreparedHead};
 use haulier_proto::accept::Coding;
 use haulier_proto::conditional::Validators;
 use haulier_proto::date;
@@ -16,9 +17,7 @@ use super::coded::Codings;
 use super::mime;
 use super::open::{Regular, Version};
 use super::tag::{self, Tag};
-use crate::body::OpenFile;
 use crate::compress::{self, dictionary::previous};
-use crate::response::PreparedHead;
 use crate::site::Site;
 
 /// Files up to this many bytes keep their content in memory: copying it is as cheap as sendfile (engine trials, 10 KB).

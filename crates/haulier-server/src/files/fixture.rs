@@ -110,7 +110,7 @@ fn settings(root: PathBuf) -> SiteSettings {
         fallback: None,
         body_limit: 1 << 20,
         body_limit_by: "`body`",
-        patience: None,
+        timeouts: None,
         memory_limit: 1 << 20,
         spool_limit: 1 << 20,
         sendfile: SendfileSettings::default(),

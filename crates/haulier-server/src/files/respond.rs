@@ -6,14 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use haulier_http::{Body, Chunk, FileSlice, Handler, Head, OpenFile, Parts, Response, Trace};
 use haulier_proto::conditional::{self, Precondition, Validators};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::range::{self, ByteRange, Ranges};
 
 use super::Entry;
-use crate::body::{Body, Chunk, FileSlice, OpenFile, Parts};
-use crate::response::{Handler, Head, Response, Trace};
 
 /// RFC 9110 §14.2 allows to ignore greedy requests; nobody's player asks for more.
 const MOST_RANGES: usize = 16;

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use haulier_http::OpenFile;
 use haulier_proto::date;
 use percent_encoding::percent_decode;
 use rustix::fs::{Mode, OFlags, Stat};
@@ -24,7 +25,6 @@ use super::handed::Handed;
 use super::names::{self, Kind};
 use super::open::{self, Opened, Regular, Root, Version};
 use super::tag::Tag;
-use crate::body::OpenFile;
 use crate::settings::SendfileSettings;
 use crate::site::Site;
 

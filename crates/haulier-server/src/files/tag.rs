@@ -16,9 +16,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use haulier_http::OpenFile;
+
 use super::cache::SETTLED;
 use super::open::Version;
-use crate::body::OpenFile;
 use crate::settings::EntityTags;
 
 /// Larger files get no tag of their content, bytes: to read one would push everything else out of the page cache.

@@ -4,14 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use haulier_http::{Body, Chunk, Head, Response};
 use haulier_proto::head::RequestHead;
 
 use super::fixture::{Root, age, head};
 use super::respond::respond;
 use super::{Entry, FileCache, Found};
-use crate::body::{Body, Chunk};
 use crate::pattern::glob::Glob;
-use crate::response::{Head, Response};
 use crate::site::Site;
 
 const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz";
@@ -41,7 +40,7 @@ fn told(found: &Found, site: &Site) -> String {
     }
 }
 
-fn content(file: &crate::body::OpenFile) -> String {
+fn content(file: &haulier_http::OpenFile) -> String {
     use std::os::unix::fs::FileExt;
     let mut bytes = vec![0; file.length() as usize];
     file.file().read_exact_at(&mut bytes, 0).expect("the file's content");
@@ -488,7 +487,7 @@ fn field(response: &Response, name: &str) -> Option<String> {
 
 /// The body as a client gets it.
 fn body(response: &mut Response) -> String {
-    let text = |slice: &crate::body::FileSlice| {
+    let text = |slice: &haulier_http::FileSlice| {
         content(&slice.file)[slice.range.start as usize..slice.range.end as usize].to_owned()
     };
     match &mut response.body {

@@ -1,8 +1,9 @@
 //! `deny` and `allow` of routes: paths nobody gets, and paths only some addresses get.
 
+use haulier_http::{Handler, Response};
+
 use crate::answer::error_page;
 use crate::context::Visit;
-use crate::response::{Handler, Response};
 
 /// 404 for what is denied to all, as for what is not there; 403 for who is not let in.
 pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {

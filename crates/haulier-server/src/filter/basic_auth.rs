@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use haulier_http::{Request, Response};
 use haulier_proto::field::Fields;
 use tokio::sync::Semaphore;
 
@@ -9,8 +10,6 @@ use super::Early;
 use crate::answer::error_page;
 use crate::context::Visit;
 use crate::password::{Htpasswd, base64};
-use crate::request::Request;
-use crate::response::Response;
 use crate::site::Site;
 
 /// Passwords that are hashed at once in the whole process: guessing must not take all cores, nor all the threads that

@@ -1,10 +1,10 @@
 //! `canonical` of a site: clients that came by another of its names are sent to the one it wants to be known by.
 
+use haulier_http::Response;
 use haulier_proto::head::split_port;
 
 use crate::answer::redirect;
 use crate::context::Visit;
-use crate::response::Response;
 
 /// 308 to the same path and query there, with the scheme and port the client used where the setting says none.
 pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {

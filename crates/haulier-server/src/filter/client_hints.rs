@@ -1,8 +1,8 @@
 //! `Accept-CH` on pages of a site whose images follow client hints: only then do browsers send them (RFC 8942 §3.1).
 
+use haulier_http::Response;
 use haulier_proto::field::Known;
 
-use crate::response::Response;
 use crate::site::Site;
 
 /// The hints that choose an image, by their names and by those of before.

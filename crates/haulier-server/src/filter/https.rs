@@ -1,12 +1,11 @@
 //! Clients that came without TLS: sent to `https://`, told what is wrong, or, if they are an authority that asks
 //! whether a name is ours, answered.
 
+use haulier_http::{Handler, Request, Response};
 use haulier_proto::head::split_port;
 
 use crate::answer::{error_page, redirect};
 use crate::context::Visit;
-use crate::request::Request;
-use crate::response::{Handler, Response};
 use crate::settings::{TlsSettings, WithoutTls};
 use crate::thread::Thread;
 

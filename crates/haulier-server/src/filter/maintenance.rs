@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use haulier_http::Response;
+
 use crate::answer::error_page;
 use crate::context::Visit;
-use crate::response::Response;
 
 /// The reason in log and metrics, and by which the page of the site is found.
 pub(crate) const REASON: &str = "maintenance";

@@ -1,8 +1,7 @@
 //! Methods no site serves: CONNECT would make us a proxy, TRACE would show cookies to scripts (RFC 9110 §9.3.6, §9.3.8).
 
+use haulier_http::{Handler, Response};
 use haulier_proto::head::{Method, RequestHead};
-
-use crate::response::{Handler, Response};
 
 /// RFC 9110 §15.5.6 wants Allow; what a script takes beyond this is its own matter.
 const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";

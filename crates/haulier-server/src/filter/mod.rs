@@ -14,6 +14,7 @@ mod site_headers;
 
 use std::sync::Arc;
 
+use haulier_http::{Request, Response};
 use haulier_proto::head::RequestHead;
 
 use crate::answer::redirect;
@@ -21,8 +22,6 @@ use crate::compress;
 use crate::compress::drained::{Manner, Plan};
 use crate::context::Visit;
 use crate::files::{self, Script};
-use crate::request::Request;
-use crate::response::Response;
 use crate::site::Site;
 use basic_auth::PasswordCheck;
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use haulier_http::Response;
+
 use crate::answer::error_page;
 use crate::clock::now;
 use crate::context::{Round, Visit};
 use crate::rate_limiter::RateLimiter;
-use crate::response::Response;
 
 /// The site's own limit first, then the narrower one of a route. A request counts once.
 pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {

@@ -3,8 +3,7 @@
 //! Error pages have it from the start. A file, a redirect or an image has none: nothing else is logged about it, and the
 //! field would cost each of them its bytes.
 
-use crate::request::RequestId;
-use crate::response::Response;
+use haulier_http::{RequestId, Response};
 
 const NAME: &str = "X-Request-Id";
 
@@ -22,7 +21,7 @@ pub(super) fn on_response(id: &RequestId, response: &mut Response) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response::{Handler, PhpTrace};
+    use haulier_http::{Handler, PhpTrace};
 
     fn named(php: bool, response: Response) -> Option<String> {
         let mut response = response;

@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use haulier_http::{Body, BodyStream, BrokenBody, Chunk, ImageResult, ImageTimes, Response, Trace};
 use haulier_proto::field::{Fields, tokens};
 use haulier_proto::head::{Method, RequestHead, Version};
 
-use crate::body::{Body, BodyStream, BrokenBody, Chunk};
-use crate::response::{ImageResult, ImageTimes, Response, Trace};
 use crate::site::Site;
 
 const NAME: &str = "Server-Timing";
@@ -144,9 +143,8 @@ mod tests {
     use haulier_proto::head::HeadLimits;
 
     use super::*;
-    use crate::body::Parts;
     use crate::files::fixture::Root;
-    use crate::response::{Handler, PhpTrace};
+    use haulier_http::{Handler, Parts, PhpTrace};
 
     fn answered_by_php(busy: u64) -> Response {
         let mut response = Response::new(200, Handler::Php);

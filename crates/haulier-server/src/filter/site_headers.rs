@@ -1,9 +1,9 @@
 //! `headers` of a site: field lines set on every response.
 
+use haulier_http::{Handler, Head, Response};
 use haulier_proto::field::Fields;
 
 use crate::compress;
-use crate::response::{Handler, Head, Response};
 use crate::settings::WithoutTls;
 use crate::site::Site;
 

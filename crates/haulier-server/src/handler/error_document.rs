@@ -4,13 +4,12 @@
 
 use std::sync::Arc;
 
+use haulier_http::{Body, FileSlice, Handler, Request, RequestId, Response};
+
 use super::php::{self, Call, Outcome};
 use crate::answer::error_page;
-use crate::body::{Body, FileSlice};
 use crate::files::{Entry, Found};
 use crate::filter::maintenance;
-use crate::request::{Request, RequestId};
-use crate::response::{Handler, Response};
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -154,8 +153,8 @@ fn from_script(ours: &Response, mut made: Response) -> Response {
 mod tests {
     use super::*;
     use crate::files::fixture::Root;
-    use crate::response::PhpTrace;
     use crate::settings::Maintenance;
+    use haulier_http::PhpTrace;
 
     const ID: RequestId = RequestId::Own { thread: 1, number: 0 };
 

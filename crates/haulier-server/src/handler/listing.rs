@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use haulier_http::{Handler, Response};
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::{date, path};
 use rustix::fs::{AtFlags, Dir, FileType, Stat};
@@ -11,7 +12,6 @@ use rustix::io::Errno;
 
 use crate::answer::{error_page, page};
 use crate::files;
-use crate::response::{Handler, Response};
 use crate::site::Site;
 
 /// More names than anybody reads; a directory of a million must not hold the thread.
@@ -145,9 +145,9 @@ fn readable(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::Body;
     use crate::files::fixture;
     use crate::pattern::glob::Glob;
+    use haulier_http::Body;
 
     fn text(response: &Response) -> String {
         match &response.body {

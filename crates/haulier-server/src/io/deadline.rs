@@ -9,9 +9,11 @@ use std::rc::Weak;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use haulier_http::Timeouts;
+
 use super::gate::Permit;
 use super::pace::Pace;
-use crate::settings::{Limits, Patience};
+use crate::settings::Limits;
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +39,7 @@ const BODY_RATE_AFTER: Duration = Duration::from_secs(10);
 
 impl Phase {
     /// Whether a wait in this phase that began at `since` is over.
-    fn is_over(self, since: Instant, now: Instant, limits: &Limits, of_site: Option<&Patience>) -> bool {
+    fn is_over(self, since: Instant, now: Instant, limits: &Limits, of_site: Option<&Timeouts>) -> bool {
         let waited = now.saturating_duration_since(since);
         match self {
             Self::Idle => waited > of_site.map_or(limits.idle_timeout, |site| site.idle),
@@ -69,7 +71,7 @@ pub(crate) trait Watched: std::fmt::Debug {
     /// Its client takes less than it must: what waits for it is given up.
     fn give_up(&self) {}
     /// The deadlines of its site, where they are not the usual ones.
-    fn patience(&self) -> Option<Arc<Patience>> {
+    fn timeouts(&self) -> Option<Arc<Timeouts>> {
         None
     }
     /// Ends the wait: the connection's task wakes and sees why.
@@ -127,7 +129,7 @@ impl Deadlines {
     pub(crate) fn scan(&self, now: Instant, limits: &Limits) {
         self.sweep(|connection| {
             let (phase, since) = connection.waiting();
-            if phase.is_over(since, now, limits, connection.patience().as_deref()) {
+            if phase.is_over(since, now, limits, connection.timeouts().as_deref()) {
                 connection.expire(phase);
             }
             if limits.min_send_rate > 0
@@ -251,7 +253,7 @@ mod tests {
         let since = now
             .checked_sub(Duration::from_secs(5))
             .expect("the machine is up longer than that");
-        let patience = Patience {
+        let timeouts = Timeouts {
             body: Duration::from_secs(4),
             idle: Duration::from_secs(6),
             send: Duration::from_secs(3),
@@ -260,7 +262,7 @@ mod tests {
             started: since,
             received: 0,
         };
-        let is_over = |phase: Phase| phase.is_over(since, now, &limits, Some(&patience));
+        let is_over = |phase: Phase| phase.is_over(since, now, &limits, Some(&timeouts));
         assert!(is_over(body) && is_over(Phase::Send));
         assert!(!is_over(Phase::Idle) && !is_over(Phase::Head));
         assert!(!body.is_over(since, now, &limits, None));

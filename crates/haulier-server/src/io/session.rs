@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
+use haulier_http::FileSlice;
 use haulier_proto::copy;
 use rustix::buffer::spare_capacity;
 use rustix::net::RecvFlags;
@@ -19,7 +20,6 @@ use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 
 use super::outgoing::Outgoing;
 use super::socket::{WouldBlock, send_plain, would_block};
-use crate::body::FileSlice;
 use crate::tls::{Acceptor, RECORD};
 
 /// Bytes of the application encrypted at once: they and their records stay in the second-level cache.

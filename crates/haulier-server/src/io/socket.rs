@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
+use haulier_http::{FileSlice, Presence};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -14,8 +15,6 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
 
 use super::session::Session;
-use crate::body::FileSlice;
-use crate::request::Presence;
 
 /// A connected socket, with or without TLS. It is registered with the event loop only once it has to wait.
 ///

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use haulier_http::Peer;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -15,7 +16,6 @@ use super::{Address, tls};
 use crate::forwarded;
 use crate::io::socket::{self, Socket};
 use crate::protocol::Http1;
-use crate::request::Peer;
 use crate::thread::Thread;
 
 /// Connections accepted before others get a turn.

@@ -4,11 +4,9 @@ mod accept;
 mod address;
 pub(crate) mod detect;
 mod listener;
-mod network;
 mod tls;
 
 pub(crate) use accept::{Ending, Endpoint, accept, canonical};
 pub use address::Address;
 pub(crate) use listener::Listener;
 pub use listener::{BindError, Inherited};
-pub use network::{Network, NotANetwork};

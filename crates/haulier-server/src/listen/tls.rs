@@ -8,6 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
+use haulier_http::Peer;
 use haulier_proto::proxy;
 use rustix::net::Shutdown;
 
@@ -17,7 +18,6 @@ use crate::io::Session;
 use crate::io::socket::{Socket, receive_plain};
 use crate::io::{Permit, Phase, Watched};
 use crate::protocol::{Http1, http2};
-use crate::request::Peer;
 use crate::thread::Thread;
 use crate::tls::{ACME_TLS, Acceptor, HTTP_1_1, HTTP_2};
 

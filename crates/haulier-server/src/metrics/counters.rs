@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use haulier_http::{Handler, ImageResult, Trace, Via};
 use haulier_php::WaitTimes;
 use haulier_proto::accept::Coding;
 
 use super::reason::{self, ByReason};
 use super::times::{CLASSES, Times};
 use super::totals::{CodingTotals, HandlerTotals, SiteTotals};
-use crate::response::{Handler, ImageResult, Trace, Via};
 use crate::thread::Thread;
 
 /// A number with one writer.
@@ -274,7 +274,7 @@ impl Drop for Http2Connection {
 mod tests {
     use super::*;
     use crate::clock::now;
-    use crate::response::PhpTrace;
+    use haulier_http::PhpTrace;
 
     fn finished(trace: &Trace) -> Finished<'_> {
         Finished {

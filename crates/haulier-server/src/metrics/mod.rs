@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use haulier_http::{Request, Streamed};
 use haulier_php::{Pool, PoolStatus};
 
 use crate::handler::image::ImageService;
 use crate::io::Gate;
-use crate::request::Request;
 use crate::site::Site;
 use crate::tls::Certificates;
 
@@ -32,7 +32,6 @@ pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
 pub use images::ImageTotals;
 pub use reason::is_clients;
 pub use recent::{Failure, Noted, SlowRequest};
-pub(crate) use stream::Streamed;
 pub use stream::StreamingScript;
 pub use times::Times;
 pub use totals::{CodingTotals, HandlerTotals, SiteTotals, Totals};

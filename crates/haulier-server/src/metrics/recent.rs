@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use haulier_http::Request;
+
 use super::counters::Finished;
 use super::reason;
-use crate::request::Request;
 use crate::site::Site;
 
 /// Failures kept.
@@ -198,7 +199,7 @@ mod tests {
 
     use super::*;
     use crate::clock::now;
-    use crate::response::{Handler, PhpTrace, Trace};
+    use haulier_http::{Handler, PhpTrace, Trace};
 
     /// An exchange of a script that was busy for so many milliseconds.
     fn php(milliseconds: u64) -> Trace {

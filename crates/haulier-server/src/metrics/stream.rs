@@ -4,35 +4,14 @@
 
 use std::sync::Arc;
 
+use haulier_http::Streamed;
+
 use crate::site::Site;
 
 /// Bodies from this size on are worth a rule, bytes.
 pub(super) const LARGE: u64 = 1024 * 1024;
 /// Entries kept.
 const MOST: usize = 100;
-
-/// What a script streams: noted when its body turns out to be too long to be held.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Streamed {
-    /// Its path in the document root.
-    pub(crate) script: String,
-    /// The media type it announced, without parameters.
-    pub(crate) media_type: Option<String>,
-}
-
-impl Streamed {
-    /// For a script and the value of its Content-Type field.
-    pub(crate) fn new(script: &[u8], content_type: Option<&[u8]>) -> Box<Self> {
-        let media_type = content_type.map(|value| {
-            let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
-            String::from_utf8_lossy(value[..end].trim_ascii()).to_ascii_lowercase()
-        });
-        Box::new(Self {
-            script: String::from_utf8_lossy(script).into_owned(),
-            media_type,
-        })
-    }
-}
 
 /// A script that streams, as `haulier status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use haulier_http::{Handler, ImageResult, Via};
 use haulier_proto::accept::Coding;
 
 use super::counters::Counters;
 use super::reason::{ByReason, REASONS};
 use super::times::Times;
-use crate::response::{Handler, ImageResult, Via};
 use crate::site::Site;
 
 /// Everything a server has counted since its start.
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::clock::now;
     use crate::files::fixture;
-    use crate::response::Trace;
+    use haulier_http::Trace;
 
     #[test]
     fn the_threads_are_added_up_site_by_site() {

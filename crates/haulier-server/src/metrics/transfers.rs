@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use haulier_http::Request;
+
 use super::recent::shortened;
-use crate::request::Request;
 use crate::site::Site;
 
 /// How long a response is being sent before it is listed: the usual one costs nothing.

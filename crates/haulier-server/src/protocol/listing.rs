@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use haulier_http::Request;
+
 use crate::metrics::{LISTED_AFTER, Transfer, UnderWay};
-use crate::request::Request;
 use crate::site::Site;
 use crate::thread::Thread;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use haulier_http::{Peer, Request, Trace};
+
 use crate::access_log::Record;
 use crate::clock;
 use crate::metrics::Finished;
-use crate::request::{Peer, Request};
-use crate::response::Trace;
 use crate::site::Site;
 use crate::thread::Thread;
 

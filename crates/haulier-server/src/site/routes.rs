@@ -6,9 +6,10 @@
 use std::io;
 use std::sync::Arc;
 
+use haulier_http::Network;
+
 use super::Site;
 use crate::files::{Found, Script};
-use crate::listen::Network;
 use crate::password::Htpasswd;
 use crate::pattern::glob::Glob;
 use crate::rate_limiter::RateLimiter;

@@ -6,13 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use haulier_http::{RequestId, RequestIds};
+
 use crate::access_log::AccessLog;
 use crate::clock::Clock;
 use crate::files::{FileCache, Handed};
 use crate::handler::image::Memo;
 use crate::io::{Buffers, Deadlines, Gate, Scratch};
 use crate::metrics::{Counters, Metrics};
-use crate::request::{RequestId, RequestIds};
 use crate::settings::ServerSettings;
 use crate::site::Router;
 

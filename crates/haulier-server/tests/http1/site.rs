@@ -336,7 +336,7 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
         fallback: None,
         body_limit: 8 * 1024 * 1024,
         body_limit_by: "`body`",
-        patience: None,
+        timeouts: None,
         memory_limit: 1024 * 1024,
         spool_limit: 1024 * 1024 * 1024,
         sendfile: SendfileSettings::default(),

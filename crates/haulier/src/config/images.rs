@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use haulier_http::Network;
 use haulier_image::{AVIF_PIXELS_A_SECOND, Defaults, Format, FormatChoice, Limits, Request, Transform, native};
-use haulier_server::Network;
 use haulier_server::settings::Compat;
 use haulier_store::{Location, ObjectOptions};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use haulier_server::Network;
+use haulier_http::Network;
 use haulier_server::pattern::glob::Glob;
 use haulier_server::pattern::target::{Target, TargetError};
 use haulier_server::settings::{Canonical, Redirect, Rewrite};

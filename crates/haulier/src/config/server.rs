@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use haulier_http::Network;
 use haulier_php::{PoolKind, User};
-use haulier_server::{Address, Network};
+use haulier_server::Address;
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, PoolTable};

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use haulier_http::{Network, Timeouts};
 use haulier_php::{PoolKind, PoolSettings, User};
+use haulier_server::Address;
 use haulier_server::pattern::glob::Glob;
 use haulier_server::settings::{
-    Canonical, CompressSettings, DictionarySettings, EntityTags, Limits, Maintenance, OffloadSettings, Patience,
-    RateLimiter, Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,
+    Canonical, CompressSettings, DictionarySettings, EntityTags, Limits, Maintenance, OffloadSettings, RateLimiter,
+    Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,
 };
-use haulier_server::{Address, Network};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, LimitsTable, LogTable, SiteTable};
@@ -225,7 +226,7 @@ pub(crate) struct Site {
     /// Which setting it is, in words.
     pub(crate) body_limit_by: &'static str,
     /// Its own deadlines, if it says any.
-    pub(crate) patience: Option<Arc<Patience>>,
+    pub(crate) timeouts: Option<Arc<Timeouts>>,
     pub(crate) memory_limit: u64,
     pub(crate) spool_limit: u64,
     pub(crate) sendfile: SendfileSettings,
@@ -343,7 +344,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         let compress = compress::resolve(&table.compress, &general, report);
         let of_php = site.pool.and_then(|pool| pools[pool].php.as_ref()?.post_max_size);
         (site.body_limit, site.body_limit_by) = body_limit(table, &file.limits, of_php);
-        site.patience = patience(table, &limits);
+        site.timeouts = timeouts(table, &limits);
         let limit = (site.body_limit, site.body_limit_by);
         for (place, _) in site.places_within() {
             (place.body_limit, place.body_limit_by) = limit;
@@ -625,10 +626,10 @@ fn resolve_limits(table: &LimitsTable, allowed: usize, machine: &Machine, report
 }
 
 /// The deadlines of a site that says some of its own; the rest is as for all.
-fn patience(table: &SiteTable, limits: &Limits) -> Option<Arc<Patience>> {
+fn timeouts(table: &SiteTable, limits: &Limits) -> Option<Arc<Timeouts>> {
     let own = [&table.body_timeout, &table.idle_timeout, &table.send_timeout];
     own.iter().any(|written| written.is_some()).then(|| {
-        Arc::new(Patience {
+        Arc::new(Timeouts {
             body: value_or(table.body_timeout.as_ref(), limits.body_timeout),
             idle: value_or(table.idle_timeout.as_ref(), limits.idle_timeout),
             send: value_or(table.send_timeout.as_ref(), limits.send_timeout),

@@ -123,7 +123,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         routes: Vec::new(),
         body_limit: BODY,
         body_limit_by: "",
-        patience: None,
+        timeouts: None,
         memory_limit: table.offload.memory.as_ref().map_or(MEMORY, |memory| memory.value),
         spool_limit: table.offload.spool.as_ref().map_or(SPOOL, |spool| spool.value),
         sendfile: downloads::sendfile(table, project.as_deref(), report),

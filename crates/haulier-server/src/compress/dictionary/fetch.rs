@@ -10,15 +10,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use haulier_http::{Body, BodyError, Chunk, Exchange, Peer, Presence, Request, Timeouts};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{HeadLimits, RequestHead};
 
 use super::shell;
-use crate::body::{Body, Chunk};
 use crate::clock;
 use crate::pipeline::{self, Answer};
-use crate::request::{BodyError, Exchange, Peer, Presence, Request};
-use crate::settings::Patience;
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -70,7 +68,6 @@ fn request(thread: &Thread, site: &Site, target: &str) -> Option<Request> {
         id: thread.next_id(),
         received: clock::now(),
         body_length: Some(0),
-        in_flight: None,
         asks_password: Cell::default(),
         exchange: Rc::new(Nobody),
     })
@@ -124,7 +121,7 @@ fn add(page: &mut Vec<u8>, piece: Chunk) -> Result<(), &'static str> {
 struct Nobody;
 
 impl Exchange for Nobody {
-    fn hold_to(&self, _: Option<&Arc<Patience>>) {}
+    fn set_timeouts(&self, _: Option<&Arc<Timeouts>>) {}
 
     fn poll_body(&self, _: &mut Context<'_>, _: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
         Poll::Ready(Ok(0))

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use haulier_http::{Handler, Response};
 use haulier_proto::dictionary::{self, Hash};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
@@ -18,7 +19,6 @@ use super::{DictionarySettings, fetch, hex};
 use crate::compress::codec::Dictionary;
 use crate::context::Visit;
 use crate::pattern::glob::Glob;
-use crate::response::{Handler, Response};
 use crate::site::Site;
 use crate::thread::Thread;
 

@@ -1,9 +1,10 @@
 //! Answers word for word as zimg gives them: its clients look for them.
 
+use haulier_http::{Handler, Response};
+
 use super::failure::Failure;
 use super::service::Stored;
 use crate::answer::page::escape;
-use crate::response::{Handler, Response};
 
 /// zimg's error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,7 +199,7 @@ mod tests {
     use haulier_image::Format;
 
     use super::*;
-    use crate::body::Body;
+    use haulier_http::Body;
 
     fn text(response: &Response) -> String {
         match &response.body {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use haulier_http::Response;
 use haulier_image::Hints;
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
@@ -14,7 +15,6 @@ use haulier_proto::head::{Method, RequestHead};
 use super::order;
 use super::ready::{Ready, Terms};
 use super::service::ImageService;
-use crate::response::Response;
 
 /// Addresses a thread remembers; when there are more it begins anew.
 const MOST: usize = 1024;

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use haulier_http::{Body, Handler, ImageResult, ImageTimes, Request, Response};
 use haulier_image::Format;
 use haulier_proto::field::Fields;
 use haulier_proto::head::Method;
@@ -39,12 +40,9 @@ use self::service::{Made, Opened, Wanted};
 use self::settings::Compat;
 use self::stream::OriginalStream;
 use crate::answer::error_page;
-use crate::body::Body;
 use crate::clock::now;
 use crate::context::Visit;
 use crate::files::Entry;
-use crate::request::Request;
-use crate::response::{Handler, ImageResult, ImageTimes, Response};
 use crate::site::Site;
 use crate::thread::Thread;
 

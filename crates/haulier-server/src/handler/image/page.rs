@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use haulier_http::{Handler, Response};
 use sha2::{Digest, Sha256};
 
 use super::service::ImageService;
-use crate::response::{Handler, Response};
 
 /// One document; it asks nobody but us.
 const PAGE: &str = include_str!("page.html");

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use haulier_http::{Body, Handler, Head, OpenFile, PreparedHead, Response};
 use haulier_image::{Format, Hinted};
 use haulier_proto::conditional::{self, Precondition, Validators};
 use haulier_proto::field::{Fields, Known};
@@ -13,9 +14,7 @@ use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::range::{self, ByteRange, Ranges};
 use haulier_store::cache::{CacheKey, Weigh};
 
-use crate::body::{Body, OpenFile};
 use crate::files::{self, Representation, without_metadata};
-use crate::response::{Handler, Head, PreparedHead, Response};
 
 /// What an entry of the memory cache takes beside the bytes of its image: two heads, loose and encoded.
 const HEADS: u64 = 1500;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use haulier_http::{ImageResult, ImageTimes, OpenFile};
 use haulier_image::{Format, ImageError, Source, Transform, WorkersStatus};
 use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
@@ -25,11 +26,9 @@ use super::flight::Flights;
 use super::originals::{Originals, Passing};
 use super::ready::{self, Ready, Shared};
 use super::settings::{ImageSettings, PATIENCE};
-use crate::body::OpenFile;
 use crate::clock::now;
 use crate::files::Entry;
 use crate::metrics::Times;
-use crate::response::{ImageResult, ImageTimes};
 
 /// How long it stands that an image is there. Another machine that shares the store may have deleted it meanwhile.
 const KNOWN: Duration = Duration::from_secs(10);

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use haulier_http::Network;
 use haulier_image::{Defaults, Format, Limits, Transform, Workers};
 use haulier_proto::field::Fields;
 use haulier_store::cache::Tiered;
 use haulier_store::{Courier, Store};
-
-use crate::listen::Network;
 
 /// How many times longer something may take that nobody waits for.
 pub const PATIENCE: u32 = 6;

@@ -3,11 +3,11 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use haulier_http::{BodyStream, BrokenBody, Chunk};
 use haulier_store::StoreError;
 use tokio::sync::mpsc;
 
 use super::originals::Passing;
-use crate::body::{BodyStream, BrokenBody, Chunk};
 
 /// The rest of an original.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use haulier_http::{BodyError, Request, Response};
 use haulier_image::Format;
 use haulier_proto::field::Known;
 use haulier_proto::head::{Method, RequestHead};
@@ -17,8 +18,6 @@ use super::service::{ImageService, Stored};
 use super::{multipart, on_courier, refuse, told_as_json};
 use crate::body::request::{Collected, collect};
 use crate::context::Visit;
-use crate::request::{BodyError, Request};
-use crate::response::Response;
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -258,7 +257,7 @@ fn form_as_json(site: &Arc<Site>, outcomes: &[Outcome], failure: Option<Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response::Handler;
+    use haulier_http::Handler;
 
     #[test]
     fn an_image_is_named_as_zimg_or_as_everybody_does() {

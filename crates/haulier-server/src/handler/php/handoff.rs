@@ -7,6 +7,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, OnceLock};
 
+use haulier_http::{Body, Chunk, FileSlice, Handler, Head, OpenFile, Parts, Response, Via};
 use haulier_proto::conditional::Validators;
 use haulier_proto::date;
 use haulier_proto::fastcgi::CgiHead;
@@ -15,9 +16,7 @@ use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::status;
 
 use super::translate::Translated;
-use crate::body::{Body, Chunk, FileSlice, OpenFile, Parts};
 use crate::files::{self, Handed, Name, Refused, Representation, Sendable};
-use crate::response::{Handler, Head, Response, Via};
 use crate::site::Site;
 use crate::thread::Thread;
 

@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use haulier_http::{
+    Body, BodyError, BodyStream, BrokenBody, Handler, PhpTrace, Presence, Request, Response, Streamed, Via,
+};
 use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, RunningRequest, TryBody, Wanted};
 use haulier_proto::copy;
 use haulier_proto::fastcgi::params::ParamsWriter;
@@ -25,13 +28,10 @@ use self::translate::Translated;
 use crate::answer::error_page;
 use crate::body::request::{self, Collected};
 use crate::body::spool::{Completed, MOST_ABANDONED, Spool};
-use crate::body::{Body, BodyStream, BrokenBody};
 use crate::compress::drained::{Drained, Manner};
 use crate::files::{Refused, Script};
 use crate::filter;
-use crate::metrics::Streamed;
-use crate::request::{BodyError, Presence, Request};
-use crate::response::{Handler, PhpTrace, Response, Via};
+
 use crate::settings::{OffloadSettings, PhpSettings, SiteSettings};
 use crate::site::Site;
 use crate::thread::Thread;
@@ -224,7 +224,7 @@ async fn take_answer(
     let trace = PhpTrace {
         queued: answer.queued(),
         taken: Some(answer.taken()),
-        pool: site.settings.php.as_ref().map(|php| Arc::clone(&php.pool)),
+        pool: site.settings.php.as_ref().map(|php| Arc::clone(php.pool.name())),
         pid: answer.pid(),
         ..PhpTrace::default()
     };

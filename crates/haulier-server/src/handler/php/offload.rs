@@ -6,13 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use haulier_http::{FileSlice, Handler, OpenFile, Response};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
 use super::handoff::FileResponse;
 use crate::body::spool::Spool;
-use crate::body::{FileSlice, OpenFile};
-use crate::response::{Handler, Response};
 use crate::settings::OffloadSettings;
 
 /// How long the first byte may wait for the last one. Most files are through PHP within milliseconds.

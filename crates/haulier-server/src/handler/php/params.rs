@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use haulier_http::{Request, RequestId};
 use haulier_proto::fastcgi::params::{EncodedPairs, PairTooLong, ParamsWriter};
 use haulier_proto::field::Known;
 use haulier_proto::head::split_port;
@@ -16,7 +17,6 @@ use haulier_proto::head::split_port;
 use super::{Call, handoff};
 use crate::compress::tag;
 use crate::files::SendRoots;
-use crate::request::{Request, RequestId};
 use crate::settings::{PhpSettings, SiteSettings};
 use crate::site::Site;
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
+use haulier_http::{BrokenBody, Exchange, Handler, Peer, Request, Response, Timeouts, Trace};
 use haulier_proto::framing::{self, BodyLength, Expectation};
 use haulier_proto::head::{HeadError, HeadLimits, RequestHead, Version};
 use haulier_proto::proxy::{self, ProxyHeaderError};
@@ -23,7 +24,6 @@ use super::incoming::Incoming;
 use super::sender::{Plan, Sender, Step};
 use super::waiting::{Read, Waiting};
 use crate::answer::error_page;
-use crate::body::BrokenBody;
 use crate::clock;
 use crate::io::Permit;
 use crate::io::Phase;
@@ -31,11 +31,8 @@ use crate::io::pace::Pace;
 use crate::io::socket::Socket;
 use crate::listen::canonical;
 use crate::listen::detect::{self, NO_TLS_HERE, Spoken};
-use crate::metrics::Transfer;
+use crate::metrics::{InFlight, Transfer};
 use crate::pipeline::{self, Answer, Answered};
-use crate::request::{Exchange, Peer, Request};
-use crate::response::{Handler, Response, Trace};
-use crate::settings::Patience;
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -75,7 +72,7 @@ pub(crate) struct Connection {
     /// Requests begun.
     pub(super) served: Cell<u32>,
     /// The deadlines of the site of the last request, where they are not the usual ones.
-    pub(super) patience: RefCell<Option<Arc<Patience>>>,
+    pub(super) timeouts: RefCell<Option<Arc<Timeouts>>>,
     /// Its place among the connections we may hold.
     pub(super) permit: Permit,
 }
@@ -103,6 +100,8 @@ pub(super) struct Sending {
     /// `None` for the refusal of something that was no request.
     pub(super) request: Option<Request>,
     pub(super) site: Option<Arc<Site>>,
+    /// Counts it among those under way of its site.
+    _in_flight: Option<InFlight>,
     pub(super) status: u16,
     pub(super) trace: Trace,
     /// Bytes that are in the metrics already.
@@ -146,7 +145,7 @@ impl Connection {
             was_asked: Cell::new(false),
             scanned: Cell::new(0),
             served: Cell::new(0),
-            patience: RefCell::default(),
+            timeouts: RefCell::default(),
             permit,
         });
         let next = match connection.receive() {
@@ -355,7 +354,6 @@ impl Connection {
                 BodyLength::Known(length) => Some(length),
                 BodyLength::Chunked => None,
             },
-            in_flight: None,
             asks_password: Cell::default(),
             exchange: Rc::clone(self) as Rc<dyn Exchange>,
         };
@@ -371,6 +369,7 @@ impl Connection {
         let Answered {
             request,
             site,
+            in_flight,
             mut response,
         } = answered;
         let plan = Plan::of(&request, keep_alive && self.may_go_on(), self.served.get() == 1);
@@ -380,6 +379,7 @@ impl Connection {
             sender,
             request: Some(request),
             site,
+            _in_flight: in_flight,
             status,
             trace,
             counted: 0,
@@ -404,6 +404,7 @@ impl Connection {
             sender,
             request: None,
             site: None,
+            _in_flight: None,
             status,
             trace: response.trace,
             counted: 0,
@@ -469,6 +470,7 @@ impl Connection {
             trace,
             counted,
             listing: _,
+            _in_flight: _,
         } = sending;
         Over {
             request: request.as_ref(),

@@ -1,9 +1,8 @@
 //! The request body on its way in: how much is left, and whether the client waits for `100 Continue`.
 
+use haulier_http::BodyError;
 use haulier_proto::chunked;
 use haulier_proto::framing::BodyLength;
-
-use crate::request::BodyError;
 
 /// Where the request body stands.
 #[derive(Debug)]

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use haulier_http::{BodyError, Exchange, Presence, Timeouts};
 use haulier_proto::encode;
 use haulier_proto::field::Fields;
 
 use super::connection::Connection;
 use super::waiting::Read;
 use crate::io::Phase;
-use crate::request::{BodyError, Exchange, Presence};
-use crate::settings::Patience;
 
 impl Exchange for Connection {
-    fn hold_to(&self, patience: Option<&Arc<Patience>>) {
-        let mut held = self.patience.borrow_mut();
-        if held.is_some() || patience.is_some() {
-            *held = patience.cloned();
+    fn set_timeouts(&self, timeouts: Option<&Arc<Timeouts>>) {
+        let mut held = self.timeouts.borrow_mut();
+        if held.is_some() || timeouts.is_some() {
+            *held = timeouts.cloned();
         }
     }
 

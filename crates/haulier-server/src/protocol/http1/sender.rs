@@ -7,13 +7,11 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
+use haulier_http::{Body, BodyStream, BrokenBody, Chunk, FileSlice, Head, PipeSlice, Request, Response};
 use haulier_proto::head::{Method, Version};
 use haulier_proto::{chunked, copy, encode, status};
 
-use crate::body::{Body, BodyStream, BrokenBody, Chunk, FileSlice, PipeSlice};
 use crate::io::socket::Socket;
-use crate::request::Request;
-use crate::response::{Head, Response};
 use crate::thread::Thread;
 
 /// What the request and the connection mean for the shape of the response.

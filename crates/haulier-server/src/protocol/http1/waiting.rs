@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use haulier_http::Timeouts;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use super::super::listing::Listing;
@@ -21,7 +22,6 @@ use crate::io::pace::Pace;
 use crate::io::{Phase, Watched};
 use crate::metrics::{InFlight, LISTED_AFTER};
 use crate::pipeline::Answered;
-use crate::settings::Patience;
 
 /// A wait in the middle of an exchange.
 #[allow(
@@ -376,8 +376,8 @@ impl Watched for Connection {
         self.waiting.get()
     }
 
-    fn patience(&self) -> Option<Arc<Patience>> {
-        self.patience.borrow().clone()
+    fn timeouts(&self) -> Option<Arc<Timeouts>> {
+        self.timeouts.borrow().clone()
     }
 
     fn pace(&self) -> Option<&Pace> {

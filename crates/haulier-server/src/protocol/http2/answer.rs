@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use haulier_http::{Body, Chunk, Request, Response};
 use haulier_proto::field::Fields;
 use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::hpack::encode;
@@ -16,11 +17,8 @@ use super::head;
 use super::sending::{Sending, Source, Step};
 use super::stream::Stream;
 use crate::answer::error_page;
-use crate::body::{Body, Chunk};
 use crate::metrics::InFlight;
 use crate::pipeline::Answered;
-use crate::request::Request;
-use crate::response::Response;
 use crate::site::Site;
 
 /// Bodies up to this length leave with their heads.
@@ -33,16 +31,17 @@ impl Connection {
         let Answered {
             request,
             site,
+            in_flight,
             response,
         } = answered;
-        self.send(stream, Some(request), site, response)
+        self.send(stream, Some(request), site, in_flight, response)
     }
 
     /// Answers what cannot be understood, or must not be served; that costs its stream alone.
     pub(super) fn refuse(self: &Rc<Self>, stream: &Rc<Stream>, status: u16, reason: &'static str) {
         let id = self.thread.next_id();
         let response = error_page::respond(status, Some(reason), None, &id, None);
-        self.send(stream, None, None, response);
+        self.send(stream, None, None, None, response);
     }
 
     fn send(
@@ -50,6 +49,7 @@ impl Connection {
         stream: &Rc<Stream>,
         request: Option<Request>,
         site: Option<Arc<Site>>,
+        in_flight: Option<InFlight>,
         response: Response,
     ) -> Option<Source> {
         let Response {
@@ -76,7 +76,7 @@ impl Connection {
         };
         self.wake();
         if let First::Part(skip) = first {
-            let mut sending = Box::new(Sending::new(request, site, status, trace));
+            let mut sending = Box::new(Sending::new(request, site, in_flight, status, trace));
             (sending.sent, sending.body_sent, sending.length) = (sent, skip as u64, length);
             return self.send_rest(stream, sending, body, skip);
         }
@@ -113,7 +113,7 @@ impl Connection {
         skip: usize,
     ) -> Option<Source> {
         let site = sending.site.as_ref().map(|site| site.series);
-        sending.in_flight = Some(InFlight::sending(&self.thread, site));
+        sending.sending = Some(InFlight::sending(&self.thread, site));
         let source = sending.lay(body, skip);
         *stream.sending.borrow_mut() = Some(sending);
         self.streams.borrow_mut().insert(Rc::clone(stream));

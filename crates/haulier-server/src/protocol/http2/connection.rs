@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
+use haulier_http::{Peer, Timeouts};
 use haulier_proto::h2::connection::Connection as Machine;
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
 
@@ -17,8 +18,6 @@ use crate::io::Phase;
 use crate::io::pace::Pace;
 use crate::io::socket::Socket;
 use crate::metrics::Http2Connection;
-use crate::request::Peer;
-use crate::settings::Patience;
 use crate::thread::Thread;
 
 /// Answers of this many bytes are sent before further frames are looked at, and before further bodies are asked for
@@ -44,7 +43,7 @@ pub(crate) struct Connection {
     /// What it waits for, and since when.
     pub(super) waiting: Cell<(Phase, Instant)>,
     /// The deadlines of the site of the last request, where they are not the usual ones.
-    pub(super) patience: RefCell<Option<Arc<Patience>>>,
+    pub(super) timeouts: RefCell<Option<Arc<Timeouts>>>,
     /// What took too long, for the task to heed.
     pub(super) expired: Cell<Option<Phase>>,
     pub(super) task: RefCell<Option<Waker>>,
@@ -84,7 +83,7 @@ pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Per
         sent: Cell::new(0),
         streams: RefCell::default(),
         waiting: Cell::new((Phase::Head, now)),
-        patience: RefCell::default(),
+        timeouts: RefCell::default(),
         expired: Cell::new(None),
         task: RefCell::default(),
         is_at_work: Cell::new(false),

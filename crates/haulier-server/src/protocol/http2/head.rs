@@ -1,12 +1,15 @@
 //! The field block of a response, and what the protocol adds to it.
 
+use haulier_http::{FieldEncoding, Head};
 use haulier_proto::h2::hpack::encode;
 
-use crate::response::Head;
 use crate::thread::Thread;
 
 /// `server: haulier`, a literal with a static name.
 const SERVER: &[u8] = b"\x0f\x27\x07haulier";
+
+/// How this protocol encodes field lines.
+const HPACK: FieldEncoding = FieldEncoding::http2(encode::fields);
 
 /// Appends the block of a whole head; `length` is that of the body, if it is to be told.
 pub(super) fn write(out: &mut Vec<u8>, thread: &Thread, status: u16, head: &Head, length: Option<u64>) {
@@ -15,7 +18,7 @@ pub(super) fn write(out: &mut Vec<u8>, thread: &Thread, status: u16, head: &Head
     match head {
         Head::Prepared(prepared) => {
             has_server = prepared.has_server;
-            out.extend_from_slice(prepared.hpack());
+            out.extend_from_slice(prepared.encoded(&HPACK));
         }
         Head::Fields(fields) => {
             for (name, value) in fields.iter() {

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Instant;
 
+use haulier_http::{Exchange, Request};
 use haulier_proto::framing::{self, BodyLength, Expectation};
 use haulier_proto::h2::connection::Event;
 use haulier_proto::h2::limits::Limits as MachineLimits;
@@ -15,7 +16,6 @@ use super::stream::Stream;
 use crate::clock;
 use crate::io::Phase;
 use crate::pipeline::{self, Answer};
-use crate::request::{Exchange, Request};
 use crate::settings::Limits;
 
 /// What the settings mean for the state machine.
@@ -126,7 +126,6 @@ impl Connection {
             id: self.thread.next_id(),
             received,
             body_length,
-            in_flight: None,
             asks_password: Cell::default(),
             exchange: Rc::clone(&stream) as Rc<dyn Exchange>,
         };

@@ -4,13 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+use haulier_http::{Body, BodyStream, Chunk, FileSlice, PipeSlice, ReadNow, Request, Trace};
 use haulier_proto::h2::connection::Connection as Machine;
 
 use super::super::listing::Listing;
-use crate::body::{Body, BodyStream, Chunk, FileSlice, PipeSlice, ReadNow};
 use crate::metrics::InFlight;
-use crate::request::Request;
-use crate::response::Trace;
 use crate::site::Site;
 
 /// Bytes of a body sent on a stream before others get a turn.
@@ -40,7 +38,9 @@ pub(super) struct Sending {
     /// They were just read ahead, and are not asked about again.
     read_ahead: bool,
     /// Counts it among the answers that did not fit one turn.
-    pub(super) in_flight: Option<InFlight>,
+    pub(super) sending: Option<InFlight>,
+    /// Counts it among those under way of its site.
+    _in_flight: Option<InFlight>,
     /// Its place in the list of those that take long.
     pub(super) listing: Option<Listing>,
     /// Bytes of the body, if that is known.
@@ -75,7 +75,13 @@ pub(super) enum Step {
 pub(super) type Source = Box<dyn BodyStream>;
 
 impl Sending {
-    pub(super) fn new(request: Option<Request>, site: Option<Arc<Site>>, status: u16, trace: Trace) -> Self {
+    pub(super) fn new(
+        request: Option<Request>,
+        site: Option<Arc<Site>>,
+        in_flight: Option<InFlight>,
+        status: u16,
+        trace: Trace,
+    ) -> Self {
         Self {
             request,
             site,
@@ -88,7 +94,8 @@ impl Sending {
             is_last: true,
             is_reading: false,
             read_ahead: false,
-            in_flight: None,
+            sending: None,
+            _in_flight: in_flight,
             listing: None,
             length: None,
         }

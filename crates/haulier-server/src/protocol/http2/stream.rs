@@ -8,16 +8,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use foldhash::fast::FixedState;
+use haulier_http::{BodyError, BodyStream, BrokenBody, Chunk, Exchange, Presence, Timeouts};
 use haulier_proto::field::Fields;
 use haulier_proto::h2::hpack::encode;
 
 use super::connection::Connection;
 use super::sending::Sending;
-use crate::body::{BodyStream, BrokenBody, Chunk};
 use crate::clock;
 use crate::io::{Phase, Watched};
-use crate::request::{BodyError, Exchange, Presence};
-use crate::settings::Patience;
 
 /// A body that nobody wants is read to its end if that is so near; beyond it, a reset is cheaper.
 const DRAINABLE: u64 = 64 * 1024;
@@ -44,7 +42,7 @@ pub(super) struct Stream {
     /// What the handler waits for of the client, and since when.
     waiting: Cell<(Phase, Instant)>,
     /// The deadlines of its site, where they are not the usual ones.
-    patience: RefCell<Option<Arc<Patience>>>,
+    timeouts: RefCell<Option<Arc<Timeouts>>>,
     /// The wait for the body took too long.
     expired: Cell<bool>,
     task: RefCell<Option<Waker>>,
@@ -63,7 +61,7 @@ impl Stream {
             is_gone: Cell::new(false),
             client_ended: Cell::new(false),
             waiting: Cell::new((Phase::Handler, connection.thread.clock.coarse())),
-            patience: RefCell::default(),
+            timeouts: RefCell::default(),
             expired: Cell::new(false),
             task: RefCell::default(),
         })
@@ -225,11 +223,11 @@ pub(super) enum Piece {
 }
 
 impl Exchange for Stream {
-    fn hold_to(&self, patience: Option<&Arc<Patience>>) {
-        for held in [&self.patience, &self.connection.patience] {
+    fn set_timeouts(&self, timeouts: Option<&Arc<Timeouts>>) {
+        for held in [&self.timeouts, &self.connection.timeouts] {
             let mut held = held.borrow_mut();
-            if held.is_some() || patience.is_some() {
-                *held = patience.cloned();
+            if held.is_some() || timeouts.is_some() {
+                *held = timeouts.cloned();
             }
         }
     }
@@ -262,8 +260,8 @@ impl Watched for Stream {
         self.waiting.get()
     }
 
-    fn patience(&self) -> Option<Arc<Patience>> {
-        self.patience.borrow().clone()
+    fn timeouts(&self) -> Option<Arc<Timeouts>> {
+        self.timeouts.borrow().clone()
     }
 
     fn expire(&self, _: Phase) {

@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+use haulier_http::FileSlice;
+
 use super::super::unwinding::Unwinding;
 use super::sending::Source;
 use super::stream::{Piece, Stream};
-use crate::body::FileSlice;
 use crate::pipeline::Answered;
 
 impl Stream {

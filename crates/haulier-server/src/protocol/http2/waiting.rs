@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use haulier_http::Timeouts;
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
 use haulier_proto::h2::frame::{FrameHead, Kind};
 
@@ -10,7 +11,6 @@ use super::connection::Connection;
 use crate::io::Permit;
 use crate::io::pace::Pace;
 use crate::io::{Phase, Watched};
-use crate::settings::Patience;
 
 /// Clients that do not answer the PING behind the announcement of an end are believed to have read it after this long.
 const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
@@ -74,12 +74,12 @@ impl Connection {
         self.thread.clock.coarse() + self.thread.serving().settings.limits.send_timeout
     }
 
-    /// What the machine takes for now where a site's patience is not the usual one.
+    /// What the machine takes for now where a site's timeouts is not the usual one.
     fn stalled_until(&self) -> Instant {
         let now = self.thread.clock.coarse();
         let usual = self.thread.serving().settings.limits.send_timeout;
-        let patience = self.patience.borrow();
-        let send = patience.as_ref().map_or(usual, |site| site.send);
+        let timeouts = self.timeouts.borrow();
+        let send = timeouts.as_ref().map_or(usual, |site| site.send);
         (now + usual).checked_sub(send).unwrap_or(now)
     }
 
@@ -152,8 +152,8 @@ impl Watched for Connection {
         }
     }
 
-    fn patience(&self) -> Option<Arc<Patience>> {
-        self.patience.borrow().clone()
+    fn timeouts(&self) -> Option<Arc<Timeouts>> {
+        self.timeouts.borrow().clone()
     }
 
     fn expire(&self, phase: Phase) {

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::spool::Charge;
+use crate::budget::Charge;
 
 /// A file held open, with its content beside it if that is small.
 #[derive(Debug)]
-pub(crate) struct OpenFile {
+pub struct OpenFile {
     file: File,
     /// Bytes at the moment it was opened.
     length: u64,
@@ -27,7 +27,7 @@ pub(crate) struct OpenFile {
 impl OpenFile {
     /// Takes an open regular file of this length.
     #[must_use]
-    pub(crate) fn new(file: File, length: u64) -> Self {
+    pub fn new(file: File, length: u64) -> Self {
         Self {
             file,
             length,
@@ -38,25 +38,25 @@ impl OpenFile {
 
     /// A part of a site's spool budget goes with it.
     #[must_use]
-    pub(crate) fn charged(mut self, charge: Charge) -> Self {
+    pub fn charged(mut self, charge: Charge) -> Self {
         self.charge = Some(charge);
         self
     }
 
     /// Forgets what lies beyond the first `most` bytes.
-    pub(crate) fn truncate(&mut self, most: u64) {
+    pub fn truncate(&mut self, most: u64) {
         self.length = self.length.min(most);
     }
 
     /// The file alone.
     #[must_use]
-    pub(crate) fn into_file(self) -> File {
+    pub fn into_file(self) -> File {
         self.file
     }
 
     /// With its content in memory; `content` is as long as the file.
     #[must_use]
-    pub(crate) fn with_content(mut self, content: Bytes) -> Self {
+    pub fn with_content(mut self, content: Bytes) -> Self {
         debug_assert_eq!(self.length, content.len() as u64);
         self.content = Some(content);
         self
@@ -64,19 +64,19 @@ impl OpenFile {
 
     /// Its length in bytes when it was opened.
     #[must_use]
-    pub(crate) fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.length
     }
 
     /// Its content, if it is kept in memory.
     #[must_use]
-    pub(crate) fn content(&self) -> Option<&Bytes> {
+    pub fn content(&self) -> Option<&Bytes> {
         self.content.as_ref()
     }
 
     /// The file itself.
     #[must_use]
-    pub(crate) fn file(&self) -> &File {
+    pub fn file(&self) -> &File {
         &self.file
     }
 }
@@ -89,7 +89,7 @@ impl AsFd for OpenFile {
 
 /// What [`FileSlice::read_now`] came to.
 #[derive(Debug)]
-pub(crate) enum ReadNow {
+pub enum ReadNow {
     /// So many bytes, at least one.
     Bytes(usize),
     /// They are on the disk only.
@@ -99,7 +99,7 @@ pub(crate) enum ReadNow {
 
 /// A part of an open file.
 #[derive(Debug, Clone)]
-pub(crate) struct FileSlice {
+pub struct FileSlice {
     pub file: Arc<OpenFile>,
     /// Offsets in bytes; never beyond the file's length when it was opened.
     pub range: Range<u64>,
@@ -108,40 +108,40 @@ pub(crate) struct FileSlice {
 impl FileSlice {
     /// All of it.
     #[must_use]
-    pub(crate) fn whole(file: Arc<OpenFile>) -> Self {
+    pub fn whole(file: Arc<OpenFile>) -> Self {
         let range = 0..file.length;
         Self { file, range }
     }
 
     /// Bytes left.
     #[must_use]
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.range.end - self.range.start
     }
 
     /// Whether nothing is left.
     #[must_use]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
     /// These bytes, if the file's content is in memory.
     #[must_use]
-    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
+    pub fn in_memory(&self) -> Option<&[u8]> {
         let content = self.file.content.as_ref()?;
         content.get(self.range.start as usize..self.range.end as usize)
     }
 
     /// The same without a copy, for longer than the slice lives.
     #[must_use]
-    pub(crate) fn in_memory_bytes(&self) -> Option<Bytes> {
+    pub fn in_memory_bytes(&self) -> Option<Bytes> {
         let content = self.file.content.as_ref()?;
         Some(content.slice(self.range.start as usize..self.range.end as usize))
     }
 
     /// Reads from the start of the slice into `place`, which is not empty, as much as the kernel has in memory. With
     /// `may_wait`, also what it has not.
-    pub(crate) fn read_now(&self, place: &mut [u8], may_wait: bool) -> ReadNow {
+    pub fn read_now(&self, place: &mut [u8], may_wait: bool) -> ReadNow {
         let flags = if may_wait {
             ReadWriteFlags::empty()
         } else {
@@ -165,7 +165,7 @@ impl FileSlice {
     /// Whether the kernel has the end of the next `most` bytes in memory, so that sending them does not wait for the
     /// disk. One byte is asked for: what lies before it was read ahead with it.
     #[must_use]
-    pub(crate) fn is_cached(&self, most: u64) -> bool {
+    pub fn is_cached(&self, most: u64) -> bool {
         let last = (self.range.start + most).min(self.range.end).saturating_sub(1);
         let mut byte = [0];
         let read = rustix::io::preadv2(
@@ -179,7 +179,7 @@ impl FileSlice {
     }
 
     /// Brings the next `most` bytes into memory. Blocks: for threads that may.
-    pub(crate) fn read_ahead(&self, most: u64) {
+    pub fn read_ahead(&self, most: u64) {
         let end = (self.range.start + most).min(self.range.end);
         let mut buffer = vec![0; 64 * 1024];
         let mut at = self.range.start;

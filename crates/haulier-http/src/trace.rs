@@ -1,154 +1,14 @@
-//! A response as handlers make it and filters adjust it.
+//! What logs and metrics tell of a response beside its status and size.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use haulier_php::Pool;
 use haulier_proto::accept::Coding;
-use haulier_proto::encode;
-use haulier_proto::field::Fields;
-use haulier_proto::h2::hpack;
-
-use crate::body::Body;
-use crate::compress::Compressed;
-use crate::metrics::Streamed;
-
-/// Status, field lines and body, and what the log wants to know.
-///
-/// `Date`, `Server`, `Connection`, `Content-Length` and `Transfer-Encoding` are the protocol's: it writes them.
-#[derive(Debug)]
-pub(crate) struct Response {
-    pub status: u16,
-    pub head: Head,
-    pub body: Body,
-    pub trace: Trace,
-}
-
-impl Response {
-    /// A response without field lines and body.
-    #[must_use]
-    pub(crate) fn new(status: u16, handler: Handler) -> Self {
-        Self {
-            status,
-            head: Fields::new().into(),
-            body: Body::Empty,
-            trace: Trace::of(handler),
-        }
-    }
-
-    /// With one more field line.
-    #[must_use]
-    pub(crate) fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.head.fields_mut().append(name, value);
-        self
-    }
-
-    /// With this body.
-    #[must_use]
-    pub(crate) fn body(mut self, body: impl Into<Body>) -> Self {
-        self.body = body.into();
-        self
-    }
-}
-
-/// The field lines of a response, loose or already made into bytes.
-#[derive(Debug)]
-pub(crate) enum Head {
-    /// Apart: a response is moved about more often than its fields are looked at.
-    Fields(Box<Fields>),
-    /// The same for every answer from one file, made once.
-    Prepared(Arc<PreparedHead>),
-}
-
-impl From<Fields> for Head {
-    fn from(fields: Fields) -> Self {
-        Self::Fields(Box::new(fields))
-    }
-}
-
-impl Head {
-    /// The field lines, to be changed. A prepared head becomes a loose copy.
-    pub(crate) fn fields_mut(&mut self) -> &mut Fields {
-        if let Self::Prepared(prepared) = self {
-            *self = prepared.fields().clone().into();
-        }
-        match self {
-            Self::Fields(fields) => fields,
-            Self::Prepared(_) => unreachable!("made loose above"),
-        }
-    }
-
-    /// The field lines.
-    pub(crate) fn fields(&self) -> &Fields {
-        match self {
-            Self::Fields(fields) => fields,
-            Self::Prepared(prepared) => &prepared.fields,
-        }
-    }
-}
-
-/// Field lines with their bytes on the wire beside them.
-#[derive(Debug)]
-pub(crate) struct PreparedHead {
-    fields: Fields,
-    /// `Name: value\r\n` of every line, without status line and closing empty line.
-    http1: Vec<u8>,
-    /// The lines as a field block of HTTP/2, once somebody asked for them.
-    hpack: OnceLock<Box<[u8]>>,
-    /// The site's own Server field stands in place of ours.
-    pub(crate) has_server: bool,
-    /// Another client may get the same content coded.
-    pub(crate) is_negotiable: bool,
-}
-
-impl PreparedHead {
-    /// Encodes once what every answer will need.
-    #[must_use]
-    pub(crate) fn new(fields: Fields) -> Self {
-        let mut http1 = Vec::with_capacity(256);
-        encode::fields(&mut http1, &fields);
-        Self {
-            has_server: fields.contains("Server"),
-            is_negotiable: false,
-            fields,
-            http1,
-            hpack: OnceLock::new(),
-        }
-    }
-
-    /// Of content that has codings.
-    #[must_use]
-    pub(crate) fn negotiable(mut self) -> Self {
-        self.is_negotiable = true;
-        self
-    }
-
-    #[must_use]
-    pub(crate) fn fields(&self) -> &Fields {
-        &self.fields
-    }
-
-    /// The lines as HTTP/1.1 sends them.
-    #[must_use]
-    pub(crate) fn http1(&self) -> &[u8] {
-        &self.http1
-    }
-
-    /// The lines as HTTP/2 sends them, without `:status`.
-    #[must_use]
-    pub(crate) fn hpack(&self) -> &[u8] {
-        self.hpack.get_or_init(|| {
-            let mut block = Vec::with_capacity(self.http1.len());
-            hpack::encode::fields(&mut block, &self.fields);
-            block.into_boxed_slice()
-        })
-    }
-}
 
 /// Who made the response; a label in logs and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Handler {
+pub enum Handler {
     Static,
     Php,
     /// PHP named a file, we send it.
@@ -164,7 +24,7 @@ pub(crate) enum Handler {
 
 impl Handler {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 8] = [
+    pub const ALL: [Self; 8] = [
         Self::Static,
         Self::Php,
         Self::Handed,
@@ -176,7 +36,7 @@ impl Handler {
     ];
 
     #[must_use]
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Static => "static",
             Self::Php => "php",
@@ -192,7 +52,7 @@ impl Handler {
 
 /// How a script handed its response over; a label in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Via {
+pub enum Via {
     /// `X-Sendfile` and `X-LIGHTTPD-send-file`.
     XSendfile,
     /// `X-Accel-Redirect`.
@@ -205,10 +65,10 @@ pub(crate) enum Via {
 
 impl Via {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 4] = [Self::XSendfile, Self::XAccel, Self::Zend, Self::Transparent];
+    pub const ALL: [Self; 4] = [Self::XSendfile, Self::XAccel, Self::Zend, Self::Transparent];
 
     #[must_use]
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::XSendfile => "x-sendfile",
             Self::XAccel => "x-accel",
@@ -220,7 +80,7 @@ impl Via {
 
 /// Where an image came from; a label in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ImageResult {
+pub enum ImageResult {
     Memory,
     Disk,
     Memcached,
@@ -235,7 +95,7 @@ pub(crate) enum ImageResult {
 
 impl ImageResult {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 7] = [
+    pub const ALL: [Self; 7] = [
         Self::Memory,
         Self::Disk,
         Self::Memcached,
@@ -246,7 +106,7 @@ impl ImageResult {
     ];
 
     #[must_use]
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Disk => "disk",
@@ -261,7 +121,7 @@ impl ImageResult {
 
 /// Where the time of an image went; what did not happen has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ImageTimes {
+pub struct ImageTimes {
     /// Looking into the caches.
     pub cache: Option<Duration>,
     /// Getting the original out of its store.
@@ -278,7 +138,7 @@ pub(crate) struct ImageTimes {
 
 /// What the access log and the metrics tell beside status and size.
 #[derive(Debug, Clone)]
-pub(crate) struct Trace {
+pub struct Trace {
     pub handler: Handler,
     /// Out of a fixed list; every 5xx has one.
     pub reason: Option<&'static str>,
@@ -300,7 +160,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     #[must_use]
-    pub(crate) fn of(handler: Handler) -> Self {
+    pub fn of(handler: Handler) -> Self {
         Self {
             handler,
             reason: None,
@@ -316,7 +176,7 @@ impl Trace {
 
     /// What we coded the body with, now or before; what PHP coded itself is not ours.
     #[must_use]
-    pub(crate) fn coding(&self) -> Option<Coding> {
+    pub fn coding(&self) -> Option<Coding> {
         self.compressed
             .as_ref()
             .map(|compressed| compressed.coding)
@@ -326,7 +186,7 @@ impl Trace {
     /// How long the client went on reading after the worker was free; `None` if the body did not leave PHP at once, or
     /// the worker is still busy. This is the time of a worker that the hand-off saved.
     #[must_use]
-    pub(crate) fn worker_time_saved(&self, now: Instant) -> Option<Duration> {
+    pub fn worker_time_saved(&self, now: Instant) -> Option<Duration> {
         self.handoff?;
         Some(now.saturating_duration_since(self.php.as_ref()?.released()?))
     }
@@ -334,15 +194,15 @@ impl Trace {
 
 /// How PHP took part.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PhpTrace {
+pub struct PhpTrace {
     /// Time the request waited for a worker.
     pub queued: Duration,
     /// When a worker was taken.
     pub taken: Option<Instant>,
     /// Microseconds a worker was busy with it; 0 until the worker is free again.
     pub busy: Arc<AtomicU64>,
-    /// The pool that ran the script.
-    pub pool: Option<Arc<Pool>>,
+    /// The name of the pool that ran the script.
+    pub pool: Option<Arc<str>>,
     /// The worker, where it is known.
     pub pid: Option<u32>,
     /// First line PHP wrote to its error log during this request.
@@ -356,10 +216,76 @@ pub(crate) struct PhpTrace {
 impl PhpTrace {
     /// When the worker was free again; `None` before.
     #[must_use]
-    pub(crate) fn released(&self) -> Option<Instant> {
+    pub fn released(&self) -> Option<Instant> {
         let busy = self.busy.load(Ordering::Relaxed);
         self.taken
             .filter(|_| busy > 0)
             .map(|taken| taken + Duration::from_micros(busy))
+    }
+}
+
+/// A body that a script streamed: noted when it turns out to be too long to be held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Streamed {
+    /// The script's path in the document root.
+    pub script: String,
+    /// The media type it announced, without parameters.
+    pub media_type: Option<String>,
+}
+
+impl Streamed {
+    /// For a script and the value of its Content-Type field.
+    #[must_use]
+    pub fn new(script: &[u8], content_type: Option<&[u8]>) -> Box<Self> {
+        let media_type = content_type.map(|value| {
+            let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
+            String::from_utf8_lossy(value[..end].trim_ascii()).to_ascii_lowercase()
+        });
+        Box::new(Self {
+            script: String::from_utf8_lossy(script).into_owned(),
+            media_type,
+        })
+    }
+}
+
+/// What coding a body came to, for logs and metrics. A body that still comes adds to it.
+#[derive(Debug)]
+pub struct Compressed {
+    pub coding: Coding,
+    pub level: i32,
+    /// How busy the server was, for the log.
+    load: &'static str,
+    /// Bytes before and after, so far.
+    pub taken: AtomicU64,
+    pub made: AtomicU64,
+    /// Time spent coding, nanoseconds.
+    pub nanoseconds: AtomicU64,
+}
+
+impl Compressed {
+    /// A coding that has taken nothing yet.
+    #[must_use]
+    pub fn new(coding: Coding, level: i32, load: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            coding,
+            level,
+            load,
+            taken: AtomicU64::new(0),
+            made: AtomicU64::new(0),
+            nanoseconds: AtomicU64::new(0),
+        })
+    }
+
+    /// Adds what one run of the coder took and made.
+    pub fn add(&self, taken: usize, made: usize, spent: Duration) {
+        self.nanoseconds.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
+        self.taken.fetch_add(taken as u64, Ordering::Relaxed);
+        self.made.fetch_add(made as u64, Ordering::Relaxed);
+    }
+
+    /// `zstd:3:busy`, for the log.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("{}:{}:{}", self.coding.as_str(), self.level, self.load)
     }
 }

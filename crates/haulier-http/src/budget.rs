@@ -1,0 +1,107 @@
+//! Bytes that several bodies share, and what one of them takes of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number of bytes of memory or disk that is shared by all bodies of a kind.
+#[derive(Debug)]
+pub struct Budget {
+    used: AtomicU64,
+    most: u64,
+}
+
+impl Budget {
+    /// A budget of `most` bytes, all of them free.
+    #[must_use]
+    pub fn new(most: u64) -> Arc<Self> {
+        Arc::new(Self {
+            used: AtomicU64::new(0),
+            most,
+        })
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything is left.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.used() < self.most
+    }
+
+    /// Takes `bytes` if so many are left.
+    #[must_use]
+    pub fn take(&self, bytes: u64) -> bool {
+        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.most);
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .is_ok()
+    }
+
+    /// Takes `bytes` even if fewer are left.
+    pub fn overdraw(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives back bytes that were taken.
+    pub fn give(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes taken of a budget, given back when the charge is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// A charge of no bytes yet.
+    #[must_use]
+    pub fn new(budget: &Arc<Budget>) -> Self {
+        Self::of_taken(budget, 0)
+    }
+
+    /// A charge of bytes that were taken before.
+    #[must_use]
+    pub fn of_taken(budget: &Arc<Budget>, bytes: u64) -> Self {
+        Self {
+            budget: Arc::clone(budget),
+            bytes,
+        }
+    }
+
+    /// Takes `bytes` more; `false` if fewer are left.
+    pub fn grow(&mut self, bytes: u64) -> bool {
+        let granted = self.budget.take(bytes);
+        self.bytes += if granted { bytes } else { 0 };
+        granted
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charge_takes_what_is_left_and_gives_it_back() {
+        let budget = Budget::new(10);
+        let mut charge = Charge::new(&budget);
+        assert!(charge.grow(4) && !charge.grow(7) && charge.grow(6));
+        assert!(!budget.has_room() && !budget.take(1));
+        budget.overdraw(5);
+        assert_eq!(budget.used(), 15);
+        drop(charge);
+        assert_eq!((budget.used(), budget.has_room()), (5, true));
+    }
+}
