@@ -68,7 +68,9 @@ pub struct RequestIds {
 }
 
 impl RequestIds {
-    pub fn new() -> Self {
+    /// Ids of a thread that has given none yet.
+    #[must_use]
+    pub fn random() -> Self {
         // SipHash under keys of the system's random numbers.
         let random = || RandomState::new().build_hasher().finish();
         Self {
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn ids_repeat_neither_on_a_thread_nor_between_threads() {
-        let threads = [RequestIds::new(), RequestIds::new(), RequestIds::new()];
+        let threads = [RequestIds::random(), RequestIds::random(), RequestIds::random()];
         let ids: HashSet<String> = (0..3000).map(|n| threads[n % 3].next().to_string()).collect();
         assert_eq!(ids.len(), 3000);
         let is_id = |id: &String| id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -104,11 +106,11 @@ mod tests {
 
     #[test]
     fn a_thread_counts_on_behind_any_number_of_requests() {
-        let ids = RequestIds::new();
+        let ids = RequestIds::random();
         let first = ids.next();
         ids.next.set(ids.next.get() + (1 << 24) - 1);
         assert_ne!(ids.next(), first);
-        let other = RequestIds::new();
+        let other = RequestIds::random();
         assert_ne!(ids.thread, other.thread, "not a number of the thread, nor the time");
     }
 

@@ -77,7 +77,7 @@ impl Thread {
             metrics,
             draining: Cell::new(false),
             cut: Cell::new(false),
-            ids: RequestIds::new(),
+            ids: RequestIds::random(),
         })
     }
 
