@@ -17,6 +17,7 @@ mod digest;
 mod folder;
 mod local;
 mod location;
+#[cfg(feature = "objects")]
 mod object;
 mod store;
 
@@ -25,5 +26,29 @@ pub use courier::Courier;
 pub use digest::Md5Sum;
 pub use local::LocalStore;
 pub use location::{BadLocation, Location, ObjectOptions, Service};
+#[cfg(feature = "objects")]
 pub use object::ObjectStore;
 pub use store::{Content, Key, Later, NotAKey, Part, Put, Store, StoreError};
+
+use std::sync::Arc;
+
+/// Prepares access to a bucket; no request is sent yet.
+///
+/// # Errors
+/// An option is unknown or contradicts another one, or this build has no object stores.
+///
+/// # Panics
+/// `location` is a directory.
+#[cfg(feature = "objects")]
+pub fn open_bucket(location: &Location, options: &ObjectOptions) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(ObjectStore::new(location, options)?))
+}
+
+/// Refuses every bucket: this build has no object stores.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "objects"))]
+pub fn open_bucket(_: &Location, _: &ObjectOptions) -> Result<Arc<dyn Store>, StoreError> {
+    Err(StoreError::NotBuilt)
+}

@@ -226,6 +226,9 @@ pub enum StoreError {
     /// The service behind it refused, failed, or could not be reached, again and again.
     #[error("the object store failed")]
     Remote(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The feature `objects` is off in this build.
+    #[error("this haulier was built without object stores; build it with `--features objects`")]
+    NotBuilt,
     /// An object ended before its end.
     #[error("an object of {length} bytes ended after {received}")]
     Short { length: u64, received: u64 },

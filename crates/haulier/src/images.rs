@@ -9,8 +9,8 @@ use haulier_image::{Workers, WorkersSettings};
 use haulier_php::User;
 use haulier_proto::field::Fields;
 use haulier_server::settings::{ImageService, ImageSettings, PATIENCE};
-use haulier_store::cache::{Cache, CacheError, DiskCache, MemcachedCache, RedisCache, Tiered};
-use haulier_store::{Courier, LocalStore, Location, ObjectStore, Store, StoreError};
+use haulier_store::cache::{self, Cache, CacheError, DiskCache, Tiered};
+use haulier_store::{Courier, LocalStore, Location, Store, StoreError};
 
 use crate::account;
 use crate::assemble::Purpose;
@@ -222,7 +222,7 @@ pub(crate) fn open_place(place: &StorePlace, user: Option<&User>) -> Result<Arc<
             hand_over(path, user, |user| store.give_to(user.uid, user.gid))?;
             Ok(Arc::new(store))
         }
-        bucket @ Location::Bucket { .. } => Ok(Arc::new(ObjectStore::new(bucket, &place.options)?)),
+        bucket @ Location::Bucket { .. } => haulier_store::open_bucket(bucket, &place.options),
     }
 }
 
@@ -236,15 +236,15 @@ pub(crate) fn open_caches(
     user: Option<&User>,
 ) -> Result<Vec<Arc<dyn Cache>>, ImagesError> {
     let open = |place: &CachePlace| -> Result<Arc<dyn Cache>, CacheError> {
-        Ok(match place {
+        match place {
             CachePlace::Disk(path, limit) => {
                 let cache = DiskCache::open(path, *limit)?;
                 hand_over(path, user, |user| cache.give_to(user.uid, user.gid))?;
-                Arc::new(cache)
+                Ok(Arc::new(cache))
             }
-            CachePlace::Memcached(servers) => Arc::new(MemcachedCache::new(servers)),
-            CachePlace::Redis(url) => Arc::new(RedisCache::new(url)?),
-        })
+            CachePlace::Memcached(servers) => cache::open_memcached(servers),
+            CachePlace::Redis(url) => cache::open_redis(url),
+        }
     };
     let opened = images.caches.iter().map(open);
     opened.collect::<Result<_, _>>().map_err(|source| ImagesError::Cache {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use super::ketama::Continuum;
-use super::{Cache, CacheError, CacheKey, Cached, EXPIRY, Guard, MOST_REMOTE, REMOTE_BUDGET, Tier, seal};
+use super::{Cache, CacheError, CacheKey, Cached, Guard, Tier, remote};
 use crate::store::Later;
 
 /// Connections to one server: memcached answers in microseconds, so few of them carry a great deal.
@@ -45,7 +45,7 @@ impl MemcachedCache {
             address: format!("tcp://{name}"),
             idle: Mutex::default(),
             places: Semaphore::new(CONNECTIONS),
-            guard: Guard::new(format!("memcached://{name}"), REMOTE_BUDGET),
+            guard: Guard::new(format!("memcached://{name}"), remote::BUDGET),
         };
         Self {
             continuum: Continuum::new(servers.iter().map(String::as_str)),
@@ -98,7 +98,7 @@ impl Server {
         let outcome = match call {
             Call::Get => client.get(key).await.map(|value| value.and_then(|value| value.data)),
             Call::Set(value) => {
-                let seconds = i64::try_from(EXPIRY.as_secs()).unwrap_or(i64::MAX);
+                let seconds = i64::try_from(remote::EXPIRY.as_secs()).unwrap_or(i64::MAX);
                 client.set(key, *value, Some(seconds), None).await.map(|()| None)
             }
             Call::Delete => match client.delete(key).await {
@@ -128,7 +128,7 @@ impl Cache for MemcachedCache {
     fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
         Box::pin(async move {
             match self.server(key).call(key, Call::Get).await? {
-                Some(sealed) => Ok(Some(Cached::Bytes(seal::open(key, &sealed)?))),
+                Some(sealed) => Ok(Some(Cached::Bytes(remote::open(key, &sealed)?))),
                 None => Ok(None),
             }
         })
@@ -136,10 +136,10 @@ impl Cache for MemcachedCache {
 
     fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
         Box::pin(async move {
-            if value.len() > MOST_REMOTE {
+            if value.len() > remote::MOST {
                 return self.delete(key).await;
             }
-            let sealed = seal::seal(key, &value);
+            let sealed = remote::seal(key, &value);
             self.server(key).call(key, Call::Set(&sealed)).await.map(drop)
         })
     }

@@ -5,18 +5,23 @@
 
 mod disk;
 mod guard;
+#[cfg(feature = "memcached")]
 mod ketama;
+#[cfg(feature = "memcached")]
 mod memcached;
 mod memory;
+#[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "memcached", feature = "redis"))]
+mod remote;
 mod room;
-mod seal;
 mod tiered;
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,21 +30,55 @@ use crate::store::{Later, read_whole};
 
 pub use disk::DiskCache;
 pub use guard::Guard;
+#[cfg(feature = "memcached")]
 pub use memcached::MemcachedCache;
 pub use memory::{MemoryCache, Weigh};
+#[cfg(feature = "redis")]
 pub use redis::RedisCache;
 pub use room::{Buffer, Piece, Room};
 pub use tiered::{Hit, TierStatus, Tiered};
 
-/// What a call to a cache on the network may take. Making a small image again takes a few milliseconds: nobody should
-/// wait much longer for a copy of it.
-pub(crate) const REMOTE_BUDGET: Duration = Duration::from_millis(50);
-/// What a call to the disk may take; it may have to be turned.
-pub(crate) const DISK_BUDGET: Duration = Duration::from_millis(250);
-/// The longest value for a cache on the network, bytes: memcached's own default for an item is 1 MiB with its key.
-pub(crate) const MOST_REMOTE: usize = 1_000_000;
-/// How long a cache on the network keeps a value that nobody asks for. Memcached reads more than 30 days as a date.
-pub(crate) const EXPIRY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Time limit of a call to the disk, which may have to spin up.
+const DISK_BUDGET: Duration = Duration::from_millis(250);
+
+/// Prepares a cache in memcached, over these servers, each `host:port`; connections are made when they are needed.
+///
+/// # Errors
+/// This build has no memcached.
+///
+/// # Panics
+/// `servers` is empty.
+#[cfg(feature = "memcached")]
+pub fn open_memcached(servers: &[String]) -> Result<Arc<dyn Cache>, CacheError> {
+    Ok(Arc::new(MemcachedCache::new(servers)))
+}
+
+/// Refuses: this build has no memcached.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "memcached"))]
+pub fn open_memcached(_: &[String]) -> Result<Arc<dyn Cache>, CacheError> {
+    Err(CacheError::NotBuilt(Tier::Memcached))
+}
+
+/// Prepares a cache in the Redis at this address; the connection is made when it is needed.
+///
+/// # Errors
+/// The address is invalid, or this build has no Redis.
+#[cfg(feature = "redis")]
+pub fn open_redis(url: &str) -> Result<Arc<dyn Cache>, CacheError> {
+    Ok(Arc::new(RedisCache::new(url)?))
+}
+
+/// Refuses: this build has no Redis.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "redis"))]
+pub fn open_redis(_: &str) -> Result<Arc<dyn Cache>, CacheError> {
+    Err(CacheError::NotBuilt(Tier::Redis))
+}
 
 /// A cache of whole values.
 pub trait Cache: fmt::Debug + Send + Sync {
@@ -170,6 +209,9 @@ pub enum CacheError {
     /// What it gave back is not what was put there.
     #[error("the value is damaged")]
     Damaged,
+    /// The feature for this kind of cache is off in this build.
+    #[error("this haulier was built without {tier}; build it with `--features {tier}`", tier = .0.as_str())]
+    NotBuilt(Tier),
     /// The file system, or the connection.
     #[error(transparent)]
     Io(#[from] io::Error),

@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError};
 use tokio::sync::Mutex;
 
-use super::{Cache, CacheError, CacheKey, Cached, EXPIRY, Guard, MOST_REMOTE, REMOTE_BUDGET, Tier, seal};
+use super::{Cache, CacheError, CacheKey, Cached, Guard, Tier, remote};
 use crate::store::Later;
 
 /// One Redis.
@@ -41,7 +41,7 @@ impl RedisCache {
         Ok(Self {
             client,
             connection: Mutex::new(None),
-            guard: Guard::new(place.clone(), REMOTE_BUDGET),
+            guard: Guard::new(place.clone(), remote::BUDGET),
             place,
         })
     }
@@ -115,7 +115,7 @@ impl Cache for RedisCache {
     fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
         Box::pin(async move {
             match self.call::<Option<Vec<u8>>>(command("GET", key)).await? {
-                Some(sealed) => Ok(Some(Cached::Bytes(seal::open(key, &sealed.into())?))),
+                Some(sealed) => Ok(Some(Cached::Bytes(remote::open(key, &sealed.into())?))),
                 None => Ok(None),
             }
         })
@@ -123,11 +123,13 @@ impl Cache for RedisCache {
 
     fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
         Box::pin(async move {
-            if value.len() > MOST_REMOTE {
+            if value.len() > remote::MOST {
                 return self.delete(key).await;
             }
             let mut set = command("SET", key);
-            set.arg(&seal::seal(key, &value)[..]).arg("EX").arg(EXPIRY.as_secs());
+            set.arg(&remote::seal(key, &value)[..])
+                .arg("EX")
+                .arg(remote::EXPIRY.as_secs());
             self.call::<()>(set).await
         })
     }

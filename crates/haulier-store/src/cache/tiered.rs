@@ -131,7 +131,7 @@ impl Member {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "memcached"))]
 mod tests {
     use std::time::Duration;
 

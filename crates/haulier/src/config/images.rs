@@ -202,7 +202,7 @@ fn haulier_store_of(place: &StorePlace) -> Result<(), String> {
     if matches!(place.location, Location::Directory(_)) {
         return Ok(());
     }
-    match haulier_store::ObjectStore::new(&place.location, &place.options) {
+    match haulier_store::open_bucket(&place.location, &place.options) {
         Ok(_) => Ok(()),
         Err(error) => Err(crate::lifecycle::with_sources(&error)),
     }
@@ -442,7 +442,7 @@ fn resolve_caches(written: Option<&[Placed<String>]>, base: &Path, report: &mut 
     (memory, caches)
 }
 
-/// What Redis can do and haulier does not: why, and what to do instead.
+/// A cache that this haulier does not speak to: why, and what to do instead.
 fn unspoken(text: &str) -> Option<(&'static str, &'static str)> {
     let (scheme, rest) = text.split_once("://")?;
     match scheme {
@@ -452,6 +452,14 @@ fn unspoken(text: &str) -> Option<(&'static str, &'static str)> {
         )),
         "redis+cluster" | "redis-cluster" | "redis+sentinel" => Some(ONE_REDIS),
         "redis" if rest.contains(',') => Some(ONE_REDIS),
+        "redis" if !cfg!(feature = "redis") => Some((
+            "this haulier was built without Redis",
+            "build it with `--features redis`",
+        )),
+        "memcached" if !cfg!(feature = "memcached") => Some((
+            "this haulier was built without memcached",
+            "build it with `--features memcached`",
+        )),
         _ => None,
     }
 }
@@ -476,7 +484,7 @@ fn cache(text: &str, base: &Path) -> Option<Cache> {
         return Some(Cache::Other(CachePlace::Memcached(servers)));
     }
     if text.starts_with("redis://") {
-        haulier_store::cache::RedisCache::new(text).ok()?;
+        haulier_store::cache::open_redis(text).ok()?;
         return Some(Cache::Other(CachePlace::Redis(text.to_owned())));
     }
     let (kind, rest) = text.split_once(':')?;

@@ -113,7 +113,7 @@ impl From<&StoreError> for Failure {
         match error {
             StoreError::Full(_) => Self::ours(507, "store_full", "there is no room for more images"),
             StoreError::Io(_) => Self::ours(500, "store_failed", "the image cannot be read"),
-            StoreError::Remote(_) | StoreError::Short { .. } => Self::ours(
+            StoreError::Remote(_) | StoreError::NotBuilt | StoreError::Short { .. } => Self::ours(
                 502,
                 "store_failed",
                 "the store of the images does not answer as it should",

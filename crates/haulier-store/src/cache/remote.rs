@@ -1,18 +1,28 @@
-//! What makes a value from a cache on the network believable: a check sum that covers its key.
+//! Rules common to the caches on the network: limits, and a check sum over key and value.
 //!
-//! Such a cache is shared, and may be anything: full, restarted, of another version, written to by others. A value that
-//! was cut short or lies under the wrong key must be a miss, not somebody's picture.
+//! Such a cache is shared, and may be full, restarted, of another version, or written to by others. A value that was cut
+//! short or lies under the wrong key must be a miss, not another site's picture.
+
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
 use super::{CacheError, CacheKey};
 
-/// In front of every value; another shape gets another letter.
+/// Time limit of a call. Rendering a small image again takes a few milliseconds: a client should not wait much longer
+/// for a copy of it.
+pub(super) const BUDGET: Duration = Duration::from_millis(50);
+/// The longest value, bytes: memcached's own default for an item is 1 MiB with its key.
+pub(super) const MOST: usize = 1_000_000;
+/// Lifetime of a value that no request asks for. Memcached reads more than 30 days as a date.
+pub(super) const EXPIRY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Prefix of every value; another layout gets another number.
 const MAGIC: &[u8; 4] = b"hlr1";
 /// Bytes of the check sum.
 const SUM: usize = 16;
 
-/// The value with what proves it.
+/// The value after its prefix and check sum.
 pub(super) fn seal(key: CacheKey, value: &Bytes) -> Bytes {
     let mut sealed = BytesMut::with_capacity(MAGIC.len() + SUM + value.len());
     sealed.extend_from_slice(MAGIC);
