@@ -98,8 +98,12 @@ pub fn wants_keep_alive(head: &RequestHead) -> bool {
 
 /// The rule of RFC 9112 §9.3, the same for both directions.
 pub(crate) fn keeps_alive(version: Version, fields: &Fields) -> bool {
-    if fields.known(Known::Connection).is_none() {
-        return version == Version::Http11;
+    match fields.known(Known::Connection) {
+        None => return version == Version::Http11,
+        // The one option of most clients.
+        Some(b"keep-alive" | b"Keep-Alive") if !fields.is_repeated(Known::Connection) => return true,
+        Some(b"close" | b"Close") => return false,
+        Some(_) => {}
     }
     let (mut close, mut keep_alive) = (false, false);
     for option in fields.get_all("connection").flat_map(tokens) {

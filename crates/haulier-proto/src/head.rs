@@ -391,12 +391,10 @@ fn version_error(buffer: &[u8]) -> HeadError {
 
 /// httparse takes LF for a line end; a proxy before us may not (RFC 9112 §2.2 allows to refuse).
 fn has_bare_line_feed(head: &[u8]) -> bool {
-    let mut before = 0;
-    head.iter().any(|&byte| {
-        let bare = byte == b'\n' && before != b'\r';
-        before = byte;
-        bare
-    })
+    // Without an early end the loop runs on many bytes at once.
+    let pairs = head.iter().zip(head.iter().skip(1));
+    let bare = pairs.fold(false, |found, (&before, &byte)| found | ((byte == b'\n') & (before != b'\r')));
+    bare || head.first() == Some(&b'\n')
 }
 
 /// Limits of the first `length` bytes, which are a whole head or all there is of one.
