@@ -16,7 +16,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check web build bench experiments fuzz reloads deb tarball container install setup-build setup-demo setup-test setup-bench
+.PHONY: help demo test check web pictures build bench experiments fuzz reloads deb tarball container install setup-build setup-demo setup-test setup-bench
 
 help:                  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -40,6 +40,10 @@ web:                   ## the tests in a browser, where Node.js 20 or newer is t
 	@if command -v npm >/dev/null && node -e 'process.exit(+process.versions.node.split(".")[0] < 20 ? 1 : 0)'; then \
 		cargo test --workspace --locked --no-run --quiet --test end_to_end && cd tests/web && npm ci --silent && HAULIER=$(abspath $(TARGET_DIR)/debug/haulier) node --test; \
 	else echo "SKIPPED: the tests in a browser (tests/web) need Node.js 20 or newer with npm"; fi
+
+pictures: build setup-test ## the chart and the screenshots of README.md, docs/images/ (MINUTES=16: how long the dashboard is fed)
+	cargo run --locked -p haulier-charts --example peers -- bench/results/latest.json docs/images
+	cd tests/web && npm ci --silent && HAULIER=$(abspath $(TARGET_DIR)/release/haulier) node screenshots.js
 
 build: setup-build     ## the release binary, target/release/haulier
 	cargo build --release --locked -p haulier --features avif
