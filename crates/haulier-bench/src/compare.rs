@@ -321,6 +321,7 @@ pub(super) mod tests {
             generator_cpu: 0.1,
             server: None,
             kernel: Default::default(),
+            others_cpu_s: None,
         }
     }
 

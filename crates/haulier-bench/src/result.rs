@@ -207,6 +207,9 @@ pub struct Slice {
     pub generator_cpu: f64,
     pub server: Option<ServerUse>,
     pub kernel: KernelCounts,
+    /// Processor time of everything on this machine that is neither generator nor server; where the server was watched.
+    #[serde(default)]
+    pub others_cpu_s: Option<f64>,
 }
 
 /// What all slices of a point add up to.
@@ -461,6 +464,17 @@ impl Second {
 }
 
 impl Point {
+    /// Cores that neither generator nor server used, as a mean over the slices.
+    #[must_use]
+    pub fn others_cores(&self) -> Option<f64> {
+        let (mut used, mut passed) = (0.0, 0.0);
+        for slice in &self.slices {
+            used += slice.others_cpu_s?;
+            passed += slice.duration_s;
+        }
+        (passed > 0.0).then(|| used / passed)
+    }
+
     /// Gives the entries of an older document their length: up to the next one, or to the end of their slice.
     pub fn complete_timeline(&mut self) {
         let starts: Vec<f64> = self.total.timeline.iter().map(|second| second.at_s).collect();

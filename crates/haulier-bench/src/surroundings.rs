@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::result::{KernelCounts, Machine};
 
@@ -18,6 +19,9 @@ const SYSCTLS: [&str; 6] = [
     "net.ipv4.tcp_fin_timeout",
     "fs.file-max",
 ];
+
+/// The kernel shows user space a hundred ticks a second on every architecture (USER_HZ).
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Looks at the machine; what cannot be found out stays empty.
 #[must_use]
@@ -77,6 +81,27 @@ pub fn own_memory() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
+}
+
+/// Processor time that all cores have used since the machine started, s; waiting and time stolen by a host left out.
+#[must_use]
+pub fn machine_cpu_s() -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    // user, nice, system, idle, iowait, irq, softirq
+    let ticks = |place: usize| {
+        line.split_whitespace()
+            .nth(place + 1)
+            .and_then(|ticks| ticks.parse::<f64>().ok())
+    };
+    [0, 1, 2, 5, 6].into_iter().filter_map(ticks).sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// Processor time that this process has used, s.
+#[must_use]
+pub fn own_cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// What the kernel has counted since the machine started.

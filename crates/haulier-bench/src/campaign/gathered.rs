@@ -38,6 +38,9 @@ pub(super) struct Seen {
     pub(super) asks_workers: bool,
     pub(super) pss_bytes: Option<u64>,
     pub(super) kernel: result::KernelCounts,
+    /// Processor time of the whole machine, and of this process, s.
+    pub(super) machine_cpu_s: f64,
+    pub(super) own_cpu_s: f64,
 }
 
 impl Seen {
@@ -60,6 +63,18 @@ impl Seen {
             workers,
             is_under_load: is_loaded(),
         });
+    }
+
+    /// Processor time of everything else on this machine, s; `None` if the server was not watched.
+    fn others_cpu_s(&self, tally: &Tally) -> Option<f64> {
+        let (first, last) = (self.looks.first()?, self.looks.last()?);
+        if last.processes.processes == 0 {
+            return None;
+        }
+        let server = last.processes.cpu_since(&first.processes) / 1e6;
+        // The generator is this process, or several beside it that this one waits for.
+        let generator = self.own_cpu_s.max(tally.cpu.total as f64 / 1e9);
+        Some((self.machine_cpu_s - server - generator).max(0.0))
     }
 
     /// Readings of PHP workers under load.
@@ -156,6 +171,7 @@ impl Gathered {
             generator_cpu: tally.cpu.busiest,
             server,
             kernel: seen.kernel,
+            others_cpu_s: seen.others_cpu_s(tally),
         });
         for Stretch { from, length, moment } in tally.seconds.stretches(tally.elapsed) {
             let (server_cores, server_rss_bytes, busy_workers) = seen.between(from, from + length);

@@ -150,7 +150,10 @@ impl Campaign<'_> {
             asks_workers: page.is_some(),
             pss_bytes: None,
             kernel: result::KernelCounts::default(),
+            machine_cpu_s: 0.0,
+            own_cpu_s: 0.0,
         };
+        let (machine_cpu, own_cpu) = (surroundings::machine_cpu_s(), surroundings::own_cpu_s());
         let began = Instant::now();
         self.shared.done.store(0, Ordering::Relaxed);
         let shared = self.shared;
@@ -185,6 +188,8 @@ impl Campaign<'_> {
         });
         let (tally, captured) = result?;
         seen.look(processes, page, began, || false);
+        seen.machine_cpu_s = surroundings::machine_cpu_s() - machine_cpu;
+        seen.own_cpu_s = surroundings::own_cpu_s() - own_cpu;
         seen.pss_bytes = processes.pss_bytes();
         seen.kernel = surroundings::kernel_counts().since(kernel);
         self.first = self.first.take().or(captured);

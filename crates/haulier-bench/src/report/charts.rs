@@ -2,7 +2,7 @@
 
 use crate::result::{Comparison, Kind, Metric, Point, Run, Second};
 
-use super::book;
+use super::document;
 use super::figures::{bytes, number, ratio, tick, time, time_tick};
 use super::grid::{Level, levels, point};
 use super::histogram::{self, Times};
@@ -467,9 +467,9 @@ fn over_levels(run: &Run, levels: &[Level], ids: &mut Ids) -> Vec<Figure> {
 }
 
 /// The chart a script asked for.
-pub(crate) fn of_script(chart: &book::Chart, ids: &mut Ids) -> Figure {
+pub(crate) fn of_script(chart: &document::Chart, ids: &mut Ids) -> Figure {
     let all = |of: fn(&(f64, f64)) -> f64| chart.series.iter().flat_map(move |series| series.points.iter().map(of));
-    let axis = |scale: &book::Scale, values: Vec<f64>| match scale.log {
+    let axis = |scale: &document::Scale, values: Vec<f64>| match scale.log {
         true => Axis::log(values, 1.0, unit_tick(scale.unit)),
         false => Axis::fitted(values, 1e-9, 5, unit_tick(scale.unit)),
     };
@@ -488,7 +488,7 @@ pub(crate) fn of_script(chart: &book::Chart, ids: &mut Ids) -> Figure {
             )
             .with(Layer::dots(ink, series.points.clone()).tip(series.name.as_str()));
     }
-    let key = |(number, series): (usize, &book::Series)| {
+    let key = |(number, series): (usize, &document::Series)| {
         let (ink, dash) = look(number);
         Key {
             ink,
@@ -504,12 +504,12 @@ pub(crate) fn of_script(chart: &book::Chart, ids: &mut Ids) -> Figure {
     }
 }
 
-fn unit_tick(unit: book::Unit) -> fn(f64) -> String {
+fn unit_tick(unit: document::Unit) -> fn(f64) -> String {
     match unit {
-        book::Unit::Number => tick,
-        book::Unit::Time => time_tick,
-        book::Unit::Bytes => bytes,
-        book::Unit::Share => |share| format!("{} %", tick(100.0 * share)),
+        document::Unit::Number => tick,
+        document::Unit::Time => time_tick,
+        document::Unit::Bytes => bytes,
+        document::Unit::Share => |share| format!("{} %", tick(100.0 * share)),
     }
 }
 

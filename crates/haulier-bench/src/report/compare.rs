@@ -9,7 +9,7 @@ use crate::compare::METRICS;
 use crate::result::{Comparison, Kind, Metric, Point, Run, Target, Verdict, Warning, WarningKind};
 use fastrand::Rng;
 
-use super::book::{Book, Page, Part};
+use super::document::{Content, Page, Part, Report};
 use super::figures::ratio;
 use super::grid::Level;
 
@@ -18,25 +18,25 @@ const LEAST_SLICES: usize = 4;
 /// Ways of dealing the slices out that the test tries.
 const SHUFFLES: usize = 10_000;
 
-/// One book of several, in the order given; a single one stays as it is. Pages and parts of the same title are laid
+/// One report of several, in the order given; a single one stays as it is. Pages and parts of the same title are laid
 /// beside each other.
-pub fn merge(mut books: Vec<(PathBuf, Book)>) -> Option<Book> {
-    let names = names(&books.iter().map(|(path, _)| path.as_path()).collect::<Vec<_>>());
-    let (_, mut merged) = (!books.is_empty()).then(|| books.remove(0))?;
-    if books.is_empty() {
+pub fn merge(mut reports: Vec<(PathBuf, Report)>) -> Option<Report> {
+    let names = names(&reports.iter().map(|(path, _)| path.as_path()).collect::<Vec<_>>());
+    let (_, mut merged) = (!reports.is_empty()).then(|| reports.remove(0))?;
+    if reports.is_empty() {
         return Some(merged);
     }
-    let others: Vec<(&str, Book)> = names[1..]
+    let others: Vec<(&str, Report)> = names[1..]
         .iter()
         .map(String::as_str)
-        .zip(books.into_iter().map(|(_, book)| book))
+        .zip(reports.into_iter().map(|(_, report)| report))
         .collect();
-    let only_pages = merged.pages.len() == 1 && others.iter().all(|(_, book)| book.pages.len() == 1);
+    let only_pages = merged.pages.len() == 1 && others.iter().all(|(_, report)| report.pages.len() == 1);
     for page in &mut merged.pages {
         let same = |other: &&Page| only_pages || other.title == page.title;
         let beside: Vec<(&str, Page)> = others
             .iter()
-            .filter_map(|(name, book)| Some((*name, book.pages.iter().find(same)?.clone())))
+            .filter_map(|(name, report)| Some((*name, report.pages.iter().find(same)?.clone())))
             .collect();
         merge_page(page, &names[0], beside);
     }
@@ -74,28 +74,32 @@ fn merge_page(page: &mut Page, name: &str, others: Vec<(&str, Page)>) {
     let single = page.parts.len() == 1 && others.iter().all(|(_, other)| other.parts.len() == 1);
     let mut parts = Vec::new();
     for part in std::mem::take(&mut page.parts) {
-        let title = title_of(&part).to_owned();
+        let title = part.title.clone();
         let beside = others.iter().filter_map(|(other, page)| {
-            let found = page.parts.iter().find(|found| single || title_of(found) == title)?;
+            let found = page.parts.iter().find(|found| single || found.title == title)?;
             Some((*other, found.clone()))
         });
         let beside: Vec<(&str, Part)> = beside.collect();
-        match part {
-            Part::Run { title, about, run } => {
+        match part.content {
+            Content::Run { run, show, .. } => {
                 let mut runs = vec![(name, *run)];
                 let mut rest = Vec::new();
                 for (other, part) in beside {
-                    match part {
-                        Part::Run { run, .. } => runs.push((other, *run)),
-                        part => rest.push(titled(part, other)),
+                    match part.content {
+                        Content::Run { run, .. } => runs.push((other, *run)),
+                        content => rest.push(titled(Part { content, ..part }, other)),
                     }
                 }
-                let run = Box::new(merge_runs(runs));
-                parts.push(Part::Run { title, about, run });
+                let content = Content::Run {
+                    run: Box::new(merge_runs(runs)),
+                    show,
+                    goals: Vec::new(),
+                };
+                parts.push(Part { content, ..part });
                 parts.extend(rest);
             }
-            part => {
-                parts.push(titled(part, name));
+            content => {
+                parts.push(titled(Part { content, ..part }, name));
                 parts.extend(beside.into_iter().map(|(other, part)| titled(part, other)));
             }
         }
@@ -108,18 +112,8 @@ fn merge_page(page: &mut Page, name: &str, others: Vec<(&str, Page)>) {
     }
 }
 
-fn title_of(part: &Part) -> &str {
-    match part {
-        Part::Run { title, .. } | Part::Script { title, .. } | Part::Failed { title, .. } => title,
-    }
-}
-
 fn titled(mut part: Part, name: &str) -> Part {
-    match &mut part {
-        Part::Run { title, .. } | Part::Script { title, .. } | Part::Failed { title, .. } => {
-            *title = format!("{title} ({name})");
-        }
-    }
+    part.title = format!("{} ({name})", part.title);
     part
 }
 
@@ -405,19 +399,19 @@ mod tests {
     use super::super::samples;
     use super::*;
 
-    fn stored(name: &str, run: Run) -> (PathBuf, Book) {
-        (PathBuf::from(name), Book::of_run(run))
+    fn stored(name: &str, run: Run) -> (PathBuf, Report) {
+        (PathBuf::from(name), Report::of_run(run))
     }
 
-    fn merged(books: Vec<(PathBuf, Book)>) -> Run {
-        let book = merge(books).expect("there are books");
-        book.runs().next().expect("a run").clone()
+    fn merged(reports: Vec<(PathBuf, Report)>) -> Run {
+        let report = merge(reports).expect("there are reports");
+        report.runs().next().expect("a run").clone()
     }
 
     #[test]
     fn a_single_book_stays_as_it_is() {
-        let book = Book::of_run(samples::pair());
-        assert_eq!(merge(vec![(PathBuf::from("a.json"), book.clone())]), Some(book));
+        let report = Report::of_run(samples::pair());
+        assert_eq!(merge(vec![(PathBuf::from("a.json"), report.clone())]), Some(report));
         assert_eq!(merge(Vec::new()), None);
     }
 

@@ -1,17 +1,17 @@
-//! Stored runs and books: as files, and within a page.
+//! Stored runs and reports: as files, and within a page.
 
 use std::path::{Path, PathBuf};
 
 use crate::result::{self, Point, Run};
 use serde_json::Value;
 
-use super::book::{self, Book, Page, Part};
+use super::document::{self, Content, Page, Part, Report};
 
 /// The `id` of the element of a page that holds its data.
 pub const ID: &str = "haulier-data";
 /// How that element begins.
 const OPENING: &str = "<script type=\"application/json\" id=\"haulier-data\">";
-/// Data larger than this is thinned out, for each page of a book: a page of 150 KB has room for so much beside charts.
+/// Data larger than this is thinned out, for each page of a report: a page of 150 KB has room for so much beside charts.
 const MOST_EMBEDDED: usize = 72 * 1024;
 
 /// Why there is no report to make.
@@ -27,8 +27,8 @@ pub enum DataError {
     Newer { path: PathBuf, found: u64, known: u32 },
 }
 
-/// Reads a run, a book, or a page with one of them in it.
-pub fn read(path: &Path) -> Result<Book, DataError> {
+/// Reads a run, a report, or a page with one of them in it.
+pub fn read(path: &Path) -> Result<Report, DataError> {
     let text = std::fs::read_to_string(path).map_err(|source| DataError::Unreadable {
         path: path.to_owned(),
         source,
@@ -40,21 +40,36 @@ pub fn read(path: &Path) -> Result<Book, DataError> {
     parse(json, path)
 }
 
+/// Reads a single run.
+///
+/// # Errors
+/// [`DataError`]; a report is foreign here.
+pub fn read_run(path: &Path) -> Result<Run, DataError> {
+    let text = std::fs::read_to_string(path).map_err(|source| DataError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    serde_json::from_str(&text).map_err(|source| DataError::Foreign {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 /// The data of a page.
 fn data_of(page: &str) -> Option<&str> {
     let (_, rest) = page.split_once(OPENING)?;
     rest.split_once("</script>").map(|(json, _)| json)
 }
 
-fn parse(json: &str, path: &Path) -> Result<Book, DataError> {
+fn parse(json: &str, path: &Path) -> Result<Report, DataError> {
     let foreign = |source| DataError::Foreign {
         path: path.to_owned(),
         source,
     };
     let value: Value = serde_json::from_str(json).map_err(foreign)?;
-    let is_book = value.get("book").is_some();
-    let (field, known) = if is_book {
-        ("book", book::SCHEMA)
+    let is_report = value.get("book").is_some();
+    let (field, known) = if is_report {
+        ("book", document::SCHEMA)
     } else {
         ("schema", result::SCHEMA)
     };
@@ -69,31 +84,37 @@ fn parse(json: &str, path: &Path) -> Result<Book, DataError> {
             known,
         });
     }
-    let mut book = match is_book {
+    let mut report = match is_report {
         true => serde_json::from_value(value).map_err(foreign),
-        false => serde_json::from_value(value).map(Book::of_run).map_err(foreign),
+        false => serde_json::from_value(value).map(Report::of_run).map_err(foreign),
     }?;
-    let points = book.runs_mut().flat_map(|run| &mut run.points);
+    let points = report.runs_mut().flat_map(|run| &mut run.points);
     points.for_each(Point::complete_timeline);
-    Ok(book)
+    Ok(report)
 }
 
-/// The document of a book: a single run is stored as it is.
-pub fn to_json(book: &Book) -> String {
-    let text = match book.pages.as_slice() {
+/// The document of a report: a single run is stored as it is.
+pub fn to_json(report: &Report) -> String {
+    let text = match report.pages.as_slice() {
         [Page { parts, plan: None, .. }] => match parts.as_slice() {
-            [Part::Run { title, run, .. }] if title.is_empty() => serde_json::to_string(run),
-            _ => serde_json::to_string(book),
+            [
+                Part {
+                    title,
+                    content: Content::Run { run, .. },
+                    ..
+                },
+            ] if title.is_empty() => serde_json::to_string(run),
+            _ => serde_json::to_string(report),
         },
-        _ => serde_json::to_string(book),
+        _ => serde_json::to_string(report),
     };
-    text.expect("a book has only what JSON has")
+    text.expect("a report has only what JSON has")
 }
 
 /// The data as it stands in a page, and what is to be said about it.
-pub(super) fn embedded(book: &Book) -> (String, &'static str) {
-    let most = MOST_EMBEDDED * book.pages.len().max(1);
-    let mut thinned = book.clone();
+pub(super) fn embedded(report: &Report) -> (String, &'static str) {
+    let most = MOST_EMBEDDED * report.pages.len().max(1);
+    let mut thinned = report.clone();
     let mut json = to_json(&thinned);
     for (thin, note) in [
         (
@@ -112,7 +133,7 @@ pub(super) fn embedded(book: &Book) -> (String, &'static str) {
             return (for_script(&json), note);
         }
     }
-    let note = if thinned == *book {
+    let note = if thinned == *report {
         ""
     } else {
         ", except for histograms and the course of time"
@@ -154,17 +175,17 @@ mod tests {
 
     #[test]
     fn a_run_comes_back_from_its_page() {
-        let book = Book::of_run(samples::pair());
-        let page = super::super::html::page(&book);
+        let report = Report::of_run(samples::pair());
+        let page = super::super::html::page(&report);
         let json = data_of(&page).expect("the page has data");
-        assert_eq!(parse(json, Path::new("x")).expect("our own"), book);
+        assert_eq!(parse(json, Path::new("x")).expect("our own"), report);
     }
 
     #[test]
     fn data_in_a_page_cannot_end_its_element() {
         let mut run = samples::pair();
         run.verdicts[0] = "</script><b>x".to_owned();
-        let page = super::super::html::page(&Book::of_run(run.clone()));
+        let page = super::super::html::page(&Report::of_run(run.clone()));
         assert_eq!(page.matches("</script>").count(), 1);
         let back = parse(data_of(&page).expect("data"), Path::new("x")).expect("our own");
         assert_eq!(back.runs().next(), Some(&run));
@@ -174,13 +195,13 @@ mod tests {
     fn a_large_run_loses_what_charts_can_spare() {
         let mut run = samples::pair();
         run.points[0].total.first_byte.histogram = "A".repeat(90_000);
-        let (json, note) = embedded(&Book::of_run(run.clone()));
+        let (json, note) = embedded(&Report::of_run(run.clone()));
         assert!(
             json.len() < MOST_EMBEDDED && note.contains("parts of a request"),
             "{note}"
         );
         run.points[0].total.latency.histogram = "A".repeat(90_000);
-        let (json, note) = embedded(&Book::of_run(run));
+        let (json, note) = embedded(&Report::of_run(run));
         assert!(json.len() < MOST_EMBEDDED && note.ends_with("histograms"), "{note}");
     }
 

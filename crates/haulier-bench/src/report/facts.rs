@@ -2,10 +2,18 @@
 
 use crate::result::{Load, Machine, Run};
 
+use super::document::{Part, Report};
 use super::figures::{bytes, count, number};
 
 /// A name and what is said about it.
 pub(crate) type Fact = (&'static str, String);
+
+/// When a part was measured, if that was before the report was begun.
+pub(crate) fn earlier(report: &Report, part: &Part) -> Option<String> {
+    let measured = part.measured.as_deref()?;
+    // Both are UTC in RFC 3339: their order is that of their letters.
+    (measured < report.started.as_str()).then(|| format!("Measured on {}.", when(measured)))
+}
 
 /// The load of a run.
 pub(crate) fn of_load(run: &Run) -> Vec<Fact> {

@@ -2,9 +2,10 @@
 
 use crate::result::{Comparison, Metric, Point, Run, Target, Verdict, WarningKind};
 
-use super::book::{Best, Cell, Table, Unit};
+use super::document::{Best, Cell, Judgement, Page, Part, Table, Unit};
 use super::figures::{bytes, count, number, percent, ratio, time};
-use super::quantity::{self, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE, SERVER_CPU};
+use super::goal::first_to_other;
+use super::quantity::{self, Column, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE, SERVER_CPU};
 
 /// More targets than this are lines of a table instead of columns.
 const MOST_COLUMNS: usize = 4;
@@ -125,10 +126,12 @@ pub(crate) fn point(run: &Run, target: usize, level: Level) -> Option<&Point> {
         .find(|point| point.target == target && Level::of(point) == level)
 }
 
-/// The first thing to look at: all quantities at one level, or the important ones over the levels.
-pub(crate) fn summary(run: &Run) -> Vec<Grid> {
+/// The first thing to look at: the columns that `show` names; without any all quantities at one level, or the important
+/// ones over the levels.
+pub(crate) fn summary(run: &Run, show: &[String]) -> Vec<Grid> {
     let mut grids = match (levels(run).as_slice(), run.targets.len()) {
         ([], _) => Vec::new(),
+        (levels, _) if !show.is_empty() => vec![chosen(run, levels, show)],
         ([level], ..=MOST_COLUMNS) => vec![metrics_down(run, *level)],
         ([level], _) => vec![targets_down(run, *level, false)],
         (levels, 1) => vec![levels_of_one(run, levels)],
@@ -225,6 +228,80 @@ fn targets_down(run: &Run, level: Level, minor: bool) -> Grid {
         targets_down: true,
         ..Grid::default()
     }
+}
+
+/// The columns of a plan's choice: a line for each target, level after level.
+fn chosen(run: &Run, levels: &[Level], show: &[String]) -> Grid {
+    let columns: Vec<Column> = show.iter().filter_map(|name| Column::find(name)).collect();
+    let mut lines = Vec::new();
+    for level in levels {
+        let points: Vec<Option<&Point>> = (0..run.targets.len())
+            .map(|target| point(run, target, *level))
+            .collect();
+        let columns: Vec<Vec<Shown>> = columns
+            .iter()
+            .map(|column| match column {
+                Column::Figure(quantity) => figures(run, quantity, &points, *level)
+                    .unwrap_or_else(|| vec![Shown::plain("–".to_owned()); points.len()]),
+                Column::Ratio(_, metric) => ratios(run, *metric, *level),
+            })
+            .collect();
+        for (place, target) in run.targets.iter().enumerate() {
+            let name = match levels.len() {
+                1 => target.name.clone(),
+                _ => format!("{}, {}", target.name, level.words()),
+            };
+            let cells = columns.iter().map(|cells| cells[place].clone()).collect();
+            lines.push(Line { name, cells });
+        }
+    }
+    let first = run.targets.first().map_or("", |target| target.name.as_str());
+    let heading = |column: &Column| match column {
+        Column::Figure(quantity) => quantity.name.to_owned(),
+        Column::Ratio(quantity, _) => format!("{}, {first} : it", quantity.name),
+    };
+    Grid {
+        corner: match levels {
+            [level] => level.words(),
+            _ => String::new(),
+        },
+        head: columns.iter().map(heading).collect(),
+        lines,
+        targets_down: levels.len() == 1,
+        ..Grid::default()
+    }
+}
+
+/// The first target's figure divided by that of each other.
+fn ratios(run: &Run, metric: Metric, level: Level) -> Vec<Shown> {
+    let of = |place: usize| first_to_other(run, metric, place, level);
+    let words = |found: Option<f64>| Shown::plain(found.map_or("–".to_owned(), number));
+    (0..run.targets.len()).map(|place| words(of(place))).collect()
+}
+
+/// The goals of a page, each with the title of its part.
+pub(crate) fn of_goals(page: &Page) -> Option<Grid> {
+    let of_part = |part: &'_ Part| -> Vec<Line> {
+        let line = |one: &Judgement| Line {
+            name: part.title.clone(),
+            cells: vec![
+                Shown::words(&one.goal),
+                Shown::plain(one.measured.clone()),
+                Shown {
+                    text: if one.is_reached { "reached" } else { "MISSED" }.to_owned(),
+                    mark: if one.is_reached { Mark::None } else { Mark::Bad },
+                },
+            ],
+        };
+        part.goals().iter().map(line).collect()
+    };
+    let lines: Vec<Line> = page.parts.iter().flat_map(of_part).collect();
+    (!lines.is_empty()).then(|| Grid {
+        title: "Goals".to_owned(),
+        head: ["goal", "measured", "outcome"].map(str::to_owned).to_vec(),
+        lines,
+        ..Grid::default()
+    })
 }
 
 fn levels_of_one(run: &Run, levels: &[Level]) -> Grid {
@@ -584,7 +661,7 @@ fn named_line(name: String) -> Line {
 
 #[cfg(test)]
 mod tests {
-    use super::super::book::{Column, Row};
+    use super::super::document::{Column, Row};
     use super::*;
 
     fn of_cells(cells: &[Cell]) -> Grid {

@@ -1,4 +1,4 @@
-//! A book as one HTML page that loads nothing: style, charts and data are in it.
+//! A report as one HTML page that loads nothing: style, charts and data are in it.
 //!
 //! No script runs; its Content-Security-Policy allows the one style sheet and nothing else. The data is in the page as
 //! JSON, so that `haulier bench report` reads the page like the file it was made from.
@@ -11,9 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::bars::{self, Bars};
-use super::book::{Book, Outcome, Page, Part};
 use super::charts::{self, Figure, Ids, Key, look};
 use super::data;
+use super::document::{Content, Outcome, Page, Part, Report};
 use super::facts::{self, Fact};
 use super::figures::number;
 use super::grid::{self, Grid, Level, Mark, levels, point};
@@ -24,15 +24,15 @@ use haulier_proto::text::Escaped;
 const STYLE: &str = include_str!("style.css");
 
 /// The whole page.
-pub(crate) fn page(book: &Book) -> String {
+pub(crate) fn page(report: &Report) -> String {
     let style = format!("{}{STYLE}", haulier_charts::STYLE);
     let mut page = Writer::default();
-    page.head(book, &style);
-    match book.pages.as_slice() {
-        [only] => page.single(book, only),
-        pages => page.several(book, pages),
+    page.head(report, &style);
+    match report.pages.as_slice() {
+        [only] => page.single(report, only),
+        pages => page.several(report, pages),
     }
-    page.foot(book);
+    page.foot(report);
     page.out
 }
 
@@ -65,7 +65,7 @@ impl Writer {
         let _ = write!(self.out, "<{tag}{class}>{}</{tag}>", escaped(text));
     }
 
-    fn head(&mut self, book: &Book, style: &str) {
+    fn head(&mut self, report: &Report, style: &str) {
         let hash = STANDARD.encode(Sha256::digest(style.as_bytes()));
         let _ = write!(
             self.out,
@@ -73,25 +73,31 @@ impl Writer {
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{hash}'\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
              <meta name=\"color-scheme\" content=\"light dark\"><title>{}</title><style>{style}</style></head><body>\n",
-            escaped(&book.title)
+            escaped(&report.title)
         );
     }
 
-    fn kicker(&mut self, book: &Book) {
+    fn kicker(&mut self, report: &Report) {
         let _ = write!(
             self.out,
             "<p class=\"kicker\"><b>haulier bench</b> · {} · {}</p>",
-            escaped(&facts::when(&book.started)),
-            escaped(&facts::machine_line(&book.machine))
+            escaped(&facts::when(&report.started)),
+            escaped(&facts::machine_line(&report.machine))
         );
     }
 
     /// A page of one run has its verdict for a headline.
-    fn single(&mut self, book: &Book, page: &Page) {
+    fn single(&mut self, report: &Report, page: &Page) {
         self.put("<header>");
-        self.kicker(book);
+        self.kicker(report);
         match page.parts.as_slice() {
-            [Part::Run { run, title, .. }] if title.is_empty() => {
+            [
+                Part {
+                    title,
+                    content: Content::Run { run, .. },
+                    ..
+                },
+            ] if title.is_empty() => {
                 self.element("h1", "", &headline(run));
                 self.sentences(run.verdicts.get(1..).unwrap_or_default());
             }
@@ -101,15 +107,15 @@ impl Writer {
             }
         }
         self.put("</header>\n<main><article>");
-        self.parts(page);
+        self.parts(report, page);
         self.page_facts(page);
         self.put("</article></main>\n");
     }
 
-    fn several(&mut self, book: &Book, pages: &[Page]) {
+    fn several(&mut self, report: &Report, pages: &[Page]) {
         self.put("<header>");
-        self.kicker(book);
-        self.element("h1", "", &book.title);
+        self.kicker(report);
+        self.element("h1", "", &report.title);
         self.put("<nav aria-label=\"Pages\"><ol>");
         for (number, page) in pages.iter().enumerate() {
             let _ = write!(self.out, "<li><a href=\"#p{number}\">{}</a></li>", escaped(&page.title));
@@ -118,7 +124,7 @@ impl Writer {
         for (number, page) in pages.iter().enumerate() {
             let _ = write!(self.out, "<article id=\"p{number}\"><h2>{}</h2>", escaped(&page.title));
             self.about(&page.about);
-            self.parts(page);
+            self.parts(report, page);
             self.page_facts(page);
             self.put("</article>\n");
         }
@@ -152,33 +158,35 @@ impl Writer {
         self.put("</ul>");
     }
 
-    fn parts(&mut self, page: &Page) {
+    fn parts(&mut self, report: &Report, page: &Page) {
+        if let Some(goals) = grid::of_goals(page) {
+            self.put("<section>");
+            self.grid(&goals, None);
+            self.put("</section>");
+        }
         for part in &page.parts {
             self.put("<section>");
-            match part {
-                Part::Run { title, about, run } => {
-                    if !title.is_empty() {
-                        self.element("h3", "", title);
-                        self.about(about);
+            self.element("h3", "", &part.title);
+            self.about(&part.about);
+            if let Some(earlier) = facts::earlier(report, part) {
+                self.element("p", "", &earlier);
+            }
+            match &part.content {
+                Content::Run { run, show, .. } => {
+                    // The headline of a page of one run has said them.
+                    if !part.title.is_empty() {
                         self.sentences(&run.verdicts);
                     }
-                    self.run(run);
+                    self.run(run, show);
                 }
-                Part::Script { title, about, outcome } => {
-                    self.element("h3", "", title);
-                    self.about(about);
-                    self.outcome(outcome);
-                }
-                Part::Failed { title, why } => {
-                    self.element("h3", "", title);
-                    self.tell("bad", "Not measured", why);
-                }
+                Content::Script { outcome } => self.outcome(outcome),
+                Content::Failed { why } => self.tell("bad", "Not measured", why),
             }
             self.put("</section>");
         }
     }
 
-    fn run(&mut self, run: &Run) {
+    fn run(&mut self, run: &Run, show: &[String]) {
         for warning in &run.warnings {
             self.warning(run, warning);
         }
@@ -191,7 +199,7 @@ impl Writer {
             let bars = bars::of_run(run, *level);
             self.pair(bars.len(), |page, number| page.bars(&bars[number]));
         }
-        let summary = grid::summary(run);
+        let summary = grid::summary(run, show);
         match summary.as_slice() {
             [] => {}
             [only] => {
@@ -533,19 +541,19 @@ impl Writer {
         self.put("</div>");
     }
 
-    fn foot(&mut self, book: &Book) {
+    fn foot(&mut self, report: &Report) {
         self.put("<footer><div class=\"card\">");
-        self.facts("The machine", &facts::of_machine(&book.machine));
-        if book.pages.len() > 1 {
-            self.facts("The command", &[("command", facts::quoted(&book.command))]);
+        self.facts("The machine", &facts::of_machine(&report.machine));
+        if report.pages.len() > 1 {
+            self.facts("The command", &[("command", facts::quoted(&report.command))]);
         }
-        let (data, note) = data::embedded(book);
+        let (data, note) = data::embedded(report);
         let _ = write!(
             self.out,
             "</div><p class=\"note\">{} · all data is in this page: <code>haulier bench report</code> reads it like the \
              JSON file it was made from{note}.</p></footer>\n\
              <script type=\"application/json\" id=\"{}\">{data}</script>\n</body></html>\n",
-            escaped(&book.tool),
+            escaped(&report.tool),
             data::ID,
         );
     }
@@ -584,7 +592,7 @@ fn capitalised(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::book::{Cell, Chart, Column, Row, Scale, Series, Table};
+    use super::super::document::{Cell, Chart, Column, Row, Scale, Series, Table};
     use super::super::samples;
     use super::*;
 
@@ -630,7 +638,7 @@ mod tests {
     }
 
     fn of(run: Run) -> String {
-        page(&Book::of_run(run))
+        page(&Report::of_run(run))
     }
 
     #[test]
@@ -724,7 +732,7 @@ mod tests {
 
     #[test]
     fn a_book_has_its_pages_and_what_scripts_found() {
-        let mut book = Book::of_run(samples::pair());
+        let mut report = Report::of_run(samples::pair());
         let outcome = Outcome {
             sentences: vec!["every cell ended".to_owned()],
             tables: vec![Table {
@@ -749,21 +757,15 @@ mod tests {
                 }],
             }],
         };
-        let mut second = book.pages[0].clone();
+        let mut second = report.pages[0].clone();
         second.title = "Second".to_owned();
         second.about = "One.\n\nTwo.".to_owned();
         second.left_out = vec![("h2o".to_owned(), "not installed".to_owned())];
-        second.parts.push(Part::Script {
-            title: "Cells".to_owned(),
-            about: String::new(),
-            outcome,
-        });
-        second.parts.push(Part::Failed {
-            title: "Broken".to_owned(),
-            why: "it did not start".to_owned(),
-        });
-        book.pages.push(second);
-        let page = page(&book);
+        second.parts.push(Part::new("Cells", "", Content::Script { outcome }));
+        let why = "it did not start".to_owned();
+        second.parts.push(Part::new("Broken", "", Content::Failed { why }));
+        report.pages.push(second);
+        let page = page(&report);
         check(&page);
         for part in [
             "href=\"#p1\"",

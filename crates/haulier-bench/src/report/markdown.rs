@@ -1,50 +1,49 @@
-//! A book as Markdown: what can stand in a repository and be compared with the run before.
+//! A report as Markdown: what can stand in a repository and be compared with the run before.
 
 use std::fmt::Write;
 
 use crate::result::Run;
 
-use super::book::{Book, Outcome, Page, Part};
+use super::document::{Content, Outcome, Page, Report};
 use super::facts;
 use super::grid::{self, Grid, Mark};
 
 /// The whole page.
-pub(crate) fn page(book: &Book) -> String {
-    let mut out = format!("# {}\n\n", line(&book.title));
+pub(crate) fn page(report: &Report) -> String {
+    let mut out = format!("# {}\n\n", line(&report.title));
     let written = format!(
         "Written by `{}` ({}) on {}; {}.\n",
-        facts::quoted(&book.command),
-        book.tool,
-        facts::when(&book.started),
-        facts::machine_line(&book.machine)
+        facts::quoted(&report.command),
+        report.tool,
+        facts::when(&report.started),
+        facts::machine_line(&report.machine)
     );
     out.push_str(&written);
-    let depth = if book.pages.len() > 1 { 2 } else { 1 };
-    for page in &book.pages {
+    let depth = if report.pages.len() > 1 { 2 } else { 1 };
+    for page in &report.pages {
         if depth > 1 {
             let _ = write!(out, "\n## {}\n", line(&page.title));
         }
-        write_page(&mut out, page, depth + 1);
+        write_page(&mut out, report, page, depth + 1);
     }
     out
 }
 
-fn write_page(out: &mut String, page: &Page, depth: usize) {
+fn write_page(out: &mut String, report: &Report, page: &Page, depth: usize) {
     paragraphs(out, &page.about);
+    if let Some(goals) = grid::of_goals(page) {
+        table(out, &goals);
+    }
     for part in &page.parts {
-        match part {
-            Part::Run { title, about, run } => {
-                heading(out, depth, title);
-                paragraphs(out, about);
-                write_run(out, run);
-            }
-            Part::Script { title, about, outcome } => {
-                heading(out, depth, title);
-                paragraphs(out, about);
-                write_outcome(out, outcome);
-            }
-            Part::Failed { title, why } => {
-                heading(out, depth, title);
+        heading(out, depth, &part.title);
+        paragraphs(out, &part.about);
+        if let Some(earlier) = facts::earlier(report, part) {
+            let _ = write!(out, "\n{earlier}\n");
+        }
+        match &part.content {
+            Content::Run { run, show, .. } => write_run(out, run, show),
+            Content::Script { outcome } => write_outcome(out, outcome),
+            Content::Failed { why } => {
                 let _ = write!(out, "\n**Not measured**: {}\n", line(why));
             }
         }
@@ -65,7 +64,7 @@ fn paragraphs(out: &mut String, text: &str) {
     }
 }
 
-fn write_run(out: &mut String, run: &Run) {
+fn write_run(out: &mut String, run: &Run, show: &[String]) {
     let _ = write!(out, "\n`{}`\n", facts::quoted(&run.command));
     sentences(out, &run.verdicts);
     if !run.warnings.is_empty() {
@@ -76,7 +75,7 @@ fn write_run(out: &mut String, run: &Run) {
             let _ = writeln!(out, "- **Note** {}{}", line(&name), line(&warning.text));
         }
     }
-    for grid in grid::summary(run).iter().chain(&grid::failures(run)) {
+    for grid in grid::summary(run, show).iter().chain(&grid::failures(run)) {
         table(out, grid);
     }
 }
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_run_is_a_table_whose_columns_line_up() {
-        let text = page(&Book::of_run(samples::pair()));
+        let text = page(&Report::of_run(samples::pair()));
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
         assert!(rows.len() > 8, "{text}");
         let widths: Vec<usize> = rows.iter().map(|row| row.chars().count()).collect();
@@ -192,7 +191,7 @@ mod tests {
     fn names_cannot_break_a_table() {
         let mut run = samples::pair();
         run.targets[0].name = "a|b\n<c>".to_owned();
-        let text = page(&Book::of_run(run));
+        let text = page(&Report::of_run(run));
         assert!(text.contains("a\\|b \\<c>"), "{text}");
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::result::{Distribution, Metric, Point, Run};
 
-use super::book::Best;
+use super::document::Best;
 use super::figures::{bytes, count, number, percent, time};
 
 /// Something a point was measured for.
@@ -98,7 +98,7 @@ pub const BODY: Quantity = Quantity::new("body/request", body_bytes, bytes).mino
 pub const FAILED: Quantity = Quantity::new("failed", |point| Some(point.total.failures.all() as f64), whole);
 
 /// In the order of what people ask first.
-pub const QUANTITIES: [Quantity; 24] = [
+pub static QUANTITIES: [Quantity; 26] = [
     RATE,
     MEDIAN,
     Quantity::of_metric(Metric::LatencyP95, |point| Metric::LatencyP95.of_all(point), time),
@@ -172,9 +172,45 @@ pub const QUANTITIES: [Quantity; 24] = [
     )
     .minor(),
     Quantity::new("generator CPU", |point| Some(point.total.generator.cpu), percent).minor(),
+    Quantity::new("generator CPU/request", generator_cpu, time).minor(),
+    Quantity::new("others’ cores", Point::others_cores, number).minor(),
     Quantity::new("duration", |point| Some(1e6 * point.total.duration_s), time).minor(),
     FAILED,
 ];
+
+/// The quantity of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Quantity> {
+    QUANTITIES.iter().find(|quantity| quantity.name == name)
+}
+
+/// A column that a plan chooses for its table.
+#[derive(Debug, Clone, Copy)]
+pub enum Column {
+    Figure(&'static Quantity),
+    /// The first target's figure divided by that of the line; written `CPU/request ratio`.
+    Ratio(&'static Quantity, Metric),
+}
+
+impl Column {
+    /// The column of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        if let Some(compared) = name.strip_suffix(" ratio") {
+            let quantity = find(compared)?;
+            return Some(Self::Ratio(quantity, quantity.metric?));
+        }
+        find(name).map(Self::Figure)
+    }
+
+    /// Every name that [`Column::find`] knows.
+    #[must_use]
+    pub fn names() -> Vec<String> {
+        let ratio = |quantity: &Quantity| quantity.metric.map(|_| format!("{} ratio", quantity.name));
+        let figures = QUANTITIES.iter().map(|quantity| quantity.name.to_owned());
+        figures.chain(QUANTITIES.iter().filter_map(ratio)).collect()
+    }
+}
 
 /// The line that says what the figures of a run's tables are, if it has several slices.
 pub fn definition(run: &Run) -> Option<&'static str> {
@@ -203,6 +239,12 @@ fn peak_workers(point: &Point) -> Option<f64> {
 fn asked_workers(point: &Point) -> bool {
     let server = point.total.server.unwrap_or_default();
     server.workers_asked || server.worker_us_per_request.is_some()
+}
+
+/// What the generator's threads needed for a request.
+fn generator_cpu(point: &Point) -> Option<f64> {
+    let answered = point.total.requests + point.total.failures.all();
+    (answered > 0).then_some(point.total.generator.cpu_us_per_request)
 }
 
 fn body_bytes(point: &Point) -> Option<f64> {

@@ -226,6 +226,7 @@ fn slice(round: u32, rate: f64, times: &Histogram, target: usize) -> Slice {
             ..ServerUse::default()
         }),
         kernel: KernelCounts::default(),
+        others_cpu_s: Some(0.1),
     }
 }
 

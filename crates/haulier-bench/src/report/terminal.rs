@@ -1,4 +1,4 @@
-//! A book on a terminal: the same tables, and charts of block characters.
+//! A report on a terminal: the same tables, and charts of block characters.
 
 use std::fmt::Write;
 
@@ -6,8 +6,8 @@ use crate::result::{Point, Run};
 use haulier_proto::text::is_unseen;
 
 use super::bars::{self, Bars};
-use super::book::{Book, Outcome, Part};
 use super::charts;
+use super::document::{Content, Judgement, Outcome, Part, Report};
 use super::figures::{number, time};
 use super::grid::{self, Grid, Level, levels, point};
 use super::histogram::{self, Times};
@@ -22,10 +22,10 @@ const PIECES: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The whole text.
-pub fn text(book: &Book) -> String {
+pub fn text(report: &Report) -> String {
     let mut out = String::new();
-    for page in &book.pages {
-        if book.pages.len() > 1 || page.plan.is_some() {
+    for page in &report.pages {
+        if report.pages.len() > 1 || page.plan.is_some() {
             let title = plain(&page.title);
             let _ = write!(out, "{title}\n{}\n\n", "═".repeat(title.chars().count()));
         }
@@ -43,27 +43,23 @@ pub fn text(book: &Book) -> String {
 
 /// One part, as it is shown as soon as it was measured.
 pub fn write_part(out: &mut String, part: &Part) {
-    let (title, about) = match part {
-        Part::Run { title, about, .. } | Part::Script { title, about, .. } => (title, about.as_str()),
-        Part::Failed { title, .. } => (title, ""),
-    };
-    if !title.is_empty() {
-        let title = plain(title);
+    if !part.title.is_empty() {
+        let title = plain(&part.title);
         let _ = write!(out, "{title}\n{}\n", "─".repeat(title.chars().count()));
     }
-    if !about.trim().is_empty() {
-        let _ = writeln!(out, "{}", plain(about.trim()));
+    if !part.about.trim().is_empty() {
+        let _ = writeln!(out, "{}", plain(part.about.trim()));
     }
-    match part {
-        Part::Run { run, .. } => write_run(out, run),
-        Part::Script { outcome, .. } => write_outcome(out, outcome),
-        Part::Failed { why, .. } => {
+    match &part.content {
+        Content::Run { run, show, goals } => write_run(out, run, show, goals),
+        Content::Script { outcome } => write_outcome(out, outcome),
+        Content::Failed { why } => {
             let _ = writeln!(out, "not measured: {}\n", plain(why));
         }
     }
 }
 
-fn write_run(out: &mut String, run: &Run) {
+fn write_run(out: &mut String, run: &Run, show: &[String], goals: &[Judgement]) {
     for verdict in &run.verdicts {
         let _ = writeln!(out, "{}", plain(verdict));
     }
@@ -72,8 +68,12 @@ fn write_run(out: &mut String, run: &Run) {
         let name = target.map_or(String::new(), |target| format!("{}: ", plain(&target.name)));
         let _ = writeln!(out, "! {name}{}", plain(&warning.text));
     }
+    for one in goals {
+        let word = if one.is_reached { "reached" } else { "MISSED" };
+        let _ = writeln!(out, "{word}: {}; measured {}", plain(&one.goal), plain(&one.measured));
+    }
     out.push('\n');
-    for grid in grid::summary(run) {
+    for grid in grid::summary(run, show) {
         write_grid(out, &grid);
     }
     if let [level] = levels(run).as_slice() {
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_run_has_tables_and_lines_of_blocks() {
-        let text = text(&Book::of_run(samples::pair()));
+        let text = text(&Report::of_run(samples::pair()));
         for part in [
             "requests/s",
             "█",
@@ -287,7 +287,7 @@ mod tests {
     fn a_name_cannot_act_on_the_terminal() {
         let mut run = samples::pair();
         run.targets[0].name = "a\u{1b}[31m".to_owned();
-        assert!(!text(&Book::of_run(run)).contains('\u{1b}'));
+        assert!(!text(&Report::of_run(run)).contains('\u{1b}'));
     }
 
     #[test]

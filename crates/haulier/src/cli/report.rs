@@ -39,13 +39,19 @@ pub(crate) struct PlanArgs {
     /// What the whole is called
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-    /// Only parts whose title holds this
+    /// Only parts with this title, or whose title holds this
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
+    /// Rounds of every table, in place of its own number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: Option<u32>,
+    /// Keep the figures in this file: parts that are not measured now stay as they are there
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) keep: Option<PathBuf>,
     /// Does it run? Everything once and short; the figures mean nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "keep")]
     pub(crate) quick: bool,
     /// Only say whether the plans are right
-    #[arg(long, conflicts_with_all = ["output", "only", "quick"])]
+    #[arg(long, conflicts_with_all = ["output", "only", "quick", "rounds", "keep"])]
     pub(crate) check: bool,
 }

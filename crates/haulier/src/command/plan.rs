@@ -1,6 +1,7 @@
 //! `haulier bench run`: plans.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use haulier_bench::surroundings;
@@ -8,13 +9,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Outcome;
 use super::configuration::{self, print_one};
-use super::report::write_all;
+use super::report::{unreadable, write_all};
 use crate::cli::Console;
 use crate::cli::report::PlanArgs;
-use crate::config::{Diagnostic, Report};
+use crate::config::{self, Diagnostic};
 use crate::plan::{self, Event, Plan, RunError, Wishes};
-use haulier_bench::report::Book;
-use haulier_bench::report::book::{self, Page};
+use haulier_bench::report::Report;
+use haulier_bench::report::data::{self, DataError};
+use haulier_bench::report::document::{self, Page};
 use haulier_bench::report::terminal;
 
 pub(super) fn run(arguments: &PlanArgs, console: &Console) -> Outcome {
@@ -49,7 +51,7 @@ fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
     let mut plans = Vec::new();
     let mut wrong = false;
     for path in &arguments.plans {
-        let mut report = Report::default();
+        let mut report = config::Report::default();
         match Plan::load(path, &mut report) {
             Ok(plan) => plans.push(plan),
             Err(error) => report.push(Diagnostic::error(
@@ -91,6 +93,7 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
     let wishes = Wishes {
         only: arguments.only.clone(),
         quick: arguments.quick,
+        rounds: arguments.rounds,
     };
     let mut pages = Vec::new();
     for plan in plans {
@@ -105,11 +108,17 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
             }
         }
     }
-    let measured = pages
+    let is_measured = pages
         .iter()
-        .any(|page: &Page| page.parts.iter().any(|part| !matches!(part, book::Part::Failed { .. })));
-    let book = Book {
-        book: book::SCHEMA,
+        .any(|page: &Page| page.parts.iter().any(|part| !part.has_failed()));
+    if let Some(path) = &arguments.keep
+        && let Err(error) = keep(path, plans, &mut pages)
+    {
+        print_one(unreadable(&error), console);
+        return Outcome::Failed;
+    }
+    let report = Report {
+        schema: document::SCHEMA,
         title: arguments.title.clone().unwrap_or_else(|| title(&pages)),
         tool: format!("haulier {}", env!("CARGO_PKG_VERSION")),
         command: std::env::args().collect(),
@@ -118,10 +127,35 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
         machine: surroundings::machine(),
         pages,
     };
-    match write_all(&book, &arguments.output, console) {
-        Outcome::Done if !measured => Outcome::Failed,
+    let files: Vec<PathBuf> = arguments.keep.iter().chain(&arguments.output).cloned().collect();
+    match write_all(&report, &files, console) {
+        Outcome::Done if !is_measured => Outcome::Failed,
         outcome => outcome,
     }
+}
+
+/// Takes over what an earlier report has of these plans and was not measured now.
+fn keep(path: &Path, plans: &[Plan], pages: &mut Vec<Page>) -> Result<(), DataError> {
+    let earlier = match data::read(path) {
+        Err(DataError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
+        earlier => earlier?.pages,
+    };
+    let mut kept = Vec::new();
+    for plan in plans {
+        let is_of_plan = |page: &Page| page.title == plan.title;
+        let own = pages.iter().position(is_of_plan).map(|place| pages.remove(place));
+        let old = earlier.iter().find(|page| is_of_plan(page)).cloned();
+        kept.extend(match (own, old) {
+            (Some(mut own), Some(old)) => {
+                let order: Vec<&str> = plan.parts.iter().map(plan::Part::title).collect();
+                own.keep(old, &order);
+                Some(own)
+            }
+            (own, old) => own.or(old),
+        });
+    }
+    *pages = kept;
+    Ok(())
 }
 
 fn title(pages: &[Page]) -> String {
@@ -162,6 +196,10 @@ impl<'p> Watcher<'p> {
             return;
         }
         match event {
+            Event::Waits => self.status(&format!(
+                "{}: another measurement is running; waiting for its end …",
+                self.plan.title
+            )),
             Event::Begun { title } => {
                 self.begun = Instant::now();
                 self.status(&format!("{}: {title} …", self.plan.title));

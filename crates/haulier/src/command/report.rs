@@ -10,34 +10,35 @@ use crate::cli::report::ReportArgs;
 use crate::config::Diagnostic;
 use haulier_bench::report::compare;
 use haulier_bench::report::data::{self, DataError};
-use haulier_bench::report::{self, Book, terminal};
+use haulier_bench::report::{self, Report, terminal};
 
 pub(super) fn run(arguments: &ReportArgs, console: &Console) -> Outcome {
-    let mut books = Vec::new();
+    let mut reports = Vec::new();
     for path in &arguments.files {
         match data::read(path) {
-            Ok(book) => books.push((path.clone(), book)),
+            Ok(report) => reports.push((path.clone(), report)),
             Err(error) => {
                 print_one(unreadable(&error), console);
                 return Outcome::Failed;
             }
         }
     }
-    let Some(mut book) = compare::merge(books) else {
+    let Some(mut report) = compare::merge(reports) else {
         return Outcome::AskedWrong;
     };
     if let Some(title) = &arguments.title {
-        book.title.clone_from(title);
+        report.title.clone_from(title);
     }
     if arguments.output.is_empty() {
         // A reader that has gone away is no failure.
-        let _ = io::stdout().write_all(terminal::text(&book).as_bytes());
+        let _ = io::stdout().write_all(terminal::text(&report).as_bytes());
         return Outcome::Done;
     }
-    write_all(&book, &arguments.output, console)
+    write_all(&report, &arguments.output, console)
 }
 
-fn unreadable(error: &DataError) -> Diagnostic {
+/// The error of a file that holds no report.
+pub(super) fn unreadable(error: &DataError) -> Diagnostic {
     let cause = std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
     let diagnostic = Diagnostic::error("report::data", format!("{error}{cause}"));
     match error {
@@ -48,10 +49,10 @@ fn unreadable(error: &DataError) -> Diagnostic {
     }
 }
 
-/// Writes a book to all these files, and says so.
-pub(super) fn write_all(book: &Book, files: &[PathBuf], console: &Console) -> Outcome {
+/// Writes a report to all these files, and says so.
+pub(super) fn write_all(report: &Report, files: &[PathBuf], console: &Console) -> Outcome {
     for path in files {
-        if let Err(error) = report::write(book, path) {
+        if let Err(error) = report::write(report, path) {
             let title = format!("cannot write {}: {error}", path.display());
             print_one(Diagnostic::error("report::write", title), console);
             return Outcome::Failed;

@@ -34,6 +34,8 @@ pub(super) struct PlanTable {
     pub(super) env: Pairs,
     pub(super) server_cores: Text,
     pub(super) client_cores: Text,
+    pub(super) versions: Pairs,
+    pub(super) alone: Option<Placed<bool>>,
 }
 
 /// `[server.NAME]`
@@ -57,13 +59,13 @@ pub(super) struct ServerTable {
 /// `[[table]]` or `[[script]]`
 #[derive(Debug)]
 pub(super) enum PartTable {
-    Table(TableTable),
+    Table(TableSection),
     Script(ScriptTable),
 }
 
 /// `[[table]]`
 #[derive(Debug)]
-pub(super) struct TableTable {
+pub(super) struct TableSection {
     pub(super) place: Place,
     pub(super) title: Text,
     pub(super) about: Text,
@@ -72,6 +74,9 @@ pub(super) struct TableTable {
     pub(super) servers: Texts,
     pub(super) targets: Option<Pairs>,
     pub(super) expect: Text,
+    pub(super) body: Text,
+    pub(super) show: Texts,
+    pub(super) goals: Texts,
 }
 
 /// `[[script]]`
@@ -142,6 +147,8 @@ fn read_plan(reader: &mut Reader<'_>, table: &DeTable<'_>) -> PlanTable {
         env: pairs(reader, &section, "env"),
         server_cores: reader.text(&section, "server_cores"),
         client_cores: reader.text(&section, "client_cores"),
+        versions: pairs(reader, &section, "versions"),
+        alone: reader.flag(&section, "alone"),
     }
 }
 
@@ -164,9 +171,9 @@ fn read_server(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_
     }
 }
 
-fn read_table(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> TableTable {
+fn read_table(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> TableSection {
     let section = reader.section(&words::TABLE, "[table]", table);
-    TableTable {
+    TableSection {
         place,
         title: reader.text(&section, "title"),
         about: reader.text(&section, "about"),
@@ -175,6 +182,9 @@ fn read_table(reader: &mut Reader<'_>, table: &DeTable<'_>, place: Place) -> Tab
         servers: reader.text_or_texts(&section, "servers"),
         targets: reader.map(&section, "targets"),
         expect: reader.text(&section, "expect"),
+        body: reader.text(&section, "body"),
+        show: reader.text_or_texts(&section, "show"),
+        goals: reader.text_or_texts(&section, "goals"),
     }
 }
 

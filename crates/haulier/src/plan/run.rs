@@ -7,18 +7,21 @@ use std::process::{ExitStatus, Stdio};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::lock::Lock;
 use super::place::{Place, PlaceError, own_program};
 use super::processes::{Start, Started, last_words, on_cores};
 use super::server::{self, Server};
 use super::settings::{Named, Part as PartPlan, Plan, ScriptPlan, TablePlan, TargetPlan};
 use super::template::NoValue;
-use haulier_bench::report::book::{Outcome, Page, Part};
+use super::verify;
 use haulier_bench::report::data::{self, DataError};
+use haulier_bench::report::document::{Content, Judgement, Outcome, Page, Part};
+use haulier_bench::result::Run;
+use haulier_bench::surroundings;
 
-/// The most of an answer that is searched for the text it must contain, and of what a script may say.
+/// The most that a script may say.
 const MOST_READ: u64 = 64 << 20;
 
 /// How a plan is run, beside what it says itself.
@@ -28,11 +31,15 @@ pub(crate) struct Wishes {
     pub(crate) only: Vec<String>,
     /// Does it run? Everything once, and short.
     pub(crate) quick: bool,
+    /// Rounds of every table, in place of its own number.
+    pub(crate) rounds: Option<u32>,
 }
 
 /// What happens, for whoever watches.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
+    /// Another plan that wants to be alone is running; this one waits for its end.
+    Waits,
     /// A part begins.
     Begun { title: &'a str },
     /// A server takes no part.
@@ -58,7 +65,7 @@ pub(crate) enum RunError {
     Value(#[from] NoValue),
     #[error("no part has a title with {0}")]
     NoPart(String),
-    #[error("cannot write into the plan's directory")]
+    #[error("cannot write into the directory for temporary files")]
     Write(#[from] io::Error),
 }
 
@@ -92,10 +99,14 @@ enum PartError {
 /// # Errors
 /// When nothing could be measured at all: no place to run in, or a command that prepares failed.
 pub(crate) async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event<'_>)) -> Result<Page, RunError> {
-    let parts: Vec<&PartPlan> = plan.parts.iter().filter(|part| is_wanted(part, wishes)).collect();
+    let parts = wanted(plan, wishes);
     if parts.is_empty() {
         return Err(RunError::NoPart(wishes.only.join(" or ")));
     }
+    let _alone = match plan.is_alone {
+        true => Some(Lock::take(|| tell(Event::Waits)).await?),
+        false => None,
+    };
     let place = Place::make(plan)?;
     prepare(plan, &place).await?;
     let mut run = Running {
@@ -108,12 +119,17 @@ pub(crate) async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event
     };
     let mut done = Vec::new();
     for part in parts {
-        tell(Event::Begun { title: title(part) });
+        tell(Event::Begun { title: part.title() });
         let part = run.part(part, tell).await;
         tell(Event::Done(&part));
         done.push(part);
     }
-    let versions = run.versions().await;
+    let mut versions = run.versions().await;
+    for (name, line) in &plan.versions {
+        if let Some(text) = server::printed(line, &place.values, &place).await {
+            versions.push((name.clone(), text));
+        }
+    }
     Ok(Page {
         title: plan.title.clone(),
         about: plan.about.clone(),
@@ -124,16 +140,17 @@ pub(crate) async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event
     })
 }
 
-fn title(part: &PartPlan) -> &str {
-    match part {
-        PartPlan::Table(table) => &table.title,
-        PartPlan::Script(script) => &script.title,
-    }
-}
-
-fn is_wanted(part: &PartPlan, wishes: &Wishes) -> bool {
-    let title = title(part).to_lowercase();
-    wishes.only.is_empty() || wishes.only.iter().any(|text| title.contains(&text.to_lowercase()))
+/// The parts that are wanted: a text means the part with this title, or all whose titles hold it if there is none.
+fn wanted<'p>(plan: &'p Plan, wishes: &Wishes) -> Vec<&'p PartPlan> {
+    let is_title = |text: &String| plan.parts.iter().any(|part| part.title() == text);
+    let is_meant = |part: &&PartPlan| {
+        let holds = |text: &String| match is_title(text) {
+            true => part.title() == text,
+            false => part.title().to_lowercase().contains(&text.to_lowercase()),
+        };
+        wishes.only.is_empty() || wishes.only.iter().any(holds)
+    };
+    plan.parts.iter().filter(is_meant).collect()
 }
 
 /// The commands that come before everything else.
@@ -180,39 +197,41 @@ struct Running<'p> {
 
 impl Running<'_> {
     async fn part(&mut self, part: &PartPlan, tell: &mut dyn FnMut(Event<'_>)) -> Part {
-        let measured = match part {
-            PartPlan::Table(table) => self.table(table, tell).await,
-            PartPlan::Script(script) => self.script(script, tell).await,
+        let (title, about, measured) = match part {
+            PartPlan::Table(table) => (&table.title, &table.about, self.table(table, tell).await),
+            PartPlan::Script(script) => (&script.title, &script.about, self.script(script, tell).await),
         };
-        measured.unwrap_or_else(|error| Part::Failed {
-            title: title(part).to_owned(),
-            why: chain(&error),
-        })
+        let content = measured.unwrap_or_else(|error| Content::Failed { why: chain(&error) });
+        Part {
+            measured: Some(surroundings::now()),
+            ..Part::new(title, about, content)
+        }
     }
 
-    async fn table(&mut self, table: &TablePlan, tell: &mut dyn FnMut(Event<'_>)) -> Result<Part, PartError> {
+    async fn table(&mut self, table: &TablePlan, tell: &mut dyn FnMut(Event<'_>)) -> Result<Content, PartError> {
         let wanted: BTreeSet<usize> = table.targets.iter().map(|target| target.server).collect();
         let servers = self.start(wanted, tell).await;
         let measured = match servers.is_empty() {
             true => Err(PartError::NoServer),
-            false => self.measure(table, &servers).await,
+            false => self.measure(table, &servers, tell).await,
         };
         end(servers).await;
         measured
     }
 
-    async fn measure(&self, table: &TablePlan, servers: &[(usize, Server)]) -> Result<Part, PartError> {
+    async fn measure(
+        &mut self,
+        table: &TablePlan,
+        servers: &[(usize, Server)],
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Content, PartError> {
         let mut targets: Vec<(&TargetPlan, &Server)> = Vec::new();
         for target in &table.targets {
             if let Some((_, server)) = servers.iter().find(|(place, _)| *place == target.server) {
                 targets.push((target, server));
             }
         }
-        if let Some(text) = &table.expect {
-            for (target, server) in &targets {
-                expect(target, server, text).await?;
-            }
-        }
+        let targets = self.verified(table, targets, tell).await?;
         let json = self.place.run_directory("table")?.join("run.json");
         let words = self.bench_words(table, &targets, &json);
         let log = json.with_file_name("output");
@@ -230,10 +249,7 @@ impl Running<'_> {
                 words: last_words(&log),
             });
         }
-        let mut book = data::read(&json)?;
-        let Some(Part::Run { mut run, .. }) = book.pages.pop().and_then(|mut page| page.parts.pop()) else {
-            unreachable!("a run is a book of one page with one part");
-        };
+        let mut run = data::read_run(&json)?;
         // Ports and processes were of this run; what somebody else can repeat is the plan.
         run.command = ["haulier", "bench"].map(str::to_owned).to_vec();
         run.command.extend(self.flags(table));
@@ -241,11 +257,45 @@ impl Running<'_> {
             .iter()
             .map(|(target, server)| format!("{}={}{}", target.name, server.name, target.path));
         run.command.extend(named);
-        Ok(Part::Run {
-            title: table.title.clone(),
-            about: table.about.clone(),
-            run,
+        Ok(Content::Run {
+            goals: self.judge(table, &run),
+            show: table.show.clone(),
+            run: Box::new(run),
         })
+    }
+
+    /// The targets whose answers are right; the others are noted.
+    async fn verified<'t>(
+        &mut self,
+        table: &TablePlan,
+        targets: Vec<(&'t TargetPlan, &'t Server)>,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Vec<(&'t TargetPlan, &'t Server)>, PartError> {
+        let (mut right, mut wrong) = (Vec::new(), Vec::new());
+        for (target, server) in targets {
+            match verify::check(table, target, server, self.place).await {
+                Ok(()) => right.push((target, server)),
+                Err(why) => wrong.push((target.name.clone(), why)),
+            }
+        }
+        if right.is_empty() {
+            let (name, why) = wrong.swap_remove(0);
+            return Err(PartError::WrongAnswer { name, why });
+        }
+        for (name, why) in wrong {
+            let why = format!("{}: {why}", table.title);
+            tell(Event::LeftOut { name: &name, why: &why });
+            self.left_out.push((name, why));
+        }
+        Ok(right)
+    }
+
+    /// The goals of a table; none if the target they are about took no part.
+    fn judge(&self, table: &TablePlan, run: &Run) -> Vec<Judgement> {
+        let names = (run.targets.first(), table.targets.first());
+        let is_there = matches!(names, (Some(first), Some(meant)) if first.name == meant.name);
+        let goals = table.goals.iter().filter(|_| is_there && !self.wishes.quick);
+        goals.map(|goal| goal.judge(run)).collect()
     }
 
     /// The command line of one table.
@@ -263,22 +313,23 @@ impl Running<'_> {
     }
 
     fn flags(&self, table: &TablePlan) -> Vec<String> {
+        let rounds = self
+            .wishes
+            .rounds
+            .map(|rounds| ["--rounds".to_owned(), rounds.to_string()]);
         let short = quick(&table.flags).filter(|_| self.wishes.quick).map(str::to_owned);
-        table.flags.iter().cloned().chain(short).collect()
+        let flags = table.flags.iter().cloned();
+        flags.chain(rounds.into_iter().flatten()).chain(short).collect()
     }
 
-    async fn script(&mut self, script: &ScriptPlan, tell: &mut dyn FnMut(Event<'_>)) -> Result<Part, PartError> {
+    async fn script(&mut self, script: &ScriptPlan, tell: &mut dyn FnMut(Event<'_>)) -> Result<Content, PartError> {
         let servers = self.start(script.servers.iter().copied().collect(), tell).await;
         let outcome = match servers.is_empty() && !script.servers.is_empty() {
             true => Err(PartError::NoServer),
             false => self.outcome(script, &servers).await,
         };
         end(servers).await;
-        Ok(Part::Script {
-            title: script.title.clone(),
-            about: script.about.clone(),
-            outcome: outcome?,
-        })
+        Ok(Content::Script { outcome: outcome? })
     }
 
     async fn outcome(&self, script: &ScriptPlan, servers: &[(usize, Server)]) -> Result<Outcome, PartError> {
@@ -384,7 +435,7 @@ impl Running<'_> {
 }
 
 /// Flags behind those of a table that make it short.
-fn quick(flags: &[String]) -> impl Iterator<Item = &'static str> {
+pub(super) fn quick(flags: &[String]) -> impl Iterator<Item = &'static str> {
     let timed = flags
         .iter()
         .any(|flag| ["--slice", "--duration", "-t"].contains(&flag.as_str()));
@@ -417,41 +468,6 @@ async fn converse(started: &mut Started, asked: &[u8]) -> io::Result<(ExitStatus
         output.take(MOST_READ).read_to_end(&mut said).await?;
     }
     Ok((child.wait().await?, said))
-}
-
-/// Asks a target once and looks for the text.
-async fn expect(target: &TargetPlan, server: &Server, text: &str) -> Result<(), PartError> {
-    let wrong = |why: String| PartError::WrongAnswer {
-        name: target.name.clone(),
-        why,
-    };
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port))
-        .await
-        .map_err(|error| wrong(error.to_string()))?;
-    let request = format!(
-        "GET {} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n\r\n",
-        target.path, server.port
-    );
-    let mut answer = Vec::new();
-    let exchange = async {
-        stream.write_all(request.as_bytes()).await?;
-        stream.take(MOST_READ).read_to_end(&mut answer).await
-    };
-    match timeout(std::time::Duration::from_secs(30), exchange).await {
-        Ok(read) => read.map_err(|error| wrong(error.to_string()))?,
-        Err(_) => return Err(wrong("no whole answer within 30 s".to_owned())),
-    };
-    let status = String::from_utf8_lossy(&answer[..answer.len().min(15)])
-        .trim()
-        .to_owned();
-    let holds = answer.windows(text.len().max(1)).any(|part| part == text.as_bytes());
-    if !status.contains(" 200") {
-        return Err(wrong(format!("it said \"{status}\"")));
-    }
-    match holds {
-        true => Ok(()),
-        false => Err(wrong(format!("{} bytes without \"{text}\"", answer.len()))),
-    }
 }
 
 /// An error with its causes, in one line.

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::command_line::CommandLine;
 use super::place::Place;
 use super::processes::{Start, Started, last_words};
 use super::settings::{FURTHER_PORT, Named, ServerPlan};
@@ -149,6 +150,11 @@ pub(super) async fn version(plan: &ServerPlan, place: &Place) -> Option<String> 
         let text = values.fill(text).ok()?;
         values.set(name.as_str(), text);
     }
+    printed(line, &values, place).await
+}
+
+/// What a command line prints first.
+pub(super) async fn printed(line: &CommandLine, values: &Values, place: &Place) -> Option<String> {
     let words = line
         .0
         .iter()

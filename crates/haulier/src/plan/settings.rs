@@ -6,8 +6,11 @@ use std::time::Duration;
 use clap::Parser;
 
 use super::command_line::{self, CommandLine, NoCommandLine};
-use super::file::{self, File, PartTable, ScriptTable, ServerTable, TableTable};
+use super::file::{self, File, PartTable, ScriptTable, ServerTable, TableSection};
 use super::template;
+use haulier_bench::report::goal::{Goal, NoGoal};
+use haulier_bench::report::quantity::Column;
+
 use crate::cli::Cli;
 use crate::config::file::{Pairs, UnreadableFile};
 use crate::config::reader::nearest;
@@ -52,6 +55,10 @@ pub(crate) struct Plan {
     /// Empty is all of them.
     pub(crate) server_cores: Vec<usize>,
     pub(crate) client_cores: Vec<usize>,
+    /// Name of a program, and the command line that prints its version.
+    pub(crate) versions: Vec<(String, CommandLine)>,
+    /// True if no other such plan may run meanwhile.
+    pub(crate) is_alone: bool,
 }
 
 /// Names with texts that still hold `@NAME@`.
@@ -81,6 +88,16 @@ pub(crate) enum Part {
     Script(ScriptPlan),
 }
 
+impl Part {
+    /// Its heading.
+    pub(crate) fn title(&self) -> &str {
+        match self {
+            Self::Table(table) => &table.title,
+            Self::Script(script) => &script.title,
+        }
+    }
+}
+
 /// One run of `haulier bench`.
 #[derive(Debug)]
 pub(crate) struct TablePlan {
@@ -89,6 +106,11 @@ pub(crate) struct TablePlan {
     pub(crate) flags: Vec<String>,
     pub(crate) targets: Vec<TargetPlan>,
     pub(crate) expect: Option<String>,
+    /// The file that every answer must be.
+    pub(crate) body: Option<String>,
+    /// Columns of the table, by name; empty is all of them.
+    pub(crate) show: Vec<String>,
+    pub(crate) goals: Vec<Goal>,
 }
 
 /// A path of a server.
@@ -165,7 +187,15 @@ impl<'a> Resolver<'a> {
             parts,
             server_cores: self.cores(file.plan.server_cores.as_ref()),
             client_cores: self.cores(file.plan.client_cores.as_ref()),
+            versions: self.versions(&file.plan.versions),
+            is_alone: file.plan.alone.as_ref().is_some_and(|alone| alone.value),
         }
+    }
+
+    fn versions(&mut self, pairs: &Pairs) -> Vec<(String, CommandLine)> {
+        let command =
+            |(name, line): &(Placed<String>, Placed<String>)| Some((name.value.clone(), self.command_line(line, &[])?));
+        pairs.iter().filter_map(command).collect()
     }
 
     /// The user's names; each may use those before it.
@@ -393,7 +423,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn table(&mut self, table: &TableTable) -> TablePlan {
+    fn table(&mut self, table: &TableSection) -> TablePlan {
         let line = text_or(table.flags.as_ref(), String::new());
         let flags = match command_line::words(&line) {
             Ok(flags) => flags,
@@ -405,13 +435,74 @@ impl<'a> Resolver<'a> {
             }
         };
         self.check_flags(table.flags.as_ref(), &flags);
+        if let Some(body) = &table.body {
+            self.check_names(body, &[]);
+        }
+        let targets = self.targets(table);
         TablePlan {
             title: text_or(table.title.as_ref(), line),
             about: text_or(table.about.as_ref(), String::new()),
             flags,
-            targets: self.targets(table),
             expect: table.expect.as_ref().map(|text| text.value.clone()),
+            body: table.body.as_ref().map(|path| path.value.clone()),
+            show: self.columns(table.show.as_deref().unwrap_or_default()),
+            goals: self.goals(table.goals.as_deref().unwrap_or_default(), &targets),
+            targets,
         }
+    }
+
+    fn columns(&mut self, names: &[Placed<String>]) -> Vec<String> {
+        for name in names.iter().filter(|name| Column::find(&name.value).is_none()) {
+            self.no_such_figure(name, &name.value);
+        }
+        names.iter().map(|name| name.value.clone()).collect()
+    }
+
+    fn no_such_figure(&mut self, at: &Placed<String>, written: &str) {
+        let names = Column::names();
+        let error = Diagnostic::error("plan::reference", format!("there is no figure `{written}`"));
+        self.report
+            .push(match nearest(written, names.iter().map(String::as_str)) {
+                Some(near) => error.at(at.place.as_ref(), format!("did you mean `{near}`?")),
+                None => {
+                    let error = error.at(at.place.as_ref(), "no such figure");
+                    error.help(format!("figures: {}", names.join("; ")))
+                }
+            });
+    }
+
+    fn goals(&mut self, lines: &[Placed<String>], targets: &[TargetPlan]) -> Vec<Goal> {
+        let mut goals = Vec::new();
+        for line in lines {
+            match Goal::parse(&line.value) {
+                Ok(goal) => {
+                    self.check_goal(line, &goal, targets);
+                    goals.push(goal);
+                }
+                Err(NoGoal::NoFigure(name)) => self.no_such_figure(line, &name),
+                Err(why) => {
+                    let error = Diagnostic::error("config::value", format!("not a goal: {why}"));
+                    let label = "such as `failed <= 0`, `time, p99 <= 5 ms` or `CPU/request <= 0.75 of the best other`";
+                    self.report.push(error.at(line.place.as_ref(), label));
+                }
+            }
+        }
+        goals
+    }
+
+    fn check_goal(&mut self, line: &Placed<String>, goal: &Goal, targets: &[TargetPlan]) {
+        let Some(named) = goal.named_target() else { return };
+        if targets.iter().any(|target| target.name == named) {
+            return;
+        }
+        let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+        let error = Diagnostic::error("plan::reference", format!("this table has no target `{named}`"));
+        let help = format!("targets of this table: {}", names.join(", "));
+        self.report.push(
+            error
+                .at(line.place.as_ref(), "a goal compares within a table")
+                .help(help),
+        );
     }
 
     /// What `haulier bench` would say of them.
@@ -431,7 +522,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn targets(&mut self, table: &TableTable) -> Vec<TargetPlan> {
+    fn targets(&mut self, table: &TableSection) -> Vec<TargetPlan> {
         let targets = match (&table.path, &table.targets) {
             (Some(path), None) => self.targets_of_path(path, table.servers.as_deref()),
             (None, Some(pairs)) => pairs.iter().filter_map(|(name, at)| self.target(name, at)).collect(),

@@ -53,6 +53,16 @@ pub(super) static PLAN: Table = Table {
             "The cores that servers may use, such as \"0\" or \"0-3,6\".",
         ),
         word("client_cores", "all", "The cores that load comes from."),
+        word(
+            "versions",
+            "{}",
+            "Further programs that the report lists, and the command lines that print their versions.",
+        ),
+        word(
+            "alone",
+            "false",
+            "Wait until no other plan with this setting runs on the machine.",
+        ),
     ],
 };
 
@@ -117,7 +127,26 @@ pub(super) static TABLE: Table = Table {
         word("path", "none", "What every server is asked for."),
         word("servers", "all", "Who takes part in `path`."),
         word("targets", "none", "Name → `SERVER/PATH`, in place of `path`."),
-        word("expect", "none", "Text that every answer must contain."),
+        word(
+            "expect",
+            "none",
+            "Text that every answer must contain; a target without it is left out.",
+        ),
+        word(
+            "body",
+            "none",
+            "File that every answer must be, byte for byte; a target that sends something else is left out.",
+        ),
+        word(
+            "show",
+            "all",
+            "Columns of the table, by the names of figures; `CPU/request ratio` is the first target's figure divided by that of the line.",
+        ),
+        word(
+            "goals",
+            "[]",
+            "Promises about the first target, such as `CPU/request <= 0.75 of the best other` or `failed <= 0`.",
+        ),
     ],
 };
 

@@ -154,6 +154,60 @@ fn only_the_parts_that_are_wanted_run() {
 }
 
 #[test]
+fn a_text_that_is_a_title_means_that_part_alone() {
+    let place = place();
+    place.write("plan.toml", &PLAN.replace("what a script sees", "large"));
+    let ended = run(&place, &["--only", "large", "-o", "book.json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let report = book(&place);
+    let parts = report["pages"][0]["parts"].as_array().expect("parts");
+    assert_eq!((parts.len(), &parts[0]["title"]), (1, &Value::from("large")));
+}
+
+#[test]
+fn what_is_not_measured_again_is_kept_and_goals_are_judged() {
+    let place = place();
+    let table = "flags = \"-n 20 -c 2 --warmup 0\"\nbody = \"@PLAN@/small.html\"\nshow = [\"requests/s\", \"failed\"]\n\
+                 goals = [\"failed <= 0\", \"requests/s >= 1_000_000_000\"]\n#";
+    place.write("plan.toml", &PLAN.replacen("flags = ", table, 1));
+    let first = run(&place, &["--rounds", "2", "--keep", "kept.json", "-o", "page.md"]);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert!(
+        first.stdout.contains("MISSED: requests/s >= 1_000_000_000"),
+        "{}",
+        first.stdout
+    );
+    assert!(
+        first
+            .stderr
+            .contains("left out: large (small against large: 12000 bytes that are not those of"),
+        "{}",
+        first.stderr
+    );
+    let kept = || -> Value {
+        let text = fs::read_to_string(place.path("kept.json")).expect("written");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let before = kept();
+    let table = &before["pages"][0]["parts"][0];
+    assert_eq!(table["run"]["load"]["rounds"], 2);
+    let reached: Vec<&Value> = (0..2).map(|goal| &table["goals"][goal]["is_reached"]).collect();
+    assert_eq!(reached, [true, false]);
+    let page = fs::read_to_string(place.path("page.md")).expect("written");
+    assert!(page.contains("| 2 connections | requests/s | failed |"), "{page}");
+    assert!(page.contains("| **MISSED** |"), "{page}");
+    let again = run(&place, &["--only", "script", "--keep", "kept.json"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let after = kept();
+    assert_eq!(after["pages"][0]["parts"][0], *table);
+    assert_ne!(
+        after["pages"][0]["parts"][1]["measured"],
+        Value::Null,
+        "measured now: {after}"
+    );
+}
+
+#[test]
 fn what_cannot_be_measured_is_told_and_the_rest_still_is() {
     let place = place();
     let failing = PLAN

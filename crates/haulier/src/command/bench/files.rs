@@ -10,7 +10,7 @@ use haulier_bench::sample::{RequestTimes, Tally};
 
 use super::default_json;
 use crate::cli::bench::BenchArgs;
-use haulier_bench::report::{self, Book};
+use haulier_bench::report::{self, Report};
 
 /// Writes what was asked for; gives what each file is and its name.
 ///
@@ -33,9 +33,9 @@ pub(super) fn write(measured: &Measured, arguments: &BenchArgs) -> Result<Vec<(&
         reports.push(default_json(&run.started).with_extension("html"));
     }
     if !reports.is_empty() {
-        let book = Book::of_run(run.clone());
+        let document = Report::of_run(run.clone());
         for path in reports {
-            report::write(&book, &path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+            report::write(&document, &path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
             written.push(("report", path));
         }
     }

@@ -1,6 +1,6 @@
 //! What a report is about: pages of measured runs and of tables that scripts made.
 //!
-//! A plan's run is stored as one book. A single run becomes a book of one page, so that there is one way to show things.
+//! A plan's run is stored as one report. A single run becomes a report of one page, so that there is one way to show things.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,10 @@ pub const SCHEMA: u32 = 1;
 
 /// A report: what is on its pages, not how it looks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Book {
-    /// [`SCHEMA`] of the program that wrote it. The name also tells a book from a run.
-    pub book: u32,
+pub struct Report {
+    /// [`SCHEMA`] of the program that wrote it. Its name in the document tells a report from a run.
+    #[serde(rename = "book")]
+    pub schema: u32,
     pub title: String,
     /// The program, `haulier 0.1.0`.
     pub tool: String,
@@ -48,25 +49,84 @@ pub struct Page {
 
 /// A section of a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    pub about: String,
+    /// When it was measured: UTC, RFC 3339. A report may keep parts of earlier runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<String>,
+    #[serde(flatten)]
+    pub content: Content,
+}
+
+/// The figures of a part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "snake_case")]
-pub enum Part {
-    /// What `haulier bench` measured.
+pub enum Content {
+    /// Measured by `haulier bench`.
     Run {
-        #[serde(default)]
-        title: String,
-        #[serde(default)]
-        about: String,
         run: Box<Run>,
+        /// Columns of its table; all that are known if it is empty.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        show: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        goals: Vec<Judgement>,
     },
-    /// What a script measured.
-    Script {
-        title: String,
-        #[serde(default)]
-        about: String,
-        outcome: Outcome,
-    },
-    /// It could not be measured.
-    Failed { title: String, why: String },
+    /// Measured by a script.
+    Script { outcome: Outcome },
+    /// Not measured.
+    Failed { why: String },
+}
+
+/// A goal, and whether it was reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// As the plan has it: `CPU/request <= 0.75 of the best other`.
+    pub goal: String,
+    /// The figure in words; with the target it was compared with, if the plan does not name that.
+    pub measured: String,
+    pub is_reached: bool,
+}
+
+impl Part {
+    /// Measured now.
+    pub fn new(title: impl Into<String>, about: impl Into<String>, content: Content) -> Self {
+        Self {
+            title: title.into(),
+            about: about.into(),
+            measured: None,
+            content,
+        }
+    }
+
+    /// True if there are no figures.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        matches!(self.content, Content::Failed { .. })
+    }
+
+    /// What was to be reached, and whether it was.
+    #[must_use]
+    pub fn goals(&self) -> &[Judgement] {
+        match &self.content {
+            Content::Run { goals, .. } => goals,
+            Content::Script { .. } | Content::Failed { .. } => &[],
+        }
+    }
+}
+
+impl Content {
+    /// A run, with nothing chosen or promised.
+    #[must_use]
+    pub fn of_run(run: Run) -> Self {
+        Self::Run {
+            run: Box::new(run),
+            show: Vec::new(),
+            goals: Vec::new(),
+        }
+    }
 }
 
 /// What a script of a plan writes to its standard output, as JSON.
@@ -175,12 +235,12 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-impl Book {
-    /// A book of one page with one run.
+impl Report {
+    /// A report of one page with one run.
     pub fn of_run(run: Run) -> Self {
         let names: Vec<&str> = run.targets.iter().map(|target| target.name.as_str()).collect();
         Self {
-            book: SCHEMA,
+            schema: SCHEMA,
             title: names.join(" · "),
             tool: run.tool.clone(),
             command: run.command.clone(),
@@ -193,11 +253,7 @@ impl Book {
                 plan: None,
                 versions: servers(&run),
                 left_out: Vec::new(),
-                parts: vec![Part::Run {
-                    title: String::new(),
-                    about: String::new(),
-                    run: Box::new(run),
-                }],
+                parts: vec![Part::new("", "", Content::of_run(run))],
             }],
         }
     }
@@ -205,22 +261,46 @@ impl Book {
     /// All measured runs.
     #[cfg(test)]
     pub fn runs(&self) -> impl Iterator<Item = &Run> {
-        self.pages
-            .iter()
-            .flat_map(|page| &page.parts)
-            .filter_map(|part| match part {
-                Part::Run { run, .. } => Some(&**run),
-                Part::Script { .. } | Part::Failed { .. } => None,
-            })
+        let parts = self.pages.iter().flat_map(|page| &page.parts);
+        parts.filter_map(|part| match &part.content {
+            Content::Run { run, .. } => Some(&**run),
+            Content::Script { .. } | Content::Failed { .. } => None,
+        })
     }
 
     /// All measured runs, to be changed.
     pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut Run> {
         let parts = self.pages.iter_mut().flat_map(|page| &mut page.parts);
-        parts.filter_map(|part| match part {
-            Part::Run { run, .. } => Some(&mut **run),
-            Part::Script { .. } | Part::Failed { .. } => None,
+        parts.filter_map(|part| match &mut part.content {
+            Content::Run { run, .. } => Some(&mut **run),
+            Content::Script { .. } | Content::Failed { .. } => None,
         })
+    }
+}
+
+impl Page {
+    /// Takes over what an earlier page has and this one could not or should not measure. Parts stand in `order`, by their
+    /// titles; those that are not in it are no longer of the plan.
+    pub fn keep(&mut self, earlier: Self, order: &[&str]) {
+        for part in earlier.parts {
+            match self.parts.iter_mut().find(|own| own.title == part.title) {
+                Some(own) if own.has_failed() => *own = part,
+                Some(_) => {}
+                None => self.parts.push(part),
+            }
+        }
+        let place = |part: &Part| order.iter().position(|title| *title == part.title);
+        self.parts.retain(|part| place(part).is_some());
+        self.parts.sort_by_key(place);
+        let met: Vec<String> = self.versions.iter().map(|(name, _)| name.clone()).collect();
+        self.versions
+            .extend(earlier.versions.into_iter().filter(|(name, _)| !met.contains(name)));
+        let known: Vec<String> = met
+            .into_iter()
+            .chain(self.left_out.iter().map(|(name, _)| name.clone()))
+            .collect();
+        self.left_out
+            .extend(earlier.left_out.into_iter().filter(|(name, _)| !known.contains(name)));
     }
 }
 
@@ -265,6 +345,49 @@ mod tests {
         assert_eq!(texts, ["haulier, which does not tell its version", "haulier 0.1.0"]);
         run.targets[0].answer.as_mut().expect("asked").server = Some("nginx/1.22.1".to_owned());
         assert_eq!(servers(&run)[0].1, "nginx/1.22.1");
+    }
+
+    #[test]
+    fn parts_of_an_earlier_report_stay_where_nothing_was_measured_again() {
+        let part = |title: &str, why: Option<&str>, figure: &str| {
+            let outcome = Outcome {
+                sentences: vec![figure.to_owned()],
+                ..Outcome::default()
+            };
+            let content = match why {
+                Some(why) => Content::Failed { why: why.to_owned() },
+                None => Content::Script { outcome },
+            };
+            Part::new(title, "", content)
+        };
+        let page = |parts: Vec<Part>, versions: &[(&str, &str)]| Page {
+            title: String::new(),
+            about: String::new(),
+            plan: None,
+            parts,
+            versions: versions
+                .iter()
+                .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+                .collect(),
+            left_out: Vec::new(),
+        };
+        let earlier = page(
+            vec![part("gone", None, ""), part("b", None, "old"), part("a", None, "old")],
+            &[("nginx", "1"), ("h2o", "2")],
+        );
+        let mut newer = page(
+            vec![
+                part("b", None, "new"),
+                part("a", Some("it broke"), ""),
+                part("c", None, "new"),
+            ],
+            &[("nginx", "3")],
+        );
+        newer.keep(earlier, &["a", "b", "c"]);
+        let found = [part("a", None, "old"), part("b", None, "new"), part("c", None, "new")];
+        assert_eq!(newer.parts, found);
+        let versions = [("nginx", "3"), ("h2o", "2")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(newer.versions, versions);
     }
 
     #[test]
