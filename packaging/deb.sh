@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a Debian package of a binary that is built: deb.sh BINARY DIRECTORY. Prints the path of the package.
+# Makes a Debian package of a finished binary: deb.sh BINARY DIRECTORY. Prints the path of the package.
 #
 # dpkg-deb and binutils are on every machine that compiles; cargo-deb would be three hundred crates to build for the same
 # forty files.
@@ -51,7 +51,7 @@ completions fish usr/share/fish/vendor_completions.d/haulier.fish
 find "$tree/usr" "$tree/etc" -type d -exec chmod 755 {} +
 find "$tree/usr/share" -type f -exec chmod 644 {} +
 
-# The newest version of the C library that the binary asks for.
+# The newest version of the C library that the binary needs.
 libc=$(objdump -T "$binary" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1)
 mkdir "$tree/DEBIAN"
 cat >"$tree/DEBIAN/control" <<CONTROL
@@ -66,9 +66,10 @@ Recommends: php-cgi
 Provides: httpd
 Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
 Description: server for PHP sites
- One binary that delivers a PHP site over HTTP: static files, PHP workers that it
- starts and watches, downloads that leave PHP at once, compression, and numbers
- that say how it is doing. It comes with a download client.
+ One program that serves PHP sites over HTTP: static files, PHP workers that it
+ starts and watches, downloads that leave PHP at once, an image service, TLS
+ certificates, compression, a dashboard and metrics. It includes a download
+ client and a load generator.
 CONTROL
 (cd "$tree" && find etc -type f -printf '/%p\n') >"$tree/DEBIAN/conffiles"
 for script in postinst prerm postrm; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes an archive of a binary that is built, for machines without dpkg: tarball.sh BINARY DIRECTORY. Prints its path.
+# Makes an archive of a finished binary, for machines without dpkg: tarball.sh BINARY DIRECTORY. Prints its path.
 set -euo pipefail
 binary=$(realpath "$1")
 output=$(realpath "$2")
@@ -19,7 +19,7 @@ for shell in bash zsh fish; do
     "$binary" completions "$shell" >"$tree/completions/haulier.$shell"
 done
 cp README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$tree/"
-cp docs/*.md "$tree/docs/"
+cp -r docs/*.md docs/images "$tree/docs/"
 cp -r packaging/haulier.service packaging/haulier.sysusers packaging/haulier.toml packaging/welcome crates/haulier/src/prelude.php "$tree/"
 
 archive=$output/$name.tar.gz
