@@ -375,7 +375,13 @@ mod tests {
 
     #[test]
     fn a_name_that_differs_in_any_bit_but_the_letter_case_is_another() {
-        let names = ["host", "if-range", "connection", "if-unmodified-since", "transfer-encoding"];
+        let names = [
+            "host",
+            "if-range",
+            "connection",
+            "if-unmodified-since",
+            "transfer-encoding",
+        ];
         for name in names {
             for at in 0..name.len() * 8 {
                 let mut other = name.as_bytes().to_vec();

@@ -393,7 +393,9 @@ fn version_error(buffer: &[u8]) -> HeadError {
 fn has_bare_line_feed(head: &[u8]) -> bool {
     // Without an early end the loop runs on many bytes at once.
     let pairs = head.iter().zip(head.iter().skip(1));
-    let bare = pairs.fold(false, |found, (&before, &byte)| found | ((byte == b'\n') & (before != b'\r')));
+    let bare = pairs.fold(false, |found, (&before, &byte)| {
+        found | ((byte == b'\n') & (before != b'\r'))
+    });
     bare || head.first() == Some(&b'\n')
 }
 
