@@ -119,7 +119,12 @@ impl Start {
             .thread_keep_alive(Duration::from_secs(10))
             .build();
         match runtime {
-            Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve()),
+            // A task of its own: what `block_on` is given runs whenever any task of the thread does, at every request.
+            Ok(runtime) => LocalSet::new().block_on(&runtime, async {
+                if let Err(panicked) = tokio::task::spawn_local(self.serve()).await {
+                    std::panic::resume_unwind(panicked.into_panic());
+                }
+            }),
             Err(error) => tracing::error!(%error, "cannot make an event loop"),
         }
     }
