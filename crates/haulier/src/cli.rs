@@ -22,7 +22,7 @@ const VERSION: &str = concat!(
     env!("HAULIER_FEATURES")
 );
 
-/// Delivers a PHP site over HTTP.
+/// Serves PHP sites over HTTP.
 #[derive(Debug, Parser)]
 #[command(name = "haulier", version = VERSION, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -32,21 +32,21 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// How much is said, and in which colours.
+/// The amount and the colours of messages.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Console {
-    /// No start lines, and no access log on standard error
+    /// Print no start lines, and no access log on standard error
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Say more; twice for everything
+    /// Print more; twice prints everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// When to use colours; NO_COLOR is honoured
+    /// Use colours: on a terminal, always or never; NO_COLOR turns them off
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Color,
 }
 
-/// When to use colours.
+/// The choice of colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless NO_COLOR is set
@@ -60,32 +60,32 @@ pub(crate) enum Color {
 /// All commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Try a site here, without configuration (development)
+    /// Serve a project without configuration (development)
     Serve(ServeArgs),
-    /// Serve what the configuration says (production, foreground)
+    /// Serve the sites of a configuration (production, foreground)
     Run(RunArgs),
-    /// Is the configuration right? Is the machine ready?
+    /// Check the configuration and the machine
     Check(CheckArgs),
-    /// What is the running haulier doing now?
+    /// Show what the running haulier does
     Status(StatusArgs),
-    /// Have the running haulier read its configuration again, without losing a request
+    /// Apply a changed configuration to the running haulier, without losing a request
     Reload(ReloadArgs),
-    /// End the running haulier, after what it is doing
+    /// Stop the running haulier after its current requests
     Stop(StopArgs),
-    /// The configuration in force, with the line each value came from
+    /// Print the configuration in force, with the line that each value came from
     Config(ConfigArgs),
-    /// Let the browsers of this machine believe the certificates of `serve --https`
+    /// Make the browsers of this machine trust the certificates of `serve --https`
     Trust(TrustArgs),
-    /// Commands and flags, for a shell to complete
+    /// Print completions for a shell
     Completions(CompletionsArgs),
-    /// The manual pages, for a package
+    /// Write the manual pages, for a package
     #[command(hide = true)]
     Man(ManArgs),
-    /// Download files: resumed, verified, with as many connections as help
+    /// Download files: resume, verify, and use more connections where they help
     Get(Box<get::GetArgs>),
-    /// Images of an image service: put, url, info, rm, import
+    /// Work with an image service: put, url, info, rm, import, verify
     Image(image::ImageArgs),
-    /// Measure servers, and say what differs
+    /// Measure servers and compare them
     Bench(Box<bench::BenchArgs>),
 }
 
@@ -95,34 +95,34 @@ pub(crate) struct ServeArgs {
     /// The project directory [default: the current one]
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// Where to listen [default: 127.0.0.1:8080, for images alone :4869, or the next free port]
+    /// Address to listen on [default: 127.0.0.1:8080, for images alone :4869, or the next free port]
     #[arg(short, long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
     /// Listen on every address of this machine
     #[arg(long)]
     pub(crate) public: bool,
-    /// Encrypt, with a certificate of this machine's own authority (see `haulier trust`)
+    /// Serve HTTPS with a certificate of this machine's own authority (see `haulier trust`)
     #[arg(long)]
     pub(crate) https: bool,
-    /// PHP processes
+    /// Number of PHP processes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) workers: Option<u64>,
     /// The php-cgi program
     #[arg(long, value_name = "PATH")]
     pub(crate) php: Option<PathBuf>,
-    /// What the project is, instead of looking
+    /// Type of the project, instead of detecting it
     #[arg(long, value_name = "NAME")]
     pub(crate) app: Option<String>,
     /// The document root
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
-    /// Keep images in this directory, as zimg did; without a project directory nothing else is served
+    /// Run an image service with its store in this directory; without a project directory nothing else is served
     #[arg(long, value_name = "DIR", conflicts_with = "write")]
     pub(crate) images: Option<PathBuf>,
     /// Open the page in a browser
     #[arg(long)]
     pub(crate) open: bool,
-    /// Leave a haulier.toml that says what was found
+    /// Write the detected settings to a haulier.toml
     #[arg(long)]
     pub(crate) write: bool,
 }
@@ -133,7 +133,7 @@ pub(crate) struct RunArgs {
     /// The configuration [default: ./haulier.toml, then /etc/haulier/haulier.toml]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Take the place of the haulier that serves now, without losing a request
+    /// Replace the haulier that serves now, without losing a request
     #[arg(long)]
     pub(crate) take_over: bool,
 }
@@ -141,7 +141,7 @@ pub(crate) struct RunArgs {
 /// Arguments of `reload`.
 #[derive(Debug, Args)]
 pub(crate) struct ReloadArgs {
-    /// Fresh PHP workers for every pool, with an empty opcache
+    /// Start fresh PHP workers in every pool, with an empty opcache
     #[arg(long)]
     pub(crate) php: bool,
     /// The control socket [default: that of the haulier running here]
@@ -152,7 +152,7 @@ pub(crate) struct ReloadArgs {
 /// Arguments of `stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// Cut what is running
+    /// Close all connections at once
     #[arg(long)]
     pub(crate) now: bool,
     /// The control socket [default: that of the haulier running here]
@@ -166,10 +166,10 @@ pub(crate) struct CheckArgs {
     /// The configuration [default: ./haulier.toml, then /etc/haulier/haulier.toml]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Answer for programs
+    /// Print JSON for programs
     #[arg(long)]
     pub(crate) json: bool,
-    /// Start or call every pool, too, and ask image stores and the certificate authority
+    /// Also start or call every pool, and ask image stores and the certificate authority
     #[arg(long)]
     pub(crate) live: bool,
 }
@@ -180,10 +180,10 @@ pub(crate) struct ConfigArgs {
     /// The configuration [default: ./haulier.toml, then /etc/haulier/haulier.toml]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Answer for programs
+    /// Print JSON for programs
     #[arg(long)]
     pub(crate) json: bool,
-    /// What a configuration may hold, as JSON Schema
+    /// Print the JSON Schema of a configuration
     #[arg(long, conflicts_with_all = ["json", "config"])]
     pub(crate) schema: bool,
 }
@@ -191,10 +191,10 @@ pub(crate) struct ConfigArgs {
 /// Arguments of `trust`.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
-    /// Take the authority out again
+    /// Remove the authority again
     #[arg(long, visible_alias = "uninstall")]
     pub(crate) undo: bool,
-    /// Where haulier keeps the authority: `state` of `[tls]` [default: /var/lib/haulier as root, else ~/.local/state/haulier]
+    /// Directory of the authority: `state` of `[tls]` [default: /var/lib/haulier as root, else ~/.local/state/haulier]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
 }
@@ -209,7 +209,7 @@ pub(crate) struct CompletionsArgs {
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Where to write them: haulier.1, and one for each command
+    /// Directory for haulier.1 and a page for each command
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
 }
@@ -217,10 +217,10 @@ pub(crate) struct ManArgs {
 /// Arguments of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Look again every second
+    /// Update every second
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Answer for programs
+    /// Print JSON for programs
     #[arg(long)]
     pub(crate) json: bool,
     /// The control socket [default: that of the haulier running here]
@@ -229,12 +229,12 @@ pub(crate) struct StatusArgs {
 }
 
 impl Console {
-    /// Whether lines on standard output have colours.
+    /// Returns true if lines on standard output have colours.
     pub(crate) fn colors_stdout(&self) -> bool {
         self.colors(io::stdout().is_terminal())
     }
 
-    /// Whether lines on standard error have colours.
+    /// Returns true if lines on standard error have colours.
     pub(crate) fn colors_stderr(&self) -> bool {
         self.colors(io::stderr().is_terminal())
     }

@@ -11,13 +11,13 @@ use haulier_client::url::Url;
 use crate::cli::get::{HttpVersion, parse_field, parse_http, parse_rate, parse_time, parse_url};
 use crate::cli::report::BenchCommand;
 
-/// What is not seen in the flags.
+/// Notes below the flags.
 const NOTES: &str = "\
 A target is [NAME=]URL with http, https, unix:SOCKET:/PATH, fcgi://HOST:PORT/SCRIPT or fcgi+unix:SOCKET:SCRIPT. \
 Several targets, or several numbers of connections, are measured in turns. \
-`haulier bench replay ACCESS.LOG --base URL` asks what a log says was asked.\n\n\
+`haulier bench replay ACCESS.LOG --base URL` repeats the requests of a log.\n\n\
 Called as `ab`, or with --ab, it has ab's defaults and ab's text.\n\n\
-Exit codes: 0 measured · 1 it could not be measured, or every request failed · 2 wrong usage · 3 --max-p95 was missed · \
+Exit codes: 0 measured · 1 the measurement failed, or every request failed · 2 wrong usage · 3 --max-p95 was missed · \
 130 interrupted.";
 
 /// Arguments of `bench`.
@@ -27,7 +27,7 @@ Exit codes: 0 measured · 1 it could not be measured, or every request failed ·
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) command: Option<BenchCommand>,
-    /// What to measure: [NAME=]URL, several to compare; or `replay` and an access log
+    /// Targets to measure: [NAME=]URL, several to compare; or `replay` and an access log
     #[arg(value_name = "TARGET", required_unless_present_any = ["worker", "version_only"])]
     pub(crate) words: Vec<String>,
 
@@ -61,10 +61,10 @@ pub(crate) struct BenchArgs {
     /// A body of another length than the first is a failure
     #[arg(long)]
     pub(crate) strict_length: bool,
-    /// Go on after errors of a socket (the default; ab ends without it)
+    /// Continue after socket errors (the default; ab ends without it)
     #[arg(short = 'r', conflicts_with = "stop_on_error")]
     pub(crate) go_on: bool,
-    /// End at the first error of a socket
+    /// End at the first socket error
     #[arg(long)]
     pub(crate) stop_on_error: bool,
     /// The method
@@ -73,7 +73,7 @@ pub(crate) struct BenchArgs {
     /// HEAD instead of GET
     #[arg(short = 'i', conflicts_with = "method")]
     pub(crate) head: bool,
-    /// A further field line
+    /// An additional field line
     #[arg(short = 'H', long = "header", value_name = "'K: V'", value_parser = parse_field, allow_hyphen_values = true)]
     pub(crate) fields: Vec<(String, String)>,
     /// A cookie
@@ -109,16 +109,16 @@ pub(crate) struct BenchArgs {
     /// From 2 on, show the first request and the head of its answer; from 4 on, its body too
     #[arg(id = "verbose", short = 'v', value_name = "N", default_value_t = 0)]
     pub(crate) verbosity: u8,
-    /// No progress
+    /// Print no progress
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
-    /// No table of percentiles
+    /// Print no table of percentiles
     #[arg(short = 'd')]
     pub(crate) no_percentiles: bool,
-    /// No deviations, medians and warnings about them
+    /// Print no deviations, medians and warnings about them
     #[arg(short = 'S')]
     pub(crate) no_confidence: bool,
-    /// Results as an HTML table
+    /// Print the results as an HTML table
     #[arg(short = 'w')]
     pub(crate) html: bool,
     /// Attributes of the table
@@ -130,10 +130,10 @@ pub(crate) struct BenchArgs {
     /// Attributes of its cells
     #[arg(short = 'z', value_name = "ATTRS")]
     pub(crate) cell_attributes: Option<String>,
-    /// Every request as a line for gnuplot (they are kept in memory)
+    /// Write every request as a line for gnuplot (kept in memory until the end)
     #[arg(short = 'g', value_name = "FILE")]
     pub(crate) gnuplot: Option<PathBuf>,
-    /// Percentiles as CSV
+    /// Write percentiles as CSV
     #[arg(short = 'e', value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Do not name the server in the TLS greeting
@@ -148,23 +148,23 @@ pub(crate) struct BenchArgs {
     /// A client certificate with its key, PEM
     #[arg(short = 'E', value_name = "FILE")]
     pub(crate) certificate: Option<PathBuf>,
-    /// Take any certificate (ab always does)
+    /// Accept any certificate (ab always does)
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// The version, and nothing else
+    /// Print the version, and nothing else
     #[arg(short = 'V')]
     pub(crate) version_only: bool,
 
-    /// Requests a second in all, whatever the answers do: an open loop
+    /// Requests a second for all connections, whatever the answers do: an open loop
     #[arg(long, value_name = "N/s", value_parser = parse_per_second)]
     pub(crate) rate: Option<f64>,
-    /// How they are spaced
+    /// Spacing of the requests
     #[arg(long, value_name = "HOW", default_value = "constant", requires = "rate")]
     pub(crate) arrivals: ArrivalsArg,
     /// New connections a second, one request on each
     #[arg(long, value_name = "N/s", value_parser = parse_per_second, conflicts_with = "rate")]
     pub(crate) conn_rate: Option<f64>,
-    /// Rates from 10 to 90 % of what the slower target can do
+    /// Measure rates from 10 to 90 % of what the slower target can do
     #[arg(long, conflicts_with_all = ["rate", "conn_rate"])]
     pub(crate) ladder: bool,
     /// Rounds of a comparison or a list of connections [default: 5]
@@ -173,10 +173,10 @@ pub(crate) struct BenchArgs {
     /// Length of one slice of a round
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "requests")]
     pub(crate) slice: Option<Duration>,
-    /// Time before a target's first slice that does not count [default: 1s where time or several slices are measured]
+    /// Warm-up before a target's first slice, not counted [default: 1s in timed and compared runs]
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_none)]
     pub(crate) warmup: Option<Duration>,
-    /// Measure the first target against itself too: nothing below that noise is called a difference
+    /// Also measure the first target against itself; a difference below that noise is not claimed
     #[arg(long)]
     pub(crate) aa: bool,
     /// The version of HTTP; 2 without TLS too [default: 1]
@@ -194,57 +194,57 @@ pub(crate) struct BenchArgs {
     /// Slow senders: bytes a second on each connection
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) send: Option<u64>,
-    /// A list of `[WEIGHT] [METHOD] /path` lines, asked of every target
+    /// A list of `[WEIGHT] [METHOD] /path` lines, requested from every target
     #[arg(long, value_name = "FILE")]
     pub(crate) urls: Option<PathBuf>,
-    /// Of `replay`: where the log's requests go
+    /// For `replay`: the server that gets the log's requests
     #[arg(long, value_name = "[NAME=]URL")]
     pub(crate) base: Vec<String>,
-    /// Of `replay`: how many times as fast as it was
+    /// For `replay`: speed, as a multiple of the log's
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_speed)]
     pub(crate) speed: f64,
-    /// Of `replay`: methods other than GET and HEAD too
+    /// For `replay`: also methods other than GET and HEAD
     #[arg(long)]
     pub(crate) all_methods: bool,
-    /// haulier's admin address or an FPM status page: PHP worker time and peaks
+    /// A haulier's admin address, or the status page of php-fpm: adds PHP worker time and peaks
     #[arg(long, value_name = "[NAME=]URL")]
     pub(crate) metrics: Vec<String>,
-    /// CPU and memory of this process and all below it
+    /// Add CPU time and memory of this process and its descendants
     #[arg(long, value_name = "[NAME=]PID")]
     pub(crate) pid: Vec<String>,
-    /// CPU and memory of a systemd unit
+    /// Add CPU time and memory of a systemd unit
     #[arg(long, value_name = "[NAME=]UNIT")]
     pub(crate) unit: Vec<String>,
     /// Generator threads [default: one for four processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) threads: Option<u32>,
-    /// The random start value; the one used is always printed
+    /// The random seed; the one used is always printed
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Everything that was measured, as JSON [default: bench-DATE-TIME.json where targets are compared]
+    /// Write all measurements as JSON [default: bench-DATE-TIME.json where targets are compared]
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// The report: HTML, Markdown (.md) or JSON (.json) [default: bench-DATE-TIME.html where targets are compared]
+    /// Write the report: HTML, Markdown (.md) or JSON (.json) [default: bench-DATE-TIME.html where targets are compared]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Vec<PathBuf>,
-    /// Raw histograms, as an HdrHistogram log
+    /// Write raw histograms as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,
-    /// Exit with 3 if the 95th percentile is longer
+    /// Exit with code 3 if the 95th percentile is longer
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) max_p95: Option<Duration>,
-    /// Only ask how long the server keeps a connection after an answer
+    /// Only measure how long the server keeps a connection after an answer
     #[arg(long)]
     pub(crate) framing_check: bool,
-    /// ab's defaults and ab's text
+    /// Use ab's defaults and print ab's text
     #[arg(long)]
     pub(crate) ab: bool,
-    /// One job from standard input: a process of a larger run
+    /// Run one job from standard input, as a process of a larger run
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
 }
 
-/// How arrivals are spaced.
+/// The spacing of arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ArrivalsArg {
     /// At even distances

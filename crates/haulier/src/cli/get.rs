@@ -11,39 +11,39 @@ use crate::config::value;
 
 /// The exit codes, for people and for scripts.
 const EXIT_CODES: &str = "\
-Exit codes: 0 every file is there and right (also one that was complete before) · 2 wrong usage · \
-3 no connection (name, address, proxy) · 4 time-out or stall · 5 the connection broke and tries ran out · \
-6 refused by the server (4xx) · 7 fault of the server (5xx) · 8 what came is not HTTP, or its ranges or codings are \
-false · 9 the checksum does not match, or there is none where one is required · 10 the file cannot be written · \
+Exit codes: 0 every file is there and correct (also one that was complete before) · 2 wrong usage · \
+3 no connection (name, address, proxy) · 4 timeout or stall · 5 the connection broke and all tries failed · \
+6 refused by the server (4xx) · 7 error of the server (5xx) · 8 not HTTP, ambiguous framing, or wrong ranges or \
+codings · 9 the checksum does not match, or there is none where one is required · 10 the file cannot be written · \
 11 TLS · 12 redirects · 1 several files failed in different ways · 130 interrupted. \
-What has come stays in NAME.part; the same command goes on from there.";
+The received bytes stay in NAME.part; the same command resumes from there.";
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct GetArgs {
-    /// What to download: http, https, or unix:SOCKET:/PATH
+    /// Address to download: http, https, or unix:SOCKET:/PATH
     #[arg(value_name = "URL", required = true, value_parser = parse_url)]
     pub(crate) urls: Vec<Url>,
-    /// Write to this file, replacing it when complete; `-` is standard output
+    /// Write to this file, and replace it when complete; `-` is standard output
     #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "directory")]
     pub(crate) output: Option<PathBuf>,
     /// Write into this directory [default: the current one]
     #[arg(short = 'O', long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// The most connections for one file; it begins with one, and adds while that gains
+    /// Most connections for one file; it begins with one, and adds more while they help
     #[arg(short = 'x', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) connections: u8,
-    /// Files at once
+    /// Number of files at once
     #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) jobs: u8,
-    /// What the file must hash to
+    /// Expected SHA-256 of the file
     #[arg(long, value_name = "HEX", value_parser = parse_sha256)]
     pub(crate) sha256: Option<Checksum>,
-    /// What the file must hash to: sha256, sha512, blake3 or md5, and the digits
+    /// Expected checksum: sha256, sha512, blake3 or md5, and the digits
     #[arg(long, value_name = "ALGORITHM:HEX", value_parser = parse_checksum)]
     pub(crate) checksum: Vec<Checksum>,
-    /// A checksum file as sha256sum writes it, here or on a server; the file must be listed
+    /// A checksum file as sha256sum writes it, local or on a server; it must list the file
     #[arg(long, value_name = "FILE|URL")]
     pub(crate) checksums: Option<String>,
     /// Fail if there is no checksum to verify with
@@ -52,25 +52,25 @@ pub(crate) struct GetArgs {
     /// Send this field line
     #[arg(short = 'H', long = "header", value_name = "'K: V'", value_parser = parse_field)]
     pub(crate) fields: Vec<(String, String)>,
-    /// The most bytes a second for all files together, such as 5MB/s
+    /// Most bytes a second for all files together, such as 5MB/s
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) limit: Option<u64>,
-    /// Tries after a failure that brought nothing new
+    /// Tries in a row without a new byte
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) retry: u32,
-    /// Begin anew, whatever an earlier run left
+    /// Start again, and ignore the part of an earlier run
     #[arg(long)]
     pub(crate) no_resume: bool,
-    /// Replace the file if the server has another one
+    /// Replace the file if the server's differs
     #[arg(short = 'N', long)]
     pub(crate) update: bool,
-    /// Ask for gzip, br or zstd and decode it; such a download cannot be continued
+    /// Ask for gzip, br or zstd and decode it; such a download cannot be resumed
     #[arg(long)]
     pub(crate) compressed: bool,
     /// Wait until the file is on the disk before it gets its name
     #[arg(long)]
     pub(crate) sync: bool,
-    /// One JSON object a line on standard output
+    /// Print one JSON object a line on standard output
     #[arg(long)]
     pub(crate) json: bool,
     /// Basic credentials for the first host
@@ -88,22 +88,22 @@ pub(crate) struct GetArgs {
     /// An http proxy [default: $http_proxy, $https_proxy, $all_proxy, except for $no_proxy]
     #[arg(long, value_name = "URL", value_parser = parse_url)]
     pub(crate) proxy: Option<Url>,
-    /// Only this version of HTTP; 2 without TLS too [default: 2 where the TLS handshake gives it, else 1]
+    /// Only this version of HTTP; 2 without TLS too [default: 2 where the TLS handshake offers it, else 1]
     #[arg(long, value_name = "1|2", value_parser = parse_http)]
     pub(crate) http: Option<HttpVersion>,
     /// Refuse addresses of this machine and of private networks
     #[arg(long)]
     pub(crate) public_only: bool,
-    /// The longest wait for a connection
+    /// Longest wait for a connection
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) connect_timeout: Duration,
-    /// The longest wait for the answer to begin
+    /// Longest wait for the answer to begin
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) answer_timeout: Duration,
-    /// The longest pause within a body
+    /// Longest pause within a body
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
     pub(crate) stall_timeout: Duration,
-    /// The longest time for everything
+    /// Longest time for everything
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) max_time: Option<Duration>,
 }

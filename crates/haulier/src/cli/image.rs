@@ -22,17 +22,17 @@ pub(crate) struct ImageArgs {
 /// What to do with images.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
-    /// Upload files; prints the id and the address of each
+    /// Upload files, and print the id and the address of each
     Put(PutArgs),
-    /// The address of an image or of a variant, signed if there is a key
+    /// Print the address of an image or of a variant, signed if there is a key
     Url(UrlArgs),
-    /// What an image is
+    /// Print the format, size and quality of an image
     Info(InfoArgs),
     /// Delete images
     Rm(RmArgs),
-    /// Take over the images of a zimg 2 or 3; goes on where it was stopped
+    /// Import the images of a zimg 2 or 3; continues where it was stopped
     Import(ImportArgs),
-    /// Compare every image of a store with its id; with --repair, mend damaged ones from other places
+    /// Compare every image of a store with its id; with --repair, replace damaged ones from other places
     Verify(VerifyArgs),
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct UrlArgs {
     /// Key of signed addresses, the `sign` of the site
     #[arg(long, value_name = "KEY", env = "HAULIER_IMAGE_SIGN", hide_env_values = true)]
     pub(crate) sign: Option<String>,
-    /// How long a signed address holds, such as 1h
+    /// Lifetime of a signed address, such as 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "sign")]
     pub(crate) expires: Option<Duration>,
     #[command(flatten)]
@@ -108,10 +108,10 @@ pub(crate) struct VerifyArgs {
     /// The configuration [default: ./haulier.toml, then /etc/haulier/haulier.toml]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The store of this site alone
+    /// Only the store of this site
     #[arg(long, value_name = "NAME")]
     pub(crate) site: Option<String>,
-    /// Put the right bytes in the place of damaged ones: from --from, from caches of originals and other stores of the
+    /// Replace damaged images by the right bytes from --from, from caches of originals, and from other stores of the
     /// configuration
     #[arg(long)]
     pub(crate) repair: bool,
@@ -120,7 +120,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) from: Vec<Location>,
 }
 
-/// The service that is spoken to.
+/// The service that the command talks to.
 #[derive(Debug, Args)]
 pub(crate) struct Service {
     /// Address of the image service

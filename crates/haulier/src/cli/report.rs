@@ -7,22 +7,22 @@ use clap::{Args, Subcommand};
 /// What `bench` does beside measuring targets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Show a stored run, or lay several beside each other
+    /// Show a stored run, or compare several
     Report(ReportArgs),
-    /// Run plans: start servers, measure them, end them, report
+    /// Run plans: start servers, measure them, end them, write a report
     Run(PlanArgs),
 }
 
 /// Arguments of `bench report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Stored runs: JSON of `haulier bench`, or reports made of it; several are compared
+    /// Stored runs: JSON of `haulier bench`, or its reports; several are compared
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Write it here: HTML, Markdown (.md) or JSON (.json), any number of them [default: text on standard output]
+    /// Write the report here: HTML, Markdown (.md) or JSON (.json), any number of them [default: text on standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Vec<PathBuf>,
-    /// What the whole is called
+    /// Title of the report
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
 }
@@ -33,25 +33,25 @@ pub(crate) struct PlanArgs {
     /// Plans, as TOML; each becomes a page of the report
     #[arg(value_name = "PLAN.toml", required = true)]
     pub(crate) plans: Vec<PathBuf>,
-    /// Write it here: HTML, Markdown (.md) or JSON (.json), any number of them; text goes to standard output anyway
+    /// Write the report here: HTML, Markdown (.md) or JSON (.json), any number of them; text always goes to standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Vec<PathBuf>,
-    /// What the whole is called
+    /// Title of the report
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-    /// Only parts with this title, or whose title holds this
+    /// Only parts whose title contains this
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
-    /// Rounds of every table, in place of its own number
+    /// Rounds of every table, in place of the plan's number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: Option<u32>,
     /// Keep the figures in this file: parts that are not measured now stay as they are there
     #[arg(long, value_name = "FILE.json")]
     pub(crate) keep: Option<PathBuf>,
-    /// Does it run? Everything once and short; the figures mean nothing
+    /// Run everything once and short, to test the plan; the figures mean nothing
     #[arg(long, conflicts_with = "keep")]
     pub(crate) quick: bool,
-    /// Only say whether the plans are right
+    /// Only check the plans
     #[arg(long, conflicts_with_all = ["output", "only", "quick", "rounds", "keep"])]
     pub(crate) check: bool,
 }

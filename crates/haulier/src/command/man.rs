@@ -122,6 +122,6 @@ mod tests {
             .expect("there is one");
         let page = String::from_utf8_lossy(page);
         assert!(page.contains(".TH") && page.contains("haulier\\-run"), "{page}");
-        assert!(page.contains("Serve what the configuration says"), "{page}");
+        assert!(page.contains("Serve the sites of a configuration"), "{page}");
     }
 }

@@ -23,7 +23,7 @@ fn alone_it_lists_its_commands_and_fails() {
 fn help_goes_to_standard_output() {
     let answer = haulier(here(), &["--help"]);
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
-    assert!(answer.stdout.contains("Try a site here, without configuration"));
+    assert!(answer.stdout.contains("Serve a project without configuration"));
     let answer = haulier(here(), &["serve", "--help"]);
     for flag in [
         "--listen",
