@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use md5::{Digest, Md5};
 
-use crate::courier::blocking;
+use crate::runtime::blocking;
 use crate::store::{Content, StoreError};
 
 /// A file is read in pieces of so many bytes.

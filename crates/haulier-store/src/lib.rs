@@ -4,31 +4,37 @@
 //! [`cache`] may forget at any time, and whatever goes wrong with it is a miss. [`suite`] says what every store and
 //! every cache promises; each of them is tested with it against the real server.
 //!
-//! Connections to stores and caches belong to one thread with one event loop, [`Courier`]: the pools of their
+//! Connections to stores and caches belong to one thread with one event loop, [`StoreRuntime`]: the pools of their
 //! libraries may then be shared by all serving threads, and end with none of them.
 
 pub mod cache;
 pub mod sealed;
 pub mod suite;
 
+mod budget;
 mod checked;
-mod courier;
 mod digest;
 mod folder;
 mod local;
 mod location;
+mod memo;
 #[cfg(feature = "objects")]
 mod object;
+mod runtime;
+mod single_flight;
 mod store;
 
+pub use budget::Budget;
 pub use checked::{Checked, FileState};
-pub use courier::Courier;
 pub use digest::Md5Sum;
 pub use local::LocalStore;
 pub use location::{BadLocation, Location, ObjectOptions, Service};
+pub use memo::Memo;
 #[cfg(feature = "objects")]
 pub use object::ObjectStore;
-pub use store::{Content, Key, Later, NotAKey, Part, Put, Store, StoreError};
+pub use runtime::StoreRuntime;
+pub use single_flight::SingleFlight;
+pub use store::{BoxFuture, Content, Key, NotAKey, Part, Put, Store, StoreError};
 
 use std::sync::Arc;
 

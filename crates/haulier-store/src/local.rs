@@ -15,9 +15,9 @@ use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 
 use crate::checked::FileState;
-use crate::courier::blocking;
 use crate::folder::{Folder, Owner};
-use crate::store::{Content, Key, Later, Part, Put, Store, StoreError};
+use crate::runtime::blocking;
+use crate::store::{BoxFuture, Content, Key, Part, Put, Store, StoreError};
 
 /// Where files are written before they have their name.
 const UNFINISHED: &str = "unfinished";
@@ -273,17 +273,17 @@ impl Drop for Unfinished {
 }
 
 impl Store for LocalStore {
-    fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<Put, StoreError>> {
+    fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<Put, StoreError>> {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move { Ok(blocking(move || store.put_now(&key, &content)).await?) })
     }
 
-    fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<(), StoreError>> {
+    fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), StoreError>> {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move { Ok(blocking(move || store.replace_now(&key, &content)).await?) })
     }
 
-    fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>> {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Content>, StoreError>> {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move {
             let found = blocking(move || store.get_now(&key)).await?;
@@ -291,7 +291,7 @@ impl Store for LocalStore {
         })
     }
 
-    fn get_part<'a>(&'a self, key: &'a Key, _: Range<u64>) -> Later<'a, Result<Option<Part>, StoreError>> {
+    fn get_part<'a>(&'a self, key: &'a Key, _: Range<u64>) -> BoxFuture<'a, Result<Option<Part>, StoreError>> {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move {
             let found = blocking(move || store.get_now(&key)).await?;
@@ -299,17 +299,17 @@ impl Store for LocalStore {
         })
     }
 
-    fn head<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<u64>, StoreError>> {
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<u64>, StoreError>> {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move { Ok(blocking(move || store.head_now(&key)).await?) })
     }
 
-    fn delete<'a>(&'a self, key: &'a Key) -> Later<'a, Result<bool, StoreError>> {
+    fn delete<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<bool, StoreError>> {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move { Ok(blocking(move || store.delete_now(&key)).await?) })
     }
 
-    fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> Later<'a, Result<Vec<Key>, StoreError>> {
+    fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> BoxFuture<'a, Result<Vec<Key>, StoreError>> {
         let (store, after) = (self.clone(), after.cloned());
         Box::pin(async move { Ok(blocking(move || store.list_now(after.as_ref(), most)).await?) })
     }
@@ -325,7 +325,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::{Courier, suite};
+    use crate::{StoreRuntime, suite};
 
     /// An account that nobody has.
     const SOMEBODY: u32 = 12_345;
@@ -355,9 +355,9 @@ mod tests {
     #[test]
     fn a_directory_keeps_what_every_store_promises() {
         let directory = tempfile::tempdir().expect("a directory");
-        let courier = Courier::start().expect("a thread");
+        let runtime = StoreRuntime::start().expect("a thread");
         let store = Arc::new(LocalStore::open(&directory.path().join("new/images")).expect("a store"));
-        suite::store(&courier, store);
+        suite::store(&runtime, store);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use object_store::{
 use tokio::sync::mpsc;
 
 use crate::location::{Location, ObjectOptions, Service};
-use crate::store::{Content, Key, Later, Part, Put, Store, StoreError, within};
+use crate::store::{BoxFuture, Content, Key, Part, Put, Store, StoreError, within};
 
 /// Until a connection stands.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -243,7 +243,7 @@ fn content(found: GetResult, patience: Duration) -> Content {
 }
 
 impl Store for ObjectStore {
-    fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<Put, StoreError>> {
+    fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<Put, StoreError>> {
         Box::pin(async move {
             let path = self.path(key);
             let put = self.client.put_opts(&path, content.into(), PutMode::Create.into());
@@ -255,7 +255,7 @@ impl Store for ObjectStore {
         })
     }
 
-    fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<(), StoreError>> {
+    fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let path = self.path(key);
             let put = within(self.patience, self.client.put(&path, content.into())).await?;
@@ -263,7 +263,7 @@ impl Store for ObjectStore {
         })
     }
 
-    fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>> {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Content>, StoreError>> {
         Box::pin(async move {
             let path = self.path(key);
             let found = within(self.patience, self.client.get(&path)).await?;
@@ -271,7 +271,7 @@ impl Store for ObjectStore {
         })
     }
 
-    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> Later<'a, Result<Option<Part>, StoreError>> {
+    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> BoxFuture<'a, Result<Option<Part>, StoreError>> {
         Box::pin(async move {
             let options = GetOptions {
                 range: Some(range.into()),
@@ -286,7 +286,7 @@ impl Store for ObjectStore {
         })
     }
 
-    fn head<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<u64>, StoreError>> {
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<u64>, StoreError>> {
         Box::pin(async move {
             let path = self.path(key);
             let found = within(self.patience, self.client.head(&path)).await?;
@@ -295,7 +295,7 @@ impl Store for ObjectStore {
     }
 
     /// A service does not say whether there was an object, so it is asked first.
-    fn delete<'a>(&'a self, key: &'a Key) -> Later<'a, Result<bool, StoreError>> {
+    fn delete<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async move {
             if self.head(key).await?.is_none() {
                 return Ok(false);
@@ -306,7 +306,7 @@ impl Store for ObjectStore {
         })
     }
 
-    fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> Later<'a, Result<Vec<Key>, StoreError>> {
+    fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> BoxFuture<'a, Result<Vec<Key>, StoreError>> {
         Box::pin(async move { within(LIST, self.list_pages(after, most)).await? })
     }
 

@@ -14,40 +14,40 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::checked::FileState;
-use crate::courier::blocking;
+use crate::runtime::blocking;
 
 /// An object that is needed as a whole is there in that time. It is for one that never stalls and never ends: each
 /// piece has a time of its own.
 const WHOLE: Duration = Duration::from_secs(60);
 
-/// A future of a store or a cache. It runs on the [`Courier`](crate::Courier).
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A future of a store or a cache. It runs on the [`StoreRuntime`](crate::StoreRuntime).
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Keeps objects that must not be lost. An object is written once and never changed; what was put is there for
 /// everybody who shares the store as soon as [`Store::put`] says so, whole and after a power cut too.
 pub trait Store: fmt::Debug + Send + Sync {
     /// Stores an object under a key that is free. Of several writers of one key exactly one is told
     /// [`Put::Created`].
-    fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<Put, StoreError>>;
+    fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<Put, StoreError>>;
 
     /// Stores an object in the place of a damaged one. Whoever reads meanwhile gets all of the one or of the other.
-    fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> Later<'a, Result<(), StoreError>>;
+    fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// The object, or `None` if there is none.
-    fn get<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<Content>, StoreError>>;
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Content>, StoreError>>;
 
     /// The bytes of the object in a range that begins within it and holds at least one; what lies beyond its end is left
     /// out. `None` if there is no object.
-    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> Later<'a, Result<Option<Part>, StoreError>>;
+    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> BoxFuture<'a, Result<Option<Part>, StoreError>>;
 
     /// Its length in bytes, or `None` if there is none.
-    fn head<'a>(&'a self, key: &'a Key) -> Later<'a, Result<Option<u64>, StoreError>>;
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<u64>, StoreError>>;
 
     /// Removes the object; `false` if there was none.
-    fn delete<'a>(&'a self, key: &'a Key) -> Later<'a, Result<bool, StoreError>>;
+    fn delete<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// Up to `most` keys in their order, those behind `after`.
-    fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> Later<'a, Result<Vec<Key>, StoreError>>;
+    fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> BoxFuture<'a, Result<Vec<Key>, StoreError>>;
 
     /// Where it is, for people: `/srv/images`, `s3://bucket/prefix`.
     fn place(&self) -> String;

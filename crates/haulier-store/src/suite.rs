@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use crate::Courier;
+use crate::StoreRuntime;
 use crate::cache::{Cache, CacheKey};
 use crate::store::{Content, Key, Part, Put, Store};
 
@@ -19,7 +19,7 @@ const TOO_LONG: usize = 20 << 20;
 ///
 /// # Panics
 /// A promise is broken.
-pub fn store(courier: &Courier, store: Arc<dyn Store>) {
+pub fn store(runtime: &StoreRuntime, store: Arc<dyn Store>) {
     let test = async move {
         what_was_put_is_found_and_never_replaced(&*store).await;
         a_damaged_object_is_replaced(&*store).await;
@@ -28,7 +28,7 @@ pub fn store(courier: &Courier, store: Arc<dyn Store>) {
         one_of_several_writers_is_told_that_it_created(&store).await;
         keys_are_listed_in_their_order(&*store).await;
     };
-    if let Err(error) = courier.block_on(courier.spawn(test)) {
+    if let Err(error) = runtime.block_on(runtime.spawn(test)) {
         std::panic::resume_unwind(error.into_panic());
     }
 }
@@ -37,14 +37,14 @@ pub fn store(courier: &Courier, store: Arc<dyn Store>) {
 ///
 /// # Panics
 /// A promise is broken.
-pub fn cache(courier: &Courier, cache: Arc<dyn Cache>) {
+pub fn cache(runtime: &StoreRuntime, cache: Arc<dyn Cache>) {
     let test = async move {
         what_was_put_is_found_until_it_is_replaced_or_deleted(&*cache).await;
         values_of_any_content_come_back_whole(&*cache).await;
         a_value_that_is_too_long_is_left_out_and_hides_no_older_one(&*cache).await;
         callers_do_not_get_each_others_values(&cache).await;
     };
-    if let Err(error) = courier.block_on(courier.spawn(test)) {
+    if let Err(error) = runtime.block_on(runtime.spawn(test)) {
         std::panic::resume_unwind(error.into_panic());
     }
 }

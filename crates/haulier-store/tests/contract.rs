@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use haulier_store::cache::{Cache, CacheError, CacheKey, Cached, MemcachedCache, RedisCache, Tier};
-use haulier_store::{Courier, Key, Later, Location, ObjectOptions, ObjectStore, Put, Store, StoreError, suite};
+use haulier_store::{
+    BoxFuture, Key, Location, ObjectOptions, ObjectStore, Put, Store, StoreError, StoreRuntime, suite,
+};
 use tempfile::TempDir;
 
 /// A server as a child process; it ends with the value.
@@ -100,7 +102,7 @@ fn free_port() -> u16 {
 struct Patient<C>(C);
 
 impl<C> Patient<C> {
-    async fn ask<'a, T>(attempt: impl Fn() -> Later<'a, Result<T, CacheError>>) -> Result<T, CacheError> {
+    async fn ask<'a, T>(attempt: impl Fn() -> BoxFuture<'a, Result<T, CacheError>>) -> Result<T, CacheError> {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             match attempt().await {
@@ -114,15 +116,15 @@ impl<C> Patient<C> {
 }
 
 impl<C: Cache> Cache for Patient<C> {
-    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
+    fn get(&self, key: CacheKey) -> BoxFuture<'_, Result<Option<Cached>, CacheError>> {
         Box::pin(Self::ask(move || self.0.get(key)))
     }
 
-    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
+    fn put(&self, key: CacheKey, value: Bytes) -> BoxFuture<'_, Result<(), CacheError>> {
         Box::pin(Self::ask(move || self.0.put(key, value.clone())))
     }
 
-    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>> {
+    fn delete(&self, key: CacheKey) -> BoxFuture<'_, Result<(), CacheError>> {
         Box::pin(Self::ask(move || self.0.delete(key)))
     }
 
@@ -135,8 +137,8 @@ impl<C: Cache> Cache for Patient<C> {
     }
 }
 
-fn courier() -> Courier {
-    Courier::start().expect("a thread")
+fn runtime() -> StoreRuntime {
+    StoreRuntime::start().expect("a thread")
 }
 
 /// A server for one connection after the other that does `answer` with each.
@@ -151,10 +153,10 @@ fn fake(answer: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Runs a test of futures on the courier.
+/// Runs a test of futures on the runtime.
 fn run<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
-    let courier = courier();
-    courier.block_on(courier.spawn(future)).expect("no panic")
+    let runtime = runtime();
+    runtime.block_on(runtime.spawn(future)).expect("no panic")
 }
 
 const VALUE: Bytes = Bytes::from_static(b"value");
@@ -162,14 +164,14 @@ const VALUE: Bytes = Bytes::from_static(b"value");
 #[test]
 fn memcached_keeps_what_every_cache_promises() {
     let server = Server::memcached();
-    suite::cache(&courier(), Arc::new(Patient(MemcachedCache::new(&[server.address()]))));
+    suite::cache(&runtime(), Arc::new(Patient(MemcachedCache::new(&[server.address()]))));
 }
 
 #[test]
 fn several_memcached_are_one_cache() {
     let servers = [Server::memcached(), Server::memcached(), Server::memcached()];
     let addresses: Vec<String> = servers.iter().map(Server::address).collect();
-    suite::cache(&courier(), Arc::new(Patient(MemcachedCache::new(&addresses))));
+    suite::cache(&runtime(), Arc::new(Patient(MemcachedCache::new(&addresses))));
 }
 
 #[test]
@@ -177,13 +179,13 @@ fn with_one_of_two_memcached_gone_the_other_half_of_the_keys_is_still_found() {
     let (stays, goes) = (Server::memcached(), Server::memcached());
     let cache = Arc::new(Patient(MemcachedCache::new(&[stays.address(), goes.address()])));
     let keys: Vec<CacheKey> = (0..200_u8).map(|number| CacheKey::of(&[&[number]])).collect();
-    let (courier, filled, asked) = (courier(), Arc::clone(&cache), keys.clone());
+    let (runtime, filled, asked) = (runtime(), Arc::clone(&cache), keys.clone());
     let fill = async move {
         for key in asked {
             filled.put(key, VALUE).await.expect("kept");
         }
     };
-    courier.block_on(courier.spawn(fill)).expect("no panic");
+    runtime.block_on(runtime.spawn(fill)).expect("no panic");
     drop(goes);
     let ask = |cache: Arc<Patient<MemcachedCache>>, keys: Vec<CacheKey>| async move {
         let (mut found, mut left_alone) = (0, 0);
@@ -199,8 +201,8 @@ fn with_one_of_two_memcached_gone_the_other_half_of_the_keys_is_still_found() {
     // What stays may be too slow for once, but not again and again.
     let mut seen = (0, 0);
     for _ in 0..5 {
-        seen = courier
-            .block_on(courier.spawn(ask(Arc::clone(&cache), keys.clone())))
+        seen = runtime
+            .block_on(runtime.spawn(ask(Arc::clone(&cache), keys.clone())))
             .expect("no panic");
         if seen.0 >= 50 {
             break;
@@ -218,9 +220,9 @@ fn memcached_is_used_again_after_a_restart() {
     let (port, address) = (first.port, first.address());
     let cache = Arc::new(Patient(MemcachedCache::new(&[address])));
     let key = CacheKey::of(&[b"key"]);
-    let (courier, used) = (courier(), Arc::clone(&cache));
-    courier
-        .block_on(courier.spawn(async move { used.put(key, VALUE).await }))
+    let (runtime, used) = (runtime(), Arc::clone(&cache));
+    runtime
+        .block_on(runtime.spawn(async move { used.put(key, VALUE).await }))
         .expect("no panic")
         .expect("kept");
     drop(first);
@@ -228,8 +230,8 @@ fn memcached_is_used_again_after_a_restart() {
     command.args(["-l", "127.0.0.1", "-U", "0", "-u", "root", "-p", &port.to_string()]);
     let _second = Server::start(directory(), port, &mut command);
     // The connection that was kept leads nowhere; that is not the caller's trouble.
-    courier
-        .block_on(courier.spawn(async move { cache.put(key, VALUE).await }))
+    runtime
+        .block_on(runtime.spawn(async move { cache.put(key, VALUE).await }))
         .expect("no panic")
         .expect("kept by the new one");
 }
@@ -238,7 +240,7 @@ fn memcached_is_used_again_after_a_restart() {
 fn redis_keeps_what_every_cache_promises() {
     let server = Server::redis();
     let cache = RedisCache::new(&format!("redis://{}", server.address())).expect("an address");
-    suite::cache(&courier(), Arc::new(Patient(cache)));
+    suite::cache(&runtime(), Arc::new(Patient(cache)));
 }
 
 #[test]
@@ -248,20 +250,20 @@ fn redis_is_used_again_after_a_restart() {
     let redis = RedisCache::new(&format!("redis://{}/3", first.address())).expect("an address");
     let cache = Arc::new(Patient(redis));
     let key = CacheKey::of(&[b"key"]);
-    let (courier, used) = (courier(), Arc::clone(&cache));
-    courier
-        .block_on(courier.spawn(async move { used.put(key, VALUE).await }))
+    let (runtime, used) = (runtime(), Arc::clone(&cache));
+    runtime
+        .block_on(runtime.spawn(async move { used.put(key, VALUE).await }))
         .expect("no panic")
         .expect("kept");
     drop(first);
     let gone = Arc::clone(&cache);
-    let outcome = courier.block_on(courier.spawn(async move { gone.get(key).await.map(drop) }));
+    let outcome = runtime.block_on(runtime.spawn(async move { gone.get(key).await.map(drop) }));
     assert!(outcome.expect("no panic").is_err());
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()]);
     let _second = Server::start(directory(), port, &mut command);
-    courier
-        .block_on(courier.spawn(async move { cache.put(key, VALUE).await }))
+    runtime
+        .block_on(runtime.spawn(async move { cache.put(key, VALUE).await }))
         .expect("no panic")
         .expect("kept by the new one");
 }
@@ -387,9 +389,9 @@ fn an_s3_server_keeps_what_every_store_promises() {
     };
     println!("the S3 server is {name}");
     let endpoint = format!("http://{}", server.address());
-    let courier = courier();
-    suite::store(&courier, bucket("s3://bucket", endpoint.clone()));
-    suite::store(&courier, bucket("s3://bucket/some/prefix", endpoint.clone()));
+    let runtime = runtime();
+    suite::store(&runtime, bucket("s3://bucket", endpoint.clone()));
+    suite::store(&runtime, bucket("s3://bucket/some/prefix", endpoint.clone()));
     let (one, other) = (
         bucket("s3://bucket/a", endpoint.clone()),
         bucket("s3://bucket/b", endpoint),
@@ -404,7 +406,7 @@ fn an_s3_server_keeps_what_every_store_promises() {
         );
         assert!(one.delete(&key).await.expect("deleted"));
     };
-    courier.block_on(courier.spawn(apart)).expect("no panic");
+    runtime.block_on(runtime.spawn(apart)).expect("no panic");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use haulier_php::User;
 use haulier_proto::field::Fields;
 use haulier_server::settings::{ImageService, ImageSettings, PATIENCE};
 use haulier_store::cache::{self, Cache, CacheError, DiskCache, Tiered};
-use haulier_store::{Courier, LocalStore, Location, Store, StoreError};
+use haulier_store::{LocalStore, Location, Store, StoreError, StoreRuntime};
 
 use crate::account;
 use crate::assemble::Purpose;
@@ -40,14 +40,14 @@ pub(crate) enum ImagesError {
     #[error("image workers cannot be started")]
     Workers(#[source] haulier_image::worker::StartError),
     #[error("the thread of the image stores cannot be started")]
-    Courier(#[source] io::Error),
+    StoreRuntime(#[source] io::Error),
 }
 
 /// The services of all sites, and what they share. It outlives a configuration: a service that is asked for again just
 /// as it was goes on, with all that its caches hold.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    courier: Option<Courier>,
+    runtime: Option<StoreRuntime>,
     services: Vec<(Asked, Arc<ImageService>)>,
     /// Each with what it was asked to be: sites that ask for the same share one.
     workers: Vec<(Pool, Arc<Workers>)>,
@@ -108,7 +108,7 @@ impl Images {
         if let Some((_, running)) = self.services.iter().find(|(before, _)| *before == asked) {
             return Ok(Some(Arc::clone(running)));
         }
-        let courier = self.courier()?;
+        let runtime = self.runtime()?;
         let store = match &images.store {
             Some(place) => Some(open_store(site, place, user)?),
             None => None,
@@ -121,7 +121,7 @@ impl Images {
             memory: images.memory,
             tiers: Tiered::new(open_caches(site, images, user)?),
             workers: self.workers(images)?,
-            courier,
+            runtime,
             defaults: images.defaults,
             formats: images.formats.clone(),
             behind: images.behind.clone(),
@@ -155,12 +155,12 @@ impl Images {
         self.workers.retain(|(_, workers)| Arc::strong_count(workers) > 1);
     }
 
-    fn courier(&mut self) -> Result<Courier, ImagesError> {
-        match &self.courier {
-            Some(courier) => Ok(courier.clone()),
+    fn runtime(&mut self) -> Result<StoreRuntime, ImagesError> {
+        match &self.runtime {
+            Some(runtime) => Ok(runtime.clone()),
             None => {
-                let courier = Courier::start().map_err(ImagesError::Courier)?;
-                Ok(self.courier.insert(courier).clone())
+                let runtime = StoreRuntime::start().map_err(ImagesError::StoreRuntime)?;
+                Ok(self.runtime.insert(runtime).clone())
             }
         }
     }

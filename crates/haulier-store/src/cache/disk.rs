@@ -19,10 +19,10 @@ use bytes::Bytes;
 
 use super::{Cache, CacheError, CacheKey, Cached, DISK_BUDGET, Guard, Tier};
 use crate::checked::{Checked, FileState};
-use crate::courier::blocking;
 use crate::folder::{Folder, Owner};
+use crate::runtime::blocking;
 use crate::sealed::{self, Found, SEAL};
-use crate::store::Later;
+use crate::store::BoxFuture;
 
 /// What the directory of a layout is called, before the number of its folders.
 const LAYOUT: &str = "cache-";
@@ -271,19 +271,19 @@ fn tidy(folder: &Path, most: u64) -> io::Result<u64> {
 }
 
 impl Cache for DiskCache {
-    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
+    fn get(&self, key: CacheKey) -> BoxFuture<'_, Result<Option<Cached>, CacheError>> {
         let cache = self.clone();
         let find = move || Ok(cache.find(key));
         Box::pin(self.0.guard.call(async move { blocking(find).await? }))
     }
 
-    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
+    fn put(&self, key: CacheKey, value: Bytes) -> BoxFuture<'_, Result<(), CacheError>> {
         let cache = self.clone();
         let keep = move || cache.keep(key, &value);
         Box::pin(self.0.guard.call(async move { Ok(blocking(keep).await?) }))
     }
 
-    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>> {
+    fn delete(&self, key: CacheKey) -> BoxFuture<'_, Result<(), CacheError>> {
         let cache = self.clone();
         let remove = move || cache.remove(key);
         Box::pin(self.0.guard.call(async move { Ok(blocking(remove).await?) }))
@@ -303,7 +303,7 @@ mod tests {
     use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 
     use super::*;
-    use crate::{Courier, suite};
+    use crate::{StoreRuntime, suite};
 
     fn key(number: u64) -> CacheKey {
         CacheKey::of(&[&number.to_le_bytes()])
@@ -324,9 +324,9 @@ mod tests {
     #[test]
     fn a_directory_keeps_what_every_cache_promises() {
         let directory = tempfile::tempdir().expect("a directory");
-        let courier = Courier::start().expect("a thread");
+        let runtime = StoreRuntime::start().expect("a thread");
         let cache = DiskCache::open(&directory.path().join("new/cache"), 64 << 20).expect("a cache");
-        suite::cache(&courier, Arc::new(cache));
+        suite::cache(&runtime, Arc::new(cache));
     }
 
     #[test]

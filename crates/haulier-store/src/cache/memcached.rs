@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::ketama::Continuum;
 use super::{Cache, CacheError, CacheKey, Cached, Guard, Tier, remote};
-use crate::store::Later;
+use crate::store::BoxFuture;
 
 /// Connections to one server: memcached answers in microseconds, so few of them carry a great deal.
 const CONNECTIONS: usize = 8;
@@ -125,7 +125,7 @@ fn of_library(error: Error) -> CacheError {
 }
 
 impl Cache for MemcachedCache {
-    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
+    fn get(&self, key: CacheKey) -> BoxFuture<'_, Result<Option<Cached>, CacheError>> {
         Box::pin(async move {
             match self.server(key).call(key, Call::Get).await? {
                 Some(sealed) => Ok(Some(Cached::Bytes(remote::open(key, &sealed)?))),
@@ -134,7 +134,7 @@ impl Cache for MemcachedCache {
         })
     }
 
-    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
+    fn put(&self, key: CacheKey, value: Bytes) -> BoxFuture<'_, Result<(), CacheError>> {
         Box::pin(async move {
             if value.len() > remote::MOST {
                 return self.delete(key).await;
@@ -144,7 +144,7 @@ impl Cache for MemcachedCache {
         })
     }
 
-    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>> {
+    fn delete(&self, key: CacheKey) -> BoxFuture<'_, Result<(), CacheError>> {
         Box::pin(async move { self.server(key).call(key, Call::Delete).await.map(drop) })
     }
 

@@ -7,7 +7,7 @@ use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use super::{Cache, CacheError, CacheKey, Cached, Tier};
-use crate::store::Later;
+use crate::store::BoxFuture;
 
 /// Shards of the map: so many threads can write at once.
 const SHARDS: u64 = 16;
@@ -116,11 +116,11 @@ impl<V> fmt::Debug for MemoryCache<V> {
 }
 
 impl Cache for MemoryCache<Bytes> {
-    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
+    fn get(&self, key: CacheKey) -> BoxFuture<'_, Result<Option<Cached>, CacheError>> {
         Box::pin(async move { Ok(self.find(&key).map(Cached::Bytes)) })
     }
 
-    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
+    fn put(&self, key: CacheKey, value: Bytes) -> BoxFuture<'_, Result<(), CacheError>> {
         Box::pin(async move {
             if !self.keep(key, value) {
                 self.forget(&key);
@@ -129,7 +129,7 @@ impl Cache for MemoryCache<Bytes> {
         })
     }
 
-    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>> {
+    fn delete(&self, key: CacheKey) -> BoxFuture<'_, Result<(), CacheError>> {
         Box::pin(async move {
             self.forget(&key);
             Ok(())
@@ -150,7 +150,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{Courier, suite};
+    use crate::{StoreRuntime, suite};
 
     fn key(number: usize) -> CacheKey {
         CacheKey::of(&[&number.to_le_bytes()])
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn memory_keeps_what_every_cache_promises() {
-        let courier = Courier::start().expect("a thread");
-        suite::cache(&courier, Arc::new(MemoryCache::<Bytes>::new(8 << 20)));
+        let runtime = StoreRuntime::start().expect("a thread");
+        suite::cache(&runtime, Arc::new(MemoryCache::<Bytes>::new(8 << 20)));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::store::{Later, read_whole};
+use crate::store::{BoxFuture, read_whole};
 
 pub use disk::DiskCache;
 pub use guard::Guard;
@@ -83,13 +83,13 @@ pub fn open_redis(_: &str) -> Result<Arc<dyn Cache>, CacheError> {
 /// A cache of whole values.
 pub trait Cache: fmt::Debug + Send + Sync {
     /// The value under this key, if it is still there.
-    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>>;
+    fn get(&self, key: CacheKey) -> BoxFuture<'_, Result<Option<Cached>, CacheError>>;
 
     /// Keeps a value, in the place of an older one. A value that is too long for this cache is left out in silence.
-    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>>;
+    fn put(&self, key: CacheKey, value: Bytes) -> BoxFuture<'_, Result<(), CacheError>>;
 
     /// Forgets a value.
-    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>>;
+    fn delete(&self, key: CacheKey) -> BoxFuture<'_, Result<(), CacheError>>;
 
     /// What kind it is.
     fn tier(&self) -> Tier;

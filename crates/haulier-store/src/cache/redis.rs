@@ -11,7 +11,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError};
 use tokio::sync::Mutex;
 
 use super::{Cache, CacheError, CacheKey, Cached, Guard, Tier, remote};
-use crate::store::Later;
+use crate::store::BoxFuture;
 
 /// One Redis.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ fn without_password(url: &str) -> String {
 }
 
 impl Cache for RedisCache {
-    fn get(&self, key: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
+    fn get(&self, key: CacheKey) -> BoxFuture<'_, Result<Option<Cached>, CacheError>> {
         Box::pin(async move {
             match self.call::<Option<Vec<u8>>>(command("GET", key)).await? {
                 Some(sealed) => Ok(Some(Cached::Bytes(remote::open(key, &sealed.into())?))),
@@ -121,7 +121,7 @@ impl Cache for RedisCache {
         })
     }
 
-    fn put(&self, key: CacheKey, value: Bytes) -> Later<'_, Result<(), CacheError>> {
+    fn put(&self, key: CacheKey, value: Bytes) -> BoxFuture<'_, Result<(), CacheError>> {
         Box::pin(async move {
             if value.len() > remote::MOST {
                 return self.delete(key).await;
@@ -134,7 +134,7 @@ impl Cache for RedisCache {
         })
     }
 
-    fn delete(&self, key: CacheKey) -> Later<'_, Result<(), CacheError>> {
+    fn delete(&self, key: CacheKey) -> BoxFuture<'_, Result<(), CacheError>> {
         Box::pin(async move { self.call::<u64>(command("DEL", key)).await.map(drop) })
     }
 

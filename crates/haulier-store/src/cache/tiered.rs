@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use super::{Cache, CacheError, CacheKey, Cached, Tier};
-use crate::courier::blocking;
+use crate::runtime::blocking;
 
 /// Caches that are asked one after the other. Whatever goes wrong in one is a miss there.
 #[derive(Debug, Clone, Default)]
@@ -136,24 +136,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::Courier;
+    use crate::StoreRuntime;
     use crate::cache::{DiskCache, MemcachedCache, MemoryCache};
-    use crate::store::Later;
+    use crate::store::BoxFuture;
 
     /// A cache whose every call fails.
     #[derive(Debug)]
     struct Broken;
 
     impl Cache for Broken {
-        fn get(&self, _: CacheKey) -> Later<'_, Result<Option<Cached>, CacheError>> {
+        fn get(&self, _: CacheKey) -> BoxFuture<'_, Result<Option<Cached>, CacheError>> {
             Box::pin(async { Err(CacheError::Damaged) })
         }
 
-        fn put(&self, _: CacheKey, _: Bytes) -> Later<'_, Result<(), CacheError>> {
+        fn put(&self, _: CacheKey, _: Bytes) -> BoxFuture<'_, Result<(), CacheError>> {
             Box::pin(async { Err(CacheError::Damaged) })
         }
 
-        fn delete(&self, _: CacheKey) -> Later<'_, Result<(), CacheError>> {
+        fn delete(&self, _: CacheKey) -> BoxFuture<'_, Result<(), CacheError>> {
             Box::pin(async { Err(CacheError::Damaged) })
         }
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_farther_cache_fills_the_nearer_ones_and_failures_are_misses() {
         let directory = tempfile::tempdir().expect("a directory");
-        let courier = Courier::start().expect("a thread");
+        let runtime = StoreRuntime::start().expect("a thread");
         let memory = Arc::new(MemoryCache::<Bytes>::new(1 << 20));
         let disk = Arc::new(DiskCache::open(directory.path(), 1 << 20).expect("a cache"));
         // Nobody listens on port 1: what is asked there fails at once.
@@ -194,7 +194,7 @@ mod tests {
             asked.delete(key).await;
             assert!(asked.get(key).await.is_none());
         };
-        courier.block_on(courier.spawn(check)).expect("no panic");
+        runtime.block_on(runtime.spawn(check)).expect("no panic");
         let failures: Vec<bool> = tiers.status().iter().map(|tier| tier.failures > 0).collect();
         assert_eq!(failures, [false, true, true, false]);
     }

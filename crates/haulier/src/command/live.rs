@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use haulier_php::{PoolKind, Server};
-use haulier_store::Courier;
+use haulier_store::StoreRuntime;
 
 use crate::assemble;
 use crate::certificates::reach;
@@ -111,8 +111,8 @@ fn ask_store(site: &Site, place: &StorePlace, report: &mut Report) {
     let asked = images::open_place(place, None)
         .map_err(|error| with_sources(&error))
         .and_then(|store| {
-            let courier = Courier::start().map_err(|error| error.to_string())?;
-            let listed = courier.block_on(store.list(None, 1));
+            let runtime = StoreRuntime::start().map_err(|error| error.to_string())?;
+            let listed = runtime.block_on(store.list(None, 1));
             listed.map_err(|error| with_sources(&error))
         });
     if let Err(error) = asked {

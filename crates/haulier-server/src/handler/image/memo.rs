@@ -1,9 +1,7 @@
-//! What a thread remembers of addresses: the same one, asked again, needs no reading and no hashing.
+//! Answers that a thread remembers by address: the same one, asked again, needs no parsing and no hashing.
 //!
-//! It holds nothing by itself: what the memory cache lets go is gone here too, and what is deleted is not remembered.
+//! It holds no image by itself: an image that the memory cache lets go is gone here too.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -16,26 +14,18 @@ use super::order;
 use super::ready::{Ready, Terms};
 use super::service::ImageService;
 
-/// Addresses a thread remembers; when there are more it begins anew.
-const MOST: usize = 1024;
-/// Longer addresses are read each time, bytes.
+/// Longer addresses are parsed each time, bytes.
 const LONGEST: usize = 512;
 
 /// The addresses of one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Memo {
-    entries: RefCell<HashMap<Box<[u8]>, Remembered, foldhash::fast::RandomState>>,
-}
+pub(crate) struct Memo(haulier_store::Memo<Remembered>);
 
 #[derive(Debug)]
 struct Remembered {
     ready: Weak<Ready>,
     frame: Arc<Fields>,
     terms: Terms,
-    /// The image is known to be there until then.
-    until: Instant,
-    /// Of the service: another one means that something was deleted.
-    generation: u64,
 }
 
 impl Memo {
@@ -51,15 +41,12 @@ impl Memo {
             return None;
         }
         write_key(key, service, head);
-        let entries = self.entries.borrow();
-        let found = entries.get(key.as_slice())?;
-        if now >= found.until || found.generation != service.generation() {
-            return None;
-        }
-        Some(found.ready.upgrade()?.answer(head, &found.frame, found.terms))
+        self.0.find(key, now, service.generation(), |found| {
+            Some(found.ready.upgrade()?.answer(head, &found.frame, found.terms))
+        })
     }
 
-    /// Remembers what an address means until a time.
+    /// Remembers the answer for an address until a time.
     pub(super) fn note(
         &self,
         service: &ImageService,
@@ -74,23 +61,17 @@ impl Memo {
         }
         let mut key = Vec::new();
         write_key(&mut key, service, head);
-        let mut entries = self.entries.borrow_mut();
-        if entries.len() >= MOST {
-            entries.clear();
-        }
         let remembered = Remembered {
             ready: Arc::downgrade(ready),
             frame: Arc::clone(frame),
             terms,
-            until,
-            generation: service.generation(),
         };
-        entries.insert(key.into_boxed_slice(), remembered);
+        self.0.keep(key, remembered, until, service.generation());
     }
 }
 
-/// Whether the address alone decides: not where it is signed for a time or meant for some clients, and not for a client
-/// that has the image, which may say so in zimg's way.
+/// Tells whether the address alone decides: not where it is signed for a time or meant for some clients, and not for a
+/// client that has the image, which may say so in zimg's way.
 fn is_plain(service: &ImageService, head: &RequestHead) -> bool {
     matches!(head.method(), Method::Get | Method::Head)
         && service.settings.download.is_none()
@@ -98,7 +79,7 @@ fn is_plain(service: &ImageService, head: &RequestHead) -> bool {
         && head.fields().known(Known::IfNoneMatch).is_none()
 }
 
-/// A service that took the place of another one has addresses of its own.
+/// The address as a service distinguishes it; a service that replaced another one has addresses of its own.
 fn write_key(key: &mut Vec<u8>, service: &ImageService, head: &RequestHead) {
     key.clear();
     key.extend_from_slice(&service.number.to_le_bytes());

@@ -2,13 +2,11 @@
 //!
 //! `api` reads what is asked for, `order` what a query means, `service` gets it from a cache, the store or the workers,
 //! `originals` compares what it is made of, `ready` answers with it; `upload` takes images in. What is in memory is
-//! answered at once; everything else waits on the courier's thread (`flight`), once for all who want the same.
+//! answered at once; everything else waits on the runtime's thread (`flight`), once for all who want the same.
 
 mod api;
-mod budget;
 mod compat;
 mod failure;
-mod flight;
 mod memo;
 mod multipart;
 mod order;
@@ -271,7 +269,7 @@ pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request
         Work::Upload => upload::respond(thread, site, service, request).await,
         Work::Image(order) => image(site, service, request, order).await,
         Work::Info(id) => info(site, service, id).await,
-        Work::Delete(id) => match on_courier(service, Arc::clone(service).delete(id)).await {
+        Work::Delete(id) => match on_runtime(service, Arc::clone(service).delete(id)).await {
             Ok(true) => Response::new(204, Handler::Image),
             Ok(false) => refuse(site, request, &Failure::missing()),
             Err(failure) => refuse(site, request, &failure),
@@ -281,11 +279,11 @@ pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request
 }
 
 /// Runs on the thread of the stores; it goes on if the client goes.
-async fn on_courier<T: Send + 'static>(
+async fn on_runtime<T: Send + 'static>(
     service: &ImageService,
     future: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
-    let outcome = service.settings.courier.spawn(future).await;
+    let outcome = service.settings.runtime.spawn(future).await;
     outcome.unwrap_or_else(|_| Err(Failure::ours(500, "image_worker_failed", "the image could not be had")))
 }
 
@@ -330,7 +328,7 @@ async fn better(service: &Arc<ImageService>, request: &Request, order: &Order) -
         if service.is_awaited(better) {
             continue;
         }
-        let found = on_courier(service, Arc::clone(service).find(better.clone())).await?;
+        let found = on_runtime(service, Arc::clone(service).find(better.clone())).await?;
         if let Some((ready, result, times)) = found {
             for missed in &order.better[..rank] {
                 service.make_behind(missed);
@@ -370,9 +368,9 @@ async fn try_image(
             let opened = match ready::range_asked(&request.head, &etag) {
                 Some(asked) => {
                     let asked = Bytes::copy_from_slice(asked);
-                    on_courier(service, service_of_it.open_part(wanted, asked)).await?
+                    on_runtime(service, service_of_it.open_part(wanted, asked)).await?
                 }
-                None => on_courier(service, service_of_it.open(wanted)).await?,
+                None => on_runtime(service, service_of_it.open(wanted)).await?,
             };
             let times = untouched(&opened, now().saturating_duration_since(begin));
             match opened {
@@ -450,7 +448,7 @@ async fn missing(site: &Arc<Site>, service: &Arc<ImageService>, request: &Reques
 
 async fn info(site: &Arc<Site>, service: &Arc<ImageService>, id: Key) -> Response {
     let is_zimg = service.settings.compat.is_zimg();
-    match on_courier(service, Arc::clone(service).info(id)).await {
+    match on_runtime(service, Arc::clone(service).info(id)).await {
         Ok(info) => compat::info(&info),
         Err(failure) if is_zimg && failure.reason.is_none() => compat::error(200, Code::of(&failure)),
         Err(failure) => told_as_json(site, &failure),
@@ -460,8 +458,8 @@ async fn info(site: &Arc<Site>, service: &Arc<ImageService>, id: Key) -> Respons
 async fn command(service: &Arc<ImageService>, id: Key, number: i64) -> Response {
     let name = id.to_string();
     let outcome = match number {
-        1 => on_courier(service, Arc::clone(service).delete(id)).await,
-        _ => on_courier(service, Arc::clone(service).exists(id)).await,
+        1 => on_runtime(service, Arc::clone(service).delete(id)).await,
+        _ => on_runtime(service, Arc::clone(service).exists(id)).await,
     };
     let admin = match (number, outcome) {
         (1, Ok(true)) => Admin::Done,

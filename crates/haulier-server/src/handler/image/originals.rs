@@ -8,27 +8,26 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use haulier_store::cache::CacheKey;
-use haulier_store::{Checked, Courier, FileState, Key, Md5Sum, StoreError};
+use haulier_store::{Checked, FileState, Key, Md5Sum, SingleFlight, StoreError, StoreRuntime};
 
 use super::failure::Failure;
-use super::flight::Flights;
 
 /// What is known of the originals of one store.
 #[derive(Debug)]
 pub(super) struct Originals {
-    courier: Courier,
+    runtime: StoreRuntime,
     /// Where they are, for people.
     place: Arc<str>,
     whole: Arc<Checked>,
     damaged: Arc<Checked>,
     /// Files being read, each once for all who ask for it.
-    reading: Arc<Flights<Result<(), Failure>>>,
+    reading: Arc<SingleFlight<Result<(), Failure>>>,
 }
 
 impl Originals {
-    pub(super) fn new(courier: Courier, place: String) -> Self {
+    pub(super) fn new(runtime: StoreRuntime, place: String) -> Self {
         Self {
-            courier,
+            runtime,
             place: place.into(),
             whole: Arc::default(),
             damaged: Arc::default(),
@@ -44,7 +43,7 @@ impl Originals {
         let copy = file.try_clone().map_err(StoreError::from);
         let copy = copy.map_err(|error| Failure::from(&error))?;
         let key = CacheKey::of(&[b"read", id.as_str().as_bytes()]);
-        let read = self.reading.join(&self.courier, key, || self.read(id, copy, *state));
+        let read = self.reading.join(&self.runtime, key, || self.read(id, copy, *state));
         read.await.unwrap_or_else(|| Err(not_read()))?;
         match self.known(id, state) {
             Some(known) => known,

@@ -1,6 +1,6 @@
 //! From a key to an image that is ready: caches, then the store, then the workers.
 //!
-//! Whatever waits runs on the courier's thread, once for all who ask for the same. A serving thread looks into memory
+//! Whatever waits runs on the runtime's thread, once for all who ask for the same. A serving thread looks into memory
 //! itself, and at nothing else.
 
 use std::fs::File;
@@ -17,12 +17,10 @@ use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
 use haulier_proto::range::{self, ByteRange, Ranges};
 use haulier_store::cache::{Buffer, CacheKey, Cached, MemoryCache, Room, Tier, TierStatus, Weigh};
-use haulier_store::{Content, FileState, Key, Md5Sum, Part, Put, StoreError};
+use haulier_store::{Budget, Content, FileState, Key, Md5Sum, Part, Put, SingleFlight, StoreError};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::budget::Budget;
 use super::failure::Failure;
-use super::flight::Flights;
 use super::originals::{Originals, Passing};
 use super::ready::{self, Ready, Shared};
 use super::settings::{ImageSettings, PATIENCE};
@@ -71,9 +69,9 @@ pub struct ImageService {
     known: MemoryCache<Known>,
     failed: MemoryCache<Noted>,
     infos: MemoryCache<Bytes>,
-    flights: Arc<Flights<Made>>,
+    flights: Arc<SingleFlight<Made>>,
     /// What is made behind answers.
-    behind: Arc<Flights<()>>,
+    behind: Arc<SingleFlight<()>>,
     /// There is a cache.
     keeps: bool,
     /// One at a time, from its original on.
@@ -301,7 +299,7 @@ impl ImageService {
             keeps: settings.memory > 0 || !settings.tiers.status().is_empty(),
             behind_place: Semaphore::new(1),
             originals: Originals::new(
-                settings.courier.clone(),
+                settings.runtime.clone(),
                 settings.store.as_ref().map(|store| store.place()).unwrap_or_default(),
             ),
             put_off: MemoryCache::new(NOTES),
@@ -379,7 +377,7 @@ impl ImageService {
         let service = Arc::clone(self);
         let made = self
             .flights
-            .join(&self.settings.courier, wanted.key, || service.make(wanted))
+            .join(&self.settings.runtime, wanted.key, || service.make(wanted))
             .await;
         made.unwrap_or_else(|| Made::Failed(Failure::ours(500, "image_worker_failed", "the image could not be made")))
     }
@@ -559,7 +557,7 @@ impl ImageService {
 
     /// Whether it is known that a variant is not there yet: it is being made behind an answer, or could not be.
     pub(super) fn is_awaited(&self, wanted: &Wanted) -> bool {
-        self.behind.has(&wanted.key) || self.is_put_off(wanted)
+        self.behind.is_running(&wanted.key) || self.is_put_off(wanted)
     }
 
     /// Whether a variant could not be made behind an answer lately.
@@ -605,8 +603,8 @@ impl ImageService {
             return;
         }
         let (service, wanted) = (Arc::clone(self), wanted.clone());
-        let (flights, courier) = (Arc::clone(&self.behind), self.settings.courier.clone());
-        flights.begin(&courier, wanted.key, MOST_BEHIND, || async move {
+        let (flights, runtime) = (Arc::clone(&self.behind), self.settings.runtime.clone());
+        flights.start_within(MOST_BEHIND, &runtime, wanted.key, || async move {
             let _place = service.behind_place.acquire().await.expect("it is never closed");
             // It may have come meanwhile: by its name, or just before this was begun.
             if service.cached(&wanted).await.is_some() {
@@ -630,7 +628,7 @@ impl ImageService {
             Original::File(_, name) => *name,
             Original::Fallback => CacheKey::of(&[b"fallback"]),
         };
-        !wanted.by_client || self.budget.takes(image, &wanted.key, now())
+        !wanted.by_client || self.budget.admit(image, &wanted.key, now())
     }
 
     async fn source(&self, original: &Original) -> Result<Source, Failure> {

@@ -7,7 +7,7 @@ use haulier_http::Network;
 use haulier_image::{Defaults, Format, Limits, Transform, Workers};
 use haulier_proto::field::Fields;
 use haulier_store::cache::Tiered;
-use haulier_store::{Courier, Store};
+use haulier_store::{Store, StoreRuntime};
 
 /// How many times longer something may take that nobody waits for.
 pub const PATIENCE: u32 = 6;
@@ -30,7 +30,7 @@ pub struct ImageSettings {
     /// Who makes variants.
     pub workers: Arc<Workers>,
     /// The thread of stores and caches.
-    pub courier: Courier,
+    pub runtime: StoreRuntime,
     /// How a query is read where it says nothing.
     pub defaults: Defaults,
     /// What `f=auto` may choose, the best first.

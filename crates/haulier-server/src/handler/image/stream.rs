@@ -74,7 +74,7 @@ impl BodyStream for OriginalStream {
 
 #[cfg(test)]
 mod tests {
-    use haulier_store::{Courier, Key, Md5Sum};
+    use haulier_store::{Key, Md5Sum, StoreRuntime};
 
     use super::super::originals::Originals;
     use super::*;
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_damaged_original_is_kept_back() {
-        let originals = Originals::new(Courier::start().expect("a thread"), "here".to_owned());
+        let originals = Originals::new(StoreRuntime::start().expect("a thread"), "here".to_owned());
         let id = |content: &[u8]| -> Key { Md5Sum::of(content).parse().expect("digits") };
         let sent = || vec![Ok(Bytes::from_static(b"345")), Ok(Bytes::from_static(b"678"))];
         let right = originals.passing(&id(b"12345678"));

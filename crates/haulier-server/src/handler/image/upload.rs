@@ -15,7 +15,7 @@ use haulier_proto::head::{Method, RequestHead};
 use super::compat::{self, Code, Outcome};
 use super::failure::Failure;
 use super::service::{ImageService, Stored};
-use super::{multipart, on_courier, refuse, told_as_json};
+use super::{multipart, on_runtime, refuse, told_as_json};
 use crate::body::request::{Collected, collect};
 use crate::context::Visit;
 use crate::site::Site;
@@ -140,7 +140,7 @@ async fn in_memory(service: &Arc<ImageService>, collected: Collected) -> Result<
                 file.read_exact_at(&mut content, 0)?;
                 Ok(Bytes::from(content))
             };
-            on_courier(service, async move {
+            on_runtime(service, async move {
                 let read: io::Result<Bytes> = tokio::task::spawn_blocking(read)
                     .await
                     .unwrap_or_else(|error| Err(io::Error::other(error)));
@@ -163,7 +163,7 @@ async fn raw(site: &Arc<Site>, service: &Arc<ImageService>, body: Bytes) -> Resp
 /// zimg keeps what it cannot read; so does an upload in its manner, as long as it begins like an image.
 async fn take(service: &Arc<ImageService>, content: Bytes) -> Result<Stored, Failure> {
     let is_judged = !service.settings.compat.is_zimg();
-    on_courier(service, Arc::clone(service).take(content, is_judged)).await
+    on_runtime(service, Arc::clone(service).take(content, is_judged)).await
 }
 
 /// 201 for a new image, 200 for one that is there already.

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use haulier_store::{Courier, Key, Put, Store};
+use haulier_store::{Key, Put, Store, StoreRuntime};
 use md5::{Digest, Md5};
 
 use super::Said;
@@ -37,10 +37,10 @@ pub(super) fn run(arguments: &ImportArgs) -> Said<bool> {
         options: Default::default(),
     };
     let store = images::open_place(&place, None).map_err(|error| with_sources(&error))?;
-    let courier = Courier::start().map_err(|error| error.to_string())?;
+    let runtime = StoreRuntime::start().map_err(|error| error.to_string())?;
     let mut counts = Counts::default();
     let walked = walk(&arguments.directory, &mut |id, path| {
-        take(&courier, &*store, id, path, &mut counts)
+        take(&runtime, &*store, id, path, &mut counts)
     });
     let Counts {
         taken,
@@ -105,9 +105,9 @@ fn id_of(folder: &Path) -> Option<Key> {
 }
 
 /// Takes one image over. A damaged one is left out and said; a store that fails ends the run.
-fn take(courier: &Courier, store: &dyn Store, id: &Key, path: &Path, counts: &mut Counts) -> Said<()> {
+fn take(runtime: &StoreRuntime, store: &dyn Store, id: &Key, path: &Path, counts: &mut Counts) -> Said<()> {
     let of_store = |error| with_sources(&error);
-    if courier.block_on(store.head(id)).map_err(of_store)?.is_some() {
+    if runtime.block_on(store.head(id)).map_err(of_store)?.is_some() {
         counts.there += 1;
         return Ok(());
     }
@@ -126,7 +126,7 @@ fn take(courier: &Courier, store: &dyn Store, id: &Key, path: &Path, counts: &mu
         return Ok(());
     }
     let length = content.len() as u64;
-    match courier
+    match runtime
         .block_on(store.put(id, Bytes::from(content)))
         .map_err(of_store)?
     {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use haulier_server::original_key;
 use haulier_store::cache::Tiered;
-use haulier_store::{Content, Courier, Key, LocalStore, Location, Md5Sum, Store, StoreError};
+use haulier_store::{Content, Key, LocalStore, Location, Md5Sum, Store, StoreError, StoreRuntime};
 
 use super::Said;
 use crate::cli::Console;
@@ -47,7 +47,7 @@ struct Verified {
 }
 
 pub(super) fn run(arguments: &VerifyArgs, console: &Console) -> Said<bool> {
-    let courier = Courier::start().map_err(|error| error.to_string())?;
+    let runtime = StoreRuntime::start().map_err(|error| error.to_string())?;
     let from: Vec<Arc<dyn Store>> = arguments.from.iter().map(named).collect::<Said<_>>()?;
     let verified = match &arguments.store {
         Some(location) => {
@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &VerifyArgs, console: &Console) -> Said<bool> {
     };
     let mut is_well = true;
     for one in &verified {
-        let counts = one.walk(&courier, arguments.repair)?;
+        let counts = one.walk(&runtime, arguments.repair)?;
         say(&format!("{}: {}", one.store.place(), told(&counts, arguments.repair)));
         is_well &= counts.damaged == counts.repaired;
     }
@@ -173,24 +173,24 @@ fn read(arguments: &VerifyArgs, console: &Console) -> Said<Settings> {
 
 impl Verified {
     /// Compares every image.
-    fn walk(&self, courier: &Courier, repairs: bool) -> Said<Counts> {
+    fn walk(&self, runtime: &StoreRuntime, repairs: bool) -> Said<Counts> {
         let of_store = |error| format!("{}: {}", self.store.place(), with_sources(&error));
         let mut counts = Counts::default();
         let mut after = None;
         loop {
-            let keys = courier
+            let keys = runtime
                 .block_on(self.store.list(after.as_ref(), PAGE))
                 .map_err(of_store)?;
             for group in keys.chunks(AT_ONCE) {
                 let looks: Vec<_> = group
                     .iter()
                     .filter(|key| is_id(key))
-                    .map(|id| courier.spawn(look(Arc::clone(&self.store), id.clone())))
+                    .map(|id| runtime.spawn(look(Arc::clone(&self.store), id.clone())))
                     .collect();
                 counts.others += (group.len() - looks.len()) as u64;
                 for look in looks {
-                    let (id, found) = courier.block_on(look).map_err(|error| error.to_string())?;
-                    self.judge(courier, &id, found.map_err(of_store)?, repairs, &mut counts)?;
+                    let (id, found) = runtime.block_on(look).map_err(|error| error.to_string())?;
+                    self.judge(runtime, &id, found.map_err(of_store)?, repairs, &mut counts)?;
                 }
             }
             match keys.last() {
@@ -200,7 +200,7 @@ impl Verified {
         }
     }
 
-    fn judge(&self, courier: &Courier, id: &Key, found: Found, repairs: bool, counts: &mut Counts) -> Said<()> {
+    fn judge(&self, runtime: &StoreRuntime, id: &Key, found: Found, repairs: bool, counts: &mut Counts) -> Said<()> {
         let why = match found {
             Found::Gone => return Ok(()),
             Found::Read { length, md5 } => {
@@ -217,8 +217,8 @@ impl Verified {
             }
         };
         counts.damaged += 1;
-        if repairs && let Some((content, place)) = courier.block_on(self.right(id)) {
-            let replaced = courier.block_on(self.store.replace(id, content));
+        if repairs && let Some((content, place)) = runtime.block_on(self.right(id)) {
+            let replaced = runtime.block_on(self.store.replace(id, content));
             replaced.map_err(|error| format!("{}: {}", self.store.place(), with_sources(&error)))?;
             counts.repaired += 1;
             say(&format!("repaired {id}: {why}, now as in {place}"));

@@ -1,22 +1,24 @@
-//! One computation a key: whoever comes while it is under way waits for its result.
+//! Single flight: one computation a key, whose result goes to every caller that asked for it meanwhile.
 //!
-//! The computation belongs to nobody: it goes on when the first who asked has gone, and serves those who came later.
+//! The computation runs on the [`StoreRuntime`] and depends on none of its callers: it goes on when the first one has
+//! gone, and serves those that came later.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haulier_store::Courier;
-use haulier_store::cache::CacheKey;
 use tokio::sync::watch;
 
-/// What is under way.
+use crate::StoreRuntime;
+use crate::cache::CacheKey;
+
+/// The computations under way. Results are not kept: that is a cache's job.
 #[derive(Debug)]
-pub(super) struct Flights<V> {
+pub struct SingleFlight<V> {
     running: Mutex<HashMap<CacheKey, watch::Receiver<Option<V>>>>,
 }
 
-impl<V> Default for Flights<V> {
+impl<V> Default for SingleFlight<V> {
     fn default() -> Self {
         Self {
             running: Mutex::default(),
@@ -24,42 +26,43 @@ impl<V> Default for Flights<V> {
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> Flights<V> {
-    /// The result of the computation under this key. If none is under way, `work` is begun; `None` if it panicked.
-    pub(super) async fn join<W>(
-        self: &Arc<Self>,
-        courier: &Courier,
-        key: CacheKey,
-        work: impl FnOnce() -> W,
-    ) -> Option<V>
+impl<V: Clone + Send + Sync + 'static> SingleFlight<V> {
+    /// Waits for the computation under this key, and starts `work` if there is none. `None` if it panicked.
+    pub async fn join<W>(self: &Arc<Self>, runtime: &StoreRuntime, key: CacheKey, work: impl FnOnce() -> W) -> Option<V>
     where
         W: Future<Output = V> + Send + 'static,
     {
-        let mut result = self.board(courier, key, work);
-        // An error is a sender that went without a word: the computation panicked, or its thread ended.
+        let mut result = self.start(runtime, key, work);
+        // The sender is dropped without a value if the computation panicked or its thread ended.
         result.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// Begins `work` under this key for nobody who waits; not if it is under way, or `most` others are.
-    pub(super) fn begin<W>(self: &Arc<Self>, courier: &Courier, key: CacheKey, most: usize, work: impl FnOnce() -> W)
-    where
+    /// Starts `work` under this key without waiting for it, unless it is under way or `most` computations are.
+    pub fn start_within<W>(
+        self: &Arc<Self>,
+        most: usize,
+        runtime: &StoreRuntime,
+        key: CacheKey,
+        work: impl FnOnce() -> W,
+    ) where
         W: Future<Output = V> + Send + 'static,
     {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).len();
         if running < most {
-            self.board(courier, key, work);
+            self.start(runtime, key, work);
         }
     }
 
-    /// Whether a computation under this key is under way.
-    pub(super) fn has(&self, key: &CacheKey) -> bool {
+    /// Tells whether a computation under this key is under way.
+    #[must_use]
+    pub fn is_running(&self, key: &CacheKey) -> bool {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.contains_key(key)
     }
 
-    fn board<W>(
+    fn start<W>(
         self: &Arc<Self>,
-        courier: &Courier,
+        runtime: &StoreRuntime,
         key: CacheKey,
         work: impl FnOnce() -> W,
     ) -> watch::Receiver<Option<V>>
@@ -70,30 +73,30 @@ impl<V: Clone + Send + Sync + 'static> Flights<V> {
         if let Some(result) = running.get(&key) {
             return result.clone();
         }
-        let (landed, result) = watch::channel(None);
+        let (done, result) = watch::channel(None);
         running.insert(key, result.clone());
-        let seat = Seat {
+        let entry = Running {
             flights: Arc::clone(self),
             key,
         };
         let work = work();
-        courier.spawn(async move {
+        runtime.spawn(async move {
             let value = work.await;
-            // Before the result is told: who comes now finds it in a cache, or begins anew.
-            drop(seat);
-            let _ = landed.send(Some(value));
+            // Removed before the result is published: a later caller finds it in a cache, or starts anew.
+            drop(entry);
+            let _ = done.send(Some(value));
         });
         result
     }
 }
 
-/// Takes a computation off the list, however it ends.
-struct Seat<V> {
-    flights: Arc<Flights<V>>,
+/// The entry of a computation; removes it when the computation ends, by a panic too.
+struct Running<V> {
+    flights: Arc<SingleFlight<V>>,
     key: CacheKey,
 }
 
-impl<V> Drop for Seat<V> {
+impl<V> Drop for Running<V> {
     fn drop(&mut self) {
         let mut running = self.flights.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.remove(&self.key);
@@ -112,16 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn many_who_ask_at_once_start_one_computation() {
-        let courier = Courier::start().expect("a thread");
-        let flights = Arc::new(Flights::default());
+    fn many_callers_at_once_start_one_computation() {
+        let runtime = StoreRuntime::start().expect("a thread");
+        let flights = Arc::new(SingleFlight::default());
         let begun = Arc::new(AtomicUsize::new(0));
         let asked = Arc::new(AtomicUsize::new(0));
         let waiting: Vec<_> = (0..100)
             .map(|_| {
-                let (flights, begun, own) = (Arc::clone(&flights), Arc::clone(&begun), courier.clone());
+                let (flights, begun, own) = (Arc::clone(&flights), Arc::clone(&begun), runtime.clone());
                 let asked = Arc::clone(&asked);
-                courier.spawn(async move {
+                runtime.spawn(async move {
                     asked.fetch_add(1, Ordering::Relaxed);
                     let work = || {
                         begun.fetch_add(1, Ordering::Relaxed);
@@ -137,25 +140,21 @@ mod tests {
             })
             .collect();
         for one in waiting {
-            assert_eq!(courier.block_on(one).expect("no panic"), Some(42));
+            assert_eq!(runtime.block_on(one).expect("no panic"), Some(42));
         }
         assert_eq!(begun.load(Ordering::Relaxed), 1);
-        let again = flights.join(&courier, key(b"x"), || async { 43 });
-        assert_eq!(
-            courier.block_on(again),
-            Some(43),
-            "what has landed is not remembered here"
-        );
+        let again = flights.join(&runtime, key(b"x"), || async { 43 });
+        assert_eq!(runtime.block_on(again), Some(43), "a result is not kept here");
     }
 
     #[test]
-    fn the_computation_goes_on_when_the_first_who_asked_has_gone() {
-        let courier = Courier::start().expect("a thread");
-        let flights = Arc::new(Flights::default());
+    fn the_computation_goes_on_when_its_first_caller_has_gone() {
+        let runtime = StoreRuntime::start().expect("a thread");
+        let flights = Arc::new(SingleFlight::default());
         let (release, held) = tokio::sync::oneshot::channel::<()>();
-        let own = courier.clone();
+        let own = runtime.clone();
         let joined = Arc::clone(&flights);
-        let first = courier.spawn(async move {
+        let first = runtime.spawn(async move {
             let work = || async {
                 held.await.expect("released");
                 42
@@ -166,29 +165,29 @@ mod tests {
             std::thread::yield_now();
         }
         first.abort();
-        let second = flights.board(&courier, key(b"x"), || async { panic!("one is under way") });
+        let second = flights.start(&runtime, key(b"x"), || async { panic!("one is under way") });
         release.send(()).expect("it still runs");
         let mut second = second;
-        let value = courier.block_on(async { *second.wait_for(Option::is_some).await.expect("it landed") });
+        let value = runtime.block_on(async { *second.wait_for(Option::is_some).await.expect("a result") });
         assert_eq!(value, Some(42));
     }
 
     #[test]
-    fn what_nobody_waits_for_is_begun_once_and_only_so_often() {
-        let courier = Courier::start().expect("a thread");
-        let flights = Arc::new(Flights::default());
+    fn a_computation_without_callers_is_started_once_and_within_the_limit() {
+        let runtime = StoreRuntime::start().expect("a thread");
+        let flights = Arc::new(SingleFlight::default());
         let (release, held) = watch::channel(false);
         let begun = Arc::new(AtomicUsize::new(0));
         for name in [&b"a"[..], b"a", b"b", b"c"] {
             let (begun, mut held) = (Arc::clone(&begun), held.clone());
-            flights.begin(&courier, key(name), 2, || async move {
+            flights.start_within(2, &runtime, key(name), || async move {
                 begun.fetch_add(1, Ordering::Relaxed);
                 held.wait_for(|free| *free).await.expect("released").then_some(())
             });
         }
-        assert!(flights.has(&key(b"a")) && flights.has(&key(b"b")) && !flights.has(&key(b"c")));
+        assert!(flights.is_running(&key(b"a")) && flights.is_running(&key(b"b")) && !flights.is_running(&key(b"c")));
         release.send(true).expect("two wait");
-        while flights.has(&key(b"a")) || flights.has(&key(b"b")) {
+        while flights.is_running(&key(b"a")) || flights.is_running(&key(b"b")) {
             std::thread::yield_now();
         }
         assert_eq!(begun.load(Ordering::Relaxed), 2);
@@ -196,11 +195,11 @@ mod tests {
 
     #[test]
     fn a_computation_that_panics_lets_the_next_one_try() {
-        let courier = Courier::start().expect("a thread");
-        let flights = Arc::new(Flights::<u8>::default());
-        let broken = flights.join(&courier, key(b"x"), || async { panic!("a fault") });
-        assert_eq!(courier.block_on(broken), None);
-        let next = flights.join(&courier, key(b"x"), || async { 1 });
-        assert_eq!(courier.block_on(next), Some(1));
+        let runtime = StoreRuntime::start().expect("a thread");
+        let flights = Arc::new(SingleFlight::<u8>::default());
+        let broken = flights.join(&runtime, key(b"x"), || async { panic!("a fault") });
+        assert_eq!(runtime.block_on(broken), None);
+        let next = flights.join(&runtime, key(b"x"), || async { 1 });
+        assert_eq!(runtime.block_on(next), Some(1));
     }
 }

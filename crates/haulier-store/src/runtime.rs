@@ -20,13 +20,13 @@ const BLOCKING_THREADS: usize = 16;
 
 /// Runs futures on the thread of the stores. Clones lead to the same thread, which ends with the last of them.
 #[derive(Debug, Clone)]
-pub struct Courier {
+pub struct StoreRuntime {
     handle: Handle,
     /// Held for its end.
     _running: Arc<Running>,
 }
 
-impl Courier {
+impl StoreRuntime {
     /// Starts the thread.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Courier {
         self.handle.spawn(future)
     }
 
-    /// Runs a future there and waits for it; for threads that may block, and never for the courier's own.
+    /// Runs a future there and waits for it; for threads that may block, and never for the runtime's own.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.handle.block_on(future)
     }
@@ -104,31 +104,31 @@ mod tests {
 
     #[test]
     fn what_is_sent_over_runs_on_one_thread_and_goes_on_when_nobody_waits() {
-        let courier = Courier::start().expect("a thread");
+        let runtime = StoreRuntime::start().expect("a thread");
         let name = || async { std::thread::current().name().map(str::to_owned) };
         assert_eq!(
-            courier.block_on(courier.spawn(name())).expect("no panic"),
+            runtime.block_on(runtime.spawn(name())).expect("no panic"),
             Some("haulier-store".to_owned())
         );
         let (done, finished) = oneshot::channel();
-        drop(courier.spawn(async move {
+        drop(runtime.spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
             done.send(()).expect("the test waits");
         }));
-        courier.block_on(finished).expect("it was not cancelled");
+        runtime.block_on(finished).expect("it was not cancelled");
     }
 
     #[test]
     fn the_last_clone_may_be_dropped_on_the_thread_itself() {
-        let courier = Courier::start().expect("a thread");
+        let runtime = StoreRuntime::start().expect("a thread");
         let (done, finished) = std::sync::mpsc::channel();
-        let own = courier.clone();
-        courier.spawn(async move {
+        let own = runtime.clone();
+        runtime.spawn(async move {
             tokio::task::yield_now().await;
             drop(own);
             done.send(()).expect("the test waits");
         });
-        drop(courier);
+        drop(runtime);
         // Dropped by the future, or cancelled with the thread: in both cases the sender goes, and nobody hangs.
         let _ = finished.recv_timeout(Duration::from_secs(30));
     }
