@@ -8,8 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use haulier_upstream::Address;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
@@ -20,9 +21,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, Id};
 
 use crate::peer::Peer;
-use crate::settings::Server;
+use crate::recycling::Worker;
 use crate::watch::watch;
-use crate::worker::Worker;
 
 /// Bytes taken by one read. A whole small response fits, and so do a head and the largest record behind it.
 const READ_SIZE: usize = 68 * 1024;
@@ -43,46 +43,33 @@ pub(crate) struct Connection {
     runtime: Id,
     /// Watched for writing too, because a write did not fit.
     writes_watched: bool,
-    /// Which start of that server it belongs to.
-    pub(crate) generation: u64,
     /// The process that answers here; looked for once.
     pub(crate) peer: Peer,
     /// What that process has done, as far as we know.
     pub(crate) worker: Worker,
     /// The last answer had content that went past [`poll_receive`](Self::poll_receive).
     pub(crate) answers_long: Cell<bool>,
-    /// When it became idle.
-    pub(crate) idle_since: Instant,
 }
 
-impl Connection {
-    /// Connects to `address`, for start number `generation` of the server there.
-    ///
-    /// # Errors
-    /// What the system says; `TimedOut` after `timeout`.
-    pub(crate) async fn open(address: &Server, generation: u64, timeout: Duration) -> io::Result<Self> {
-        let socket = match tokio::time::timeout(timeout, connect(address)).await {
-            Ok(connected) => connected?,
-            Err(_) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
-        };
+impl haulier_upstream::Connection for Connection {
+    async fn open(address: &Address) -> io::Result<Self> {
+        let socket = connect(address).await?;
         Ok(Self {
             socket,
-            is_unix: matches!(address, Server::Unix(_)),
+            is_unix: matches!(address, Address::Unix(_)),
             runtime: Handle::current().id(),
             writes_watched: false,
-            generation,
             peer: Peer::Unknown,
             worker: Worker::new(),
             answers_long: Cell::new(false),
-            idle_since: Instant::now(),
         })
     }
 
-    /// Makes the current runtime the one that watches the socket.
-    ///
-    /// # Errors
-    /// The reactor does not take it; the connection is closed then.
-    pub(crate) fn move_here(self) -> io::Result<Self> {
+    fn lives_on(&self, runtime: Id) -> bool {
+        self.runtime == runtime
+    }
+
+    fn move_here(self) -> io::Result<Self> {
         let runtime = Handle::current().id();
         if runtime == self.runtime && !self.writes_watched {
             return Ok(self);
@@ -95,21 +82,14 @@ impl Connection {
         })
     }
 
-    /// Whether a lease by this runtime would leave the registration as it is.
-    pub(crate) fn lives_on(&self, runtime: Id) -> bool {
-        self.runtime == runtime
-    }
-
-    /// True if the other end has closed an idle connection, or has sent something nobody asked for.
-    pub(crate) fn is_stale(&self) -> bool {
+    fn is_stale(&self) -> bool {
         !matches!(
             rustix::net::recv(&self.socket, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT),
             Err(Errno::AGAIN)
         )
     }
 
-    /// The same from what the reactor has seen so far, without a system call when it has seen nothing.
-    pub(crate) fn seems_stale(&self) -> bool {
+    fn seems_stale(&self) -> bool {
         match self.socket.poll_read_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => false,
             Poll::Ready(Err(_)) => true,
@@ -122,7 +102,9 @@ impl Connection {
             }
         }
     }
+}
 
+impl Connection {
     /// Sends what fits at once; 0 if nothing does.
     ///
     /// # Errors
@@ -262,10 +244,10 @@ fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> rustix::io::Result<us
     rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
 }
 
-async fn connect(address: &Server) -> io::Result<AsyncFd<OwnedFd>> {
+async fn connect(address: &Address) -> io::Result<AsyncFd<OwnedFd>> {
     match address {
-        Server::Unix(path) => connect_unix(&SockAddr::unix(path)?).await,
-        Server::Tcp(address) => connect_tcp(&SockAddr::from(*address)).await,
+        Address::Unix(path) => connect_unix(&SockAddr::unix(path)?).await,
+        Address::Tcp(address) => connect_tcp(&SockAddr::from(*address)).await,
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haulier_proto::fastcgi::{HeadError, RecordError};
+use haulier_upstream::LeaseError;
 
 use crate::ended::Ended;
 use crate::span::Span;
@@ -20,7 +21,7 @@ pub enum StartError {
     SocketDir {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The listening socket cannot be made.
@@ -28,7 +29,7 @@ pub enum StartError {
     Listen {
         /// The socket's path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// PHP cannot be started.
@@ -36,10 +37,10 @@ pub enum StartError {
     Spawn {
         /// The program.
         php: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It is to run as another account, and haulier has left root without having agreed on that.
+    /// The pool runs as another account, and these settings were not in the spawner's list when haulier left root.
     #[error("what haulier starts as `{user}` was settled when it left root, and this is not it")]
     NotAgreed {
         /// The account.
@@ -50,20 +51,20 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
-/// Why the pool gave no answer.
+/// Why the pool gave no response.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     /// Every worker stayed busy for the whole wait, or the queue was full (then `waited` is 0). Nothing reached PHP: a
     /// 503 with Retry-After.
     #[error("no free PHP worker within {}", Span(*waited))]
     Exhausted {
-        /// How long the request stood in the queue.
+        /// Time that the request stood in the queue.
         waited: Duration,
     },
-    /// The client was gone when its turn came. Nothing reached PHP, and nobody is left to be told.
+    /// The client was gone when its turn came. Nothing reached PHP.
     #[error("the client left after {} in the queue", Span(*waited))]
     Abandoned {
-        /// How long the request stood in the queue.
+        /// Time that the request stood in the queue.
         waited: Duration,
     },
     /// The worker closed the connection before it was done. A 502 if nothing was sent to the client yet.
@@ -71,14 +72,14 @@ pub enum PoolError {
     Crashed {
         /// The process, if it was known.
         pid: Option<u32>,
-        /// How it ended, if the system told.
+        /// How it ended, if the system tells.
         ended: Option<Ended>,
-        /// Since the worker was taken.
+        /// Time since the worker was taken.
         after: Duration,
-        /// What the system said; `None` for a plain end of the stream.
+        /// The error of the system; `None` for a plain end of the stream.
         source: Option<io::Error>,
         /// The last lines of its stderr, those of other workers of that time among them.
-        last_words: String,
+        stderr: String,
     },
     /// No response head in time, or a long silence in the middle of the body. The worker was ended; a 504 if nothing was
     /// sent to the client yet.
@@ -89,20 +90,20 @@ pub enum PoolError {
         /// The limit of the pool that was reached.
         after: Duration,
         /// The last lines of its stderr, those of other workers of that time among them.
-        last_words: String,
+        stderr: String,
     },
     /// No server took the connection. Nothing reached PHP; a 502.
     #[error("cannot connect to {server}")]
     Connect {
         /// The last server tried.
         server: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What came is no FastCGI or no CGI response. A 502.
+    /// The response is not FastCGI or not CGI. A 502.
     #[error("PHP sent no proper response: {why}")]
     BadResponse {
-        /// What is wrong with it.
+        /// The defect.
         why: BadResponse,
     },
     /// The request body could not be read back from its file. The worker never saw its end; a 500.
@@ -135,7 +136,24 @@ fn worker(pid: Option<u32>) -> String {
     )
 }
 
-/// What is wrong with a response.
+/// Why one attempt to get a response failed.
+#[derive(Debug)]
+pub(crate) enum AttemptError {
+    /// The worker took no byte of the request.
+    Unsent(io::Error),
+    /// The stream ended before END_REQUEST.
+    HungUp(Option<io::Error>),
+    /// The response is not FastCGI or not CGI.
+    BadResponse(BadResponse),
+    /// No head in time.
+    TimedOut,
+    /// The body file cannot be read.
+    RequestBody(io::Error),
+    /// This side of the connection failed.
+    Connection(io::Error),
+}
+
+/// A defect of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadResponse {
     /// The head of the CGI response.
@@ -153,15 +171,15 @@ pub enum BadResponse {
 }
 
 impl PoolError {
-    /// What a worker wrote to its stderr before it went away; empty where none did.
-    pub fn last_words(&self) -> &str {
+    /// The last lines that the worker wrote to its stderr; empty where no worker has ended.
+    pub fn stderr_tail(&self) -> &str {
         match self {
-            Self::Crashed { last_words, .. } | Self::Timeout { last_words, .. } => last_words,
+            Self::Crashed { stderr, .. } | Self::Timeout { stderr, .. } => stderr,
             _ => "",
         }
     }
 
-    /// A word out of a fixed list, for logs, metrics and error pages.
+    /// The reason out of a fixed list, for logs, metrics and error pages.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Exhausted { .. } => "pool_full",
@@ -173,6 +191,17 @@ impl PoolError {
             Self::RequestBody(_) => "request_body_lost",
             Self::Connection(_) => "php_connection",
             Self::Stopped => "pool_stopped",
+        }
+    }
+}
+
+impl From<LeaseError> for PoolError {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::Exhausted { waited } => Self::Exhausted { waited },
+            LeaseError::Abandoned { waited } => Self::Abandoned { waited },
+            LeaseError::Connect { server, source } => Self::Connect { server, source },
+            LeaseError::Stopped => Self::Stopped,
         }
     }
 }

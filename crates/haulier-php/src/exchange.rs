@@ -15,8 +15,8 @@ use haulier_proto::fastcgi::record::{END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONT
 use haulier_proto::fastcgi::{CgiHead, EndRequest, HeadParser, Header, Record, RecordReader, RecordType};
 
 use crate::connection::Connection;
-use crate::error::BadResponse;
-use crate::finished::{MarkerFinder, Word, early_hints};
+use crate::error::{AttemptError, BadResponse};
+use crate::marker::{Announcement, MarkerFinder, early_hints};
 use crate::request::{Body, Request};
 
 /// Most that is kept of what a script writes to STDERR, bytes.
@@ -77,17 +77,6 @@ struct FileRest {
     end: u64,
 }
 
-/// Why an exchange cannot go on.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The stream ended before END_REQUEST.
-    HungUp(Option<io::Error>),
-    /// The response is no response.
-    Bad(BadResponse),
-    /// The body file cannot be read.
-    RequestBody(io::Error),
-}
-
 impl Exchange {
     /// An exchange whose response head may have `head_limit` bytes, on a connection that is to stay open after it if
     /// `keep_conn`.
@@ -131,7 +120,7 @@ impl Exchange {
     ///
     /// # Errors
     /// What the system says: nothing of the request was taken then.
-    pub(crate) fn start(&mut self, connection: &Connection, request: &Request<'_>) -> Result<(), StartFailure> {
+    pub(crate) fn start(&mut self, connection: &Connection, request: &Request<'_>) -> Result<(), AttemptError> {
         match request.body {
             Body::Empty | Body::Bytes([]) => {
                 self.start_with(connection, &[&self.begin(), request.params, &END_PARAMS, &END_STDIN])
@@ -157,7 +146,7 @@ impl Exchange {
                 self.start_with(connection, &[&bytes])
             }
             Body::File { file, length } => {
-                let file = file.try_clone().map_err(StartFailure::RequestBody)?;
+                let file = file.try_clone().map_err(AttemptError::RequestBody)?;
                 let mut unsent = Unsent {
                     bytes: beginning(self.begin(), request.params, HEADER_LEN + FILE_PIECE),
                     sent: 0,
@@ -167,24 +156,24 @@ impl Exchange {
                         end: length,
                     }),
                 };
-                unsent.fill().map_err(StartFailure::RequestBody)?;
+                unsent.fill().map_err(AttemptError::RequestBody)?;
                 unsent.sent = connection
                     .send_now(&[IoSlice::new(&unsent.bytes)])
-                    .map_err(StartFailure::Send)?;
+                    .map_err(AttemptError::Unsent)?;
                 self.unsent = Some(unsent);
                 Ok(())
             }
         }
     }
 
-    fn start_with(&mut self, connection: &Connection, parts: &[&[u8]]) -> Result<(), StartFailure> {
+    fn start_with(&mut self, connection: &Connection, parts: &[&[u8]]) -> Result<(), AttemptError> {
         let mut slices = [IoSlice::new(&[]); 6];
         for (slice, part) in slices.iter_mut().zip(parts) {
             *slice = IoSlice::new(part);
         }
         let sent = connection
             .send_now(&slices[..parts.len()])
-            .map_err(StartFailure::Send)?;
+            .map_err(AttemptError::Unsent)?;
         if sent < parts.iter().map(|part| part.len()).sum() {
             self.unsent = Some(Unsent {
                 bytes: parts.concat(),
@@ -208,7 +197,7 @@ impl Exchange {
         cx: &mut Context<'_>,
         connection: &Connection,
         place: Option<ReadInto<'_>>,
-    ) -> Poll<Result<usize, Failure>> {
+    ) -> Poll<Result<usize, AttemptError>> {
         let sent = self.poll_send(cx, connection)?;
         let received = match place {
             Some(ReadInto::Memory(memory)) => self.poll_receive_into(cx, connection, memory),
@@ -242,7 +231,7 @@ impl Exchange {
         connection: &Connection,
         pipe: BorrowedFd<'_>,
         most: usize,
-    ) -> Poll<Result<usize, Failure>> {
+    ) -> Poll<Result<usize, AttemptError>> {
         let left = self.records.stdout_left();
         if left == 0 {
             return self.poll_receive(cx, connection, self.next_header());
@@ -251,7 +240,7 @@ impl Exchange {
             Ok(Some(length)) => Poll::Ready(self.placed(length)),
             // The pipe is full.
             Ok(None) => self.poll_receive(cx, connection, left),
-            Err(error) => Poll::Ready(Err(Failure::HungUp(Some(error)))),
+            Err(error) => Poll::Ready(Err(AttemptError::HungUp(Some(error)))),
         }
     }
 
@@ -260,12 +249,12 @@ impl Exchange {
         cx: &mut Context<'_>,
         connection: &Connection,
         memory: &mut Vec<u8>,
-    ) -> Poll<Result<usize, Failure>> {
+    ) -> Poll<Result<usize, AttemptError>> {
         let left = self.records.stdout_left();
         if left > 0 && self.is_in_long_body() {
             return Poll::Ready(match ready!(connection.poll_read(cx, memory, left)) {
                 Ok(length) => self.placed(length),
-                Err(error) => Err(Failure::HungUp(Some(error))),
+                Err(error) => Err(AttemptError::HungUp(Some(error))),
             });
         }
         let most = if self.is_in_long_body() {
@@ -287,9 +276,9 @@ impl Exchange {
     }
 
     /// So much content went past the records' reader; none at all is the end of the stream.
-    fn placed(&mut self, length: usize) -> Result<usize, Failure> {
+    fn placed(&mut self, length: usize) -> Result<usize, AttemptError> {
         if length == 0 {
-            return Err(Failure::HungUp(None));
+            return Err(AttemptError::HungUp(None));
         }
         self.records.skip_stdout(length);
         self.was_placed = true;
@@ -301,22 +290,22 @@ impl Exchange {
         cx: &mut Context<'_>,
         connection: &Connection,
         most: usize,
-    ) -> Poll<Result<usize, Failure>> {
+    ) -> Poll<Result<usize, AttemptError>> {
         let received = ready!(connection.poll_receive(cx, most, |bytes| self.consume(bytes)));
         if self.end.is_some() {
             connection.answers_long.set(self.was_placed);
         }
         Poll::Ready(match received {
             Ok(taken) => taken.map(|()| 0),
-            Err(error) => Err(Failure::HungUp(Some(error))),
+            Err(error) => Err(AttemptError::HungUp(Some(error))),
         })
     }
 
     /// Sends until nothing fits any more; true if some did.
-    fn poll_send(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Result<bool, Failure> {
+    fn poll_send(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Result<bool, AttemptError> {
         let mut progress = false;
         while let Some(unsent) = &mut self.unsent {
-            if unsent.sent == unsent.bytes.len() && !unsent.fill().map_err(Failure::RequestBody)? {
+            if unsent.sent == unsent.bytes.len() && !unsent.fill().map_err(AttemptError::RequestBody)? {
                 self.unsent = None;
                 break;
             }
@@ -337,15 +326,15 @@ impl Exchange {
     }
 
     /// Takes what one read brought.
-    fn consume(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+    fn consume(&mut self, mut bytes: &[u8]) -> Result<(), AttemptError> {
         if bytes.is_empty() {
-            return Err(Failure::HungUp(None));
+            return Err(AttemptError::HungUp(None));
         }
         self.answered = true;
         while let Some(record) = self
             .records
             .next(&mut bytes)
-            .map_err(|error| Failure::Bad(error.into()))?
+            .map_err(|error| AttemptError::BadResponse(error.into()))?
         {
             if self.end.is_some() {
                 self.surplus = true;
@@ -361,12 +350,12 @@ impl Exchange {
         Ok(())
     }
 
-    fn take_stdout(&mut self, mut content: &[u8], more: usize) -> Result<(), Failure> {
+    fn take_stdout(&mut self, mut content: &[u8], more: usize) -> Result<(), AttemptError> {
         while !self.head_complete && !content.is_empty() {
             if let Some(head) = self
                 .parser
                 .feed(&mut content)
-                .map_err(|error| Failure::Bad(error.into()))?
+                .map_err(|error| AttemptError::BadResponse(error.into()))?
             {
                 self.head_complete = !head.is_interim();
                 self.heads.push(head);
@@ -392,21 +381,21 @@ impl Exchange {
         let Some(marker) = &mut self.marker else {
             return keep(content);
         };
-        marker.feed(content, keep, |word| match word {
-            Word::Finished => self.finished = true,
-            Word::EarlyHints(lines) if !self.head_complete && heads.len() < MOST_HINTS => {
+        marker.feed(content, keep, |announcement| match announcement {
+            Announcement::Finished => self.finished = true,
+            Announcement::EarlyHints(lines) if !self.head_complete && heads.len() < MOST_HINTS => {
                 heads.extend(early_hints(&lines));
             }
-            Word::EarlyHints(_) => {}
+            Announcement::EarlyHints(_) => {}
         });
     }
 
-    fn take_end(&mut self, end: EndRequest) -> Result<(), Failure> {
+    fn take_end(&mut self, end: EndRequest) -> Result<(), AttemptError> {
         self.end = Some(end);
         match end.protocol_status {
             0 if self.head_complete => Ok(()),
-            0 => Err(Failure::Bad(BadResponse::NoHead)),
-            status => Err(Failure::Bad(BadResponse::Refused(status))),
+            0 => Err(AttemptError::BadResponse(BadResponse::NoHead)),
+            status => Err(AttemptError::BadResponse(BadResponse::Refused(status))),
         }
     }
 
@@ -448,15 +437,6 @@ impl Exchange {
     fn begin(&self) -> [u8; 16] {
         begin_request(self.keep_conn)
     }
-}
-
-/// Why nothing of a request was sent.
-#[derive(Debug)]
-pub(crate) enum StartFailure {
-    /// The connection did not take it.
-    Send(io::Error),
-    /// The body file cannot be read.
-    RequestBody(io::Error),
 }
 
 /// The records in front of STDIN, with room for `more` bytes.

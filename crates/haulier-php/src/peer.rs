@@ -1,26 +1,18 @@
-//! Which php-cgi child sits at the other end of a unix connection.
-//!
-//! SO_PEERCRED names the process that called listen. The kernel's socket diagnosis (sock_diag(7), UNIX_DIAG_PEER) names
-//! the inode of the other end instead, and /proc/PID/fd tells who holds it. So ending one process out of many hits the
-//! right one.
+//! The process at the other end of a connection, as far as it is known.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
-use rustix::process::{Pid, PidfdFlags, Signal};
-use rustix::thread::CapabilitySet;
+use rustix::process::Signal;
 
+use crate::children;
 use crate::ended::{Ended, has_ended, how_ended, only_ended};
-use crate::spawner::Spawner;
+use crate::supervised::spawner::Spawner;
 
-/// What is known about the process behind a connection.
+/// The process at the other end of a connection.
 #[derive(Debug)]
 pub(crate) enum Peer {
-    /// Nobody has looked yet.
+    /// Not looked for yet.
     Unknown,
     /// One of these children will accept the connection, or did a moment ago.
     OneOf(Vec<(u32, OwnedFd)>),
@@ -38,20 +30,20 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Looks for the holder of `socket`'s other end among the children of `master`. Some ten microseconds a child.
-    /// Where that is a child of the spawner, it looks.
+    /// Looks for the holder of `socket`'s other end among the children of `master`, through the spawner if they are its
+    /// own. Takes some ten microseconds a child.
     pub(crate) fn find(socket: impl AsFd, master: u32, spawner: Option<&Spawner>) -> Self {
-        let Ok(inode) = peer_inode(socket) else {
+        let Ok(inode) = children::peer_inode(socket) else {
             return Self::Untold;
         };
         let holder = match spawner {
             Some(spawner) => spawner.holder(master, inode),
-            None => holder(master, inode),
+            None => children::holder(master, inode),
         };
         holder.map_or(Self::Untold, |pid| Self::Child {
             pid,
             inode,
-            process: descriptor_of(pid),
+            process: children::open(pid),
         })
     }
 
@@ -63,21 +55,21 @@ impl Peer {
         }
     }
 
-    /// Any of the children that live, where none holds the other end yet.
+    /// One of the living children, where none holds the other end yet.
     pub(crate) fn one_of(master: u32) -> Self {
-        let open = |pid| Some((pid, descriptor_of(pid)?));
-        let mut children: Vec<_> = children(master).into_iter().filter_map(open).collect();
-        children.retain(|(_, process)| !has_ended(process.as_fd()));
-        Self::OneOf(children)
+        let open = |pid| Some((pid, children::open(pid)?));
+        let mut found: Vec<_> = children::of(master).into_iter().filter_map(open).collect();
+        found.retain(|(_, process)| !has_ended(process.as_fd()));
+        Self::OneOf(found)
     }
 
-    /// Whether looking again may tell more.
+    /// Whether another look may tell more.
     pub(crate) fn may_be_found(&self) -> bool {
         matches!(self, Self::Unknown | Self::OneOf(_))
     }
 
-    /// The process that has closed the connection by its end, and how that came, if the system tells.
-    pub(crate) fn who_ended(&self) -> Option<(u32, Option<Ended>)> {
+    /// The process whose end has closed the connection, and how it ended, if the system tells.
+    pub(crate) fn find_ended(&self) -> Option<(u32, Option<Ended>)> {
         let (pid, process) = match self {
             Self::Child { pid, process, .. } => (*pid, process.as_ref()?.as_fd()),
             Self::Process { pid, process } => (*pid, process.as_fd()),
@@ -95,7 +87,7 @@ impl Peer {
     /// Sends SIGTERM or SIGKILL to the process, if it still holds the other end; true when it was sent.
     pub(crate) fn end(&self, signal: Signal, spawner: Option<&Spawner>) -> bool {
         match (self, spawner) {
-            (Self::Child { pid, inode, .. }, None) => end_holder(*pid, *inode, signal),
+            (Self::Child { pid, inode, .. }, None) => children::end_holder(*pid, *inode, signal),
             (Self::Child { pid, inode, .. }, Some(spawner)) => spawner.end_child(*pid, *inode, signal),
             (Self::Process { process, .. }, None) => rustix::process::pidfd_send_signal(process, signal).is_ok(),
             (Self::Process { pid, .. }, Some(spawner)) => spawner.end_group(*pid, signal),
@@ -104,136 +96,11 @@ impl Peer {
     }
 }
 
-/// Whether [`Peer::find`] can tell the children of a php-cgi apart that runs as this user.
-pub(crate) fn can_be_told(user: Option<u32>) -> bool {
-    // ptrace(2), "Ptrace access mode checking": the same user, or the capability.
-    let ours = user.is_none_or(|user| user == rustix::process::geteuid().as_raw());
-    let privileged =
-        || rustix::thread::capabilities(None).is_ok_and(|ours| ours.effective.contains(CapabilitySet::SYS_PTRACE));
-    let lists_children = std::fs::read_to_string("/proc/thread-self/children").is_ok();
-    let names_peers = || UnixStream::pair().and_then(|(one, _other)| peer_inode(&one)).is_ok();
-    (ours || privileged()) && lists_children && names_peers()
-}
-
-/// The child of `master` that holds the socket with this inode.
-pub(crate) fn holder(master: u32, inode: u32) -> Option<u32> {
-    children(master).into_iter().find(|&pid| holds(pid, inode))
-}
-
-/// Sends a signal to a process, if it holds the socket with this inode; true when it was sent.
-pub(crate) fn end_holder(pid: u32, inode: u32, signal: Signal) -> bool {
-    // The descriptor pins the process before the look: a number could belong to somebody else by now.
-    let process = descriptor_of(pid).filter(|_| holds(pid, inode));
-    process.is_some_and(|process| rustix::process::pidfd_send_signal(process, signal).is_ok())
-}
-
-fn descriptor_of(pid: u32) -> Option<OwnedFd> {
-    let pid = Pid::from_raw(pid as i32)?;
-    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
-}
-
-/// The children of a process, by the kernel's own list.
-pub(crate) fn children(master: u32) -> Vec<u32> {
-    let list = std::fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap_or_default();
-    list.split_ascii_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .collect()
-}
-
-/// True while the process runs. One that has ended may wait for ever to be collected by whoever adopted it.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    // The state is the first word behind the name, which is in parentheses and may hold any character.
-    !stat
-        .rsplit(')')
-        .next()
-        .is_some_and(|rest| matches!(rest.trim_start().as_bytes().first(), Some(b'Z' | b'X')))
-}
-
-/// True if one of the process's descriptors is the socket with this inode.
-fn holds(pid: u32, inode: u32) -> bool {
-    let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return false;
-    };
-    let wanted = format!("socket:[{inode}]");
-    descriptors
-        .flatten()
-        .any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str()))
-}
-
-const NLMSG_HEADER: usize = 16;
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLM_F_REQUEST: u16 = 1;
-const UDIAG_SHOW_PEER: u32 = 4;
-const UNIX_DIAG_PEER: u16 = 2;
-/// `struct unix_diag_msg`, in front of the attributes.
-const UNIX_DIAG_MSG: usize = 16;
-
-/// The inode of the socket at the other end.
-fn peer_inode(socket: impl AsFd) -> io::Result<u32> {
-    let inode = u32::try_from(rustix::fs::fstat(socket)?.st_ino).map_err(io::Error::other)?;
-    let kernel = rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        Some(netlink::SOCK_DIAG),
-    )?;
-    rustix::net::send(&kernel, &diag_request(inode), SendFlags::empty())?;
-    let mut answer = [0; 1024];
-    // The kernel answers within the send.
-    let (length, _) = rustix::net::recv(&kernel, &mut answer, RecvFlags::DONTWAIT)?;
-    find_peer(&answer[..length]).ok_or_else(|| Errno::NOENT.into())
-}
-
-/// `struct nlmsghdr` and `struct unix_diag_req` for one socket, without a cookie.
-fn diag_request(inode: u32) -> Vec<u8> {
-    let mut request = Vec::with_capacity(NLMSG_HEADER + 24);
-    request.extend((NLMSG_HEADER as u32 + 24).to_ne_bytes());
-    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    request.extend(NLM_F_REQUEST.to_ne_bytes());
-    request.extend([0; 8]); // sequence, port
-    request.extend([AddressFamily::UNIX.as_raw() as u8, 0, 0, 0]);
-    request.extend(u32::MAX.to_ne_bytes()); // every state
-    request.extend(inode.to_ne_bytes());
-    request.extend(UDIAG_SHOW_PEER.to_ne_bytes());
-    request.extend([0xff; 8]); // no cookie
-    request
-}
-
-/// The UNIX_DIAG_PEER attribute of an answer. Not there in an error message, nor before the other end was accepted.
-fn find_peer(answer: &[u8]) -> Option<u32> {
-    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    if kind != SOCK_DIAG_BY_FAMILY {
-        return None;
-    }
-    let mut attributes = answer.get(NLMSG_HEADER + UNIX_DIAG_MSG..)?;
-    while let Some((header, rest)) = attributes.split_first_chunk::<4>() {
-        let length = usize::from(u16::from_ne_bytes([header[0], header[1]])).checked_sub(4)?;
-        if u16::from_ne_bytes([header[2], header[3]]) == UNIX_DIAG_PEER {
-            let inode = u32::from_ne_bytes(rest.get(..4)?.try_into().ok()?);
-            return (inode != 0).then_some(inode);
-        }
-        attributes = rest.get(length.next_multiple_of(4)..)?;
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::os::unix::net::UnixStream;
 
-    #[test]
-    fn the_other_end_of_a_pair_is_found_in_the_process_that_holds_it() {
-        let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let inode = peer_inode(&ours).expect("the kernel tells");
-        let expected = rustix::fs::fstat(&theirs).expect("fstat").st_ino;
-        assert_eq!(u64::from(inode), expected);
-        assert!(holds(std::process::id(), inode));
-        drop(theirs);
-        assert!(!holds(std::process::id(), inode));
-    }
+    use super::*;
 
     #[test]
     fn what_holds_no_socket_of_ours_gets_no_signal() {
@@ -242,7 +109,7 @@ mod tests {
             .spawn()
             .expect("sleep starts");
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
-        let inode = peer_inode(&ours).expect("the kernel tells");
+        let inode = children::peer_inode(&ours).expect("the kernel tells");
         let peer = Peer::Child {
             pid: sleeper.id(),
             inode,
@@ -252,22 +119,5 @@ mod tests {
         assert!(matches!(sleeper.try_wait(), Ok(None)));
         sleeper.kill().expect("it is ours");
         sleeper.wait().expect("it ends");
-    }
-
-    #[test]
-    fn our_own_processes_can_be_told_apart() {
-        assert!(can_be_told(None));
-        assert!(can_be_told(Some(rustix::process::geteuid().as_raw())));
-    }
-
-    #[test]
-    fn an_answer_without_a_peer_names_none() {
-        assert_eq!(find_peer(&[]), None);
-        assert_eq!(find_peer(&[0xff; 40]), None);
-        let mut answer = vec![0; NLMSG_HEADER + UNIX_DIAG_MSG];
-        answer[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        assert_eq!(find_peer(&answer), None);
-        answer.extend([3, 0, 2, 0]); // an attribute shorter than its own header
-        assert_eq!(find_peer(&answer), None);
     }
 }

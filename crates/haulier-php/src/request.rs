@@ -3,6 +3,9 @@
 use std::fmt;
 use std::fs::File;
 
+use haulier_http::Presence;
+use haulier_upstream::Ask;
+
 /// One request, complete before a worker is taken.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
@@ -15,10 +18,20 @@ pub struct Request<'a> {
     pub idempotent: bool,
     /// What requests have in common that are to go to the same one of several servers; `None` goes to any.
     pub affinity: Option<&'a [u8]>,
-    /// Whether anybody still waits for the answer; asked now and then in the queue, and when a worker comes free after it.
-    pub wanted: &'a dyn Fn() -> Wanted,
+    /// Presence of the client; asked now and then in the queue, and when a worker becomes free after a wait.
+    pub client: &'a dyn Fn() -> Presence,
     /// The request in a few words ("GET /report"), for log lines; called only when there is something to log.
     pub label: &'a dyn Fn() -> String,
+}
+
+impl<'a> Request<'a> {
+    /// The part of the request that the queue needs.
+    pub(crate) fn ask(&self) -> Ask<'a> {
+        Ask {
+            affinity: self.affinity,
+            client: self.client,
+        }
+    }
 }
 
 impl fmt::Debug for Request<'_> {
@@ -30,17 +43,6 @@ impl fmt::Debug for Request<'_> {
             .field("idempotent", &self.idempotent)
             .finish()
     }
-}
-
-/// Whether anybody waits for the answer to a request in the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// Somebody does.
-    Yes,
-    /// The client sends nothing more, and may have gone: those that wait for certain come first.
-    Perhaps,
-    /// Nobody does: PHP is not asked.
-    No,
 }
 
 /// A request body.

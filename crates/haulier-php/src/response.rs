@@ -10,10 +10,11 @@ use haulier_http::ReadInto;
 use haulier_proto::fastcgi::CgiHead;
 use tokio::time::Sleep;
 
+use crate::background::BackgroundScript;
 use crate::error::PoolError;
 use crate::exchange::Exchange;
-use crate::finished::Behind;
 use crate::lease::Lease;
+use crate::stderr::log_late_stderr;
 
 /// A response of PHP. The worker is free again as soon as END_REQUEST has come; dropping the response before that
 /// closes the connection, and the script goes on until it next writes something. A script that has said that its answer is
@@ -217,7 +218,7 @@ impl Response {
         if self.exchange.is_complete() {
             lease.finish(self.exchange.is_reusable());
         } else {
-            Behind::start(self.exchange.split_off(), lease, self.label.clone());
+            BackgroundScript::start(self.exchange.split_off(), lease, self.label.clone());
         }
     }
 
@@ -229,19 +230,6 @@ impl Response {
     /// Logs what the script wrote to STDERR since the last call, with the request it belongs to: for what comes when the
     /// head is gone and nobody would say it.
     pub fn log_stderr(&mut self) {
-        log_stderr(self.pid, &self.label, &self.exchange.take_stderr());
-    }
-}
-
-/// Logs what a script wrote to STDERR when its head was on the way already.
-pub(crate) fn log_stderr(pid: Option<u32>, request: &str, stderr: &[u8]) {
-    if !stderr.is_empty() {
-        let stderr = String::from_utf8_lossy(stderr);
-        tracing::warn!(
-            pid,
-            request,
-            stderr = stderr.trim_end(),
-            "PHP wrote to its error log behind the head of its response"
-        );
+        log_late_stderr(self.pid, &self.label, &self.exchange.take_stderr());
     }
 }

@@ -1,34 +1,34 @@
-//! Requests that have kept a worker for a while, by name: what `status` shows when a pool is slow.
+//! Requests that have kept a worker for a while, by label: `status` shows them when a pool is slow.
 //!
-//! A request is noted only once it takes longer than most, so that the usual one costs nothing.
+//! A request is listed only once it takes longer than most, so that the usual one costs nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a request keeps its worker before it is noted, unless its response is on the way sooner.
-pub(crate) const NOTED_AFTER: Duration = Duration::from_millis(100);
+/// Time after which a request is listed, unless its response is on the way sooner.
+pub(crate) const LISTED_AFTER: Duration = Duration::from_millis(100);
 
 /// A request PHP is at work on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningRequest {
-    /// In a few words: `GET /export (req 7e10)`.
+    /// The request for people: `GET /export (req 7e10)`.
     pub label: String,
-    /// How long it has had its worker.
+    /// Time it has had its worker.
     pub running: Duration,
-    /// The worker, where it is known.
+    /// Process id of the worker, where it is known.
     pub pid: Option<u32>,
-    /// Requests that worker has answered before, as far as we have seen.
+    /// Requests that the worker has answered before, as far as the pool has seen.
     pub served: u64,
 }
 
-/// All noted requests of a pool.
+/// All listed requests of a pool.
 #[derive(Debug, Default)]
-pub(crate) struct Running {
-    notes: Mutex<Notes>,
+pub(crate) struct RunningRequests {
+    list: Mutex<List>,
 }
 
 #[derive(Debug, Default)]
-struct Notes {
+struct List {
     next_ticket: u64,
     entries: Vec<Entry>,
 }
@@ -40,28 +40,28 @@ struct Entry {
     since: Instant,
     pid: Option<u32>,
     served: u64,
-    /// The log of slow requests has it.
+    /// It is in the log of slow requests.
     logged: bool,
 }
 
-/// Keeps a request noted until it is dropped.
+/// Keeps a request listed until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Noted {
-    running: Arc<Running>,
+pub(crate) struct RunningGuard {
+    running: Arc<RunningRequests>,
     ticket: u64,
 }
 
-impl Running {
-    fn lock(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+impl RunningRequests {
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request that has had its worker, who answered `served` before, since then.
-    pub(crate) fn note(self: &Arc<Self>, label: String, since: Instant, pid: Option<u32>, served: u64) -> Noted {
-        let mut notes = self.lock();
-        let ticket = notes.next_ticket;
-        notes.next_ticket += 1;
-        notes.entries.push(Entry {
+    /// Lists a request that has had its worker, which has answered `served` before, since then.
+    pub(crate) fn add(self: &Arc<Self>, label: String, since: Instant, pid: Option<u32>, served: u64) -> RunningGuard {
+        let mut list = self.lock();
+        let ticket = list.next_ticket;
+        list.next_ticket += 1;
+        list.entries.push(Entry {
             ticket,
             label,
             since,
@@ -69,26 +69,24 @@ impl Running {
             served,
             logged: false,
         });
-        drop(notes);
-        Noted {
+        drop(list);
+        RunningGuard {
             running: Arc::clone(self),
             ticket,
         }
     }
 
-    /// What is noted now, the longest first.
+    /// Requests listed now, the longest-running first.
     pub(crate) fn list(&self) -> Vec<RunningRequest> {
-        let notes = self.lock();
-        let mut list: Vec<_> = notes.entries.iter().map(Entry::describe).collect();
-        drop(notes);
+        let mut list: Vec<_> = self.lock().entries.iter().map(Entry::describe).collect();
         list.sort_by_key(|request| std::cmp::Reverse(request.running));
         list
     }
 
-    /// Those that have had their worker for this long, each once.
+    /// Requests that have had their worker for this long, each once.
     pub(crate) fn take_slow(&self, after: Duration) -> Vec<RunningRequest> {
-        let mut notes = self.lock();
-        let slow = notes
+        let mut list = self.lock();
+        let slow = list
             .entries
             .iter_mut()
             .filter(|entry| !entry.logged && entry.since.elapsed() >= after);
@@ -111,10 +109,10 @@ impl Entry {
     }
 }
 
-impl Drop for Noted {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
-        let mut notes = self.running.lock();
-        notes.entries.retain(|entry| entry.ticket != self.ticket);
+        let mut list = self.running.lock();
+        list.entries.retain(|entry| entry.ticket != self.ticket);
     }
 }
 
@@ -123,12 +121,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_listed_while_it_is_noted_and_the_oldest_comes_first() {
-        let running = Arc::new(Running::default());
+    fn a_request_is_listed_until_its_guard_is_dropped_and_the_oldest_comes_first() {
+        let running = Arc::new(RunningRequests::default());
         let now = Instant::now();
-        let young = running.note("GET /young".into(), now, None, 0);
+        let young = running.add("GET /young".into(), now, None, 0);
         let earlier = now.checked_sub(Duration::from_secs(5)).unwrap_or(now);
-        let old = running.note("GET /old".into(), earlier, Some(7), 3);
+        let old = running.add("GET /old".into(), earlier, Some(7), 3);
         let labels = || {
             running
                 .list()
@@ -145,10 +143,10 @@ mod tests {
 
     #[test]
     fn a_slow_request_is_taken_once() {
-        let running = Arc::new(Running::default());
+        let running = Arc::new(RunningRequests::default());
         let now = Instant::now();
-        let _young = running.note("GET /young".into(), now, None, 0);
-        let _old = running.note("GET /old".into(), now - Duration::from_millis(50), None, 0);
+        let _young = running.add("GET /young".into(), now, None, 0);
+        let _old = running.add("GET /old".into(), now - Duration::from_millis(50), None, 0);
         let slow = |after| {
             running
                 .take_slow(after)

@@ -1,10 +1,9 @@
-//! What a pool needs to know. Plain values: whoever reads a configuration file fills them in.
+//! Settings of a pool: plain values that the reader of a configuration fills in.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use haulier_upstream::Address;
 use rustix::process::Resource;
 
 /// One pool of PHP workers.
@@ -32,12 +31,11 @@ pub struct PoolSettings {
     pub grace: Option<Duration>,
 }
 
-impl PoolSettings {
-    /// A pool of this kind with the usual limits.
-    pub fn new(name: &str, kind: PoolKind) -> Self {
+impl Default for PoolSettings {
+    fn default() -> Self {
         Self {
-            name: name.to_owned(),
-            kind,
+            name: String::new(),
+            kind: PoolKind::External(External::default()),
             timeout: Duration::from_secs(60),
             queue_timeout: Duration::from_secs(10),
             queue_length: 512,
@@ -45,6 +43,17 @@ impl PoolSettings {
             response_head: 64 * 1024,
             slow: None,
             grace: None,
+        }
+    }
+}
+
+impl PoolSettings {
+    /// A pool of this kind with the usual limits.
+    pub fn new(name: &str, kind: PoolKind) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            ..Self::default()
         }
     }
 }
@@ -58,16 +67,69 @@ pub struct Slow {
     pub log: Option<PathBuf>,
 }
 
-/// Who runs PHP.
+/// The origin of PHP's processes. Other modules ask its methods, and do not match on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PoolKind {
     /// haulier starts php-cgi and watches it.
     Supervised(Supervised),
-    /// Somebody else runs a FastCGI server, usually php-fpm.
+    /// Another program runs a FastCGI server, usually php-fpm.
     External(External),
 }
 
 impl PoolKind {
+    /// The settings of processes that haulier starts; `None` if another program runs PHP.
+    pub fn supervised(&self) -> Option<&Supervised> {
+        match self {
+            Self::Supervised(own) => Some(own),
+            Self::External(_) => None,
+        }
+    }
+
+    /// The same to change.
+    pub fn supervised_mut(&mut self) -> Option<&mut Supervised> {
+        match self {
+            Self::Supervised(own) => Some(own),
+            Self::External(_) => None,
+        }
+    }
+
+    /// The settings of servers that another program runs.
+    pub fn external(&self) -> Option<&External> {
+        match self {
+            Self::Supervised(_) => None,
+            Self::External(external) => Some(external),
+        }
+    }
+
+    /// The account that PHP runs as, if haulier starts it as another one than its own.
+    pub fn user(&self) -> Option<&User> {
+        self.supervised()?.user.as_ref()
+    }
+
+    /// Most requests PHP works on at a time.
+    pub fn capacity(&self) -> usize {
+        match self {
+            Self::Supervised(own) => own.workers,
+            Self::External(external) => external.connections * external.servers.len(),
+        }
+    }
+
+    /// How the number of processes changes, in php-fpm's terms.
+    pub fn process_manager(&self) -> &'static str {
+        match self {
+            Self::Supervised(own) => own.process_manager(),
+            Self::External(_) => "external",
+        }
+    }
+
+    /// The cookie whose values each belong to one of the servers.
+    pub(crate) fn affinity_cookie(&self) -> Option<&str> {
+        match self.external().map(|external| &external.balance) {
+            Some(Balance::Cookie(name)) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Whether connections serve more than one request. php-cgi has no way to answer before its script ends.
     pub(crate) fn keeps_connections(&self) -> bool {
         match self {
@@ -113,11 +175,11 @@ pub struct Supervised {
     pub socket_dir: PathBuf,
 }
 
-impl Supervised {
+impl Default for Supervised {
     /// One php-cgi process that is never replaced, as PHP is installed, with nothing in its environment.
-    pub fn new(php: PathBuf, socket_dir: PathBuf) -> Self {
+    fn default() -> Self {
         Self {
-            php,
+            php: "php-cgi".into(),
             workers: 1,
             shrink: None,
             spawn_rate: None,
@@ -130,18 +192,35 @@ impl Supervised {
             nice: 0,
             rlimits: Vec::new(),
             separate: false,
-            socket_dir,
+            socket_dir: PathBuf::new(),
         }
     }
 }
 
 impl Supervised {
-    /// How long nobody asks for PHP before it ends; `None` if it runs for ever.
-    pub(crate) fn rests_after(&self) -> Option<Duration> {
+    /// This php-cgi with sockets in this directory, otherwise as by default.
+    pub fn new(php: PathBuf, socket_dir: PathBuf) -> Self {
+        Self {
+            php,
+            socket_dir,
+            ..Self::default()
+        }
+    }
+
+    /// Time without a request after which PHP ends altogether; `None` if it runs for ever.
+    pub(crate) fn parks_after(&self) -> Option<Duration> {
         self.shrink.filter(|shrink| shrink.least == 0).map(|shrink| shrink.idle)
     }
 
-    /// Whether it is to run as somebody else than this user with this group.
+    fn process_manager(&self) -> &'static str {
+        match self.shrink {
+            None => "static",
+            Some(shrink) if shrink.least == 0 => "ondemand",
+            Some(_) => "dynamic",
+        }
+    }
+
+    /// Whether it is to run as another account than this user with this group.
     pub fn is_foreign_to(&self, uid: u32, gid: u32) -> bool {
         self.user
             .as_ref()
@@ -203,7 +282,7 @@ pub struct User {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
     /// Where they listen.
-    pub servers: Vec<Server>,
+    pub servers: Vec<Address>,
     /// Which server gets a request.
     pub balance: Balance,
     /// Most connections to each server. Stay below its pm.max_children: an open connection occupies a child.
@@ -221,17 +300,26 @@ pub struct External {
     pub health: Option<Health>,
 }
 
-impl External {
-    /// These servers with the usual limits.
-    pub fn new(servers: Vec<Server>) -> Self {
+impl Default for External {
+    fn default() -> Self {
         Self {
-            servers,
+            servers: Vec::new(),
             balance: Balance::LeastBusy,
             connections: 32,
             connect_timeout: Duration::from_secs(1),
             keep_conn: false,
             idle_timeout: Duration::from_secs(5),
             health: None,
+        }
+    }
+}
+
+impl External {
+    /// These servers with the usual limits.
+    pub fn new(servers: Vec<Address>) -> Self {
+        Self {
+            servers,
+            ..Self::default()
         }
     }
 }
@@ -258,22 +346,4 @@ pub struct Health {
     pub fail: u32,
     /// Answers in a row that take it in again.
     pub recover: u32,
-}
-
-/// The address of a FastCGI server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Server {
-    /// `unix:/run/php/php8.2-fpm.sock`
-    Unix(PathBuf),
-    /// `127.0.0.1:9000`
-    Tcp(SocketAddr),
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => write!(f, "{address}"),
-        }
-    }
 }

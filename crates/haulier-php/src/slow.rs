@@ -13,14 +13,14 @@ use haulier_proto::text::is_unseen;
 
 use crate::running::RunningRequest;
 use crate::settings::Slow;
+use crate::shared::Shared;
 use crate::span::Span;
-use crate::state::Shared;
 
-/// Notes every request that has become slow since the last look.
-pub(crate) fn note(shared: &Shared, slow: &Slow) {
+/// Logs every request that has become slow since the last call.
+pub(crate) fn log_new(shared: &Shared, slow: &Slow) {
     for request in shared.running.take_slow(slow.after) {
         shared.count(|counts| counts.slow += 1);
-        let waits_for = request.pid.map_or_else(|| "unknown".to_owned(), what_it_does);
+        let waits_for = request.pid.map_or_else(|| "unknown".to_owned(), activity);
         let (pool, pid, label) = (shared.settings.name.as_str(), request.pid, request.label.as_str());
         let Some(path) = &slow.log else {
             tracing::warn!(pool, pid, after = %Span(request.running), request = label, waits_for, "slow request");
@@ -32,7 +32,7 @@ pub(crate) fn note(shared: &Shared, slow: &Slow) {
     }
 }
 
-/// Opened for each line, so that the file may be moved away at any time.
+/// Appends to the file, opened for each line, so that it may be moved away at any time.
 fn append(path: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new()
         .append(true)
@@ -75,8 +75,8 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Computing, or waiting for what: `recvfrom on 127.0.0.1:3306`.
-fn what_it_does(pid: u32) -> String {
+/// The activity of a process: computing, or the system call it waits in: `recvfrom on 127.0.0.1:3306`.
+fn activity(pid: u32) -> String {
     match state(pid) {
         None => return "gone".to_owned(),
         Some('R') => return "computing".to_owned(),
@@ -98,7 +98,7 @@ fn kernel_function(pid: u32) -> Option<String> {
     Some(function).filter(|function| !function.is_empty() && function != "0")
 }
 
-/// The system call a process is in, with the descriptor it is about, where the system lets us see that.
+/// The system call a process is in, with the file or connection it is about, where the system lets us see that.
 fn system_call(pid: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -106,11 +106,11 @@ fn system_call(pid: u32) -> Option<String> {
     let argument = words
         .next()
         .and_then(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok())?;
-    let (name, about) = known_call(number).unwrap_or(("", About::Nothing));
+    let (name, about) = known_call(number).unwrap_or(("", FirstArgument::Nothing));
     let descriptor = match about {
-        About::Descriptor => i32::try_from(argument).ok(),
-        About::PollList => first_polled(pid, argument),
-        About::Nothing => None,
+        FirstArgument::Descriptor => i32::try_from(argument).ok(),
+        FirstArgument::PollList => first_polled(pid, argument),
+        FirstArgument::Nothing => None,
     };
     let name = if name.is_empty() {
         format!("system call {number}")
@@ -123,42 +123,42 @@ fn system_call(pid: u32) -> Option<String> {
     }
 }
 
-/// What the first argument of a system call is.
+/// The meaning of a system call's first argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum About {
+enum FirstArgument {
     Descriptor,
     /// The address of `struct pollfd`.
     PollList,
     Nothing,
 }
 
-/// Those that PHP waits in.
-fn known_call(number: i64) -> Option<(&'static str, About)> {
-    const CALLS: [(i64, &str, About); 18] = [
-        (libc::SYS_read, "read", About::Descriptor),
-        (libc::SYS_write, "write", About::Descriptor),
-        (libc::SYS_pread64, "pread", About::Descriptor),
-        (libc::SYS_recvfrom, "recvfrom", About::Descriptor),
-        (libc::SYS_recvmsg, "recvmsg", About::Descriptor),
-        (libc::SYS_sendto, "sendto", About::Descriptor),
-        (libc::SYS_connect, "connect", About::Descriptor),
-        (libc::SYS_accept, "accept", About::Descriptor),
-        (libc::SYS_flock, "flock", About::Descriptor),
-        (libc::SYS_fcntl, "fcntl", About::Descriptor),
-        (libc::SYS_fsync, "fsync", About::Descriptor),
-        (libc::SYS_fdatasync, "fdatasync", About::Descriptor),
-        (libc::SYS_ppoll, "poll", About::PollList),
-        (libc::SYS_pselect6, "select", About::Nothing),
-        (libc::SYS_futex, "futex", About::Nothing),
-        (libc::SYS_wait4, "wait for a process", About::Nothing),
-        (libc::SYS_clock_nanosleep, "sleep", About::Nothing),
-        (libc::SYS_nanosleep, "sleep", About::Nothing),
+/// The system calls that PHP waits in.
+fn known_call(number: i64) -> Option<(&'static str, FirstArgument)> {
+    const CALLS: [(i64, &str, FirstArgument); 18] = [
+        (libc::SYS_read, "read", FirstArgument::Descriptor),
+        (libc::SYS_write, "write", FirstArgument::Descriptor),
+        (libc::SYS_pread64, "pread", FirstArgument::Descriptor),
+        (libc::SYS_recvfrom, "recvfrom", FirstArgument::Descriptor),
+        (libc::SYS_recvmsg, "recvmsg", FirstArgument::Descriptor),
+        (libc::SYS_sendto, "sendto", FirstArgument::Descriptor),
+        (libc::SYS_connect, "connect", FirstArgument::Descriptor),
+        (libc::SYS_accept, "accept", FirstArgument::Descriptor),
+        (libc::SYS_flock, "flock", FirstArgument::Descriptor),
+        (libc::SYS_fcntl, "fcntl", FirstArgument::Descriptor),
+        (libc::SYS_fsync, "fsync", FirstArgument::Descriptor),
+        (libc::SYS_fdatasync, "fdatasync", FirstArgument::Descriptor),
+        (libc::SYS_ppoll, "poll", FirstArgument::PollList),
+        (libc::SYS_pselect6, "select", FirstArgument::Nothing),
+        (libc::SYS_futex, "futex", FirstArgument::Nothing),
+        (libc::SYS_wait4, "wait for a process", FirstArgument::Nothing),
+        (libc::SYS_clock_nanosleep, "sleep", FirstArgument::Nothing),
+        (libc::SYS_nanosleep, "sleep", FirstArgument::Nothing),
     ];
     // Not on every architecture.
     #[cfg(target_arch = "x86_64")]
     match number {
-        libc::SYS_poll => return Some(("poll", About::PollList)),
-        libc::SYS_select => return Some(("select", About::Nothing)),
+        libc::SYS_poll => return Some(("poll", FirstArgument::PollList)),
+        libc::SYS_select => return Some(("select", FirstArgument::Nothing)),
         _ => {}
     }
     let call = CALLS.iter().find(|(known, _, _)| *known == number)?;
@@ -173,7 +173,7 @@ fn first_polled(pid: u32, address: u64) -> Option<i32> {
     Some(i32::from_ne_bytes(descriptor))
 }
 
-/// The file behind a descriptor, or the other end of a TCP connection.
+/// The file of a descriptor, or the other end of a TCP connection.
 fn target(pid: u32, descriptor: i32) -> Option<String> {
     let link = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
     let link = link.to_string_lossy().into_owned();
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_json_whatever_stands_in_the_request() {
+    fn a_line_is_json_with_any_character_in_the_request() {
         let request = RunningRequest {
             label: "GET /a\"b\\c\n".into(),
             running: Duration::from_millis(1500),
@@ -242,7 +242,7 @@ mod tests {
             .expect("sleep starts");
         let mut seen = String::new();
         for _ in 0..500 {
-            seen = what_it_does(sleeper.id());
+            seen = activity(sleeper.id());
             // Without the right to look, the kernel's own name for it.
             if seen.contains("sleep") || seen == "unknown" {
                 break;
@@ -252,7 +252,7 @@ mod tests {
         sleeper.kill().expect("it is ours");
         sleeper.wait().expect("it ends");
         assert!(seen.contains("sleep") || seen == "unknown", "{seen}");
-        assert_eq!(what_it_does(u32::MAX), "gone");
+        assert_eq!(activity(u32::MAX), "gone");
     }
 
     #[test]

@@ -207,13 +207,8 @@ fn remark(settings: &Settings) -> Option<String> {
 
 /// Root hands PHP to another account; that is said.
 fn run_as(pool: &Pool) -> Option<String> {
-    match &pool.settings.kind {
-        haulier_php::PoolKind::Supervised(supervised) => {
-            let user = supervised.user.as_ref()?;
-            Some(format!("pool {} runs PHP as {}", pool.settings.name, user.name))
-        }
-        haulier_php::PoolKind::External(_) => None,
-    }
+    let user = pool.settings.kind.user()?;
+    Some(format!("pool {} runs PHP as {}", pool.settings.name, user.name))
 }
 
 fn fields(settings: &Settings) -> Vec<(&'static str, Value)> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Pool, PoolError, PoolKind, PoolSettings, Spawner, StartError, Supervised, User};
+use haulier_php::{Pool, PoolError, PoolSettings, Spawner, StartError, Supervised, User};
 use haulier_server::BindError;
 use haulier_server::access_log::AccessLog;
 use haulier_server::settings::{
@@ -294,7 +294,7 @@ fn is_same(running: &PoolSettings, wanted: &PoolSettings) -> bool {
     let (uid, gid) = our_account();
     let plain = |settings: &PoolSettings| {
         let mut settings = settings.clone();
-        if let PoolKind::Supervised(supervised) = &mut settings.kind
+        if let Some(supervised) = settings.kind.supervised_mut()
             && !supervised.is_foreign_to(uid, gid)
         {
             supervised.user = None;
@@ -346,7 +346,7 @@ fn sites_of(pool: usize, sites: &[Site]) -> Sites {
 
 /// Whether PHP runs as another account than we do.
 fn has_user(pool: &settings::Pool) -> bool {
-    matches!(&pool.settings.kind, PoolKind::Supervised(supervised) if supervised.user.is_some())
+    pool.settings.kind.user().is_some()
 }
 
 /// Whether the prelude runs before the scripts of this pool: `auto_prepend_file = "none"` in its `ini` says no.
@@ -365,9 +365,7 @@ fn is_none(file: &str) -> bool {
 }
 
 fn prepended_by_ini(pool: &settings::Pool) -> Option<&str> {
-    let PoolKind::Supervised(supervised) = &pool.settings.kind else {
-        return None;
-    };
+    let supervised = pool.settings.kind.supervised()?;
     let all = supervised.ini.iter().chain(&supervised.ini_admin);
     let last = all.rev().find(|(name, _)| name == prelude::SETTING);
     last.map(|(_, file)| file.as_str())
@@ -397,7 +395,7 @@ pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
 
 fn pool_settings(pool: &settings::Pool, sockets: &Path, prelude: Option<&Path>) -> PoolSettings {
     let mut settings = pool.settings.clone();
-    if let PoolKind::Supervised(supervised) = &mut settings.kind {
+    if let Some(supervised) = settings.kind.supervised_mut() {
         supervised.socket_dir = sockets.to_owned();
         if let Some(prelude) = prelude.filter(|_| runs_prelude(pool)) {
             put_prelude(supervised, prelude);
@@ -422,9 +420,7 @@ fn serving(settings: &Settings) -> Option<Account> {
 
 /// The account of this pool, if the one that serves cannot start it.
 fn foreign_user(pool: &PoolSettings, serving: Option<Account>) -> Option<&User> {
-    let PoolKind::Supervised(supervised) = &pool.kind else {
-        return None;
-    };
+    let supervised = pool.kind.supervised()?;
     let (uid, gid) = serving?;
     supervised.user.as_ref().filter(|_| supervised.is_foreign_to(uid, gid))
 }
@@ -434,10 +430,7 @@ fn start_spawner(pools: &[PoolSettings], serving: Option<Account>) -> Result<Opt
     let foreign: Vec<&Supervised> = pools
         .iter()
         .filter(|pool| foreign_user(pool, serving).is_some())
-        .filter_map(|pool| match &pool.kind {
-            PoolKind::Supervised(supervised) => Some(supervised),
-            PoolKind::External(_) => None,
-        })
+        .filter_map(|pool| pool.kind.supervised())
         .collect();
     if foreign.is_empty() {
         return Ok(None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use haulier_php::{Balance, Pool, PoolKind, Server};
+use haulier_php::{Address, Balance, Pool, PoolKind};
 use tokio::task::JoinSet;
 
 use crate::support::responder::{Responder, hello};
@@ -15,12 +15,12 @@ use crate::support::{Call, Fpm, Scripts, external, free_address, parent, wait_un
 async fn a_server_that_refuses_is_passed_over() {
     let scripts = Scripts::new();
     let responder = Responder::answering(hello());
-    let dead = [Server::Unix(scripts.path("nobody.sock")), Server::Tcp(free_address())];
+    let dead = [Address::Unix(scripts.path("nobody.sock")), Address::Tcp(free_address())];
     let pool = Pool::start(external([&dead[..], &[responder.server()]].concat(), 2)).expect("the pool starts");
     for _ in 0..10 {
         assert_eq!(Call::post(&scripts, "", b"x").text(&pool).await, "hello");
     }
-    assert_eq!(pool.status().busy, 0);
+    assert_eq!(pool.status().load.busy, 0);
 }
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn no_server_at_all_is_connect_refused() {
     let scripts = Scripts::new();
     let address = free_address();
     let pool = Pool::start(external(
-        vec![Server::Unix(scripts.path("nobody.sock")), Server::Tcp(address)],
+        vec![Address::Unix(scripts.path("nobody.sock")), Address::Tcp(address)],
         2,
     ));
     let pool = pool.expect("the pool starts");
@@ -37,7 +37,7 @@ async fn no_server_at_all_is_connect_refused() {
         assert_eq!(error.reason(), "connect_refused");
         assert_eq!(error.to_string(), format!("cannot connect to {address}"));
     }
-    assert_eq!((pool.status().busy, pool.status().idle), (0, 0));
+    assert_eq!((pool.status().load.busy, pool.status().load.idle), (0, 0));
 }
 
 #[tokio::test(flavor = "local")]
@@ -129,7 +129,7 @@ async fn an_idle_connection_is_closed_to_give_its_child_back() {
     for round in 1..=3 {
         assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
         assert_eq!(responder.accepted(), round);
-        wait_until_async("the connection is closed", || pool.status().idle == 0).await;
+        wait_until_async("the connection is closed", || pool.status().load.idle == 0).await;
     }
 }
 
@@ -154,5 +154,5 @@ async fn php_fpm_may_go_and_come_back() {
 async fn an_empty_pool_does_not_start() {
     let scripts = Scripts::new();
     assert!(Pool::start(external(Vec::new(), 2)).is_err());
-    assert!(Pool::start(external(vec![Server::Unix(scripts.path("x.sock"))], 0)).is_err());
+    assert!(Pool::start(external(vec![Address::Unix(scripts.path("x.sock"))], 0)).is_err());
 }

@@ -29,7 +29,11 @@ async fn one_connection_carries_many_requests() {
             assert_eq!(Call::get(scripts, "do=pid").text(pool).await, pid, "{name}");
         }
         let status = pool.status();
-        assert_eq!((status.idle, status.busy, status.served), (1, 0, 51), "{name}");
+        assert_eq!(
+            (status.load.idle, status.load.busy, status.counts.served),
+            (1, 0, 51),
+            "{name}"
+        );
     })
     .await;
 }
@@ -43,7 +47,7 @@ async fn a_small_answer_is_complete_with_its_head_and_the_worker_free() {
         while let Some(chunk) = response.body().await.expect("a body") {
             body.extend_from_slice(&chunk);
         }
-        assert_eq!(pool.status().busy, 0, "{name}");
+        assert_eq!(pool.status().load.busy, 0, "{name}");
         assert!(matches!(response.try_body(), Ok(TryBody::Complete)), "{name}");
     })
     .await;
@@ -120,7 +124,7 @@ async fn a_script_that_does_not_read_its_input_harms_no_later_request() {
                 "{name}"
             );
         }
-        assert_eq!(pool.status().crashes, 0, "{name}");
+        assert_eq!(pool.status().counts.crashes, 0, "{name}");
     })
     .await;
 }
@@ -264,9 +268,9 @@ async fn an_answer_dropped_half_way_leaves_a_working_pool() {
             response.body().await.expect(name).expect("a first piece");
             drop(response);
         }
-        assert_eq!(pool.status().busy, 0, "{name}");
+        assert_eq!(pool.status().load.busy, 0, "{name}");
         assert_eq!(Call::get(scripts, "").text(pool).await, "hello", "{name}");
-        assert_eq!(pool.status().crashes, 0, "{name}");
+        assert_eq!(pool.status().counts.crashes, 0, "{name}");
     })
     .await;
 }
@@ -282,11 +286,11 @@ async fn what_is_flushed_arrives_before_the_rest() {
             "{name}"
         );
         assert!(matches!(response.try_body(), Ok(TryBody::Pending)), "{name}");
-        assert_eq!(pool.status().busy, 1, "{name}");
+        assert_eq!(pool.status().load.busy, 1, "{name}");
         scripts.open(&name.replace(' ', "-"));
         let rest = Answer::of(response).await.expect(name);
         assert_eq!(rest.body, b"second", "{name}");
-        assert_eq!(pool.status().busy, 0, "{name}");
+        assert_eq!(pool.status().load.busy, 0, "{name}");
     })
     .await;
 }

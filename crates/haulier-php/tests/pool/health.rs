@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Balance, Health, Pool, PoolKind, PoolSettings, Server};
+use haulier_php::{Address, Balance, Health, Pool, PoolKind, PoolSettings};
 use tokio::task::JoinSet;
 
 use crate::support::responder::{Responder, hello};
@@ -27,7 +27,7 @@ fn with_health(mut settings: PoolSettings, path: &str, every: Duration) -> PoolS
 }
 
 fn up(pool: &Pool) -> Vec<bool> {
-    pool.servers().iter().map(|server| server.is_up).collect()
+    pool.servers().iter().map(|server| server.status.is_up).collect()
 }
 
 #[test]
@@ -47,7 +47,7 @@ async fn php_fpm_answers_the_ping(every: Duration) {
     let (right, wrong) = (right.expect("the pool starts"), wrong.expect("the pool starts"));
     wait_until_async("two failures", || up(&wrong) == [false]).await;
     assert_eq!(up(&right), [true, true]);
-    assert!(!wrong.status().is_live);
+    assert!(!wrong.status().load.is_live);
     assert_eq!(Call::get(&scripts, "").text(&right).await, "hello");
     assert_eq!(
         Call::get(&scripts, "").text(&wrong).await,
@@ -85,7 +85,7 @@ async fn busy_for_others(every: Duration) {
     for _ in 0..3 {
         Call::get(&scripts, "").text(&pool).await;
     }
-    let connections: Vec<_> = pool.servers().iter().map(|server| server.connections).collect();
+    let connections: Vec<_> = pool.servers().iter().map(|server| server.status.connections).collect();
     assert_eq!(connections[0], 0, "all went to the other one: {connections:?}");
     held.abort_all();
 }
@@ -154,7 +154,7 @@ async fn who_waits_for_a_server_that_is_left_out_goes_to_another() {
 async fn a_dead_server_costs_one_refused_connection_until_it_is_back() {
     let scripts = Scripts::new();
     let fpm = Fpm::start(&scripts, 3);
-    let Server::Unix(path) = &fpm.unix else {
+    let Address::Unix(path) = &fpm.unix else {
         unreachable!("it is one")
     };
     let elsewhere = path.with_extension("away");
@@ -168,7 +168,7 @@ async fn a_dead_server_costs_one_refused_connection_until_it_is_back() {
     wait_until_async("it is asked again", || up(&pool) == [true, true]).await;
     let held = Call::held(&scripts, "go");
     let both = async {
-        wait_until_async("both servers are at work again", || pool.status().busy == 2).await;
+        wait_until_async("both servers are at work again", || pool.status().load.busy == 2).await;
         scripts.open("go");
     };
     let (first, second, ()) = tokio::join!(held.text(&pool), held.text(&pool), both);
@@ -207,7 +207,11 @@ async fn a_server_stopped_and_started_under_load_costs_no_request_that_can_be_re
     is_over.set(true);
     tasks.join_all().await;
     let status = pool.status();
-    assert_eq!((status.crashes, status.exhausted, status.busy), (0, 0, 0), "{status:?}");
+    assert_eq!(
+        (status.counts.crashes, status.load.exhausted, status.load.busy),
+        (0, 0, 0),
+        "{status:?}"
+    );
 }
 
 #[tokio::test(flavor = "local")]
@@ -218,17 +222,17 @@ async fn those_who_wait_get_the_worker_of_a_server_that_comes_back() {
         while peer.request()?.is_some() {}
         Ok(())
     });
-    let pool = Pool::start(external(vec![Server::Tcp(address), silent.server()], 1)).expect("the pool starts");
+    let pool = Pool::start(external(vec![Address::Tcp(address), silent.server()], 1)).expect("the pool starts");
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
         let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, ""));
         tasks.spawn_local(async move { call.text(&pool).await });
     }
-    wait_until_async("two wait", || pool.status().queued == 2).await;
+    wait_until_async("two wait", || pool.status().load.queued == 2).await;
     assert_eq!(up(&pool), [false, true]);
     let _listener = std::net::TcpListener::bind(address).expect("nobody took it");
     wait_until_async("one of those who wait has it", || {
-        up(&pool) == [true, true] && pool.status().busy == 2
+        up(&pool) == [true, true] && pool.status().load.busy == 2
     })
     .await;
     tasks.shutdown().await;

@@ -43,8 +43,8 @@ async fn the_replacement_runs_before_the_worker_goes() {
         assert!(before.contains(&worker), "{worker} was not there before: {before:?}");
     }
     let status = pool.status();
-    assert_eq!((status.recycled, status.recycled_requests), (11, 11));
-    assert_eq!((status.crashes, status.retries), (0, 0));
+    assert_eq!((status.counts.recycled(), status.counts.recycled_requests), (11, 11));
+    assert_eq!((status.counts.crashes, status.counts.retries), (0, 0));
     pool.stop(Duration::ZERO).await;
 }
 
@@ -65,8 +65,8 @@ async fn a_worker_that_has_grown_is_replaced_after_its_request() {
     );
     assert_ne!(pid(&scripts, &pool).await, first);
     let status = pool.status();
-    assert_eq!((status.recycled, status.recycled_memory), (1, 1));
-    assert_eq!((status.crashes, status.retries), (0, 0));
+    assert_eq!((status.counts.recycled(), status.counts.recycled_memory), (1, 1));
+    assert_eq!((status.counts.crashes, status.counts.retries), (0, 0));
     pool.stop(Duration::ZERO).await;
 }
 
@@ -75,9 +75,9 @@ async fn a_worker_is_replaced_at_its_age_even_if_nobody_asks() {
     let scripts = Scripts::new();
     let pool = own_pool(&scripts, 1, |_, own| own.recycle.age = Duration::from_millis(300));
     let first = pid(&scripts, &pool).await;
-    wait_until_async("it is replaced", || pool.status().recycled_age >= 1).await;
+    wait_until_async("it is replaced", || pool.status().counts.recycled_age >= 1).await;
     assert_ne!(pid(&scripts, &pool).await, first);
-    assert_eq!((pool.status().crashes, pool.status().retries), (0, 0));
+    assert_eq!((pool.status().counts.crashes, pool.status().counts.retries), (0, 0));
     pool.stop(Duration::ZERO).await;
 }
 
@@ -96,7 +96,7 @@ async fn idle_workers_give_their_memory_back_but_for_the_least() {
         let (pool, call) = (Arc::clone(&pool), Call::held(&scripts, "go"));
         tasks.spawn_local(async move { call.text(&pool).await });
     }
-    wait_until_async("all of them to be busy", || pool.status().busy == 3).await;
+    wait_until_async("all of them to be busy", || pool.status().load.busy == 3).await;
     scripts.open("go");
     let used: BTreeSet<u32> = tasks
         .join_all()
@@ -105,7 +105,7 @@ async fn idle_workers_give_their_memory_back_but_for_the_least() {
         .map(|text| text.trim_start_matches("slept ").parse().expect("a process id"))
         .collect();
     assert_eq!(used.len(), 3);
-    wait_until_async("two are given back", || pool.status().shrunk == 2).await;
+    wait_until_async("two are given back", || pool.status().counts.shrunk == 2).await;
     wait_until_async("fresh ones stand in their place", || {
         let now = children(&scripts);
         now.len() == 3 && now.intersection(&used).count() == 1
@@ -114,8 +114,12 @@ async fn idle_workers_give_their_memory_back_but_for_the_least() {
     assert!(used.contains(&pid(&scripts, &pool).await), "the warm one comes first");
     tokio::time::sleep(Duration::from_millis(600)).await;
     let status = pool.status();
-    assert_eq!((status.shrunk, status.idle, status.recycled), (2, 1, 0), "one stays");
-    assert_eq!((status.crashes, status.retries), (0, 0));
+    assert_eq!(
+        (status.counts.shrunk, status.load.idle, status.counts.recycled()),
+        (2, 1, 0),
+        "one stays"
+    );
+    assert_eq!((status.counts.crashes, status.counts.retries), (0, 0));
     pool.stop(Duration::ZERO).await;
 }
 
@@ -222,7 +226,7 @@ async fn one_line_of_a_slow_request(after: Duration) {
     assert!(asleep[0].contains(&format!("\"pid\":{pid},")), "{lines}");
     assert!(asleep[0].contains("sleep\"}"), "{lines}");
     assert!(spinning[0].contains("\"waits_for\":\"computing\""), "{lines}");
-    assert_eq!(pool.status().slow, 2);
+    assert_eq!(pool.status().counts.slow, 2);
     pool.stop(Duration::ZERO).await;
 }
 
@@ -241,12 +245,12 @@ async fn a_php_that_fails_to_start_for_a_while_loses_no_request() {
     let pool = own_pool(&scripts, 1, |_, own| own.php = program.clone());
     let call = Call::get(&scripts, "");
     let repair = async {
-        wait_until_async("it failed some times", || pool.status().exits >= 3).await;
+        wait_until_async("it failed some times", || pool.status().counts.exits >= 3).await;
         std::fs::write(&ready, "").expect("a file");
     };
     let (text, ()) = tokio::join!(call.text(&pool), repair);
     assert_eq!(text, "hello");
-    assert_eq!((pool.status().crashes, pool.status().exhausted), (0, 0));
+    assert_eq!((pool.status().counts.crashes, pool.status().load.exhausted), (0, 0));
     pool.stop(Duration::ZERO).await;
 }
 
@@ -282,7 +286,7 @@ async fn silence_in_a_body(limit: Duration) {
             "{query}"
         );
     }
-    assert_eq!(pool.status().timeouts, 1);
+    assert_eq!(pool.status().counts.timeouts, 1);
     pool.stop(Duration::ZERO).await;
 }
 
@@ -305,8 +309,11 @@ async fn php_that_nobody_asks_for_ends_and_the_next_request_starts_it() {
         assert!(long.starts_with("slept "), "{long}");
         wait_until_async("no process to be left", || php_processes(scripts.dir.path()).is_empty()).await;
         let status = pool.status();
-        assert!(status.is_live, "it answers whoever asks");
-        assert_eq!((status.idle, status.exits, status.crashes), (0, 0, 0));
+        assert!(status.load.is_live, "it answers whoever asks");
+        assert_eq!(
+            (status.load.idle, status.counts.exits, status.counts.crashes),
+            (0, 0, 0)
+        );
         let mut tasks = JoinSet::new();
         for _ in 0..4 {
             let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, "do=pid"));
@@ -317,7 +324,7 @@ async fn php_that_nobody_asks_for_ends_and_the_next_request_starts_it() {
         }
         wait_until_async("the second rest", || php_processes(scripts.dir.path()).is_empty()).await;
         pool.stop(Duration::ZERO).await;
-        assert_eq!(pool.status().exits, 0);
+        assert_eq!(pool.status().counts.exits, 0);
     }
 }
 
@@ -331,16 +338,16 @@ async fn no_more_workers_than_agreed_are_put_to_work_within_a_second() {
         let (pool, call) = (Arc::clone(&pool), Call::held(&scripts, "go"));
         tasks.spawn_local(async move { call.text(&pool).await });
     }
-    wait_until_async("all of them to be busy", || pool.status().busy == 6).await;
+    wait_until_async("all of them to be busy", || pool.status().load.busy == 6).await;
     assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
     scripts.open("go");
     let pids: BTreeSet<String> = tasks.join_all().await.into_iter().collect();
     assert_eq!(pids.len(), 6);
     // Those that have worked may be used at once.
-    let begun = pool.status().served;
+    let begun = pool.status().counts.served;
     for _ in 0..20 {
         pid(&scripts, &pool).await;
     }
-    assert_eq!(pool.status().served, begun + 20);
+    assert_eq!(pool.status().counts.served, begun + 20);
     pool.stop(Duration::ZERO).await;
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_php::{Pool, PoolError, Wanted};
+use haulier_http::Presence;
+use haulier_php::{Pool, PoolError};
 use tokio::task::JoinSet;
 
 use crate::support::responder::{Responder, end, hello, stdout};
@@ -30,7 +31,7 @@ async fn requests_beyond_the_workers_wait_and_are_all_answered() {
     workers.sort();
     workers.dedup();
     assert_eq!(workers.len(), 2, "never more connections than workers: {workers:?}");
-    assert_eq!(pool.status().idle, 2);
+    assert_eq!(pool.status().load.idle, 2);
     pool.stop(Duration::ZERO).await;
 }
 
@@ -46,14 +47,14 @@ async fn a_full_queue(wait: Duration) {
         settings.queue_timeout = wait;
     });
     while Call::get(&scripts, "").answer(&pool).await.is_err() {} // PHP may take longer to load than one may wait
-    let turned_away = pool.status().exhausted;
+    let turned_away = pool.status().load.exhausted;
     let mut tasks = JoinSet::new();
     spawn(&mut tasks, 0, &pool, Call::held(&scripts, "go"));
-    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    wait_until_async("the worker is busy", || pool.status().load.busy == 1).await;
     for number in 1..=2 {
         spawn(&mut tasks, number, &pool, Call::get(&scripts, ""));
     }
-    wait_until_async("two wait", || pool.status().queued == 2).await;
+    wait_until_async("two wait", || pool.status().load.queued == 2).await;
     let full = Call::get(&scripts, "")
         .answer(&pool)
         .await
@@ -63,7 +64,7 @@ async fn a_full_queue(wait: Duration) {
         "{full:?}"
     );
     assert_eq!(full.reason(), "pool_full");
-    wait_until_async("nobody waits any longer", || pool.status().queued == 0).await;
+    wait_until_async("nobody waits any longer", || pool.status().load.queued == 0).await;
     scripts.open("go");
     let (mut answered, mut exhausted) = (0, 0);
     for (_, answer) in tasks.join_all().await {
@@ -74,8 +75,8 @@ async fn a_full_queue(wait: Duration) {
         }
     }
     assert_eq!((answered, exhausted), (1, 2));
-    assert_eq!(pool.status().exhausted, turned_away + 3);
-    assert_eq!(pool.status().queued, 0);
+    assert_eq!(pool.status().load.exhausted, turned_away + 3);
+    assert_eq!(pool.status().load.queued, 0);
     pool.stop(Duration::ZERO).await;
 }
 
@@ -127,8 +128,8 @@ async fn ten_thousand_waits_given_up_cost_no_worker() {
             tokio::task::yield_now().await;
         }
         waits.shutdown().await;
-        assert_eq!(pool.status().queued, 0);
-        assert_eq!(pool.status().busy, 0);
+        assert_eq!(pool.status().load.queued, 0);
+        assert_eq!(pool.status().load.busy, 0);
     }
     let mut tasks = JoinSet::new();
     for number in 0..30 {
@@ -138,7 +139,7 @@ async fn ten_thousand_waits_given_up_cost_no_worker() {
         assert_eq!(answer.expect("an answer"), "hello");
     }
     assert_eq!(call.text(&pool).await, "hello");
-    assert_eq!(pool.status().idle, 3);
+    assert_eq!(pool.status().load.idle, 3);
 }
 
 #[tokio::test(flavor = "local")]
@@ -147,18 +148,18 @@ async fn a_client_that_left_while_it_waited_costs_no_worker() {
     let pool = own_pool(&scripts, 1, |_, _| {});
     let mut tasks = JoinSet::new();
     spawn(&mut tasks, 0, &pool, Call::held(&scripts, "go"));
-    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    wait_until_async("the worker is busy", || pool.status().load.busy == 1).await;
     spawn(
         &mut tasks,
         1,
         &pool,
         Call {
-            wanted: Wanted::No,
+            client: Presence::Gone,
             ..Call::get(&scripts, "")
         },
     );
     spawn(&mut tasks, 2, &pool, Call::get(&scripts, ""));
-    wait_until_async("two wait", || pool.status().queued == 2).await;
+    wait_until_async("two wait", || pool.status().load.queued == 2).await;
     scripts.open("go");
     for (number, answer) in tasks.join_all().await {
         match number {
@@ -166,7 +167,7 @@ async fn a_client_that_left_while_it_waited_costs_no_worker() {
             _ => assert!(answer.is_ok(), "{answer:?}"),
         }
     }
-    assert_eq!((pool.status().served, pool.status().busy), (2, 0));
+    assert_eq!((pool.status().counts.served, pool.status().load.busy), (2, 0));
     pool.stop(Duration::ZERO).await;
 }
 
@@ -176,15 +177,15 @@ async fn a_client_that_may_have_left_comes_after_all_that_wait_for_certain() {
     let pool = own_pool(&scripts, 1, |_, _| {});
     let (mut tasks, mut order) = (JoinSet::new(), Vec::new());
     spawn(&mut tasks, 0, &pool, Call::held(&scripts, "go"));
-    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    wait_until_async("the worker is busy", || pool.status().load.busy == 1).await;
     for number in 1..=6 {
-        let wanted = if number <= 3 { Wanted::Perhaps } else { Wanted::Yes };
+        let client = if number <= 3 { Presence::Silent } else { Presence::Here };
         let call = Call {
-            wanted,
+            client,
             ..Call::get(&scripts, "do=sleep&n=20")
         };
         spawn(&mut tasks, number, &pool, call);
-        wait_until_async("it waits", || pool.status().queued == number).await;
+        wait_until_async("it waits", || pool.status().load.queued == number).await;
     }
     scripts.open("go");
     while let Some(done) = tasks.join_next().await {
@@ -202,9 +203,9 @@ async fn a_client_that_left_gives_up_its_place_in_the_queue() {
     let pool = own_pool(&scripts, 1, |settings, _| settings.queue_length = 1);
     let mut tasks = JoinSet::new();
     spawn(&mut tasks, 0, &pool, Call::held(&scripts, "go"));
-    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    wait_until_async("the worker is busy", || pool.status().load.busy == 1).await;
     let call = Call {
-        wanted: Wanted::No,
+        client: Presence::Gone,
         ..Call::get(&scripts, "")
     };
     assert_eq!(
@@ -212,7 +213,7 @@ async fn a_client_that_left_gives_up_its_place_in_the_queue() {
         "client_gone"
     );
     assert_eq!(
-        (pool.status().queued, pool.status().busy),
+        (pool.status().load.queued, pool.status().load.busy),
         (0, 1),
         "long before a worker was free"
     );
@@ -227,9 +228,9 @@ async fn whoever_waits_when_the_pool_stops_is_told_and_what_runs_may_finish() {
     let pool = own_pool(&scripts, 1, |_, _| {});
     let mut tasks = JoinSet::new();
     spawn(&mut tasks, 0, &pool, Call::held(&scripts, "go"));
-    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    wait_until_async("the worker is busy", || pool.status().load.busy == 1).await;
     spawn(&mut tasks, 1, &pool, Call::get(&scripts, ""));
-    wait_until_async("one waits", || pool.status().queued == 1).await;
+    wait_until_async("one waits", || pool.status().load.queued == 1).await;
     tokio::join!(pool.stop(PATIENCE), async { scripts.open("go") });
     for (number, answer) in tasks.join_all().await {
         match number {
@@ -253,13 +254,13 @@ async fn a_stop_without_grace_ends_what_runs() {
     let pool = own_pool(&scripts, 1, |settings, _| settings.timeout = Duration::from_secs(3600));
     let mut tasks = JoinSet::new();
     spawn(&mut tasks, 0, &pool, Call::get(&scripts, "do=spin"));
-    wait_until_async("the worker is busy", || pool.status().busy == 1).await;
+    wait_until_async("the worker is busy", || pool.status().load.busy == 1).await;
     tokio::time::timeout(PATIENCE, pool.stop(Duration::from_millis(50)))
         .await
         .expect("a script that never ends does not hold the stop up");
     let (_, answer) = tasks.join_next().await.expect("one task").expect("no panic");
     assert_eq!(answer.expect_err("it was ended").reason(), "pool_stopped");
-    assert_eq!(pool.status().crashes, 0);
+    assert_eq!(pool.status().counts.crashes, 0);
 }
 
 #[test]
@@ -292,7 +293,12 @@ fn one_worker_serves_the_threads_in_turn() {
     });
     let status = pool.status();
     assert_eq!(
-        (status.served, status.retries, status.busy, status.idle),
+        (
+            status.counts.served,
+            status.counts.retries,
+            status.load.busy,
+            status.load.idle
+        ),
         (805, 0, 0, 1)
     );
 }

@@ -367,7 +367,7 @@ async fn a_small_answer_is_complete_without_waiting() {
     let pool = pool_on(&responder);
     let mut response = Call::get(&scripts, "").send(&pool).await.expect("a head");
     assert_eq!(
-        pool.status().busy,
+        pool.status().load.busy,
         0,
         "the worker is free although nobody took the body yet"
     );
@@ -418,7 +418,10 @@ async fn hanging_up_before_the_end_is_a_crash_wherever_it_happens() {
         let repeated = u64::from(sent.is_empty());
         assert_eq!(responder.accepted() as u64, 1 + repeated, "once more if nothing came");
         let status = pool.status();
-        assert_eq!((status.busy, status.crashes, status.retries), (0, 1, repeated));
+        assert_eq!(
+            (status.load.busy, status.counts.crashes, status.counts.retries),
+            (0, 1, repeated)
+        );
     }
 }
 
@@ -439,7 +442,7 @@ async fn an_idempotent_request_without_a_byte_of_answer_is_repeated() {
     for _ in 0..4 {
         assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
     }
-    assert_eq!((pool.status().retries, pool.status().crashes), (3, 0));
+    assert_eq!((pool.status().counts.retries, pool.status().counts.crashes), (3, 0));
 }
 
 #[tokio::test]
@@ -455,7 +458,7 @@ async fn a_request_that_may_have_been_carried_out_is_not_repeated() {
             .reason(),
         "php_crashed"
     );
-    assert_eq!(pool.status().retries, 0);
+    assert_eq!(pool.status().counts.retries, 0);
 }
 
 #[tokio::test]
@@ -473,7 +476,7 @@ async fn nothing_is_repeated_once_a_byte_of_the_answer_came() {
         Call::get(&scripts, "").answer(&pool).await.expect_err("cut").reason(),
         "php_crashed"
     );
-    assert_eq!(pool.status().retries, 0);
+    assert_eq!(pool.status().counts.retries, 0);
 }
 
 #[tokio::test]
@@ -499,7 +502,7 @@ async fn a_connection_closed_while_idle_loses_no_request() {
         assert_eq!(call.text(&pool).await, "hello");
         closed.recv_timeout(PATIENCE).expect("the connection is closed");
     }
-    assert_eq!(pool.status().crashes, 0);
+    assert_eq!(pool.status().counts.crashes, 0);
 }
 
 #[tokio::test]
@@ -530,7 +533,7 @@ async fn stdin_does_not_end_before_its_length() {
         body,
         idempotent: true,
         affinity: None,
-        wanted: &|| haulier_php::Wanted::Yes,
+        client: &|| haulier_http::Presence::Here,
         label: &|| "POST /".into(),
     };
     let error = pool
@@ -542,7 +545,7 @@ async fn stdin_does_not_end_before_its_length() {
         .recv_timeout(Duration::from_secs(20))
         .expect("the connection is closed");
     assert!(!seen.contains(&(RecordType::Stdin, 0)), "{seen:?}");
-    assert_eq!(pool.status().busy, 0);
+    assert_eq!(pool.status().load.busy, 0);
 }
 
 #[tokio::test]
@@ -562,7 +565,7 @@ async fn the_time_limit_runs_while_the_server_takes_nothing() {
     };
     let error = call.answer(&pool).await.expect_err("nobody answers");
     assert!(matches!(error, PoolError::Timeout { pid: None, .. }), "{error:?}");
-    assert_eq!((pool.status().busy, pool.status().timeouts), (0, 1));
+    assert_eq!((pool.status().load.busy, pool.status().counts.timeouts), (0, 1));
 }
 
 #[tokio::test]
@@ -582,7 +585,7 @@ async fn dropping_a_request_half_way_closes_its_connection() {
         answer = call.answer(&pool) => panic!("the first connection never answers: {answer:?}"),
         () = wait_until_async("it is asked", || responder.accepted() == 1) => {}
     }
-    wait_until_async("the worker is free", || pool.status().busy == 0).await;
-    assert_eq!(pool.status().idle, 0);
+    wait_until_async("the worker is free", || pool.status().load.busy == 0).await;
+    assert_eq!(pool.status().load.idle, 0);
     assert_eq!(call.text(&pool).await, "hello");
 }

@@ -31,7 +31,7 @@ async fn each_worker_is_a_process_of_ours_and_known_by_its_id() {
             answer.pid
         });
     }
-    wait_until_async("all workers are busy", || pool.status().busy == 3).await;
+    wait_until_async("all workers are busy", || pool.status().load.busy == 3).await;
     scripts.open("go");
     let pids: BTreeSet<_> = tasks.join_all().await.into_iter().collect();
     assert_eq!(pids.len(), 3);
@@ -61,7 +61,7 @@ async fn a_time_out(limit: Duration) {
         let (pool, call) = (Arc::clone(&pool), Call::held_in_body(&scripts, "go"));
         tokio::task::spawn_local(async move { call.answer(&pool).await })
     };
-    wait_until_async("the neighbour runs", || pool.status().busy == 1).await;
+    wait_until_async("the neighbour runs", || pool.status().load.busy == 1).await;
     for _ in 0..2 {
         let error = Call::get(&scripts, "do=spin")
             .answer(&pool)
@@ -81,7 +81,7 @@ async fn a_time_out(limit: Duration) {
     for _ in 0..6 {
         assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
     }
-    assert_eq!((pool.status().timeouts, pool.status().exits), (2, 0));
+    assert_eq!((pool.status().counts.timeouts, pool.status().counts.exits), (2, 0));
     pool.stop(Duration::ZERO).await;
 }
 
@@ -96,8 +96,11 @@ async fn workers_are_replaced_without_a_failure() {
     let workers: BTreeSet<&String> = pids.iter().collect();
     assert!(workers.len() >= 12, "{} workers for 60 requests", workers.len());
     let status = pool.status();
-    assert_eq!((status.crashes, status.retries, status.exits), (0, 0, 0));
-    assert!(status.recycled >= 11, "{status:?}");
+    assert_eq!(
+        (status.counts.crashes, status.counts.retries, status.counts.exits),
+        (0, 0, 0)
+    );
+    assert!(status.counts.recycled() >= 11, "{status:?}");
     pool.stop(Duration::ZERO).await;
 }
 

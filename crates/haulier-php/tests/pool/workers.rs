@@ -202,10 +202,10 @@ async fn a_crash_is_an_error_with_the_process_and_the_next_request_works() {
         ..crash
     };
     let error = talkative.answer(&pool).await.expect_err("the worker dies");
-    assert!(error.last_words().contains("this far"), "{error:?}");
+    assert!(error.stderr_tail().contains("this far"), "{error:?}");
     let new = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
     assert_ne!(new, pid);
-    assert_eq!((pool.status().crashes, pool.status().retries), (2, 0));
+    assert_eq!((pool.status().counts.crashes, pool.status().counts.retries), (2, 0));
     pool.stop(Duration::ZERO).await;
 }
 
@@ -219,7 +219,7 @@ async fn an_idempotent_request_is_sent_again_once_only() {
         .await
         .expect_err("it kills every worker it gets");
     assert_eq!(error.reason(), "php_crashed");
-    assert_eq!((pool.status().crashes, pool.status().retries), (1, 1));
+    assert_eq!((pool.status().counts.crashes, pool.status().counts.retries), (1, 1));
     assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
     pool.stop(Duration::ZERO).await;
 }
@@ -235,7 +235,7 @@ async fn a_worker_killed_while_idle_is_noticed_before_a_request_is_lost() {
         // Not to be repeated, so that it must not be sent to the dead.
         assert_eq!(Call::post(&scripts, "do=echo", b"once").text(&pool).await, "once");
     }
-    assert_eq!(pool.status().crashes, 0);
+    assert_eq!(pool.status().counts.crashes, 0);
     pool.stop(Duration::ZERO).await;
 }
 
@@ -279,14 +279,14 @@ async fn a_killed_master_is_replaced_and_its_children_do_not_stay() {
     let master = parent(child).expect("its master");
     let old = php_processes(scripts.dir.path());
     kill(master);
-    wait_until_async("a new master", || pool.status().exits == 1).await;
+    wait_until_async("a new master", || pool.status().counts.exits == 1).await;
     let new = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
     assert_ne!(new, child);
     wait_until_async("the orphans end", || {
         php_processes(scripts.dir.path()).iter().all(|pid| !old.contains(pid))
     })
     .await;
-    assert_eq!(pool.status().crashes, 0);
+    assert_eq!(pool.status().counts.crashes, 0);
     pool.stop(Duration::ZERO).await;
 }
 
@@ -298,13 +298,13 @@ async fn a_php_that_ends_at_once_is_started_ever_more_slowly_while_requests_wait
         settings.queue_timeout = Duration::from_secs(1);
     });
     let begun = Instant::now();
-    while pool.status().exits < 2 {
+    while pool.status().counts.exits < 2 {
         let error = Call::get(&scripts, "").answer(&pool).await.expect_err("nobody answers");
         assert_eq!(error.reason(), "pool_full", "{error:?}");
         assert!(begun.elapsed() < PATIENCE, "it is not started again");
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let (exits, tenths) = (pool.status().exits, begun.elapsed().as_millis() as u64 / 100);
+    let (exits, tenths) = (pool.status().counts.exits, begun.elapsed().as_millis() as u64 / 100);
     // After pauses of 0.1 s, 0.2 s and so on: never as often as there are pauses of the first kind.
     assert!(exits < 4 + tenths / 2, "{exits} starts in {tenths} tenths of a second");
     pool.stop(Duration::ZERO).await;
@@ -322,7 +322,7 @@ async fn a_time_out(limit: Duration) {
         let (pool, call) = (Arc::clone(&pool), Call::held_in_body(&scripts, "go"));
         tokio::task::spawn_local(async move { call.answer(&pool).await })
     };
-    wait_until_async("the neighbour runs", || pool.status().busy == 1).await;
+    wait_until_async("the neighbour runs", || pool.status().load.busy == 1).await;
     for attempt in 0..2 {
         // The first hits a connection that nobody looked at yet, the second one whose worker is known.
         let error = Call::get(&scripts, "do=spin")
@@ -347,7 +347,7 @@ async fn a_time_out(limit: Duration) {
         .expect("no panic")
         .expect("the neighbour is not touched");
     assert_eq!(answer.text(), "firstsecond");
-    assert_eq!(pool.status().timeouts, 2);
+    assert_eq!(pool.status().counts.timeouts, 2);
     for _ in 0..6 {
         assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
     }
@@ -387,8 +387,8 @@ async fn workers_are_replaced_after_max_requests_without_a_failure() {
         assert!(count <= 5, "worker {worker} answered {count} requests");
     }
     let status = pool.status();
-    assert_eq!((status.crashes, status.retries), (0, 0));
-    assert!(status.recycled >= 10, "{status:?}");
+    assert_eq!((status.counts.crashes, status.counts.retries), (0, 0));
+    assert!(status.counts.recycled() >= 10, "{status:?}");
     pool.stop(Duration::ZERO).await;
 }
 
@@ -432,7 +432,7 @@ async fn a_master_that_hangs_is_replaced_when_its_children_are_missed() {
     let new = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
     assert_ne!(parent(new).expect("it lives"), master);
     wait_until_async("the old one is gone", || parent(master).is_none()).await;
-    assert_eq!(pool.status().timeouts, 0, "long before its time was over");
+    assert_eq!(pool.status().counts.timeouts, 0, "long before its time was over");
     pool.stop(Duration::ZERO).await;
 }
 
@@ -447,7 +447,7 @@ async fn the_other_children_of_a_master_that_hangs_finish_what_they_are_at() {
         let (pool, call) = (Arc::clone(&pool), Call::held(&scripts, gate));
         tasks.spawn_local(async move { call.answer(&pool).await.is_ok() });
     }
-    wait_until_async("both work", || pool.status().busy == 2).await;
+    wait_until_async("both work", || pool.status().load.busy == 2).await;
     let id = rustix::process::Pid::from_raw(master as i32).expect("a pid");
     rustix::process::kill_process(id, rustix::process::Signal::STOP).expect("ours");
     kill(child);

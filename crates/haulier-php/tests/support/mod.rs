@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use haulier_php::{
-    Body, External, Pool, PoolError, PoolKind, PoolSettings, Request, Response, Server, Supervised, Wanted,
-};
+use haulier_http::Presence;
+use haulier_php::{Address, Body, External, Pool, PoolError, PoolKind, PoolSettings, Request, Response, Supervised};
 use haulier_proto::fastcgi::{CgiHead, ParamsWriter};
 use tempfile::TempDir;
 use tokio::task::LocalSet;
@@ -94,7 +93,7 @@ pub(crate) fn supervised(scripts: &Scripts, workers: usize) -> Supervised {
     }
 }
 
-pub(crate) fn external(servers: Vec<Server>, connections: usize) -> PoolSettings {
+pub(crate) fn external(servers: Vec<Address>, connections: usize) -> PoolSettings {
     settings(PoolKind::External(External {
         connections,
         connect_timeout: Duration::from_secs(5),
@@ -120,8 +119,8 @@ pub(crate) fn own_pool(
 /// A php-fpm in the foreground with a pool on a unix socket and one on TCP.
 pub(crate) struct Fpm {
     master: Child,
-    pub(crate) unix: Server,
-    pub(crate) tcp: Server,
+    pub(crate) unix: Address,
+    pub(crate) tcp: Address,
 }
 
 impl Fpm {
@@ -162,8 +161,8 @@ impl Fpm {
         let master = command.spawn().expect("php-fpm starts");
         let mut fpm = Self {
             master,
-            unix: Server::Unix(socket.clone()),
-            tcp: Server::Tcp(address),
+            unix: Address::Unix(socket.clone()),
+            tcp: Address::Tcp(address),
         };
         let mut has_ended = false;
         wait_until("php-fpm listens", || {
@@ -244,7 +243,7 @@ pub(crate) struct Call {
     pub(crate) spooled: bool,
     pub(crate) idempotent: bool,
     pub(crate) affinity: Option<Vec<u8>>,
-    pub(crate) wanted: Wanted,
+    pub(crate) client: Presence,
 }
 
 impl Call {
@@ -259,7 +258,7 @@ impl Call {
             spooled: false,
             idempotent: true,
             affinity: None,
-            wanted: Wanted::Yes,
+            client: Presence::Here,
         }
     }
 
@@ -335,7 +334,7 @@ impl Call {
             body,
             idempotent: self.idempotent,
             affinity: self.affinity.as_deref(),
-            wanted: &|| self.wanted,
+            client: &|| self.client,
             label: &label,
         };
         pool.send(&request, on_interim).await

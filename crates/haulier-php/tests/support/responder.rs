@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use haulier_php::Server;
+use haulier_php::Address;
 use haulier_proto::fastcgi::record::HEADER_LEN;
 use haulier_proto::fastcgi::{Header, Pairs, RecordType};
 use tempfile::TempDir;
@@ -71,8 +71,8 @@ impl Responder {
         })
     }
 
-    pub(crate) fn server(&self) -> Server {
-        Server::Unix(self.path.clone())
+    pub(crate) fn server(&self) -> Address {
+        Address::Unix(self.path.clone())
     }
 
     pub(crate) fn accepted(&self) -> usize {

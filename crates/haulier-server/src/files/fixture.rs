@@ -125,7 +125,7 @@ fn settings(root: PathBuf) -> SiteSettings {
 
 /// A pool that nothing is ever asked of: its server is somebody else's, so nothing is started.
 fn pool() -> Arc<Pool> {
-    let external = External::new(vec![haulier_php::Server::Unix("/nowhere".into())]);
+    let external = External::new(vec![haulier_php::Address::Unix("/nowhere".into())]);
     Pool::start(PoolSettings::new("test", PoolKind::External(external))).expect("a pool")
 }
 

@@ -72,12 +72,12 @@ pub(super) fn of_sites(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
 
 #[cfg(test)]
 mod tests {
-    use haulier_php::{External, PoolKind, PoolSettings, Server};
+    use haulier_php::{Address, Counts, External, Load, PoolKind, PoolSettings};
 
     use super::*;
 
     fn pool(name: &str) -> Arc<Pool> {
-        let external = External::new(vec![Server::Unix("/nowhere".into())]);
+        let external = External::new(vec![Address::Unix("/nowhere".into())]);
         Pool::start(PoolSettings::new(name, PoolKind::External(external))).expect("a pool of others' servers")
     }
 
@@ -89,9 +89,14 @@ mod tests {
         pools.ended.insert(
             "php".into(),
             PoolStatus {
-                served: 7,
-                workers: 3,
-                ..PoolStatus::default()
+                counts: Counts {
+                    served: 7,
+                    ..Counts::default()
+                },
+                load: Load {
+                    capacity: 3,
+                    ..Load::default()
+                },
             },
         );
         pools.exchange(vec![Arc::clone(&second), Arc::clone(&other)]);
@@ -102,12 +107,16 @@ mod tests {
         );
         assert!(pools.leaving(&other).is_empty(), "it stayed");
         let status = pools.status(&second);
-        assert_eq!(status.served, 7);
-        assert_eq!(status.workers, second.status().workers, "workers of the past are none");
+        assert_eq!(status.counts.served, 7);
+        assert_eq!(
+            status.load.capacity,
+            second.status().load.capacity,
+            "workers of the past are none"
+        );
         pools.ended(&first);
         assert!(pools.leaving(&second).is_empty());
-        assert_eq!(pools.status(&second).served, 7);
-        assert_eq!(pools.status(&other).served, 0);
+        assert_eq!(pools.status(&second).counts.served, 7);
+        assert_eq!(pools.status(&other).counts.served, 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Error;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use haulier_php::{PoolStatus, ServerStatus};
+use haulier_php::{ExternalServer, PoolStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -49,7 +49,7 @@ struct Reading {
 struct PoolReading {
     name: String,
     status: PoolStatus,
-    servers: Vec<ServerStatus>,
+    servers: Vec<ExternalServer>,
     memory: Option<u64>,
 }
 
@@ -176,9 +176,13 @@ impl Reading {
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut metric = gauge(encoder, "haulier_php_workers", "PHP workers by what they do.")?;
         for PoolReading { name, status, .. } in &self.pools {
-            let free = status.workers.saturating_sub(status.busy) as u64;
-            let (idle, starting) = if status.is_live { (free, 0) } else { (0, free) };
-            for (state, count) in [("busy", status.busy as u64), ("idle", idle), ("starting", starting)] {
+            let free = status.load.capacity.saturating_sub(status.load.busy) as u64;
+            let (idle, starting) = if status.load.is_live { (free, 0) } else { (0, free) };
+            for (state, count) in [
+                ("busy", status.load.busy as u64),
+                ("idle", idle),
+                ("starting", starting),
+            ] {
                 set(&mut metric, &[("pool", name), ("state", state)], count)?;
             }
         }
@@ -188,7 +192,7 @@ impl Reading {
             "Most requests PHP works on at a time.",
         )?;
         for PoolReading { name, status, .. } in &self.pools {
-            set(&mut metric, &[("pool", name)], status.workers as u64)?;
+            set(&mut metric, &[("pool", name)], status.load.capacity as u64)?;
         }
         let help = "Memory of haulier's own PHP processes (PSS); 0 where the system does not tell.";
         let mut metric = gauge(encoder, "haulier_php_memory_bytes", help)?;
@@ -203,17 +207,17 @@ impl Reading {
     fn encode_queue(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut metric = gauge(encoder, "haulier_php_queue_length", "Requests that wait for a worker.")?;
         for PoolReading { name, status, .. } in &self.pools {
-            set(&mut metric, &[("pool", name)], status.queued as u64)?;
+            set(&mut metric, &[("pool", name)], status.load.queued as u64)?;
         }
         let help = "How long requests waited for a worker, those that got none included.";
         let mut metric = histogram(encoder, "haulier_php_queue_wait_seconds", help)?;
         for PoolReading { name, status, .. } in &self.pools {
-            observe(&mut metric, &[("pool", name)], &status.waits.into())?;
+            observe(&mut metric, &[("pool", name)], &status.load.waits.into())?;
         }
         let help = "Time workers spent on requests, all workers together.";
         let mut metric = counter(encoder, "haulier_php_busy_seconds", help)?;
         for PoolReading { name, status, .. } in &self.pools {
-            add_seconds(&mut metric, &[("pool", name)], status.busy_time)?;
+            add_seconds(&mut metric, &[("pool", name)], status.load.busy_time)?;
         }
         Ok(())
     }
@@ -223,13 +227,13 @@ impl Reading {
         let mut metric = counter(encoder, "haulier_php_worker_exits", help)?;
         for PoolReading { name, status, .. } in &self.pools {
             let reasons = [
-                ("max_requests", status.recycled_requests),
-                ("memory", status.recycled_memory),
-                ("age", status.recycled_age),
-                ("idle", status.shrunk),
-                ("crash", status.crashes),
-                ("timeout", status.timeouts),
-                ("master", status.exits),
+                ("max_requests", status.counts.recycled_requests),
+                ("memory", status.counts.recycled_memory),
+                ("age", status.counts.recycled_age),
+                ("idle", status.counts.shrunk),
+                ("crash", status.counts.crashes),
+                ("timeout", status.counts.timeouts),
+                ("master", status.counts.exits),
             ];
             for (reason, count) in reasons {
                 add(&mut metric, &[("pool", name), ("reason", reason)], count)?;
@@ -249,16 +253,16 @@ impl Reading {
         for (pool, server) in servers() {
             set(
                 &mut metric,
-                &[("pool", &pool.name), ("server", &server.name)],
-                u64::from(server.is_up),
+                &[("pool", &pool.name), ("server", &server.status.name)],
+                u64::from(server.status.is_up),
             )?;
         }
         let mut metric = gauge(encoder, "haulier_upstream_connections", "Open connections to a server.")?;
         for (pool, server) in servers() {
             set(
                 &mut metric,
-                &[("pool", &pool.name), ("server", &server.name)],
-                server.connections as u64,
+                &[("pool", &pool.name), ("server", &server.status.name)],
+                server.status.connections as u64,
             )?;
         }
         let asked = || servers().filter(|(_, server)| server.is_asked);
@@ -268,7 +272,7 @@ impl Reading {
             let active = server.told.map_or(0, |told| told.active);
             set(
                 &mut metric,
-                &[("pool", &pool.name), ("server", &server.name)],
+                &[("pool", &pool.name), ("server", &server.status.name)],
                 active as u64,
             )?;
         }
@@ -278,7 +282,7 @@ impl Reading {
             let queued = server.told.map_or(0, |told| told.queued);
             set(
                 &mut metric,
-                &[("pool", &pool.name), ("server", &server.name)],
+                &[("pool", &pool.name), ("server", &server.status.name)],
                 queued as u64,
             )?;
         }

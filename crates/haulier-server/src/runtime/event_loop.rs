@@ -182,7 +182,7 @@ impl Start {
             if control.drain.load(Ordering::SeqCst) {
                 thread.drain(control.idle_patience());
                 doors.close(|_| true);
-                if doors.are_closed() && thread.deadlines.is_empty() && haulier_php::scripts_behind_answers() == 0 {
+                if doors.are_closed() && thread.deadlines.is_empty() && haulier_php::background_scripts() == 0 {
                     return control.note_end(number);
                 }
             }

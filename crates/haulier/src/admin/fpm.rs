@@ -4,7 +4,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use haulier_php::{Pool, PoolKind, PoolStatus};
+use haulier_php::{Pool, PoolStatus};
 use haulier_proto::date;
 use serde_json::{Map, Value};
 
@@ -25,22 +25,22 @@ impl FpmStatus {
 
     fn new(pool: &Pool, status: &PoolStatus, started: u64, running: u64) -> Self {
         let settings = pool.settings();
-        let idle = status.workers.saturating_sub(status.busy);
+        let idle = status.load.capacity.saturating_sub(status.load.busy);
         let fields = vec![
             ("pool", settings.name.as_str().into()),
-            ("process manager", manager(&settings.kind).into()),
+            ("process manager", settings.kind.process_manager().into()),
             ("start time", started.into()),
             ("start since", running.into()),
-            ("accepted conn", (status.served + status.busy as u64).into()),
-            ("listen queue", status.queued.into()),
-            ("max listen queue", status.most_queued.into()),
+            ("accepted conn", (status.counts.served + status.load.busy as u64).into()),
+            ("listen queue", status.load.queued.into()),
+            ("max listen queue", status.load.most_queued.into()),
             ("listen queue len", settings.queue_length.into()),
             ("idle processes", idle.into()),
-            ("active processes", status.busy.into()),
-            ("total processes", status.workers.into()),
-            ("max active processes", status.most_busy.into()),
-            ("max children reached", status.full.into()),
-            ("slow requests", status.slow.into()),
+            ("active processes", status.load.busy.into()),
+            ("total processes", status.load.capacity.into()),
+            ("max active processes", status.load.most_busy.into()),
+            ("max children reached", status.load.full.into()),
+            ("slow requests", status.counts.slow.into()),
         ];
         Self { fields, started }
     }
@@ -68,17 +68,6 @@ impl FpmStatus {
     }
 }
 
-fn manager(kind: &PoolKind) -> &'static str {
-    match kind {
-        PoolKind::External(_) => "external",
-        PoolKind::Supervised(own) => match own.shrink {
-            None => "static",
-            Some(shrink) if shrink.least == 0 => "ondemand",
-            Some(_) => "dynamic",
-        },
-    }
-}
-
 /// `06/Nov/1994:08:49:37 +0000`
 fn common_log_time(seconds: u64) -> String {
     let date = date::format(seconds); // Sun, 06 Nov 1994 08:49:37 GMT
@@ -88,21 +77,26 @@ fn common_log_time(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use haulier_php::{External, PoolSettings, Server};
+    use haulier_php::{Address, Counts, External, Load, PoolKind, PoolSettings};
 
     use super::*;
 
     #[test]
     fn the_fields_are_those_of_php_fpm_in_both_forms() {
-        let server = Server::Unix("/run/no-such.sock".into());
+        let server = Address::Unix("/run/no-such.sock".into());
         let kind = PoolKind::External(External::new(vec![server]));
         let pool = Pool::start(PoolSettings::new("web", kind)).expect("nobody is called yet");
         let status = PoolStatus {
-            workers: 32,
-            busy: 3,
-            served: 100,
-            most_busy: 9,
-            ..PoolStatus::default()
+            load: Load {
+                capacity: 32,
+                busy: 3,
+                most_busy: 9,
+                ..Load::default()
+            },
+            counts: Counts {
+                served: 100,
+                ..Counts::default()
+            },
         };
         let status = FpmStatus::new(&pool, &status, 784_111_777, 61);
         let text = status.to_text();

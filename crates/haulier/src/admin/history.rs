@@ -115,13 +115,14 @@ impl PoolSample {
     fn between(name: &Arc<str>, before: Option<&PoolStatus>, now: &PoolStatus, span: Duration) -> Self {
         let before = before.copied().unwrap_or_default();
         // A pool that began in between has its whole past in it; more than all workers cannot have been busy.
-        let busy = now.busy_time.saturating_sub(before.busy_time).as_secs_f64() / span.as_secs_f64().max(0.001);
+        let busy =
+            now.load.busy_time.saturating_sub(before.load.busy_time).as_secs_f64() / span.as_secs_f64().max(0.001);
         Self {
             name: Arc::clone(name),
-            workers: now.workers,
-            busy: busy.min(now.workers as f64),
-            queued: now.queued,
-            crashes: now.crashes.saturating_sub(before.crashes),
+            workers: now.load.capacity,
+            busy: busy.min(now.load.capacity as f64),
+            queued: now.load.queued,
+            crashes: now.counts.crashes.saturating_sub(before.counts.crashes),
         }
     }
 
@@ -268,6 +269,8 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use haulier_php::{Counts, Load};
+
     use super::*;
 
     /// A second with so many requests and one pool.
@@ -357,10 +360,15 @@ mod tests {
     fn readings_are_compared_by_name_and_a_pool_that_began_in_between_counts_from_its_start() {
         let begin = Instant::now();
         let status = |busy, crashes| PoolStatus {
-            workers: 4,
-            busy_time: Duration::from_secs(busy),
-            crashes,
-            ..PoolStatus::default()
+            load: Load {
+                capacity: 4,
+                busy_time: Duration::from_secs(busy),
+                ..Load::default()
+            },
+            counts: Counts {
+                crashes,
+                ..Counts::default()
+            },
         };
         let reading = |seconds, pools| Reading {
             at: begin + Duration::from_secs(seconds),

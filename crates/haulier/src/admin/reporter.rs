@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use haulier_php::{Pool, PoolKind};
+use haulier_php::Pool;
 use haulier_server::ServerHandle;
 use haulier_server::metrics::{
     HandlerTotals, ImageTotals, Metrics, SiteTotals, StreamingScript, Times, Totals, Transfer, is_clients,
@@ -178,7 +178,7 @@ impl Reporter {
     /// The names of the pools that cannot answer anything now.
     pub(super) fn sick_pools(&self) -> Vec<String> {
         let pools = self.metrics.pools();
-        let sick = pools.iter().filter(|pool| !pool.status().is_live);
+        let sick = pools.iter().filter(|pool| !pool.status().load.is_live);
         sick.map(|pool| pool.settings().name.clone()).collect()
     }
 
@@ -307,11 +307,11 @@ impl Reporter {
         });
         PoolState {
             name: pool.settings().name.clone(),
-            live: status.is_live,
-            workers: status.workers,
-            busy: status.busy,
-            queued: status.queued,
-            restarts: status.recycled + status.crashes + status.timeouts + status.exits,
+            live: status.load.is_live,
+            workers: status.load.capacity,
+            busy: status.load.busy,
+            queued: status.load.queued,
+            restarts: status.counts.recycled() + status.counts.crashes + status.counts.timeouts + status.counts.exits,
             memory_bytes: self.metrics.pool_memory(pool),
             running: running.collect(),
         }
@@ -320,7 +320,7 @@ impl Reporter {
     fn pool_view(&self, pool: &Pool) -> PoolView {
         PoolView {
             name: pool.settings().name.clone(),
-            is_own: matches!(pool.settings().kind, PoolKind::Supervised(_)),
+            is_own: pool.settings().kind.supervised().is_some(),
             status: self.metrics.pool_status(pool),
             memory: self.metrics.pool_memory(pool),
             workers: pool.workers(),

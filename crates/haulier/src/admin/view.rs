@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use haulier_php::{PoolStatus, ServerStatus, WorkerStatus};
+use haulier_php::{ExternalServer, PoolStatus, WorkerStatus};
 use haulier_server::metrics::{Failure, SlowRequest};
 
 use super::history::{Range, Sample};
@@ -57,8 +57,8 @@ pub(super) struct PoolView {
     pub(super) status: PoolStatus,
     pub(super) memory: Option<u64>,
     pub(super) workers: Vec<WorkerStatus>,
-    /// Of a pool that somebody else runs.
-    pub(super) servers: Vec<ServerStatus>,
+    /// Of a pool that another program runs.
+    pub(super) servers: Vec<ExternalServer>,
 }
 
 /// A download.

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use haulier_php::{PoolKind, User};
+use haulier_php::User;
 use haulier_server::Address;
 use rustix::fs::{Access, Mode as Bits, stat};
 
@@ -177,13 +177,13 @@ fn describe_sent(site: &Site, settings: &Settings) -> Option<String> {
     let mut text = places.join(", ");
     // What we open, we open as ourselves: as root that is more than PHP could.
     let opens_as_root = account::is_root() && settings.user.as_ref().is_none_or(|user| user.uid == 0);
-    let reader = match &pool.settings.kind {
-        PoolKind::Supervised(supervised) => {
-            let user = supervised.user.as_ref().filter(|user| user.uid != 0);
+    let reader = match pool.settings.kind.supervised() {
+        Some(own) => {
+            let user = own.user.as_ref().filter(|user| user.uid != 0);
             user.map(|user| user.name.as_str())
         }
-        // Whoever that is.
-        PoolKind::External(_) => Some("PHP"),
+        // Its account is not known here.
+        None => Some("PHP"),
     };
     if let Some(reader) = reader.filter(|_| opens_as_root) {
         text.push_str(&format!(
@@ -194,8 +194,8 @@ fn describe_sent(site: &Site, settings: &Settings) -> Option<String> {
 }
 
 fn describe_pool(pool: &Pool) -> String {
-    match (&pool.settings.kind, &pool.php) {
-        (PoolKind::Supervised(supervised), Some(php)) => {
+    match (pool.settings.kind.supervised(), &pool.php) {
+        (Some(supervised), Some(php)) => {
             let user = supervised
                 .user
                 .as_ref()
@@ -375,10 +375,7 @@ fn try_socket(path: &Path) -> io::Result<()> {
 /// The front controller, or the document root itself, must be readable by the account that serves, and by the one PHP
 /// runs as.
 fn check_readable(site: &Site, settings: &Settings, report: &mut Report) {
-    let of_pool = site.pool.and_then(|pool| match &settings.pools[pool].settings.kind {
-        PoolKind::Supervised(supervised) => supervised.user.as_ref(),
-        PoolKind::External(_) => None,
-    });
+    let of_pool = site.pool.and_then(|pool| settings.pools[pool].settings.kind.user());
     let path = match &site.front {
         Some(front) => site.app.root.join(front.trim_start_matches('/')),
         None => site.app.root.clone(),

@@ -7,7 +7,7 @@ use std::net::{IpAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use haulier_php::{PoolKind, Server};
+use haulier_php::Address;
 use haulier_store::StoreRuntime;
 
 use crate::assemble;
@@ -30,17 +30,16 @@ const UNKNOWN_TYPE: u8 = 11;
 /// Calls all pools; what does not answer goes to `report`.
 pub(super) fn check(settings: &Settings, report: &mut Report) {
     for pool in &settings.pools {
-        match &pool.settings.kind {
-            PoolKind::External(external) => {
-                for server in &external.servers {
-                    if let Err(error) = call(server, external.connect_timeout) {
-                        let name = &pool.settings.name;
-                        let title = format!("pool `{name}`: {} does not answer as FastCGI: {error}", shown(server));
-                        report.push(Diagnostic::error("live::server", title).help(advice(&error)));
-                    }
-                }
+        let Some(external) = pool.settings.kind.external() else {
+            start(pool, report);
+            continue;
+        };
+        for server in &external.servers {
+            if let Err(error) = call(server, external.connect_timeout) {
+                let name = &pool.settings.name;
+                let title = format!("pool `{name}`: {server} does not answer as FastCGI: {error}");
+                report.push(Diagnostic::error("live::server", title).help(advice(&error)));
             }
-            PoolKind::Supervised(_) => start(pool, report),
         }
     }
     for site in &settings.sites {
@@ -141,24 +140,16 @@ fn start(pool: &Pool, report: &mut Report) {
     }
 }
 
-/// As it is written in the configuration.
-fn shown(server: &Server) -> String {
-    match server {
-        Server::Unix(path) => format!("unix:{}", path.display()),
-        Server::Tcp(address) => address.to_string(),
-    }
-}
-
 /// Asks one server what it can do.
-fn call(server: &Server, connect_timeout: Duration) -> io::Result<()> {
+fn call(server: &Address, connect_timeout: Duration) -> io::Result<()> {
     match server {
-        Server::Unix(path) => {
+        Address::Unix(path) => {
             let stream = UnixStream::connect(path)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             ask(stream)
         }
-        Server::Tcp(address) => {
+        Address::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, connect_timeout)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;

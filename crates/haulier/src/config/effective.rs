@@ -5,7 +5,6 @@
 
 use std::fmt::Write as _;
 
-use haulier_php::PoolKind;
 use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -313,13 +312,12 @@ impl Collector<'_> {
             (["limits"], "connections") => Some(json!(settings.limits.connections)),
             (["pool", name], _) => {
                 let pool = settings.pools.iter().find(|pool| pool.settings.name == *name)?;
-                let PoolKind::Supervised(supervised) = &pool.settings.kind else {
-                    return None;
-                };
+                let kind = &pool.settings.kind;
+                kind.supervised()?;
                 match word {
-                    "workers" => Some(json!(pool.workers())),
+                    "workers" => Some(json!(kind.capacity())),
                     "php" => Some(json!(pool.php.as_ref()?.path)),
-                    "user" => Some(json!(supervised.user.as_ref()?.name)),
+                    "user" => Some(json!(kind.user()?.name)),
                     _ => None,
                 }
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haulier_php::{
-    Balance, External, Health, PoolKind, PoolSettings, Recycle, Resource, Rlimit, Server, Shrink, Slow, Supervised,
+    Address, Balance, External, Health, PoolKind, PoolSettings, Recycle, Resource, Rlimit, Shrink, Slow, Supervised,
     User,
 };
 
@@ -684,13 +684,13 @@ fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
     })
 }
 
-fn resolve_server(written: &Placed<String>, report: &mut Report) -> Option<Server> {
+fn resolve_server(written: &Placed<String>, report: &mut Report) -> Option<Address> {
     if let Some(path) = written.value.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
-        return Some(Server::Unix(PathBuf::from(path)));
+        return Some(Address::Unix(PathBuf::from(path)));
     }
     let named = !written.value.starts_with("unix:") && !written.value.contains('/');
     match written.value.to_socket_addrs() {
-        Ok(mut addresses) if named => addresses.next().map(Server::Tcp),
+        Ok(mut addresses) if named => addresses.next().map(Address::Tcp),
         Err(error) if named && has_port(&written.value) => {
             let title = format!("cannot look up {}: {error}", written.value);
             report.push(Diagnostic::error("config::pool", title).at(written.place.as_ref(), "named here"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use haulier_http::Network;
-use haulier_php::{PoolKind, User};
+use haulier_php::User;
 use haulier_server::Address;
 
 use super::diagnostic::{Diagnostic, Report};
@@ -158,7 +158,7 @@ pub(super) fn check_root(file: &File, sites: &[Site], report: &mut Report) {
 /// PHP runs as the account that serves, unless its pool names another one.
 pub(super) fn share_user(user: &User, tables: &[PoolTable], pools: &mut [Pool], report: &mut Report) {
     for pool in pools {
-        let PoolKind::Supervised(supervised) = &mut pool.settings.kind else {
+        let Some(supervised) = pool.settings.kind.supervised_mut() else {
             continue;
         };
         let table = tables.iter().find(|table| table.name.value == pool.settings.name);

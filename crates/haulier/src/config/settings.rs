@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_http::{Network, Timeouts};
-use haulier_php::{PoolKind, PoolSettings, User};
+use haulier_php::{PoolSettings, User};
 use haulier_server::Address;
 use haulier_server::pattern::glob::Glob;
 use haulier_server::settings::{
@@ -183,10 +183,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// PHP processes, or connections to those of others.
     pub(crate) fn workers(&self) -> usize {
-        match &self.settings.kind {
-            PoolKind::Supervised(supervised) => supervised.workers,
-            PoolKind::External(external) => external.connections * external.servers.len(),
-        }
+        self.settings.kind.capacity()
     }
 }
 

@@ -15,10 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use haulier_http::{
-    Body, BodyError, BodyStream, BrokenBody, Handler, PhpTrace, Presence, Request, Response, Streamed, Via,
-};
-use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, RunningRequest, TryBody, Wanted};
+use haulier_http::{Body, BodyError, BodyStream, BrokenBody, Handler, PhpTrace, Request, Response, Streamed, Via};
+use haulier_php::{Body as PhpBody, Pool, PoolError, Response as PhpResponse, RunningRequest, TryBody};
 use haulier_proto::copy;
 use haulier_proto::fastcgi::params::ParamsWriter;
 use haulier_proto::fastcgi::response::{CgiHead, Redirect};
@@ -174,11 +172,7 @@ async fn attempt(
         },
         idempotent: request.head.method().is_safe() || call.is_bodiless(),
         affinity: affinity::of(php, &request.head),
-        wanted: &|| match request.exchange.presence() {
-            Presence::Here => Wanted::Yes,
-            Presence::Silent => Wanted::Perhaps,
-            Presence::Gone => Wanted::No,
-        },
+        client: &|| request.exchange.presence(),
         label: &|| label(request),
     };
     let mut interim = |head: &CgiHead| {
@@ -571,7 +565,7 @@ fn pool_failed(site: &Arc<Site>, php: &PhpSettings, request: &Request, error: &P
     };
     let shown = site.settings.development.then(|| match &figures {
         Some(figures) => format!("{figures}\n\n{}", at_work(&php.pool)),
-        None => format!("{error}\n{}\n\n{}", doing(&php.pool), error.last_words()),
+        None => format!("{error}\n{}\n\n{}", doing(&php.pool), error.stderr_tail()),
     });
     let mut outcome = failed(site, request, status, error.reason(), shown.as_deref());
     if let Outcome::Response(response) = &mut outcome {
@@ -590,14 +584,14 @@ fn exhausted(pool: &Pool, waited: Duration) -> String {
         let most = settings.queue_timeout.as_secs_f64();
         format!("waited {most:.1} s, as long as `queue` of pool {name} allows")
     };
-    let idle = if status.busy < status.workers {
+    let idle = if status.load.busy < status.load.capacity {
         ", the others are being started"
     } else {
         ""
     };
     format!(
         "{met}; {} of {} workers busy (`workers`){idle}, {} requests waiting",
-        status.busy, status.workers, status.queued
+        status.load.busy, status.load.capacity, status.load.queued
     )
 }
 
@@ -615,10 +609,10 @@ fn doing(pool: &Pool) -> String {
     format!(
         "pool {}: {} of {} workers busy, {} requests waiting, {} workers crashed since the start",
         pool.settings().name,
-        status.busy,
-        status.workers,
-        status.queued,
-        status.crashes
+        status.load.busy,
+        status.load.capacity,
+        status.load.queued,
+        status.counts.crashes
     )
 }
 

@@ -71,29 +71,29 @@ fn trouble(text: String, detail: impl Into<String>) -> Finding {
 fn of_pool(pool: &PoolView) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (name, status) = (&pool.name, &pool.status);
-    if !status.is_live {
+    if !status.load.is_live {
         findings.push(trouble(format!("{name}: no PHP process answers"), ""));
-    } else if status.queued > 0 && status.busy >= status.workers {
+    } else if status.load.queued > 0 && status.load.busy >= status.load.capacity {
         let text = format!(
             "{name}: {} of {} busy, {} waiting for {}",
-            status.busy,
-            status.workers,
-            status.queued,
-            span(status.longest_wait.as_secs_f64())
+            status.load.busy,
+            status.load.capacity,
+            status.load.queued,
+            span(status.load.longest_wait.as_secs_f64())
         );
         let longest = pool.workers.first().and_then(|worker| match &worker.work {
             Work::Long(request, running) => Some(format!("longest: {request}, {}", span(running.as_secs_f64()))),
             Work::Short | Work::Idle => None,
         });
-        let grade = if status.longest_wait >= PATIENCE {
+        let grade = if status.load.longest_wait >= PATIENCE {
             trouble
         } else {
             attention
         };
         findings.push(grade(text, longest.unwrap_or_default()));
     }
-    let down = pool.servers.iter().filter(|server| !server.is_up);
-    findings.extend(down.map(|server| attention(format!("{name}: {} does not answer", server.name), "")));
+    let down = pool.servers.iter().filter(|server| !server.status.is_up);
+    findings.extend(down.map(|server| attention(format!("{name}: {} does not answer", server.status.name), "")));
     findings
 }
 
@@ -200,8 +200,8 @@ fn figures(view: &View) -> String {
     let state = &view.state;
     let per_second: f64 = state.sites.iter().map(|site| site.requests_per_second).sum();
     let under_way: u64 = state.sites.iter().map(|site| site.in_flight).sum();
-    let busy: usize = view.pools.iter().map(|pool| pool.status.busy).sum();
-    let workers: usize = view.pools.iter().map(|pool| pool.status.workers).sum();
+    let busy: usize = view.pools.iter().map(|pool| pool.status.load.busy).sum();
+    let workers: usize = view.pools.iter().map(|pool| pool.status.load.capacity).sum();
     let mut figures = vec![
         (rate(per_second), "requests/s"),
         (count(under_way), "under way"),

@@ -41,27 +41,30 @@ pub(super) fn section(view: &View) -> String {
 
 fn in_words(pool: &PoolView) -> String {
     let status = &pool.status;
-    if !status.is_live {
+    if !status.load.is_live {
         return "No PHP process answers.".to_owned();
     }
     let what = if pool.is_own { "workers" } else { "connections" };
-    let waiting = match status.queued {
+    let waiting = match status.load.queued {
         0 => "nobody waits".to_owned(),
         queued => format!(
             "{queued} waiting, the first for {}",
-            span(status.longest_wait.as_secs_f64())
+            span(status.load.longest_wait.as_secs_f64())
         ),
     };
-    let mut words = format!("{} of {} {what} busy, {waiting}", status.busy, status.workers);
+    let mut words = format!(
+        "{} of {} {what} busy, {waiting}",
+        status.load.busy, status.load.capacity
+    );
     if let Some(memory) = pool.memory.filter(|&memory| memory > 0) {
         let _ = write!(words, " · {} of memory", size(memory as f64));
     }
-    let _ = write!(words, " · {}", counted(status.served, "request", "requests"));
+    let _ = write!(words, " · {}", counted(status.counts.served, "request", "requests"));
     let ends = [
-        (status.recycled, "recycled"),
-        (status.crashes, "crashed"),
-        (status.timeouts, "timed out"),
-        (status.exhausted, "turned away"),
+        (status.counts.recycled(), "recycled"),
+        (status.counts.crashes, "crashed"),
+        (status.counts.timeouts, "timed out"),
+        (status.load.exhausted, "turned away"),
     ];
     for (number, what) in ends.into_iter().filter(|(number, _)| *number > 0) {
         let _ = write!(words, " · {} {what}", count(number));
@@ -82,7 +85,7 @@ fn chart(view: &View, pool: &PoolView, number: usize) -> String {
     };
     let (busy, queued) = (of(|pool| pool.busy), of(|pool| pool.queued as f64));
     let tops = stacked(&[busy.clone(), queued.clone()]);
-    let workers = pool.status.workers as f64;
+    let workers = pool.status.load.capacity as f64;
     let y = Axis::fitted(tops[1].iter().map(|point| point.1), workers * 1.15, 4, |value| {
         format!("{value}")
     });
@@ -92,7 +95,7 @@ fn chart(view: &View, pool: &PoolView, number: usize) -> String {
     let (of_busy, of_queue) = (Summary::of(&busy), Summary::of(&queued));
     let described = format!(
         "On average {:.1} of {} workers busy, at most {:.1}; at most {} requests waiting.",
-        of_busy.mean, pool.status.workers, of_busy.most, of_queue.most
+        of_busy.mean, pool.status.load.capacity, of_busy.most, of_queue.most
     );
     let svg = Chart::new(
         format!("pool-{number}"),
@@ -117,8 +120,8 @@ fn chart(view: &View, pool: &PoolView, number: usize) -> String {
     let legend = legend(
         &format!("Busy workers and queue of {}", pool.name),
         [
-            row(Ink::One, "busy", pool.status.busy, &of_busy),
-            row(Ink::Three, "waiting", pool.status.queued, &of_queue),
+            row(Ink::One, "busy", pool.status.load.busy, &of_busy),
+            row(Ink::Three, "waiting", pool.status.load.queued, &of_queue),
         ],
     );
     format!("<figure>{svg}{legend}</figure>")
@@ -136,8 +139,8 @@ fn cells(pool: &PoolView) -> String {
     if pool.workers.len() > shown {
         let _ = write!(out, "<li class=\"rest\">and {} more</li>", pool.workers.len() - shown);
     }
-    let unused = pool.status.workers.saturating_sub(pool.workers.len());
-    if unused > 0 && pool.status.is_live {
+    let unused = pool.status.load.capacity.saturating_sub(pool.workers.len());
+    if unused > 0 && pool.status.load.is_live {
         let _ = write!(out, "<li class=\"rest\">{unused} not needed yet</li>");
     }
     out.push_str("</ul>");

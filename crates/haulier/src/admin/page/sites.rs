@@ -1,6 +1,6 @@
 //! External servers, certificates, and the sites with what was recognised there.
 
-use haulier_php::{FpmStatus, ServerStatus};
+use haulier_php::{ExternalServer, FpmStatus};
 
 use super::table::{Column, table};
 use crate::admin::state::CertificateState;
@@ -109,7 +109,7 @@ fn certificates(view: &View) -> String {
 }
 
 /// What a server says of itself, where it does.
-fn told(server: &ServerStatus, show: impl Fn(FpmStatus) -> String) -> String {
+fn told(server: &ExternalServer, show: impl Fn(FpmStatus) -> String) -> String {
     server.told.map_or_else(|| "–".to_owned(), show)
 }
 
@@ -129,20 +129,21 @@ fn servers(view: &View) -> String {
         .flat_map(|pool| pool.servers.iter().map(move |server| (pool, server)));
     let rows: Vec<_> = servers
         .map(|(pool, server)| {
-            let state = if server.is_up {
+            let status = &server.status;
+            let state = if status.is_up {
                 "<b class=\"up\">up</b>"
             } else {
                 "<b class=\"down\">down</b>"
             };
-            let connect = server.connect_time.map_or_else(
+            let connect = status.connect_time.map_or_else(
                 || "–".to_owned(),
                 |time| format!("{:.1} ms", time.as_secs_f64() * 1000.0),
             );
             vec![
-                format!("{} <small>{}</small>", Escaped(&server.name), Escaped(&pool.name)),
+                format!("{} <small>{}</small>", Escaped(&status.name), Escaped(&pool.name)),
                 state.to_owned(),
-                server.busy.to_string(),
-                server.connections.to_string(),
+                status.busy.to_string(),
+                status.connections.to_string(),
                 connect,
                 told(server, |told| format!("{} of {}", told.active, told.total)),
                 told(server, |told| told.queued.to_string()),
@@ -152,5 +153,5 @@ fn servers(view: &View) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    table("FastCGI servers that somebody else runs", &columns, rows)
+    table("FastCGI servers that another program runs", &columns, rows)
 }

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use haulier_php::{FpmStatus, PoolStatus, ServerStatus, Work, WorkerStatus};
+use haulier_php::{Counts, ExternalServer, FpmStatus, Load, PoolStatus, ServerStatus, Work, WorkerStatus};
 use haulier_server::metrics::{Failure, Noted, SlowRequest, Times, Totals};
 
 use super::super::history::PoolSample;
@@ -104,14 +104,19 @@ fn pool(name: &str, workers: usize, busy: usize, queued: usize, text: &str) -> P
         name: name.into(),
         is_own: true,
         status: PoolStatus {
-            workers,
-            busy,
-            queued,
-            longest_wait: Duration::from_millis(3200) * u32::from(queued > 0),
-            is_live: true,
-            crashes: 3,
-            served: 100_000,
-            ..PoolStatus::default()
+            load: Load {
+                capacity: workers,
+                busy,
+                queued,
+                longest_wait: Duration::from_millis(3200) * u32::from(queued > 0),
+                is_live: true,
+                ..Load::default()
+            },
+            counts: Counts {
+                crashes: 3,
+                served: 100_000,
+                ..Counts::default()
+            },
         },
         memory: Some(412_000_000),
         workers: (0..workers).map(worker).collect(),
@@ -215,12 +220,14 @@ fn crowded(text: &str) -> View {
         spent: Duration::from_millis(120),
     }];
     view.pools = vec![pool("php", 8, 8, 17, text), pool("api", 64, 3, 0, text)];
-    view.pools[1].servers = vec![ServerStatus {
-        name: "10.0.0.11:9000".into(),
-        is_up: false,
-        connections: 3,
-        busy: 3,
-        connect_time: Some(Duration::from_micros(740)),
+    view.pools[1].servers = vec![ExternalServer {
+        status: ServerStatus {
+            name: "10.0.0.11:9000".into(),
+            is_up: false,
+            connections: 3,
+            busy: 3,
+            connect_time: Some(Duration::from_micros(740)),
+        },
         told: Some(FpmStatus {
             active: 37,
             total: 40,
@@ -313,11 +320,11 @@ fn what_is_wrong_is_said_in_words_and_the_worst_comes_first() {
 
     let mut dead = fresh();
     dead.pools = vec![pool("php", 4, 0, 0, EVIL)];
-    dead.pools[0].status.is_live = false;
+    dead.pools[0].status.load.is_live = false;
     assert!(render(&dead).contains("<h1 class=\"bad\">php: no PHP process answers</h1>"));
     let mut brief = fresh();
     brief.pools = vec![pool("php", 4, 4, 1, EVIL)];
-    brief.pools[0].status.longest_wait = Duration::from_millis(20);
+    brief.pools[0].status.load.longest_wait = Duration::from_millis(20);
     assert!(render(&brief).contains("<h1 class=\"warn\">php: 4 of 4 busy, 1 waiting for 0.0 s</h1>"));
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 
-use crate::recipe::{Account, Recipe, SCAN_DIR};
+use super::recipe::{Account, Recipe, SCAN_DIR};
 
 /// Directories a php-cgi inherits open; none of them need be one it could enter.
 #[derive(Debug, Clone, Copy, Default)]

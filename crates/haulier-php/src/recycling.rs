@@ -1,10 +1,12 @@
-//! What is known of one php-cgi process, and when it has done its share.
+//! Replacing workers: what a worker has done so far, and the limits after which it ends.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::settings::Recycle;
 
-/// What a worker has done, as far as we have seen.
+/// The record of a worker, as far as the pool has seen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Worker {
     /// Requests answered.
@@ -13,13 +15,67 @@ pub(crate) struct Worker {
     pub(crate) since: Instant,
 }
 
+/// Limits of workers, and the records of those whose connection has closed while they live on.
+#[derive(Debug, Default)]
+pub(crate) struct Recycling {
+    limits: Recycle,
+    /// By process id.
+    unconnected: Mutex<HashMap<u32, Worker>>,
+    /// Number of records above which most are of workers that are dead.
+    most: usize,
+}
+
+impl Recycling {
+    /// Recycling after `limits` for a server with so many connections.
+    pub(crate) fn new(limits: Recycle, connections: usize) -> Self {
+        Self {
+            limits,
+            unconnected: Mutex::default(),
+            most: 4 * connections,
+        }
+    }
+
+    fn unconnected(&self) -> MutexGuard<'_, HashMap<u32, Worker>> {
+        self.unconnected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why this worker, which has no request, is to be replaced; `None` if it stays.
+    pub(crate) fn judge(&self, worker: Worker, pid: Option<u32>) -> Option<Spent> {
+        let pid = pid.filter(|_| self.limits.is_on())?;
+        worker.spent(&self.limits, pid)
+    }
+
+    /// The record of a worker that has a connection again, if there is one.
+    pub(crate) fn take(&self, pid: Option<u32>) -> Option<Worker> {
+        let pid = pid.filter(|_| self.limits.is_on())?;
+        self.unconnected().remove(&pid)
+    }
+
+    /// Keeps the record of a worker whose connection closes.
+    pub(crate) fn keep(&self, pid: Option<u32>, worker: Worker) {
+        let Some(pid) = pid.filter(|_| self.limits.is_on()) else {
+            return;
+        };
+        let mut unconnected = self.unconnected();
+        if unconnected.len() > self.most {
+            unconnected.clear();
+        }
+        unconnected.insert(pid, worker);
+    }
+
+    /// Drops the records of the workers that `are_gone`.
+    pub(crate) fn forget(&self, are_gone: impl Fn(u32) -> bool) {
+        self.unconnected().retain(|&worker, _| !are_gone(worker));
+    }
+}
+
 /// Why a worker is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spent {
     Requests,
     Memory,
     Age,
-    /// It had nothing to do.
+    /// It was idle.
     Idle,
 }
 
@@ -31,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// Why the worker with this process id is to go, if it is; it has no request.
+    /// The limit that the worker with this process id has reached. It has no request.
     pub(crate) fn spent(self, recycle: &Recycle, pid: u32) -> Option<Spent> {
         if recycle.requests > 0 && self.served >= sooner(recycle.requests, pid) {
             Some(Spent::Requests)
@@ -51,15 +107,15 @@ impl Worker {
     }
 }
 
-/// Up to a tenth less, different for each worker and always the same for one.
+/// The limit less up to a tenth, different for each worker and always the same for one.
 fn sooner(limit: u64, pid: u32) -> u64 {
-    // Process ids stand in a row; the multiplication spreads them (Fibonacci hashing).
+    // Process ids are consecutive; the multiplication spreads them (Fibonacci hashing).
     let thousandths = u64::from(pid.wrapping_mul(0x9E37_79B9) >> 22) % 101;
     limit - (u128::from(limit) * u128::from(thousandths) / 1000) as u64
 }
 
-/// Memory that the process does not share with files or other processes, bytes; what it has in common with its master
-/// since the fork counts too, some 7 MB. `None` where the system does not tell.
+/// Memory that a process does not share with files or other processes, bytes. The some 7 MB that it has in common with its
+/// master since the fork count too. `None` where the system does not tell.
 pub(crate) fn own_memory(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let mut pages = text
@@ -79,7 +135,7 @@ mod tests {
         let limits: std::collections::BTreeSet<u64> = (5000..5100).map(|pid| sooner(1000, pid)).collect();
         assert!(limits.iter().all(|limit| (900..=1000).contains(limit)), "{limits:?}");
         assert!(limits.len() > 30, "{} different ones of a hundred", limits.len());
-        assert_eq!(sooner(1, 4321), 1, "never none at all");
+        assert_eq!(sooner(1, 4321), 1, "never zero");
         assert!(sooner(u64::MAX, 7) > u64::MAX / 10 * 8, "no overflow");
     }
 

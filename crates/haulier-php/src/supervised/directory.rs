@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use crate::spawn::Inherited;
+use super::spawn::Inherited;
 
 /// What a php-cgi inherits.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::spawn::groups_of;
 use crate::settings::Supervised;
-use crate::spawn::groups_of;
 
 /// php-cgi would end a child after 500 requests, in the middle of ours; replacing them is our own business.
 const BEYOND_REACH: &str = "2147483647";

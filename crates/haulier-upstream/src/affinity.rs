@@ -1,15 +1,15 @@
-//! Which server belongs to a key: rendezvous hashing, the same in every process and on every machine.
+//! The server that a key belongs to: rendezvous hashing, the same in every process and on every machine.
 //!
-//! Each server has a weight for a key; the heaviest one that is well gets it. When a server leaves, its keys alone move.
+//! Each server has a weight for a key; the heaviest usable one gets it. When a server leaves, only its keys move.
 
-use crate::settings::Server;
+use crate::address::Address;
 
-/// The servers as numbers.
+/// A hash of each server's address.
 #[derive(Debug)]
-pub(crate) struct Seeds(Vec<u64>);
+pub(crate) struct Affinity(Vec<u64>);
 
-impl Seeds {
-    pub(crate) fn of(servers: &[Server]) -> Self {
+impl Affinity {
+    pub(crate) fn of(servers: &[Address]) -> Self {
         Self(
             servers
                 .iter()
@@ -18,10 +18,10 @@ impl Seeds {
         )
     }
 
-    /// The number of the server that this key belongs to, of those that `may` have it.
-    pub(crate) fn find(&self, key: &[u8], may: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Number of the server that a key belongs to, of those that `may_have` it.
+    pub(crate) fn find(&self, key: &[u8], may_have: impl Fn(usize) -> bool) -> Option<usize> {
         let key = hash(key);
-        let candidates = self.0.iter().enumerate().filter(|(number, _)| may(*number));
+        let candidates = self.0.iter().enumerate().filter(|(number, _)| may_have(*number));
         candidates
             .max_by_key(|(_, seed)| mixed(*seed ^ key))
             .map(|(number, _)| number)
@@ -46,20 +46,20 @@ fn mixed(mut number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn seeds() -> Seeds {
+    fn affinity() -> Affinity {
         let servers = ["10.0.0.1:9000", "10.0.0.2:9000", "10.0.0.3:9000"];
-        Seeds::of(&servers.map(|server| Server::Tcp(server.parse().expect("an address"))))
+        Affinity::of(&servers.map(|server| Address::Tcp(server.parse().expect("an address"))))
     }
 
     #[test]
     fn keys_spread_evenly_and_stay_where_they_are_when_another_server_leaves() {
-        let seeds = seeds();
+        let affinity = affinity();
         let mut counts = [0; 3];
         for number in 0..3000 {
             let key = format!("session{number}");
-            let found = seeds.find(key.as_bytes(), |_| true).expect("there are servers");
+            let found = affinity.find(key.as_bytes(), |_| true).expect("there are servers");
             counts[found] += 1;
-            let without_first = seeds.find(key.as_bytes(), |server| server != 0);
+            let without_first = affinity.find(key.as_bytes(), |server| server != 0);
             if found != 0 {
                 assert_eq!(without_first, Some(found));
             } else {
@@ -67,13 +67,13 @@ mod tests {
             }
         }
         assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
-        assert_eq!(seeds.find(b"any", |_| false), None);
+        assert_eq!(affinity.find(b"any", |_| false), None);
     }
 
     #[test]
     fn a_key_belongs_to_the_same_server_in_every_release() {
         let keys = [&b"a"[..], b"b", b"c", b"d", b"e", b"f"];
-        let found = keys.map(|key| seeds().find(key, |_| true).expect("there are servers"));
+        let found = keys.map(|key| affinity().find(key, |_| true).expect("there are servers"));
         assert_eq!(found, [1, 2, 0, 2, 2, 2]);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use crate::peer;
+use crate::children;
 
 /// Proportional set size of a process and its children, bytes; `None` where the system does not tell.
 pub(crate) fn of_tree(master: u32) -> Option<u64> {
     let own = of_process(master)?;
-    let children = peer::children(master);
+    let children = children::of(master);
     // A child that has ended in the meantime has none.
     Some(own + children.into_iter().filter_map(of_process).sum::<u64>())
 }

@@ -20,10 +20,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 
 use self::wire::Order;
-use crate::peer;
-use crate::recipe::Recipe;
+use crate::children;
 use crate::settings::Supervised;
-use crate::spawn::Inherited;
+use crate::supervised::recipe::Recipe;
+use crate::supervised::spawn::Inherited;
 
 pub use process::{SUBCOMMAND, main};
 
@@ -54,7 +54,7 @@ impl Spawner {
     /// What the system says; `InvalidInput` for settings that are too long to be sent.
     pub fn start<'a>(pools: impl IntoIterator<Item = &'a Supervised>) -> io::Result<Arc<Self>> {
         // Nobody has this number, so the question is whether we may look at processes of others.
-        let tells_apart = peer::can_be_told(Some(u32::MAX));
+        let tells_apart = children::can_tell_apart(Some(u32::MAX));
         let recipes: Vec<Recipe> = pools
             .into_iter()
             .map(|own| Recipe::of(own, own.separate || !tells_apart))

@@ -1,9 +1,9 @@
-//! What php-fpm tells at its `pm.status_path`, in its own text: one line a number.
+//! The text of php-fpm at its `pm.status_path`: one line a number.
 
-/// The numbers of a server that others use as well.
+/// The numbers of a server that other programs use as well.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FpmStatus {
-    /// Children that are not free: they work, or somebody keeps a connection to them.
+    /// Children that are not free: they work, or a client keeps a connection to them.
     pub active: usize,
     /// All its children.
     pub total: usize,
@@ -27,10 +27,9 @@ impl FpmStatus {
         })
     }
 
-    /// What it does for others than us, of whom it has so many connections: children and those that wait for one. The
-    /// child that told this is none of them.
-    pub(crate) fn elsewhere(&self, ours: usize) -> usize {
-        (self.active + self.queued).saturating_sub(ours + 1)
+    /// Children at work, and connections that wait for one. The child that told this is not counted.
+    pub(crate) fn load(self) -> usize {
+        (self.active + self.queued).saturating_sub(1)
     }
 }
 
@@ -66,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_ours_and_the_question_itself_are_no_work_for_others() {
+    fn the_child_that_tells_is_not_part_of_the_load() {
         let status = |active, queued| FpmStatus {
             active,
             total: 8,
             queued,
         };
-        assert_eq!(status(4, 3).elsewhere(2), 4);
-        assert_eq!(status(3, 0).elsewhere(2), 0);
-        assert_eq!(status(1, 0).elsewhere(2), 0, "connections that were opened since");
+        assert_eq!(status(4, 3).load(), 6);
+        assert_eq!(status(1, 0).load(), 0);
+        assert_eq!(status(0, 0).load(), 0);
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::directory::OpenDirectory;
+use super::directory::OpenDirectory;
 
 /// Writes the file for these settings into a new directory.
 ///

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use crate::recipe::Recipe;
-use crate::spawn::{Inherited, spawn};
-use crate::spawner::Spawner;
+use super::recipe::Recipe;
+use super::spawn::{Inherited, spawn};
+use super::spawner::Spawner;
 
 /// How often to look again for the end of a process that is about to end.
 const LOOK: Duration = Duration::from_millis(5);

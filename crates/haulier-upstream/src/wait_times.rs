@@ -1,11 +1,11 @@
-//! How long requests waited for a worker, counted in classes.
+//! Waits of requests for a connection, counted in classes.
 
 use std::time::Duration;
 
-/// A histogram of waits: how many were at most as long as each bound, how many longer, and their sum.
+/// A histogram of waits: the number of those up to each bound, of those above the last, and their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitTimes {
-    /// Waits of each class; the last one has what is above every bound. Not cumulative.
+    /// Waits of each class; the last class has those above every bound. Not cumulative.
     pub classes: [u64; Self::BOUNDS.len() + 1],
     /// All waits together.
     pub sum: Duration,
@@ -30,15 +30,15 @@ impl WaitTimes {
         Duration::from_secs(60),
     ];
 
-    /// The class a time belongs to. Most are short, so the search begins there.
+    /// The class of a time. Most are short, so the search begins there.
     #[must_use]
     pub fn class_of(time: Duration) -> usize {
         let class = Self::BOUNDS.iter().position(|&bound| time <= bound);
         class.unwrap_or(Self::BOUNDS.len())
     }
 
-    /// With those of another histogram.
-    pub(crate) fn and(mut self, other: Self) -> Self {
+    /// Both histograms together.
+    pub(crate) fn plus(mut self, other: Self) -> Self {
         for (class, more) in self.classes.iter_mut().zip(other.classes) {
             *class += more;
         }
@@ -46,7 +46,7 @@ impl WaitTimes {
         self
     }
 
-    pub(crate) fn note(&mut self, wait: Duration) {
+    pub(crate) fn record(&mut self, wait: Duration) {
         self.classes[Self::class_of(wait)] += 1;
         self.sum += wait;
     }
@@ -69,12 +69,12 @@ mod tests {
     fn every_wait_is_in_one_class_and_in_the_sum() {
         let mut waits = WaitTimes::default();
         for seconds in [0, 3, 90] {
-            waits.note(Duration::from_secs(seconds));
+            waits.record(Duration::from_secs(seconds));
         }
         assert_eq!(waits.classes.iter().sum::<u64>(), 3);
         assert_eq!((waits.classes[0], waits.classes[11], waits.classes[14]), (1, 1, 1));
         assert_eq!(waits.sum, Duration::from_secs(93));
-        let twice = waits.and(waits);
+        let twice = waits.plus(waits);
         assert_eq!((twice.classes[11], twice.sum), (2, Duration::from_secs(186)));
     }
 }

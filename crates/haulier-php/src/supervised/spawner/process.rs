@@ -16,10 +16,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::wire::{self, Order, Reply};
-use crate::memory;
-use crate::peer;
-use crate::recipe::Recipe;
-use crate::spawn::{Inherited, keep_signals_off, spawn};
+use crate::children;
+use crate::supervised::memory;
+use crate::supervised::recipe::Recipe;
+use crate::supervised::spawn::{Inherited, keep_signals_off, spawn};
 
 /// The first argument of haulier that makes it a spawner.
 pub const SUBCOMMAND: &str = "php-spawner";
@@ -114,11 +114,11 @@ impl Office {
             }
             Order::Holder { master, inode } => {
                 self.masters.get(&master).ok_or(libc::ESRCH)?;
-                number(peer::holder(master, inode).unwrap_or(0).into())
+                number(children::holder(master, inode).unwrap_or(0).into())
             }
             Order::EndChild { child, inode, force } => {
-                let is_ours = |master: &u32| peer::children(*master).contains(&child);
-                let sent = self.masters.keys().any(is_ours) && peer::end_holder(child, inode, signal(force));
+                let is_ours = |master: &u32| children::of(*master).contains(&child);
+                let sent = self.masters.keys().any(is_ours) && children::end_holder(child, inode, signal(force));
                 number(sent.into())
             }
             Order::Memory { master } => {
@@ -168,13 +168,13 @@ impl Office {
 
     /// Ends everything that still runs.
     fn close(mut self) {
-        let children: Vec<u32> = self.masters.keys().flat_map(|&master| peer::children(master)).collect();
+        let children: Vec<u32> = self.masters.keys().flat_map(|&master| children::of(master)).collect();
         for (_, child) in self.masters.values() {
             end_group(child, false);
         }
         let deadline = Instant::now() + END_GRACE;
         let lives = |(_, child): &mut (usize, Child)| matches!(child.try_wait(), Ok(None));
-        while self.masters.values_mut().any(lives) || children.iter().any(|&child| peer::is_alive(child)) {
+        while self.masters.values_mut().any(lives) || children.iter().any(|&child| children::is_alive(child)) {
             if Instant::now() >= deadline {
                 for (_, child) in self.masters.values() {
                     end_group(child, true);

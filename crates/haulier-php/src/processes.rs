@@ -1,0 +1,95 @@
+//! The php-cgi programs of a pool, one an address, as leases and status see them.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::process::Signal;
+
+use crate::peer::Peer;
+use crate::supervised::memory;
+use crate::supervised::spawner::Spawner;
+
+/// The programs that the supervisor keeps running.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    programs: Vec<Program>,
+    /// Every worker is a program of its own, instead of a child of one master.
+    pub(crate) separate: bool,
+    /// Starts and ends them as another account; `None` if we do.
+    spawner: Option<Arc<Spawner>>,
+}
+
+/// One php-cgi program.
+#[derive(Debug, Default)]
+struct Program {
+    /// Its process id; 0 while it does not run.
+    pid: AtomicU32,
+    /// A descriptor of the process, where it is a single worker.
+    process: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+impl Program {
+    fn set_process(&self, process: Option<OwnedFd>) {
+        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = process.map(Arc::new);
+    }
+
+    fn process(&self) -> Option<Arc<OwnedFd>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Processes {
+    pub(crate) fn new(number: usize, separate: bool, spawner: Option<Arc<Spawner>>) -> Self {
+        Self {
+            programs: (0..number).map(|_| Program::default()).collect(),
+            separate,
+            spawner,
+        }
+    }
+
+    pub(crate) fn note_started(&self, server: usize, pid: u32, process: Option<OwnedFd>) {
+        self.programs[server].pid.store(pid, Ordering::Relaxed);
+        self.programs[server].set_process(process);
+    }
+
+    /// Gives the process id it had.
+    pub(crate) fn note_ended(&self, server: usize) -> u32 {
+        let pid = self.programs[server].pid.swap(0, Ordering::Relaxed);
+        self.programs[server].set_process(None);
+        pid
+    }
+
+    /// Looks for the worker at the other end of a connection to this address; `None` while the program does not run.
+    pub(crate) fn find_peer(&self, server: usize, peer: &Peer, socket: impl std::os::fd::AsFd) -> Option<Peer> {
+        let master = self.programs[server].pid.load(Ordering::Relaxed);
+        if master == 0 {
+            return None;
+        }
+        let found = match self.programs[server].process() {
+            Some(process) => Peer::Process { pid: master, process },
+            None => Peer::find(socket, master, self.spawner.as_deref()),
+        };
+        match (found, peer) {
+            (Peer::Untold, Peer::Unknown) => Some(Peer::one_of(master)),
+            (Peer::Untold, _) => None,
+            (found, _) => Some(found),
+        }
+    }
+
+    /// Sends SIGTERM or SIGKILL to a worker; true when it was sent.
+    pub(crate) fn end(&self, peer: &Peer, signal: Signal) -> bool {
+        peer.end(signal, self.spawner.as_deref())
+    }
+
+    /// Memory of all programs and their children, bytes, with shared memory counted once. Programs that are being started,
+    /// and those of which the system does not tell, count 0.
+    pub(crate) fn memory(&self) -> u64 {
+        let masters = self.programs.iter().map(|program| program.pid.load(Ordering::Relaxed));
+        let of_tree = |master| match &self.spawner {
+            Some(spawner) if master != 0 => spawner.memory(master),
+            _ => memory::of_tree(master),
+        };
+        masters.filter_map(of_tree).sum()
+    }
+}

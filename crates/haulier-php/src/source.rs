@@ -1,0 +1,104 @@
+//! The origin of PHP's processes: everything in which the kinds of pools differ while they run.
+//!
+//! A further kind is a folder of its own, a variant of [`PoolKind`], and an arm of each `match` here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::StartError;
+use crate::exchange::Exchange;
+use crate::external::{self, ExternalServer, ExternalServers};
+use crate::settings::{PoolKind, PoolSettings};
+use crate::shared::Shared;
+use crate::supervised::spawner::Spawner;
+use crate::supervised::{self, Supervisor};
+
+/// The threads that keep PHP's processes running, or watch those of another program.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// php-cgi, which haulier starts.
+    Supervised(Supervisor),
+    /// FastCGI servers that another program runs.
+    External(ExternalServers),
+}
+
+impl Source {
+    /// Starts php-cgi, or notes the external servers.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub(crate) fn start(
+        settings: PoolSettings,
+        spawner: Option<&Arc<Spawner>>,
+    ) -> Result<(Arc<Shared>, Self), StartError> {
+        match settings.kind.clone() {
+            PoolKind::Supervised(own) => {
+                let (shared, supervisor) = Supervisor::start(settings, &own, spawner)?;
+                Ok((shared, Self::Supervised(supervisor)))
+            }
+            PoolKind::External(external) => {
+                let (shared, servers) = ExternalServers::start(settings, &external)?;
+                Ok((shared, Self::External(servers)))
+            }
+        }
+    }
+
+    /// An exchange as this PHP conducts it.
+    pub(crate) fn exchange(&self, settings: &PoolSettings) -> Exchange {
+        let exchange = Exchange::new(settings.response_head, settings.kind.keeps_connections());
+        match self {
+            Self::Supervised(_) => exchange.may_finish(),
+            // php-fpm has its own fastcgi_finish_request().
+            Self::External(_) => exchange,
+        }
+    }
+
+    /// Number of times that a request may be sent again. A request that finds an old connection closed may find its server
+    /// gone too, but not another one.
+    pub(crate) fn retries(&self, shared: &Shared) -> usize {
+        match self {
+            Self::Supervised(_) => 1,
+            Self::External(_) => shared.upstream.servers().min(2),
+        }
+    }
+
+    /// Whether PHP takes a while to load after its start.
+    pub(crate) fn needs_warming(&self) -> bool {
+        matches!(self, Self::Supervised(_))
+    }
+
+    /// The servers of another program; none if the processes are ours.
+    pub(crate) fn servers(&self, shared: &Shared) -> Vec<ExternalServer> {
+        match self {
+            Self::Supervised(_) => Vec::new(),
+            Self::External(servers) => servers.status(shared),
+        }
+    }
+
+    /// Ends our own processes, or the checks of others'.
+    pub(crate) async fn stop(&self) {
+        match self {
+            Self::Supervised(supervisor) => supervisor.stop().await,
+            Self::External(servers) => servers.stop(),
+        }
+    }
+}
+
+/// The shortest time after which maintenance may be due; `None` if it never is.
+pub(crate) fn maintenance_interval(kind: &PoolKind) -> Option<Duration> {
+    match kind {
+        PoolKind::Supervised(own) => supervised::maintenance_interval(own),
+        PoolKind::External(external) => Some(external.idle_timeout),
+    }
+}
+
+/// Does the maintenance that is due. Gives the time to the next, if that is known.
+pub(crate) fn maintain(shared: &Arc<Shared>) -> Option<Duration> {
+    match &shared.settings.kind {
+        PoolKind::Supervised(own) => {
+            supervised::maintain(shared, own);
+            None
+        }
+        PoolKind::External(external) => external::maintain(shared, external),
+    }
+}

@@ -1,0 +1,156 @@
+//! Waiting for a connection, and trying servers until one takes it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haulier_http::Presence;
+use tokio::sync::oneshot;
+
+use crate::connection::Connection;
+use crate::error::LeaseError;
+use crate::lease::Lease;
+use crate::queue::Turn;
+use crate::upstream::{Grant, Upstream};
+
+/// Time between two questions to a request in the queue whether its client is still there.
+const CLIENT_CHECK: Duration = Duration::from_millis(500);
+
+/// A request, as far as the choice of a connection depends on it.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    /// Key of requests that go to the same server; `None` goes to any.
+    pub affinity: Option<&'a [u8]>,
+    /// Presence of the client; asked now and then in the queue, and when a connection becomes free after a wait.
+    pub client: &'a dyn Fn() -> Presence,
+}
+
+impl std::fmt::Debug for Ask<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ask")
+            .field("affinity", &self.affinity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A place in the queue, given up when dropped. A lease already granted goes back to the upstream with it.
+#[derive(Debug)]
+struct Place<C: Connection> {
+    upstream: Arc<Upstream<C>>,
+    ticket: u64,
+    granted: oneshot::Receiver<Lease<C>>,
+}
+
+impl<C: Connection> Drop for Place<C> {
+    fn drop(&mut self) {
+        self.upstream.leave_queue(self.ticket);
+    }
+}
+
+impl<C: Connection> Upstream<C> {
+    /// Waits for a connection since `begun`. Servers that take no connection are passed over.
+    ///
+    /// # Errors
+    /// See [`LeaseError`].
+    pub async fn lease(self: &Arc<Self>, ask: Ask<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
+        self.lease_except(&mut Vec::new(), ask, begun).await
+    }
+
+    /// A new connection in the place of one that failed. An old connection may simply have been closed, so the same server
+    /// is tried first; a server that hangs up on a new connection is passed over if there is another.
+    ///
+    /// # Errors
+    /// See [`LeaseError`].
+    pub async fn lease_again(self: &Arc<Self>, mut failed: Lease<C>, ask: Ask<'_>) -> Result<Lease<C>, LeaseError> {
+        let (begun, is_only) = (Instant::now(), self.servers() == 1);
+        if failed.is_reused() || is_only {
+            match failed.reconnect().await {
+                Err(_) if !is_only => {}
+                connected => return connected.map(|()| failed),
+            }
+        }
+        let mut refused = vec![failed.server()];
+        drop(failed);
+        self.lease_except(&mut refused, ask, begun).await
+    }
+
+    async fn lease_except(
+        self: &Arc<Self>,
+        refused: &mut Vec<usize>,
+        ask: Ask<'_>,
+        begun: Instant,
+    ) -> Result<Lease<C>, LeaseError> {
+        let mut attempts = 0;
+        loop {
+            let mut lease = self.queue(refused, ask, begun).await?;
+            let Err(error) = lease.connect().await else {
+                return Ok(lease);
+            };
+            attempts += 1;
+            if !refused.contains(&lease.server()) {
+                refused.push(lease.server());
+            }
+            // The queue grants whichever connection becomes free, so the same server may refuse more than once.
+            if refused.len() >= self.servers() || attempts >= 2 * self.servers() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Waits for the next lease in the order of arrival.
+    async fn queue(self: &Arc<Self>, excluded: &[usize], ask: Ask<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
+        let mut turn = Turn::Usual;
+        loop {
+            let (ticket, granted) = match self.request(excluded, ask.affinity, turn) {
+                Grant::Lease(lease) => return Ok(lease),
+                Grant::Queued(ticket, granted) => (ticket, granted),
+                Grant::Full => return Err(LeaseError::Exhausted { waited: Duration::ZERO }),
+                Grant::Stopped => return Err(LeaseError::Stopped),
+            };
+            let place = Place {
+                upstream: Arc::clone(self),
+                ticket,
+                granted,
+            };
+            let granted = place.wait(ask, begun).await;
+            let waited = begun.elapsed();
+            self.note_wait(waited);
+            let mut lease = granted?;
+            match (ask.client)() {
+                Presence::Gone => return Err(LeaseError::Abandoned { waited }),
+                // Its client may be gone: this request asks again, behind all others.
+                Presence::Silent if turn == Turn::Usual && self.has_usual_waiters() => turn = Turn::Last,
+                Presence::Silent | Presence::Here => {
+                    lease.queued = waited;
+                    return Ok(lease);
+                }
+            }
+        }
+    }
+}
+
+impl<C: Connection> Place<C> {
+    /// Waits for the lease; leaves the queue when the time is over or the client is gone.
+    async fn wait(mut self, ask: Ask<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
+        loop {
+            let left = self.upstream.queue_timeout().saturating_sub(begun.elapsed());
+            let is_last = left <= CLIENT_CHECK;
+            if let Ok(granted) = tokio::time::timeout(left.min(CLIENT_CHECK), &mut self.granted).await {
+                return granted.map_err(|_| LeaseError::Stopped);
+            }
+            // The lease may have come in this very moment.
+            if let Ok(lease) = self.granted.try_recv() {
+                return Ok(lease);
+            }
+            let waited = begun.elapsed();
+            if is_last {
+                self.upstream.note_exhausted();
+                return Err(LeaseError::Exhausted { waited });
+            }
+            match (ask.client)() {
+                Presence::Here => {}
+                Presence::Silent => self.upstream.defer(self.ticket),
+                Presence::Gone => return Err(LeaseError::Abandoned { waited }),
+            }
+        }
+    }
+}

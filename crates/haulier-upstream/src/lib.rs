@@ -1,0 +1,35 @@
+//! Servers that answer for haulier, the connections to them, and the queue of requests in front.
+//!
+//! An [`Upstream`] knows its servers by address. [`Upstream::lease`] chooses one that is up and gives the request a
+//! [`Lease`] on a connection, or has it wait in a fair queue; a dropped lease goes to the next in the queue. The protocol on
+//! the connection is the caller's: an upstream needs no more of it than the trait [`Connection`].
+
+mod acquire;
+mod address;
+mod affinity;
+mod alarm;
+mod connection;
+mod error;
+mod health;
+mod lease;
+mod load;
+mod open_rate;
+mod queue;
+mod server;
+mod servers;
+mod settings;
+mod upstream;
+mod wait_times;
+
+pub use acquire::Ask;
+pub use address::Address;
+pub use alarm::Alarm;
+pub use connection::Connection;
+pub use error::LeaseError;
+pub use health::{HealthChecks, Thresholds, probe_while_down};
+pub use lease::Lease;
+pub use load::Load;
+pub use server::ServerStatus;
+pub use settings::UpstreamSettings;
+pub use upstream::Upstream;
+pub use wait_times::WaitTimes;

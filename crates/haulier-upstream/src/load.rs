@@ -1,0 +1,88 @@
+//! How busy an upstream is and has been.
+
+use std::time::{Duration, Instant};
+
+use crate::wait_times::WaitTimes;
+
+/// How busy an upstream is, and has been since it was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Most requests at a time: the connections that all servers may have together.
+    pub capacity: usize,
+    /// Requests that have a connection.
+    pub busy: usize,
+    /// Open connections without a request.
+    pub idle: usize,
+    /// Requests that wait for a connection.
+    pub queued: usize,
+    /// Time that the first of them has waited.
+    pub longest_wait: Duration,
+    /// Requests turned away because no connection became free.
+    pub exhausted: u64,
+    /// Most requests that have had a connection at a time.
+    pub most_busy: usize,
+    /// Most requests that have waited at a time.
+    pub most_queued: usize,
+    /// Times the last free connection was taken.
+    pub full: u64,
+    /// At least one server runs, or is started by the next request, and took the last connection made to it.
+    pub is_live: bool,
+    /// Time that requests have held connections, those that still hold one included; all connections together.
+    pub busy_time: Duration,
+    /// Waits for a connection, those of requests that got none included.
+    pub waits: WaitTimes,
+}
+
+impl Load {
+    /// This load with everything that a predecessor has counted and is still busy with. The capacity stays this one's.
+    #[must_use]
+    pub fn following(mut self, before: &Self) -> Self {
+        self.busy += before.busy;
+        self.queued += before.queued;
+        self.exhausted += before.exhausted;
+        self.full += before.full;
+        self.most_busy = self.most_busy.max(before.most_busy);
+        self.most_queued = self.most_queued.max(before.most_queued);
+        self.busy_time += before.busy_time;
+        self.waits = self.waits.plus(before.waits);
+        self
+    }
+}
+
+/// The part of a [`Load`] that is counted as requests come and go.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    pub(crate) counts: Load,
+    /// Moment up to which `busy_time` is right.
+    settled: Instant,
+}
+
+impl Usage {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            counts: Load {
+                capacity,
+                ..Load::default()
+            },
+            settled: Instant::now(),
+        }
+    }
+
+    /// Brings the busy time up to date; to be called before the number of busy connections changes from `busy`.
+    pub(crate) fn settle(&mut self, busy: usize) {
+        let now = Instant::now();
+        let busy = u32::try_from(busy).unwrap_or(u32::MAX);
+        self.counts.busy_time += now.saturating_duration_since(self.settled) * busy;
+        self.settled = now;
+    }
+
+    /// Notes that more connections are busy than before: `busy` now.
+    pub(crate) fn note_more_busy(&mut self, busy: usize) {
+        self.counts.full += u64::from(busy == self.counts.capacity);
+        self.counts.most_busy = self.counts.most_busy.max(busy);
+    }
+
+    pub(crate) fn note_queued(&mut self, queued: usize) {
+        self.counts.most_queued = self.counts.most_queued.max(queued);
+    }
+}

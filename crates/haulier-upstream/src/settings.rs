@@ -1,0 +1,34 @@
+//! Settings of an upstream.
+
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::health::Thresholds;
+
+/// Servers of one kind, and the limits for requests to them.
+#[derive(Debug, Clone)]
+pub struct UpstreamSettings {
+    /// Name of the pool in log messages.
+    pub name: String,
+    /// Name of a server's kind in log messages: `FastCGI server`.
+    pub server_kind: &'static str,
+    /// Addresses of the servers, at least one.
+    pub addresses: Vec<Address>,
+    /// Most connections to each server.
+    pub connections: usize,
+    /// Longest time to connect.
+    pub connect_timeout: Duration,
+    /// Most requests that may wait for a connection.
+    pub queue_length: usize,
+    /// Longest time a request waits for a connection.
+    pub queue_timeout: Duration,
+    /// Most connections opened within a second; `None` is no limit.
+    pub open_rate: Option<u32>,
+    /// Servers run from the beginning. Otherwise each takes connections only after
+    /// [`server_started`](crate::Upstream::server_started).
+    pub is_running: bool,
+    /// Servers may be parked while no request needs them.
+    pub may_park: bool,
+    /// Thresholds of the health checks; `None` where no checks are made, and a connection is proof enough.
+    pub thresholds: Option<Thresholds>,
+}
