@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use haulier_http::{Network, Request};
 
-use crate::files::{self, Found};
-use crate::site::{Matched, Site};
+use crate::files::{self, Found, Script};
+use crate::site::{Matched, Mount, Site};
 use crate::thread::Thread;
 
 /// Whether a request comes by for the first time, or again: with its password hashed, or by a local redirect.
@@ -41,13 +41,16 @@ impl<'a> Visit<'a> {
         if self.request.peer.tls { "https" } else { "http" }
     }
 
-    /// What the path is in the site, or in the place within it.
+    /// What the path is in the site, or in the site mounted in it.
     pub(crate) fn find(&self, path: &[u8]) -> Found {
-        match self.routes.place {
+        match self.routes.mount {
             // Patterns of `deny` are for paths of the site, wherever they lead.
-            Some(_) if files::is_denied(self.site, path) => Found::Denied,
-            Some(place) => place.find(self.thread, path),
-            None => self.thread.files.find(self.site, path, self.thread.clock.coarse()),
+            Some(_) if files::is_denied(&self.site.files, path) => Found::Denied,
+            Some(mount) => match mount.inside(path) {
+                Some(inside) => self.find_mounted(mount, inside),
+                None => Found::SlashMissing,
+            },
+            None => self.find_in(self.site, path),
         }
     }
 
@@ -59,29 +62,41 @@ impl<'a> Visit<'a> {
 
     /// What the page in place of what is missing is; `None` where there is none.
     pub(crate) fn find_fallback(&self) -> Option<Found> {
-        let page = self.owner().settings.fallback.as_deref()?;
+        let page = self.owner().settings.files.fallback.as_deref()?;
         Some(self.find_of_owner(page))
     }
 
     fn find_of_owner(&self, path: &str) -> Found {
-        match self.routes.place {
-            Some(place) => place.find_inside(self.thread, path.as_bytes()),
-            None => self
-                .thread
-                .files
-                .find(self.site, path.as_bytes(), self.thread.clock.coarse()),
+        match self.routes.mount {
+            Some(mount) => self.find_mounted(mount, path.as_bytes()),
+            None => self.find_in(self.site, path.as_bytes()),
         }
     }
 
-    /// Whose files and PHP answer: the site's, or those of the place within it.
+    /// What a path of a mount is; a script gets its name as the outer site sees it.
+    fn find_mounted(&self, mount: &Mount, inside: &[u8]) -> Found {
+        match self.find_in(&mount.site, inside) {
+            Found::Script(script) => Found::Script(Script {
+                name: [mount.prefix.as_bytes(), &script.name].concat(),
+                ..script
+            }),
+            found => found,
+        }
+    }
+
+    fn find_in(&self, site: &Site, path: &[u8]) -> Found {
+        self.thread.files.find(&site.files, path, self.thread.clock.coarse())
+    }
+
+    /// Whose files and PHP answer: the site's, or those of the site mounted in it.
     pub(crate) fn owner(&self) -> &'a Arc<Site> {
-        self.routes.place.map_or(self.site, |place| &place.site)
+        self.routes.mount.map_or(self.site, |mount| &mount.site)
     }
 
     /// The path as the owner sees it.
     pub(crate) fn inside(&self) -> &'a [u8] {
-        match self.routes.place {
-            Some(place) => place.inside(self.path).unwrap_or(b"/"),
+        match self.routes.mount {
+            Some(mount) => mount.inside(self.path).unwrap_or(b"/"),
             None => self.path,
         }
     }

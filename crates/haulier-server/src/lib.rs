@@ -3,7 +3,7 @@
 //! One process, one thread and one event loop per core. A connection lives and dies on its thread, so its state needs
 //! no locks; shared between threads are the settings, the sites, the PHP pools and the access log.
 
-pub mod settings;
+mod settings;
 
 pub mod access_log;
 mod answer; // error pages and redirects
@@ -30,8 +30,19 @@ mod site; // host → site
 mod thread; // what all parts of one thread share
 pub mod tls; // certificates, handshakes // log lines that stand for many
 
-pub use files::is_script_source;
-pub use handler::image::{original_key, sign};
-pub use handler::php::send_token;
+pub use compress::dictionary::DictionarySettings;
+pub use compress::settings::{CompressLevel, CompressSettings};
+pub use compress::store::VariantStore;
+pub use files::{CHARSET, EntityTags, FileSettings, ScriptSettings, SendfileSettings, is_script_source};
+pub use handler::image::settings::{Compat, ImageSettings, PATIENCE};
+pub use handler::image::{ImageService, original_key, sign};
+pub use io::Limits;
 pub use listen::{Address, BindError, Inherited};
+pub use password::{Htpasswd, HtpasswdError};
+pub use rate_limiter::{Rate, RateLimiter};
 pub use runtime::{RunningServer, Server, ServerHandle};
+pub use settings::{ServerSettings, TlsSettings};
+pub use site::{
+    Canonical, FilterSettings, Login, Maintenance, MountSettings, OffloadSettings, PhpSettings, Redirect, Rewrite,
+    RouteSettings, SiteLimits, SiteSettings, SpoolSettings, WithoutTls, send_token,
+};

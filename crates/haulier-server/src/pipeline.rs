@@ -89,7 +89,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
 
 /// The same for a site that is known.
 pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, request: Request) -> Answer {
-    request.exchange.set_timeouts(site.settings.timeouts.as_ref());
+    request.exchange.set_timeouts(site.settings.limits.timeouts.as_ref());
     let in_flight = Some(InFlight::request(thread, site.series));
     match decide(thread, &site, &request, None, Round::First) {
         Decision::Answer(response) if !error_document::is_wanted(&site, &response) => {
@@ -162,14 +162,14 @@ fn answer(visit: &Visit<'_>) -> Decision {
                 return begun.into();
             }
             let now = visit.thread.clock.coarse();
-            Decision::Answer(files::respond(visit.owner(), &request.head, &entry, now))
+            Decision::Answer(files::respond(&visit.owner().files, &request.head, &entry, now))
         }
         Found::Script(script) => match filter::on_script(visit, &script) {
             Some(early) => early.into(),
             None => run_script(visit, script),
         },
         Found::SlashMissing => Decision::Answer(redirect::add_slash(path, visit.query)),
-        Found::Directory if site.settings.listing => {
+        Found::Directory if site.settings.files.listing => {
             Decision::Answer(listing::respond(visit.owner(), visit.inside(), &request.head))
         }
         Found::Directory | Found::Missing => front_controller(visit),
@@ -192,7 +192,7 @@ fn front_controller(visit: &Visit<'_>) -> Decision {
         Some(Found::Script(script)) => run_script(visit, script),
         Some(Found::File(entry)) => {
             let now = visit.thread.clock.coarse();
-            Decision::Answer(files::respond(visit.owner(), &visit.request.head, &entry, now))
+            Decision::Answer(files::respond(&visit.owner().files, &visit.request.head, &entry, now))
         }
         Some(_) => Decision::Answer(refused(
             visit.site,

@@ -10,8 +10,9 @@ use std::time::Duration;
 use haulier_php::{Pool, PoolError, PoolSettings, Spawner, StartError, Supervised, User};
 use haulier_server::BindError;
 use haulier_server::access_log::AccessLog;
-use haulier_server::settings::{
-    PhpSettings, PlaceSettings, RouteSettings, ServerSettings, SiteSettings, TlsSettings, VariantStore,
+use haulier_server::{
+    FileSettings, FilterSettings, MountSettings, PhpSettings, RouteSettings, ScriptSettings, ServerSettings,
+    SiteLimits, SiteSettings, SpoolSettings, TlsSettings, VariantStore,
 };
 
 use crate::certificates::{Keeper, KeeperError, Wanted};
@@ -159,16 +160,15 @@ impl Parts {
             )
             .collect::<Result<Vec<_>, _>>()?;
         self.open_variants(settings);
-        let variants = self.variants.as_ref().map(|variants| &variants.store);
         let sites = settings
             .sites
             .iter()
             .map(|site| {
                 let log = self.logs.of_site(&settings.log, &site.log)?;
                 let images = self.images.of_site(site, self.purpose, settings.user.as_ref())?;
-                let mut made = site_settings(site, &settings.pools, &pools, self.purpose, variants);
+                let mut made = site_settings(site, &settings.pools, self.purpose);
                 if site.is_rootless {
-                    made.root = self.sockets.empty().map_err(AssembleError::SocketDir)?;
+                    made.files.root = self.sockets.empty().map_err(AssembleError::SocketDir)?;
                 }
                 Ok(SiteSettings { log, images, ..made })
             })
@@ -195,6 +195,8 @@ impl Parts {
             grace: settings.grace,
             limits: settings.limits.clone(),
             spool_dir: settings.spool_dir.clone(),
+            pools: pools.clone(),
+            variants: self.variants.as_ref().map(|variants| Arc::clone(&variants.store)),
             sites,
         };
         Ok(Assembled {
@@ -468,61 +470,64 @@ fn put_prelude(supervised: &mut Supervised, prelude: &Path) {
     place.push((prelude::SETTING.to_owned(), prelude.display().to_string()));
 }
 
-fn site_settings(
-    site: &Site,
-    pools: &[settings::Pool],
-    running: &[Arc<Pool>],
-    purpose: Purpose,
-    variants: Option<&Arc<VariantStore>>,
-) -> SiteSettings {
+fn site_settings(site: &Site, pools: &[settings::Pool], purpose: Purpose) -> SiteSettings {
     let development = purpose == Purpose::Development;
     let php = site.pool.map(|index| PhpSettings {
-        pool: Arc::clone(&running[index]),
+        pool: index,
         front: site.front_script().map(str::to_owned),
-        scripts: site.scripts.clone(),
-        never: site.never.clone(),
-        extensions: site.extensions.clone(),
+        scripts: ScriptSettings {
+            extensions: site.extensions.clone(),
+            allow: site.scripts.clone(),
+            never: site.never.clone(),
+        },
         params: params(&pools[index]),
         remote_root: pools[index].remote_root.clone(),
+        sendfile: site.sendfile.clone(),
+        offload: site.offload.clone(),
     });
     SiteSettings {
         name: site.name.clone(),
         hosts: site.hosts.clone(),
-        root: site.app.root.clone(),
-        index: site.app.preset.index.iter().map(|&name| name.to_owned()).collect(),
+        development,
+        limits: SiteLimits {
+            body: site.body_limit,
+            body_setting: site.body_limit_by,
+            timeouts: site.timeouts.clone(),
+        },
+        files: FileSettings {
+            root: site.app.root.clone(),
+            index: site.app.preset.index.iter().map(|&name| name.to_owned()).collect(),
+            deny: site.deny.clone(),
+            cache: site.cache.clone(),
+            etag: site.etag,
+            charset: site.charset.clone(),
+            listing: development,
+            fallback: site.front.clone().filter(|_| site.front_script().is_none()),
+        },
         php,
-        without_tls: site.without_tls,
-        deny: site.deny.clone(),
-        headers: site.headers.clone(),
+        images: None,
+        compress: site.compress.clone(),
+        dictionary: site.dictionary.clone(),
+        spool: SpoolSettings {
+            memory: site.memory_limit,
+            disk: site.spool_limit,
+        },
+        filters: FilterSettings {
+            without_tls: site.without_tls,
+            canonical: site.canonical.clone(),
+            headers: site.headers.clone(),
+            maintenance: site.maintenance.clone(),
+            requests_per_ip: site.requests_per_ip.clone(),
+        },
         redirects: site.redirects.clone(),
         rewrites: site.rewrites.clone(),
         routes: site
             .routes
             .iter()
-            .map(|route| route_settings(route, pools, running, purpose, variants))
+            .map(|route| route_settings(route, pools, purpose))
             .collect(),
-        canonical: site.canonical.clone(),
         error_pages: site.error_pages.clone(),
-        maintenance: site.maintenance.clone(),
-        requests_per_ip: site.requests_per_ip.clone(),
-        cache: site.cache.clone(),
-        etag: site.etag,
-        charset: site.charset.clone(),
-        listing: development,
-        development,
-        fallback: site.front.clone().filter(|_| site.front_script().is_none()),
-        body_limit: site.body_limit,
-        body_limit_by: site.body_limit_by,
-        timeouts: site.timeouts.clone(),
-        memory_limit: site.memory_limit,
-        spool_limit: site.spool_limit,
-        sendfile: site.sendfile.clone(),
-        offload: site.offload.clone(),
         log: None,
-        images: None,
-        compress: site.compress.clone(),
-        dictionary: site.dictionary.clone(),
-        variants: variants.cloned(),
     }
 }
 
@@ -535,19 +540,13 @@ fn params(pool: &settings::Pool) -> Vec<(String, String)> {
     params
 }
 
-fn route_settings(
-    route: &settings::Route,
-    pools: &[settings::Pool],
-    running: &[Arc<Pool>],
-    purpose: Purpose,
-    variants: Option<&Arc<VariantStore>>,
-) -> RouteSettings {
-    let place = route.place.as_ref().map(|place| PlaceSettings {
-        site: Box::new(site_settings(&place.site, pools, running, purpose, variants)),
+fn route_settings(route: &settings::Route, pools: &[settings::Pool], purpose: Purpose) -> RouteSettings {
+    let mount = route.place.as_ref().map(|place| MountSettings {
+        site: Box::new(site_settings(&place.site, pools, purpose)),
         prefix: place.prefix.clone(),
     });
     RouteSettings {
-        place,
+        mount,
         ..route.rules.clone()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use haulier_image::{Workers, WorkersSettings};
 use haulier_php::User;
 use haulier_proto::field::Fields;
-use haulier_server::settings::{ImageService, ImageSettings, PATIENCE};
+use haulier_server::{ImageService, ImageSettings, PATIENCE};
 use haulier_store::cache::{self, Cache, CacheError, DiskCache, Tiered};
 use haulier_store::{LocalStore, Location, Store, StoreError, StoreRuntime};
 

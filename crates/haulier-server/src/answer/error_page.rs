@@ -62,7 +62,7 @@ pub(crate) fn of_file(error: &io::Error) -> (u16, Option<&'static str>) {
 fn short_page(status: u16, reason: Option<&str>, site: Option<&Site>, id: &RequestId) -> String {
     let mut page = begin(status);
     if let (Some(TOO_LARGE), Some(site)) = (reason, site) {
-        let most = size(site.settings.body_limit);
+        let most = size(site.settings.limits.body);
         let sentence = format!("What was sent is larger than this site takes: at most {most}.");
         page::element(&mut page, "p", &sentence);
         return finish(page, id);
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn who_sent_too_much_is_told_how_much_it_may_be() {
         let site = fixture::Root::new()
-            .with(|settings| settings.body_limit = 8 << 20)
+            .with(|settings| settings.limits.body = 8 << 20)
             .site();
         let page = text(&respond(413, Some(TOO_LARGE), Some(&site), ID, Some("the inside")));
         assert!(page.contains("at most 8 MiB.") && !page.contains("inside"), "{page}");

@@ -65,7 +65,7 @@ mod tests {
     use crate::files::fixture;
     use crate::pattern::glob::Glob;
     use crate::pattern::target::Target;
-    use crate::settings::Redirect;
+    use crate::site::Redirect;
 
     fn site(from: &str, to: &str) -> Site {
         let from = Glob::new(from).expect("a pattern");

@@ -73,10 +73,10 @@ pub(crate) fn plan(
     length: Option<u64>,
     manner: Manner,
 ) -> Option<Plan> {
-    let settings = &site.settings.compress;
+    let settings = &site.coding.settings;
     let status = response.status;
     let fields = response.head.fields_mut();
-    if !settings.is_on() || !is_open(status) || is_negotiable(site, fields).is_err() {
+    if !settings.is_on() || !is_open(status) || is_negotiable(&site.coding, fields).is_err() {
         return None;
     }
     add_vary(fields);
@@ -92,7 +92,7 @@ pub(crate) fn plan(
     let plain = policy::choose(settings, &accepted, shape, load);
     let (choice, dictionary) = match manner {
         Manner::Endless => (plain?, None),
-        Manner::Fast | Manner::Paused => dictionary::choose(site, head, status, fields, &accepted, plain)?,
+        Manner::Fast | Manner::Paused => dictionary::choose(&site.coding, head, status, fields, &accepted, plain)?,
     };
     let right = match manner {
         Manner::Endless => Some(Slow::take()?),
@@ -115,7 +115,7 @@ fn is_open(status: u16) -> bool {
 }
 
 fn is_withheld(site: &Site, head: &RequestHead, fields: &Fields) -> bool {
-    site.settings.compress.no_secrets && reflected::may_be_secret(fields, head)
+    site.coding.settings.no_secrets && reflected::may_be_secret(fields, head)
 }
 
 /// The pieces of a body, coded if that was decided.

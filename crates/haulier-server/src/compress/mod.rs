@@ -15,6 +15,7 @@ pub(crate) mod media_type;
 pub(crate) mod policy;
 mod reflected;
 pub(crate) mod settings;
+mod site_coding;
 pub(crate) mod store;
 pub(crate) mod tag;
 
@@ -29,8 +30,8 @@ use haulier_proto::head::{Method, RequestHead};
 
 use self::load::Load;
 use self::policy::{Choice, Shape};
+pub(crate) use self::site_coding::SiteCoding;
 use crate::clock;
-use crate::site::Site;
 
 /// What coding by this choice will come to.
 fn compressed(choice: Choice, load: Load) -> Arc<Compressed> {
@@ -86,13 +87,13 @@ impl Skip {
 
 /// Codes a body that is all there, and says by `Vary` that another client may get another one. Bodies that come from
 /// PHP piece by piece, and variants of files, were decided on before.
-pub(crate) fn on_response(site: &Site, head: &RequestHead, response: &mut Response) {
+pub(crate) fn on_response(site: &SiteCoding, head: &RequestHead, response: &mut Response) {
     let is_plain_file = matches!(&response.head, Head::Prepared(prepared) if !prepared.is_negotiable);
-    if !site.settings.development && (is_plain_file || is_prepared_and_unasked(head, response)) {
+    if !site.development && (is_plain_file || is_prepared_and_unasked(head, response)) {
         return;
     }
     let skip = code(site, head, response).err();
-    if site.settings.development {
+    if site.development {
         explain(response, skip);
     }
 }
@@ -120,8 +121,8 @@ fn explain(response: &mut Response, skip: Option<Skip>) {
     }
 }
 
-fn code(site: &Site, head: &RequestHead, response: &mut Response) -> Result<(), Skip> {
-    let settings = &site.settings.compress;
+fn code(site: &SiteCoding, head: &RequestHead, response: &mut Response) -> Result<(), Skip> {
+    let settings = &site.settings;
     if !settings.is_on() {
         return Err(Skip::Off);
     }
@@ -245,11 +246,11 @@ fn file(
 }
 
 /// Whether the answer could have been coded, for another client or at another length.
-fn is_negotiable(site: &Site, fields: &Fields) -> Result<(), Skip> {
+fn is_negotiable(site: &SiteCoding, fields: &Fields) -> Result<(), Skip> {
     if fields.contains("Content-Encoding") {
         return Err(Skip::Already);
     }
-    let types = site.settings.compress.types.as_deref();
+    let types = site.settings.types.as_deref();
     if !fields
         .known(Known::ContentType)
         .is_some_and(|value| media_type::is_compressible(value, types))
@@ -263,8 +264,8 @@ fn is_negotiable(site: &Site, fields: &Fields) -> Result<(), Skip> {
 }
 
 /// Whether a file of this length with these fields has codings.
-pub(crate) fn has_codings(site: &Site, fields: &Fields, length: u64) -> bool {
-    let settings = &site.settings.compress;
+pub(crate) fn has_codings(site: &SiteCoding, fields: &Fields, length: u64) -> bool {
+    let settings = &site.settings;
     settings.is_on() && length >= settings.min_size.max(1) && is_negotiable(site, fields).is_ok()
 }
 

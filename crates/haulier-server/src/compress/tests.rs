@@ -16,7 +16,7 @@ fn page(length: usize) -> Response {
         .body(body)
 }
 
-fn answered(site: &Site, lines: &str, mut response: Response) -> Response {
+fn answered(site: &SiteCoding, lines: &str, mut response: Response) -> Response {
     on_response(site, &head("GET", "/", lines), &mut response);
     response
 }
@@ -27,7 +27,7 @@ fn fields(response: &Response) -> &Fields {
 
 #[test]
 fn a_coded_body_says_its_coding_and_loses_its_strong_tag() {
-    let site = Root::new().site();
+    let site = Root::new().site().coding;
     let response = answered(&site, "Accept-Encoding: gzip\r\n", page(2000));
     assert_eq!(fields(&response).get("Content-Encoding"), Some(&b"gzip"[..]));
     assert_eq!(fields(&response).get("ETag"), Some(&b"W/\"x-gzip\""[..]));
@@ -42,7 +42,7 @@ fn a_coded_body_says_its_coding_and_loses_its_strong_tag() {
 
 #[test]
 fn development_says_why_nothing_was_coded() {
-    let site = Root::new().with(|settings| settings.development = true).site();
+    let site = Root::new().with(|settings| settings.development = true).site().coding;
     let gzip = "Accept-Encoding: gzip\r\n";
     let image = Response::new(200, Handler::Php)
         .with("Content-Type", "image/png")
@@ -81,14 +81,14 @@ fn development_says_why_nothing_was_coded() {
         settings.development = true;
         settings.compress = settings::CompressSettings::off();
     });
-    let response = answered(&off.site(), gzip, page(2000));
+    let response = answered(&off.site().coding, gzip, page(2000));
     assert_eq!(fields(&response).get("X-Haulier-Encoding"), Some(&b"skip=off"[..]));
     assert!(!fields(&response).contains("Vary"));
 }
 
 #[test]
 fn vary_is_added_once_and_beside_others() {
-    let site = Root::new().site();
+    let site = Root::new().site().coding;
     for (given, expected) in [
         (None, vec![&b"Accept-Encoding"[..]]),
         (Some("Cookie"), vec![b"Cookie", b"Accept-Encoding"]),
@@ -110,7 +110,7 @@ fn vary_is_added_once_and_beside_others() {
 
 #[test]
 fn what_php_calls_unchanged_has_the_tag_the_client_knows() {
-    let site = Root::new().site();
+    let site = Root::new().site().coding;
     let unchanged = Response::new(304, Handler::Php).with("ETag", "\"x\"");
     let response = answered(&site, "If-None-Match: W/\"x-zstd\"\r\n", unchanged);
     assert_eq!(fields(&response).get("ETag"), Some(&b"W/\"x-zstd\""[..]));

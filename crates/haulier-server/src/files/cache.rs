@@ -15,7 +15,7 @@ use super::entry::{self, Entry};
 use super::names;
 use super::open::{Version, out_of_descriptors};
 use super::resolve::{self, Resolved, Script};
-use crate::site::Site;
+use super::site_files::SiteFiles;
 
 /// How long an answer stands without asking the file system.
 const FRESH: Duration = Duration::from_secs(1);
@@ -119,7 +119,7 @@ impl FileCache {
     }
 
     /// What a normalised path (`haulier_proto::path::normalize`) is on this site.
-    pub(crate) fn find(&self, site: &Site, path: &[u8], now: Instant) -> Found {
+    pub(crate) fn find(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
         match self.cached(site, path, now) {
             Some(found) => found,
             None => self.search(site, path, now),
@@ -127,7 +127,7 @@ impl FileCache {
     }
 
     /// A path that is not remembered: a script with PATH_INFO, or what its whole name says.
-    fn search(&self, site: &Site, path: &[u8], now: Instant) -> Found {
+    fn search(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
         if names::is_denied(site, path) {
             return Found::Denied;
         }
@@ -148,12 +148,12 @@ impl FileCache {
     }
 
     /// A path without PATH_INFO.
-    fn whole(&self, site: &Site, path: &[u8], now: Instant) -> Found {
+    fn whole(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
         self.cached(site, path, now)
             .unwrap_or_else(|| self.resolve(site, path, now))
     }
 
-    fn cached(&self, site: &Site, path: &[u8], now: Instant) -> Option<Found> {
+    fn cached(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Option<Found> {
         let key = self.key(site, path);
         let mut state = self.state.borrow_mut();
         let slot = state.get(key, self.most.get())?;
@@ -167,7 +167,7 @@ impl FileCache {
         None
     }
 
-    fn resolve(&self, site: &Site, path: &[u8], now: Instant) -> Found {
+    fn resolve(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
         let mut resolved = resolve::resolve(site, path);
         if matches!(&resolved, Resolved::Failed(error) if out_of_descriptors(error)) {
             self.shed();
@@ -191,7 +191,7 @@ impl FileCache {
         }
     }
 
-    fn keep(&self, site: &Site, path: &[u8], name: &[u8], what: What, version: Version, now: Instant) -> Found {
+    fn keep(&self, site: &SiteFiles, path: &[u8], name: &[u8], what: What, version: Version, now: Instant) -> Found {
         let found = what.clone().into();
         let unsettled = until_settled(&version);
         // An index that is not the first one: a better one may have come meanwhile.
@@ -211,7 +211,7 @@ impl FileCache {
         found
     }
 
-    fn key(&self, site: &Site, path: &[u8]) -> u64 {
+    fn key(&self, site: &SiteFiles, path: &[u8]) -> u64 {
         self.hasher.hash_one((site.number, path))
     }
 }
@@ -252,7 +252,7 @@ impl Generation {
 
 impl Slot {
     /// Looks at the file; if it is the one that was opened, the slot is good for another while.
-    fn still_true(&mut self, site: &Site, now: Instant) -> bool {
+    fn still_true(&mut self, site: &SiteFiles, now: Instant) -> bool {
         if self.expires.is_some_and(|expires| now >= expires)
             || Version::now(site.document_root(), &self.name) != Some(self.version)
             || matches!(&self.what, What::File(entry) if entry.misses_tag())
@@ -283,8 +283,8 @@ impl From<What> for Found {
 }
 
 /// How long an answer of this site stands. Whoever works on it wants to see what was saved just now.
-fn fresh(site: &Site) -> Duration {
-    if site.settings.development {
+fn fresh(site: &SiteFiles) -> Duration {
+    if site.is_in_development() {
         Duration::ZERO
     } else {
         FRESH
@@ -297,7 +297,7 @@ fn until_settled(version: &Version) -> Option<Duration> {
     SETTLED.checked_sub(age).filter(|left| !left.is_zero())
 }
 
-fn is_first_index(site: &Site, name: &[u8]) -> bool {
+fn is_first_index(site: &SiteFiles, name: &[u8]) -> bool {
     let last = name.rsplit(|&byte| byte == b'/').next();
     site.settings.index.first().map(String::as_bytes) == last
 }

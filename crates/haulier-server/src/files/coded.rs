@@ -20,10 +20,10 @@ use haulier_proto::head::{Method, RequestHead};
 use super::entry::{self, Entry};
 use super::open::{self, Opened, Version};
 use super::respond as answer;
+use super::site_files::SiteFiles;
 use super::tag::{self, Tag};
 use crate::compress::store::Variant;
 use crate::compress::{codec, dictionary};
-use crate::site::Site;
 
 /// How long it stands what variants there are.
 const FRESH: Duration = Duration::from_secs(1);
@@ -86,8 +86,8 @@ impl Codings {
 
     /// Keeps what clients are told to keep. They name `dcz` only once they have something, so it is kept for whoever
     /// reads codings at all.
-    fn keep(&self, site: &Site, entry: &Entry) {
-        if let (Some(differences), Some(store)) = (&self.differences, &site.settings.variants)
+    fn keep(&self, site: &SiteFiles, entry: &Entry) {
+        if let (Some(differences), Some(store)) = (&self.differences, &site.coding.variants)
             && !differences.is_kept.replace(true)
         {
             store.keep(&self.version.key(), &entry.file);
@@ -95,8 +95,8 @@ impl Codings {
     }
 
     /// What the file has over what the client holds, if that is known. Where it is not, it is ordered.
-    fn difference(&self, site: &Site, head: &RequestHead, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
-        let (differences, store) = (self.differences.as_ref()?, site.settings.variants.as_ref()?);
+    fn difference(&self, site: &SiteFiles, head: &RequestHead, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
+        let (differences, store) = (self.differences.as_ref()?, site.coding.variants.as_ref()?);
         let key = self.version.key();
         let hash = dictionary::held(head.fields())?;
         let mut known = differences.known.borrow_mut();
@@ -130,9 +130,9 @@ impl Codings {
 
     /// The variant for a client, if there is one in a coding it likes best. A variant that is missing is ordered: until it
     /// is made, the file is coded on its way rather than sent in a coding the client likes less.
-    fn best(&self, site: &Site, accepted: &Accepted, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
+    fn best(&self, site: &SiteFiles, accepted: &Accepted, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
         self.asked.set(self.asked.get().saturating_add(1));
-        let allowed = &site.settings.compress.algorithms;
+        let allowed = &site.coding.settings.algorithms;
         let codings = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
         let weight = |coding: Coding| {
             let is_allowed = allowed.contains(&coding);
@@ -148,7 +148,14 @@ impl Codings {
         None
     }
 
-    fn variant(&self, site: &Site, coding: Coding, entry: &Entry, now: Instant, wanted: bool) -> Option<Rc<Entry>> {
+    fn variant(
+        &self,
+        site: &SiteFiles,
+        coding: Coding,
+        entry: &Entry,
+        now: Instant,
+        wanted: bool,
+    ) -> Option<Rc<Entry>> {
         let mut known = self.variants[coding.index()].borrow_mut();
         if known.check_at.is_none_or(|check_at| now >= check_at) {
             known.check_at = Some(now + FRESH);
@@ -157,7 +164,7 @@ impl Codings {
         let is_missing = wanted && known.entry.is_none() && !known.is_useless;
         if is_missing
             && self.asked.get() >= WORTH_MAKING
-            && let Some(store) = &site.settings.variants
+            && let Some(store) = &site.coding.variants
         {
             store.make(&self.version.key(), coding, &entry.file);
         }
@@ -165,7 +172,7 @@ impl Codings {
     }
 
     /// Looks for a sidecar first: whoever put it there knew why.
-    fn look(&self, site: &Site, coding: Coding, entry: &Entry, known: &mut Slot) {
+    fn look(&self, site: &SiteFiles, coding: Coding, entry: &Entry, known: &mut Slot) {
         let name = [&self.name, extension(coding)].concat();
         let is_final = known.is_tagged() || entry.etag.is_none();
         if is_final && known.sidecar.is_some() && Version::now(site.document_root(), &name) == known.sidecar {
@@ -182,7 +189,7 @@ impl Codings {
         }
     }
 
-    fn sidecar(&self, site: &Site, coding: Coding, name: &[u8], entry: &Entry) -> Option<(Entry, Version)> {
+    fn sidecar(&self, site: &SiteFiles, coding: Coding, name: &[u8], entry: &Entry) -> Option<(Entry, Version)> {
         // Most files have none: one look instead of an open.
         Version::now(site.document_root(), name)?;
         let Ok(Opened::File(regular)) = open::open(site.document_root(), name) else {
@@ -193,7 +200,7 @@ impl Codings {
         let read = regular.file.read_at(&mut first, 0).ok()?;
         if let Err(why) = self.check_sidecar(coding, &version, &first[..read]) {
             let name = String::from_utf8_lossy(name);
-            tracing::warn!(site = site.settings.name, %name, why, "sidecar_ignored");
+            tracing::warn!(site = site.name(), %name, why, "sidecar_ignored");
             return None;
         }
         let file = Arc::new(entry::open_file(regular));
@@ -226,8 +233,8 @@ impl Codings {
     }
 
     /// The variant of our own, or whether there is no use in one.
-    fn stored(&self, site: &Site, coding: Coding, entry: &Entry) -> (Option<Rc<Entry>>, bool) {
-        let Some(store) = &site.settings.variants else {
+    fn stored(&self, site: &SiteFiles, coding: Coding, entry: &Entry) -> (Option<Rc<Entry>>, bool) {
+        let Some(store) = &site.coding.variants else {
             return (None, true);
         };
         match store.find(&self.version.key(), coding) {
@@ -259,7 +266,7 @@ fn extension(coding: Coding) -> &'static [u8] {
 }
 
 /// Answers a request for this file with the variant its client likes best.
-pub(crate) fn respond(site: &Site, head: &RequestHead, entry: &Rc<Entry>, now: Instant) -> Response {
+pub(crate) fn respond(site: &SiteFiles, head: &RequestHead, entry: &Rc<Entry>, now: Instant) -> Response {
     let Some(codings) = &entry.codings else {
         return answer::respond(head, entry);
     };

@@ -16,9 +16,9 @@ use haulier_proto::field::Fields;
 use super::coded::Codings;
 use super::mime;
 use super::open::{Regular, Version};
+use super::site_files::SiteFiles;
 use super::tag::{self, Tag};
 use crate::compress::{self, dictionary::previous};
-use crate::site::Site;
 
 /// Files up to this many bytes keep their content in memory: copying it is as cheap as sendfile (engine trials, 10 KB).
 const SMALL: u64 = 16 * 1024;
@@ -48,7 +48,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Makes a file ready. `path` is what was asked for, `name` the path of the file: they differ for an index.
-    pub(super) fn new(site: &Site, path: &[u8], name: &[u8], regular: Regular) -> Self {
+    pub(super) fn new(site: &SiteFiles, path: &[u8], name: &[u8], regular: Regular) -> Self {
         let version = regular.version;
         let file = Arc::new(open_file(regular));
         let tag = Tag::of(site.settings.etag, &version, &file);
@@ -66,11 +66,11 @@ impl Entry {
         if let Some(cache_control) = cache_control(site, path, name) {
             fields.append("Cache-Control", cache_control);
         }
-        for (name, value) in &site.settings.headers {
+        for (name, value) in &site.headers {
             fields.set(name, value);
         }
-        let codings = compress::has_codings(site, &fields, version.size).then(|| {
-            let is_dictionary = previous::announce(site, path, name, version.size, &mut fields);
+        let codings = compress::has_codings(&site.coding, &fields, version.size).then(|| {
+            let is_dictionary = previous::announce(&site.coding, path, name, version.size, &mut fields);
             Codings::new(name, version, is_dictionary)
         });
         if codings.is_some() {
@@ -162,14 +162,14 @@ pub(super) fn age(version: &Version, now: SystemTime) -> Option<Duration> {
 
 /// The first rule that names what was asked for or what is sent. While a site is being worked on, browsers ask again
 /// for whatever no rule names.
-fn cache_control<'a>(site: &'a Site, path: &[u8], name: &[u8]) -> Option<&'a str> {
+fn cache_control<'a>(site: &'a SiteFiles, path: &[u8], name: &[u8]) -> Option<&'a str> {
     let settings = &site.settings;
     let rule = settings
         .cache
         .iter()
         .find(|(glob, _)| glob.matches(path) || glob.matches(name));
     rule.map(|(_, value)| value.as_str())
-        .or(settings.development.then_some("no-cache"))
+        .or(site.is_in_development().then_some("no-cache"))
 }
 
 /// RFC 9110 §15.4.5: a 304 says what a cache needs, and describes no content.

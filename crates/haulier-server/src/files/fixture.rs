@@ -10,9 +10,9 @@ use haulier_proto::field::Fields;
 use haulier_proto::head::{HeadLimits, RequestHead};
 use tempfile::TempDir;
 
+use super::{FileSettings, ScriptSettings, SiteFiles};
 use crate::pattern::glob::Glob;
-use crate::settings::{DictionarySettings, PhpSettings, SendfileSettings, SiteSettings};
-use crate::site::Site;
+use crate::site::{PhpSettings, SharedParts, Site, SiteSettings};
 
 /// A document root that is removed when the test ends, and what the site shall be.
 pub(crate) struct Root {
@@ -32,7 +32,7 @@ impl Root {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.settings.root
+        &self.settings.files.root
     }
 
     /// Beside the document root.
@@ -63,20 +63,38 @@ impl Root {
     pub(crate) fn php(self, scripts: &[&str], never: &[&str]) -> Self {
         let globs = |texts: &[&str]| texts.iter().map(|text| Glob::new(text).expect("a pattern")).collect();
         let php = PhpSettings {
-            pool: pool(),
-            front: None,
-            scripts: globs(scripts),
-            never: globs(never),
-            extensions: vec![".php".into()],
-            params: Vec::new(),
-            remote_root: None,
+            scripts: ScriptSettings {
+                allow: globs(scripts),
+                never: globs(never),
+                ..ScriptSettings::default()
+            },
+            ..PhpSettings::default()
         };
         self.with(|settings| settings.php = Some(php))
     }
 
-    pub(crate) fn site(&self) -> Site {
-        Site::open(self.settings.clone(), 1).expect("a document root")
+    /// The files of the site.
+    pub(crate) fn files(&self) -> SiteFiles {
+        self.site().files
     }
+
+    pub(crate) fn site(&self) -> Site {
+        open(self.settings.clone(), 1)
+    }
+}
+
+/// A site of these settings, whose pool runs nothing.
+pub(crate) fn open(settings: SiteSettings, series: u32) -> Site {
+    with_parts(|shared| Site::open(settings, shared, series)).expect("a document root")
+}
+
+/// Parts that sites share: a pool that runs nothing, and no store of variants.
+pub(crate) fn with_parts<T>(work: impl FnOnce(SharedParts<'_>) -> T) -> T {
+    let pools = [pool()];
+    work(SharedParts {
+        pools: &pools,
+        variants: None,
+    })
 }
 
 /// Makes a file look modified so long ago.
@@ -89,37 +107,12 @@ fn settings(root: PathBuf) -> SiteSettings {
     SiteSettings {
         name: "test".into(),
         hosts: vec!["*".into()],
-        root,
-        index: vec!["index.html".into(), "index.php".into()],
-        php: None,
-        without_tls: None,
-        deny: Vec::new(),
-        headers: Vec::new(),
-        redirects: Vec::new(),
-        rewrites: Vec::new(),
-        routes: Vec::new(),
-        canonical: None,
-        error_pages: Vec::new(),
-        maintenance: None,
-        requests_per_ip: None,
-        cache: Vec::new(),
-        etag: Default::default(),
-        charset: Some("utf-8".into()),
-        listing: false,
-        development: false,
-        fallback: None,
-        body_limit: 1 << 20,
-        body_limit_by: "`body`",
-        timeouts: None,
-        memory_limit: 1 << 20,
-        spool_limit: 1 << 20,
-        sendfile: SendfileSettings::default(),
-        offload: None,
-        log: None,
-        compress: Default::default(),
-        images: None,
-        dictionary: DictionarySettings::default(),
-        variants: None,
+        files: FileSettings {
+            root,
+            index: vec!["index.html".into(), "index.php".into()],
+            ..FileSettings::default()
+        },
+        ..SiteSettings::default()
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use super::cache::SETTLED;
 use super::open::Version;
 use super::roots::{Name, Sendable};
-use crate::site::Site;
+use super::site_files::SiteFiles;
 
 /// Ages that a file is held without being opened anew.
 const AGES: u8 = 2;
@@ -68,7 +68,7 @@ impl Handed {
     }
 
     /// The file of this name, if it is held and still the one that the name stands for.
-    pub(super) fn find(&self, site: &Site, name: Name<'_>) -> Option<Rc<Sendable>> {
+    pub(super) fn find(&self, site: &SiteFiles, name: Name<'_>) -> Option<Rc<Sendable>> {
         let key = self.key(site, name);
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(&key).filter(|slot| slot.is_of(site, name))?;
@@ -84,7 +84,7 @@ impl Handed {
     /// Remembers that this name was opened, and holds what was opened if it was so before. `place` is asked for then.
     pub(super) fn note(
         &self,
-        site: &Site,
+        site: &SiteFiles,
         name: Name<'_>,
         sendable: &Rc<Sendable>,
         place: impl FnOnce() -> Option<PathBuf>,
@@ -134,13 +134,13 @@ impl Handed {
         !std::mem::take(&mut *self.slots.borrow_mut()).is_empty()
     }
 
-    fn key(&self, site: &Site, name: Name<'_>) -> u64 {
+    fn key(&self, site: &SiteFiles, name: Name<'_>) -> u64 {
         self.hasher.hash_one((site.number, name))
     }
 }
 
 impl Slot {
-    fn is_of(&self, site: &Site, name: Name<'_>) -> bool {
+    fn is_of(&self, site: &SiteFiles, name: Name<'_>) -> bool {
         self.site == site.number && self.name.0 == name.kind() && *self.name.1 == *name.bytes()
     }
 }

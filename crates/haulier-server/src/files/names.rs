@@ -2,9 +2,9 @@
 //!
 //! A name that looks like a script's to anybody is one here or nothing: its source never goes out as a file.
 
+use super::settings::ScriptSettings;
+use super::site_files::SiteFiles;
 use crate::pattern::glob::Glob;
-use crate::settings::PhpSettings;
-use crate::site::Site;
 
 /// Endings of editors' and packagers' leavings; the file they were made from may be a script or a configuration.
 const BACKUPS: [&[u8]; 6] = [b"~", b".bak", b".swp", b".orig", b".save", b".swo"];
@@ -35,14 +35,14 @@ pub(super) enum Kind {
 }
 
 /// What the last name of this path is on this site.
-pub(super) fn kind(site: &Site, path: &[u8]) -> Kind {
-    let php = site.settings.php.as_ref();
-    if php.is_some_and(|php| is_script(php, path)) {
+pub(super) fn kind(site: &SiteFiles, path: &[u8]) -> Kind {
+    let scripts = site.scripts.as_ref();
+    if scripts.is_some_and(|scripts| is_script(scripts, path)) {
         return Kind::Script;
     }
     let trailing = path.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
     let name = &path[..path.len() - trailing];
-    let own = php.map_or(&[][..], |php| &php.extensions);
+    let own = scripts.map_or(&[][..], |scripts| &scripts.extensions);
     let looks_like_script = is_source(name)
         || own
             .iter()
@@ -57,30 +57,31 @@ pub fn is_source(name: &[u8]) -> bool {
 
 /// Whether the path ends in an extension PHP runs, exactly as configured: rules for scripts are patterns that tell
 /// upper from lower case, so another spelling would slip past them.
-fn is_script(php: &PhpSettings, path: &[u8]) -> bool {
-    php.extensions
+fn is_script(scripts: &ScriptSettings, path: &[u8]) -> bool {
+    scripts
+        .extensions
         .iter()
         .any(|extension| path.ends_with(extension.as_bytes()))
 }
 
 /// Whether `scripts` and `never` let this script run.
-pub(super) fn may_run(php: &PhpSettings, name: &[u8]) -> bool {
-    (php.scripts.is_empty() || any_matches(&php.scripts, name)) && !any_matches(&php.never, name)
+pub(super) fn may_run(scripts: &ScriptSettings, name: &[u8]) -> bool {
+    (scripts.allow.is_empty() || any_matches(&scripts.allow, name)) && !any_matches(&scripts.never, name)
 }
 
 /// The places, behind a script's extension, where PATH_INFO may begin: `/a.php/x` gives 6.
-pub(super) fn script_ends<'a>(site: &'a Site, path: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
-    let php = site.settings.php.as_ref();
+pub(super) fn script_ends<'a>(site: &'a SiteFiles, path: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    let scripts = site.scripts.as_ref();
     let slashes = path
         .iter()
         .enumerate()
         .filter(|&(at, &byte)| byte == b'/' && at > 0)
         .map(|(at, _)| at);
-    slashes.filter(move |&at| php.is_some_and(|php| is_script(php, &path[..at])))
+    slashes.filter(move |&at| scripts.is_some_and(|scripts| is_script(scripts, &path[..at])))
 }
 
 /// Whether the site's `deny` names this path.
-pub(crate) fn is_denied(site: &Site, path: &[u8]) -> bool {
+pub(crate) fn is_denied(site: &SiteFiles, path: &[u8]) -> bool {
     any_matches(&site.settings.deny, path)
 }
 

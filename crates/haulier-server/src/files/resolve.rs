@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::names::{self, Kind};
 use super::open::{self, Opened, Regular, Version};
-use crate::site::Site;
+use super::site_files::SiteFiles;
 
 /// What a path is on a site.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Script {
 }
 
 /// Finds out what a path is, without looking for PATH_INFO in it.
-pub(super) fn resolve(site: &Site, path: &[u8]) -> Resolved {
+pub(super) fn resolve(site: &SiteFiles, path: &[u8]) -> Resolved {
     if names::is_denied(site, path) || names::is_hidden(path) {
         return Resolved::Denied;
     }
@@ -56,7 +56,7 @@ pub(super) fn resolve(site: &Site, path: &[u8]) -> Resolved {
 }
 
 /// The first index that is there and may be sent or run; one that may not is as good as none.
-fn directory(site: &Site, path: &[u8]) -> io::Result<Resolved> {
+fn directory(site: &SiteFiles, path: &[u8]) -> io::Result<Resolved> {
     if !open::is_directory(site.document_root(), path)? {
         return Ok(Resolved::Missing);
     }
@@ -73,7 +73,7 @@ fn directory(site: &Site, path: &[u8]) -> io::Result<Resolved> {
     Ok(Resolved::Directory)
 }
 
-fn file(site: &Site, name: &[u8]) -> io::Result<Resolved> {
+fn file(site: &SiteFiles, name: &[u8]) -> io::Result<Resolved> {
     let kind = names::kind(site, name);
     if !is_allowed(site, kind, name) {
         return Ok(Resolved::Denied);
@@ -104,30 +104,32 @@ fn file(site: &Site, name: &[u8]) -> io::Result<Resolved> {
 }
 
 /// Whether a file of this name may be sent or run, if it exists.
-fn is_allowed(site: &Site, kind: Kind, name: &[u8]) -> bool {
+fn is_allowed(site: &SiteFiles, kind: Kind, name: &[u8]) -> bool {
     match kind {
         Kind::Plain => true,
         Kind::Source => false,
-        Kind::Script => site.settings.php.as_ref().is_some_and(|php| names::may_run(php, name)),
+        Kind::Script => site
+            .scripts
+            .as_ref()
+            .is_some_and(|scripts| names::may_run(scripts, name)),
     }
 }
 
 /// Whether a symbolic link may lead to this path in the root: a script's source is none the less one under a picture's
 /// name, and a directory of uploads none the less one by another way.
-fn link_is_allowed(site: &Site, kind: Kind, real: &[u8]) -> bool {
+fn link_is_allowed(site: &SiteFiles, kind: Kind, real: &[u8]) -> bool {
     let last = real.rsplit(|&byte| byte == b'/').next().unwrap_or(real);
     let is_never = || {
-        site.settings
-            .php
+        site.scripts
             .as_ref()
-            .is_some_and(|php| php.never.iter().any(|glob| glob.matches(real)))
+            .is_some_and(|scripts| scripts.never.iter().any(|glob| glob.matches(real)))
     };
     let same_kind = names::kind(site, real) == kind;
     same_kind && !names::is_hidden_name(last) && (kind != Kind::Script || !is_never())
 }
 
 impl Script {
-    fn new(site: &Site, name: &[u8], regular: &Regular) -> Self {
+    fn new(site: &SiteFiles, name: &[u8], regular: &Regular) -> Self {
         let real = regular.real.as_deref().unwrap_or(name);
         let filename = site
             .root

@@ -24,9 +24,9 @@ use super::entry;
 use super::handed::Handed;
 use super::names::{self, Kind};
 use super::open::{self, Opened, Regular, Root, Version};
+use super::settings::SendfileSettings;
+use super::site_files::SiteFiles;
 use super::tag::Tag;
-use crate::settings::SendfileSettings;
-use crate::site::Site;
 
 /// Directories of a site that its scripts may send files from.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct SendRoots {
     roots: Vec<LazyRoot>,
     /// Prefix of an X-Accel-Redirect → directory, the longest prefix first.
     map: Vec<(Vec<u8>, LazyRoot)>,
+    /// The document root as PHP on another machine sees it.
+    remote_root: Option<PathBuf>,
 }
 
 /// How a script names a file.
@@ -94,7 +96,7 @@ pub(crate) enum Refused {
 const MAPPED: &str = "/.haulier-root-";
 
 impl SendRoots {
-    pub(crate) fn new(settings: &SendfileSettings) -> Self {
+    pub(crate) fn new(settings: &SendfileSettings, remote_root: Option<&Path>) -> Self {
         let mut map: Vec<_> = settings
             .map
             .iter()
@@ -108,6 +110,7 @@ impl SendRoots {
                 .map(|directory| LazyRoot::new(directory))
                 .collect(),
             map,
+            remote_root: remote_root.map(Path::to_owned),
         }
     }
 
@@ -118,7 +121,7 @@ impl SendRoots {
     }
 
     /// What a script named, open: from `handed`, or anew.
-    pub(crate) fn find(&self, site: &Site, name: Name<'_>, handed: &Handed) -> Result<Rc<Sendable>, Refused> {
+    pub(crate) fn find(&self, site: &SiteFiles, name: Name<'_>, handed: &Handed) -> Result<Rc<Sendable>, Refused> {
         if let Some(sendable) = handed.find(site, name) {
             return Ok(sendable);
         }
@@ -134,11 +137,24 @@ impl SendRoots {
         Ok(sendable)
     }
 
+    /// A path as PHP on another machine writes it, as it is here.
+    fn local(&self, site: &SiteFiles, path: &[u8]) -> PathBuf {
+        let path = Path::new(OsStr::from_bytes(path));
+        match self
+            .remote_root
+            .as_deref()
+            .and_then(|remote| path.strip_prefix(remote).ok())
+        {
+            Some(inside) => site.root.join(inside),
+            None => path.to_owned(),
+        }
+    }
+
     /// Where the name as it stands leads; whether that may be sent, only opening it tells.
-    fn place(&self, site: &Site, name: Name<'_>) -> Option<PathBuf> {
+    fn place(&self, site: &SiteFiles, name: Name<'_>) -> Option<PathBuf> {
         let spelling = spellings(name).into_iter().next()?;
         let (root, inside) = match name {
-            Name::Path(_) | Name::Encoded(_) => return Some(local(site, &spelling)),
+            Name::Path(_) | Name::Encoded(_) => return Some(self.local(site, &spelling)),
             Name::Location(_) => match mapped_root(&spelling) {
                 Some((number, inside)) => (&self.roots.get(number)?.given, inside.to_vec()),
                 None if self.map.is_empty() => (&site.root, spelling),
@@ -162,7 +178,7 @@ impl SendRoots {
     }
 
     /// Opens it: by the name as it stands, then percent-decoded.
-    fn open(&self, site: &Site, name: Name<'_>) -> Result<Sendable, Refused> {
+    fn open(&self, site: &SiteFiles, name: Name<'_>) -> Result<Sendable, Refused> {
         let mut tried = String::new();
         for spelling in spellings(name) {
             let attempt = match name {
@@ -177,8 +193,8 @@ impl SendRoots {
     }
 
     /// Beneath the first root that has it.
-    fn by_path(&self, site: &Site, path: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
-        let path = local(site, path);
+    fn by_path(&self, site: &SiteFiles, path: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
+        let path = self.local(site, path);
         if !path.is_absolute() {
             note(tried, path.as_os_str().as_bytes(), "is no absolute path");
             return Ok(None);
@@ -205,7 +221,7 @@ impl SendRoots {
         Ok(None)
     }
 
-    fn by_location(&self, site: &Site, location: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
+    fn by_location(&self, site: &SiteFiles, location: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
         if let Some((number, inside)) = mapped_root(location) {
             let Some(root) = self.roots.get(number).and_then(LazyRoot::open) else {
                 note(tried, location, "names a root that does not exist");
@@ -240,7 +256,13 @@ impl SendRoots {
     }
 
     /// In the directory that a location stands for, or where a symbolic link in it leads to if another one has that.
-    fn by_place(&self, site: &Site, root: Root<'_>, inside: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
+    fn by_place(
+        &self,
+        site: &SiteFiles,
+        root: Root<'_>,
+        inside: &[u8],
+        tried: &mut String,
+    ) -> io::Result<Option<Sendable>> {
         if let Some(sendable) = attempt(site, root, inside, tried)? {
             return Ok(Some(sendable));
         }
@@ -259,7 +281,7 @@ impl SendRoots {
 
 /// Beneath the first of these roots that has it.
 fn beneath_any<'r>(
-    site: &Site,
+    site: &SiteFiles,
     roots: impl Iterator<Item = &'r LazyRoot>,
     path: &Path,
     tried: &mut String,
@@ -361,16 +383,6 @@ fn spellings(name: Name<'_>) -> Vec<Vec<u8>> {
     vec![written.to_vec(), decoded]
 }
 
-/// A path as PHP on another machine writes it, as it is here.
-fn local(site: &Site, path: &[u8]) -> PathBuf {
-    let path = Path::new(OsStr::from_bytes(path));
-    let remote = site.settings.php.as_ref().and_then(|php| php.remote_root.as_deref());
-    match remote.and_then(|remote| path.strip_prefix(remote).ok()) {
-        Some(inside) => site.root.join(inside),
-        None => path.to_owned(),
-    }
-}
-
 fn rooted(inside: &Path) -> Vec<u8> {
     [b"/", inside.as_os_str().as_bytes()].concat()
 }
@@ -394,7 +406,7 @@ fn beneath(location: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Opens `inside` beneath the root; why not is noted.
-fn attempt(site: &Site, root: Root<'_>, inside: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
+fn attempt(site: &SiteFiles, root: Root<'_>, inside: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
     // `/protected//a.bin` is a file of the directory as well; the kernel would take `/a.bin` for a path of its own.
     let slashes = inside.iter().take_while(|&&byte| byte == b'/').count();
     let inside = &inside[slashes.saturating_sub(1)..];
@@ -410,7 +422,7 @@ fn attempt(site: &Site, root: Root<'_>, inside: &[u8], tried: &mut String) -> io
     Ok(None)
 }
 
-fn open_regular(site: &Site, root: Root<'_>, inside: &[u8]) -> io::Result<Result<Regular, &'static str>> {
+fn open_regular(site: &SiteFiles, root: Root<'_>, inside: &[u8]) -> io::Result<Result<Regular, &'static str>> {
     if let Some(why) = wrong_with(site, inside) {
         return Ok(Err(why));
     }
@@ -426,7 +438,7 @@ fn open_regular(site: &Site, root: Root<'_>, inside: &[u8]) -> io::Result<Result
 }
 
 /// What a name alone says against sending it.
-fn wrong_with(site: &Site, inside: &[u8]) -> Option<&'static str> {
+fn wrong_with(site: &SiteFiles, inside: &[u8]) -> Option<&'static str> {
     let mut segments = inside.split(|&byte| byte == b'/');
     if segments.clone().any(|segment| segment == b"..") {
         return Some("leads upwards");
@@ -445,7 +457,7 @@ fn note(tried: &mut String, path: &[u8], why: &str) {
 }
 
 impl Sendable {
-    fn new(site: &Site, name: &[u8], regular: Regular) -> Self {
+    fn new(site: &SiteFiles, name: &[u8], regular: Regular) -> Self {
         let version = regular.version;
         let last_modified = entry::last_modified(&version, std::time::SystemTime::now());
         let file = Arc::new(entry::open_file(regular));

@@ -20,7 +20,7 @@ use haulier_http::OpenFile;
 
 use super::cache::SETTLED;
 use super::open::Version;
-use crate::settings::EntityTags;
+use super::settings::EntityTags;
 
 /// Larger files get no tag of their content, bytes: to read one would push everything else out of the page cache.
 const MOST_LENGTH: u64 = 1 << 30;

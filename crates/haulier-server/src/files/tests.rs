@@ -9,9 +9,8 @@ use haulier_proto::head::RequestHead;
 
 use super::fixture::{Root, age, head};
 use super::respond::respond;
-use super::{Entry, FileCache, Found};
+use super::{Entry, FileCache, Found, SiteFiles};
 use crate::pattern::glob::Glob;
-use crate::site::Site;
 
 const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz";
 
@@ -20,11 +19,11 @@ fn glob(text: &str) -> Glob {
 }
 
 /// What a path is found to be, in one line.
-fn found(site: &Site, path: &str) -> String {
+fn found(site: &SiteFiles, path: &str) -> String {
     told(&FileCache::new(100).find(site, path.as_bytes(), Instant::now()), site)
 }
 
-fn told(found: &Found, site: &Site) -> String {
+fn told(found: &Found, site: &SiteFiles) -> String {
     match found {
         Found::File(entry) => format!("file {}", content(&entry.file)),
         Found::Script(script) => {
@@ -48,14 +47,14 @@ fn content(file: &haulier_http::OpenFile) -> String {
 }
 
 #[track_caller]
-fn assert_found(site: &Site, rows: &[(&str, &str)]) {
+fn assert_found(site: &SiteFiles, rows: &[(&str, &str)]) {
     for (path, expected) in rows {
         assert_eq!(found(site, path), *expected, "{path}");
     }
 }
 
 fn entry(root: &Root, path: &str) -> std::rc::Rc<Entry> {
-    match FileCache::new(100).find(&root.site(), path.as_bytes(), Instant::now()) {
+    match FileCache::new(100).find(&root.files(), path.as_bytes(), Instant::now()) {
         Found::File(entry) => entry,
         other => panic!("a file, not {other:?}"),
     }
@@ -69,7 +68,7 @@ fn files_directories_and_indexes_are_found() {
         .file("docs/index.html", "docs")
         .file("d/x", "x");
     assert_found(
-        &root.site(),
+        &root.files(),
         &[
             ("/a.txt", "file A"),
             ("/", "file front"),
@@ -86,7 +85,7 @@ fn files_directories_and_indexes_are_found() {
         ],
     );
     let long = format!("/{}", "x".repeat(5000));
-    assert_found(&root.site(), &[(&long, "missing")]);
+    assert_found(&root.files(), &[(&long, "missing")]);
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn what_is_no_regular_file_is_not_there_and_holds_nobody() {
     .expect("a FIFO");
     let _socket = std::os::unix::net::UnixListener::bind(root.path().join("socket")).expect("a socket");
     assert_found(
-        &root.site(),
+        &root.files(),
         &[("/fifo", "missing"), ("/socket", "missing"), ("/fifo/", "missing")],
     );
 }
@@ -118,9 +117,9 @@ fn hidden_and_denied_paths_are_neither_sent_nor_told_from_each_other() {
     let root = root
         .file(".well-known/security.txt", "open")
         .file("admin/index.html", "S");
-    let root = root.with(|settings| settings.deny = vec![glob("/secret/*"), glob("/admin/index.html")]);
+    let root = root.with(|settings| settings.files.deny = vec![glob("/secret/*"), glob("/admin/index.html")]);
     assert_found(
-        &root.site(),
+        &root.files(),
         &[
             ("/.env", "denied"),
             ("/.git/config", "denied"),
@@ -144,7 +143,7 @@ fn scripts_are_found_with_their_path_info() {
         .file("dir.php/a.txt", "A");
     let root = root.php(&[], &[]);
     assert_found(
-        &root.site(),
+        &root.files(),
         &[
             ("/", "script /index.php +  at index.php"),
             ("/index.php", "script /index.php +  at index.php"),
@@ -184,7 +183,7 @@ fn only_existing_scripts_with_the_very_extension_run() {
         .file("f.php~", "S")
         .php(&[], &[]);
     assert_found(
-        &root.site(),
+        &root.files(),
         &[
             ("/evil.jpg", "file J"),
             ("/evil.jpg/x.php", "missing"),
@@ -213,7 +212,7 @@ fn rules_for_scripts_hold_with_path_info_and_as_an_index() {
         .file("uploads/index.php", "");
     let root = root.php(&["/index.php", "/uploads/*"], &["uploads/**.php"]);
     assert_found(
-        &root.site(),
+        &root.files(),
         &[
             ("/index.php/x", "script /index.php + /x at index.php"),
             ("/install.php", "denied"),
@@ -223,9 +222,9 @@ fn rules_for_scripts_hold_with_path_info_and_as_an_index() {
             ("/uploads/", "directory"),
         ],
     );
-    let root = root.with(|settings| settings.deny.push(glob("/index.php")));
+    let root = root.with(|settings| settings.files.deny.push(glob("/index.php")));
     assert_found(
-        &root.site(),
+        &root.files(),
         &[("/index.php/x", "denied"), ("/index.php", "denied"), ("/", "directory")],
     );
 }
@@ -243,7 +242,7 @@ fn without_php_a_script_is_nothing_that_leaves() {
         ("/a.php/x", "missing"),
         ("/sub2/x", "file x"),
     ];
-    assert_found(&root.site(), &rows);
+    assert_found(&root.files(), &rows);
 }
 
 #[test]
@@ -276,7 +275,7 @@ fn links_lead_inside_the_root_and_to_what_they_seem_only() {
         .link("r.php", "up/c.php");
     let absolute = root.path().join("real/a.txt");
     let root = root.link("abs.txt", absolute).php(&[], &["/up/*"]);
-    let site = root.site();
+    let site = root.files();
     let rows = [
         ("/in.txt", "file A"),
         ("/abs.txt", "file A"),
@@ -309,7 +308,7 @@ fn a_kernel_without_openat2_finds_the_same() {
         .link("l", "a")
         .link("a/m.txt", "b/c.txt")
         .link("out", "..");
-    let site = root.site();
+    let site = root.files();
     for name in [
         "a/b/c.txt",
         "a/b",
@@ -339,7 +338,7 @@ fn a_kernel_without_openat2_finds_the_same() {
 #[test]
 fn a_hit_is_the_same_entry_and_a_changed_file_another() {
     let root = Root::new().file("a.txt", "old");
-    let (site, cache, now) = (root.site(), FileCache::new(100), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(100), Instant::now());
     let find = |now| match cache.find(&site, b"/a.txt", now) {
         Found::File(entry) => entry,
         other => panic!("a file, not {other:?}"),
@@ -372,7 +371,7 @@ fn a_hit_is_the_same_entry_and_a_changed_file_another() {
 fn a_file_just_written_is_looked_at_every_time() {
     let root = Root::new().file("a.txt", "one");
     let path = root.path().join("a.txt");
-    let (site, cache, now) = (root.site(), FileCache::new(100), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(100), Instant::now());
     for content in ["four", "seven"] {
         fs::write(&path, content).expect("a file");
         assert_eq!(
@@ -388,7 +387,7 @@ fn a_file_just_written_is_looked_at_every_time() {
 #[test]
 fn a_better_index_takes_over() {
     let root = Root::new().file("index.php", "").php(&[], &[]);
-    let (site, cache, now) = (root.site(), FileCache::new(100), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(100), Instant::now());
     assert_eq!(
         told(&cache.find(&site, b"/", now), &site),
         "script /index.php +  at index.php"
@@ -407,7 +406,7 @@ fn a_link_that_turns_is_noticed() {
         .file("v1/a.txt", "one")
         .file("v2/a.txt", "two")
         .link("current", "v1");
-    let (site, cache, now) = (root.site(), FileCache::new(100), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(100), Instant::now());
     assert_eq!(told(&cache.find(&site, b"/current/a.txt", now), &site), "file one");
     let root = root.link("next", "v2");
     fs::rename(root.path().join("next"), root.path().join("current")).expect("a rename");
@@ -423,7 +422,7 @@ fn a_link_that_turns_is_noticed() {
 #[test]
 fn sites_do_not_share_a_path() {
     let (one, two) = (Root::new().file("a.txt", "one"), Root::new().file("a.txt", "two"));
-    let (mut first, mut second) = (one.site(), two.site());
+    let (mut first, mut second) = (one.files(), two.files());
     (first.number, second.number) = (1, 2);
     let cache = FileCache::new(100);
     for _ in 0..2 {
@@ -438,7 +437,7 @@ fn sites_do_not_share_a_path() {
 #[test]
 fn the_cache_holds_no_more_than_it_may_and_keeps_what_is_used() {
     let root = (0..40).fold(Root::new(), |root, number| root.file(&format!("{number}.txt"), "x"));
-    let (site, cache, now) = (root.site(), FileCache::new(10), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(10), Instant::now());
     let find = |path: &str| match cache.find(&site, path.as_bytes(), now) {
         Found::File(entry) => entry,
         other => panic!("a file, not {other:?}"),
@@ -512,8 +511,8 @@ fn body(response: &mut Response) -> String {
 #[test]
 fn a_file_comes_with_type_validators_and_the_rules_of_its_site() {
     let root = alphabet().with(|settings| {
-        settings.headers.push(("X-Frame-Options".into(), "DENY".into()));
-        settings.cache.push((glob("/abc.*"), "max-age=600".into()));
+        settings.filters.headers.push(("X-Frame-Options".into(), "DENY".into()));
+        settings.files.cache.push((glob("/abc.*"), "max-age=600".into()));
         settings.development = true;
     });
     let entry = entry(&root.file("other.css", "x"), "/abc.txt");
@@ -549,7 +548,7 @@ fn while_a_site_is_worked_on_browsers_ask_again() {
 fn a_cache_rule_may_name_the_index_or_the_directory() {
     for pattern in ["*.html", "/"] {
         let root = Root::new().file("index.html", "x").with(|settings| {
-            settings.cache.push((glob(pattern), "no-store".into()));
+            settings.files.cache.push((glob(pattern), "no-store".into()));
         });
         let response = ask(&entry(&root, "/"), "GET", "");
         assert_eq!(
@@ -599,7 +598,7 @@ fn methods_that_do_not_read_are_refused_with_those_that_do() {
 
 #[test]
 fn conditions_are_judged_in_the_order_of_rfc_9110() {
-    let root = alphabet().with(|settings| settings.headers.push(("X-Site".into(), "1".into())));
+    let root = alphabet().with(|settings| settings.filters.headers.push(("X-Site".into(), "1".into())));
     let entry = entry(&root, "/abc.txt");
     let etag = String::from_utf8_lossy(entry.etag.as_deref().expect("a tag")).into_owned();
     let modified = field(&ask(&entry, "GET", ""), "Last-Modified").expect("a date");

@@ -8,7 +8,7 @@ use crate::context::Visit;
 
 /// 308 to the same path and query there, with the scheme and port the client used where the setting says none.
 pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
-    let canonical = visit.site.settings.canonical.as_ref()?;
+    let canonical = visit.site.settings.filters.canonical.as_ref()?;
     let (host, port) = split_port(visit.request.head.authority()?);
     if host.eq_ignore_ascii_case(canonical.host.as_bytes()) {
         return None;

@@ -6,7 +6,8 @@ use haulier_proto::head::split_port;
 
 use crate::answer::{error_page, redirect};
 use crate::context::Visit;
-use crate::settings::{TlsSettings, WithoutTls};
+use crate::settings::TlsSettings;
+use crate::site::WithoutTls;
 use crate::thread::Thread;
 
 /// Where authorities ask (RFC 8555 §8.3). Whoever else asks there is not sent away either: another program may keep
@@ -25,7 +26,7 @@ pub(super) fn answer_challenge(visit: &Visit<'_>) -> Option<Response> {
 
 /// 308 to the same address with `https://`: method and body stay (RFC 9110 §15.4.9).
 pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
-    let without = visit.site.settings.without_tls?;
+    let without = visit.site.settings.filters.without_tls?;
     if visit.request.peer.tls || without == WithoutTls::Everything || visit.path.starts_with(CHALLENGES) {
         return None;
     }

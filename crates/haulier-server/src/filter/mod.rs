@@ -4,6 +4,7 @@ mod access;
 pub(crate) mod basic_auth;
 mod canonical;
 mod client_hints;
+mod dictionary;
 pub(crate) mod https;
 pub(crate) mod maintenance;
 mod method;
@@ -51,7 +52,7 @@ pub(crate) fn on_request(visit: &Visit<'_>) -> Option<Early> {
         // While a site is being worked on none of its rules is to be relied on.
         .or_else(|| maintenance::on_request(visit))
         // Under a name of ours, which no rule of the site is about.
-        .or_else(|| compress::dictionary::shell::on_request(visit))
+        .or_else(|| dictionary::on_request(visit))
         // Redirects stand before files: a rule is meant for what stood there before, whatever stands there now. They
         // tell nothing of what is behind them, so nobody is asked for a password for one.
         .or_else(|| redirect::find(visit.site, visit.path, visit.query))
@@ -73,7 +74,7 @@ pub(crate) fn on_path(visit: &Visit<'_>) -> Option<Early> {
 pub(crate) fn on_script(visit: &Visit<'_>, script: &Script) -> Option<Early> {
     further_names(visit, script).find_map(|path| {
         let mut routes = visit.site.routes.find(&path);
-        routes.deny |= files::is_denied(visit.site, &path);
+        routes.deny |= files::is_denied(&visit.site.files, &path);
         let is_counted = |limiter| visit.routes.rate.is_some_and(|counted| Arc::ptr_eq(counted, limiter));
         let uncounted = routes.rate.filter(|&limiter| !is_counted(limiter));
         let further = Visit {
@@ -97,7 +98,7 @@ pub(crate) fn asks_for_password(visit: &Visit<'_>, script: &Script) -> bool {
 /// What else the site may have said of a script with PATH_INFO.
 fn further_names<'s>(visit: &Visit<'_>, script: &'s Script) -> impl Iterator<Item = Vec<u8>> + use<'s> {
     let has_more = !script.path_info.is_empty();
-    let prefix = visit.routes.place.map_or("", |place| place.prefix.as_str());
+    let prefix = visit.routes.mount.map_or("", |place| place.prefix.as_str());
     let front = visit.owner().settings.php.as_ref().and_then(|php| php.front.as_deref());
     let is_front = front.is_some_and(|front| script.name == [prefix, front].concat().as_bytes());
     let behind = (has_more && is_front).then(|| [prefix.as_bytes(), &script.path_info].concat());
@@ -126,5 +127,5 @@ pub(crate) fn on_response(site: &Site, request: &Request, response: &mut Respons
     // What the configuration sets holds over what PHP says.
     site_headers::on_response(site, peer.tls, response);
     // Last: it depends on every other field, and nothing may change a body that is coded.
-    compress::on_response(site, head, response);
+    compress::on_response(&site.coding, head, response);
 }

@@ -14,7 +14,13 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
     if visit.round == Round::Further {
         return None;
     }
-    let mut limiters = visit.site.settings.requests_per_ip.iter().chain(visit.routes.rate);
+    let mut limiters = visit
+        .site
+        .settings
+        .filters
+        .requests_per_ip
+        .iter()
+        .chain(visit.routes.rate);
     limiters.find_map(|limiter| count(visit, limiter))
 }
 

@@ -4,8 +4,8 @@ use haulier_http::{Handler, Head, Response};
 use haulier_proto::field::Fields;
 
 use crate::compress;
-use crate::settings::WithoutTls;
 use crate::site::Site;
+use crate::site::WithoutTls;
 
 /// RFC 6797 §7.2: only TLS makes it true.
 const ONLY_OVER_TLS: &str = "Strict-Transport-Security";
@@ -18,9 +18,9 @@ fn is_timed(name: &str, fields: &Fields) -> bool {
 
 /// Sets them. A prepared head was made with them.
 pub(super) fn on_response(site: &Site, tls: bool, response: &mut Response) {
-    let is_silent = !tls && site.settings.without_tls == Some(WithoutTls::RedirectOnly);
+    let is_silent = !tls && site.settings.filters.without_tls == Some(WithoutTls::RedirectOnly);
     if let Head::Fields(fields) = &mut response.head {
-        for (name, value) in &site.settings.headers {
+        for (name, value) in &site.settings.filters.headers {
             let is_left = is_silent && name.eq_ignore_ascii_case(ONLY_OVER_TLS)
                 || response.trace.handler == Handler::Image && is_timed(name, fields);
             // What the answer depends on is added to; and what compression has said of a body on its way stands.
@@ -42,7 +42,9 @@ mod tests {
     fn filtered(response: Response) -> Response {
         let headers = [("Cache-Control", "max-age=9"), ("X-Site", "s")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let site = Root::new().with(|settings| settings.headers = headers.to_vec()).site();
+        let site = Root::new()
+            .with(|settings| settings.filters.headers = headers.to_vec())
+            .site();
         let mut response = response;
         on_response(&site, true, &mut response);
         response

@@ -54,7 +54,7 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
     let Some(page) = page else {
         return response;
     };
-    match thread.files.find(site, page.as_bytes(), thread.clock.coarse()) {
+    match thread.files.find(&site.files, page.as_bytes(), thread.clock.coarse()) {
         Found::File(entry) => from_file(response, &entry),
         Found::Script(script) => {
             let call = Call::new(script).error(response.status);
@@ -108,6 +108,7 @@ fn page<'s>(site: &'s Site, response: &Response) -> Option<&'s str> {
     if response.trace.reason == Some(maintenance::REASON)
         && let Some(page) = site
             .settings
+            .filters
             .maintenance
             .as_ref()
             .and_then(|settings| settings.page.as_deref())
@@ -153,7 +154,7 @@ fn from_script(ours: &Response, mut made: Response) -> Response {
 mod tests {
     use super::*;
     use crate::files::fixture::Root;
-    use crate::settings::Maintenance;
+    use crate::site::Maintenance;
     use haulier_http::PhpTrace;
 
     const ID: RequestId = RequestId::Own { thread: 1, number: 0 };
@@ -162,7 +163,7 @@ mod tests {
         Root::new()
             .with(|settings| {
                 settings.error_pages = vec![(404, "/404.html".into()), (503, "/busy.html".into())];
-                settings.maintenance = Some(Maintenance {
+                settings.filters.maintenance = Some(Maintenance {
                     file: "/nowhere".into(),
                     page: Some("/closed.html".into()),
                     allow: Vec::new(),

@@ -31,7 +31,7 @@ pub(crate) fn respond(site: &Site, path: &[u8], head: &RequestHead) -> Response 
 }
 
 fn list(site: &Site, path: &[u8]) -> io::Result<Response> {
-    let directory = files::open_directory(site.document_root(), path)?.ok_or(Errno::NOENT)?;
+    let directory = files::open_directory(site.files.document_root(), path)?.ok_or(Errno::NOENT)?;
     let (mut names, complete) = read(site, path, &directory)?;
     // Directories first, then by name.
     names.sort_by(|one, other| {
@@ -64,7 +64,7 @@ fn read(site: &Site, path: &[u8], directory: &OwnedFd) -> io::Result<(Vec<Name>,
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         let full = [path, name].concat();
-        if files::is_hidden(&full) || files::is_denied(site, &full) {
+        if files::is_hidden(&full) || files::is_denied(&site.files, &full) {
             continue;
         }
         if names.len() == MOST {
@@ -185,7 +185,7 @@ mod tests {
             .file("a.php~", "")
             .file("secret.txt", "")
             .file("open.txt", "");
-        let root = root.with(|settings| settings.deny.push(Glob::new("secret.*").expect("a pattern")));
+        let root = root.with(|settings| settings.files.deny.push(Glob::new("secret.*").expect("a pattern")));
         let page = text(&list(&root.site(), b"/").expect("a page"));
         assert!(page.contains("open.txt"), "{page}");
         for hidden in [".env", "a.php~", "secret.txt", "../"] {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use haulier_http::Timeouts;
 
 use super::gate::Permit;
+use super::limits::Limits;
 use super::pace::Pace;
-use crate::settings::Limits;
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 mod buffers;
 mod deadline;
 mod gate;
+mod limits;
 mod outgoing;
 pub(crate) mod pace;
 mod session;
@@ -11,4 +12,5 @@ pub(crate) mod socket;
 pub(crate) use buffers::Buffers;
 pub(crate) use deadline::{Deadlines, Phase, Watched};
 pub(crate) use gate::{Gate, Permit};
+pub use limits::Limits;
 pub(crate) use session::{Scratch, Session};

@@ -6,8 +6,8 @@
 
 use std::cell::Cell;
 
+use super::limits::Limits;
 use crate::clock::Clock;
-use crate::settings::Limits;
 
 /// The window at hand of one connection.
 #[derive(Debug, Default)]

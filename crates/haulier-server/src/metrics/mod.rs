@@ -199,7 +199,7 @@ impl Metrics {
             return Vec::new();
         };
         let sites = served.sites.iter().map(|site| &site.settings);
-        let secure = sites.filter(|site| site.without_tls.is_some());
+        let secure = sites.filter(|site| site.filters.without_tls.is_some());
         secure
             .map(|site| (site.name.clone(), certificates.not_after(&site.name)))
             .collect()

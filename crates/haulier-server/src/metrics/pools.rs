@@ -60,8 +60,8 @@ pub(super) fn of_sites(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
     let mut pools: Vec<Arc<Pool>> = Vec::new();
     for php in sites
         .iter()
-        .flat_map(|site| site.places())
-        .filter_map(|site| site.settings.php.as_ref())
+        .flat_map(|site| site.mounts())
+        .filter_map(|site| site.php.as_ref())
     {
         if !pools.iter().any(|pool| Arc::ptr_eq(pool, &php.pool)) {
             pools.push(Arc::clone(&php.pool));

@@ -463,11 +463,10 @@ mod tests {
     use super::*;
     use crate::files::fixture;
     use crate::io::Gate;
-    use crate::site::Site;
 
     fn text() -> String {
         let root = fixture::Root::new().with(|settings| settings.name = "shop".into());
-        let site = Site::open(root.site().settings, 0).expect("a document root");
+        let site = fixture::open(root.site().settings, 0);
         let metrics = Metrics::new(Gate::new(10, 0, 2), 2);
         assert_eq!(metrics.series_of("shop"), 0);
         metrics.serve(vec![Arc::new(site)], None);

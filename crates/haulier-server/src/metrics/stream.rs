@@ -72,7 +72,7 @@ impl Table {
     pub(super) fn worst_first(&self, sites: &[Arc<Site>]) -> Vec<StreamingScript> {
         let named = self.entries.iter().filter_map(|entry| {
             let site = sites.iter().find(|site| site.series == entry.site)?;
-            let rule = site.settings.offload.as_ref();
+            let rule = site.php.as_ref().and_then(|php| php.settings.offload.as_ref());
             let media_type = entry.streamed.media_type.as_deref().unwrap_or_default();
             if rule.is_some_and(|rule| rule.lists(media_type.as_bytes())) {
                 return None;
@@ -96,7 +96,7 @@ impl Table {
 mod tests {
     use super::*;
     use crate::files::fixture;
-    use crate::settings::OffloadSettings;
+    use crate::site::OffloadSettings;
 
     fn streamed(script: &str) -> Box<Streamed> {
         Streamed::new(script.as_bytes(), Some(b"Application/PDF; charset=x"))
@@ -132,7 +132,8 @@ mod tests {
                 extensions: Vec::new(),
                 min_size: 0,
             };
-            let root = fixture::Root::new().with(|settings| settings.offload = Some(rule));
+            let root = fixture::Root::new().php(&[], &[]);
+            let root = root.with(|settings| settings.php.as_mut().expect("it has PHP").offload = Some(rule));
             Arc::new(root.site())
         };
         for (types, is_covered) in [

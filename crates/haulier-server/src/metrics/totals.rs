@@ -154,7 +154,7 @@ pub(super) fn add_up(sites: &[Arc<Site>], threads: &[Arc<Counters>]) -> Totals {
         threads.iter().for_each(|thread| total.add(&thread.read(site)));
         total
     };
-    let places = || sites.iter().flat_map(|site| site.places());
+    let places = || sites.iter().flat_map(|site| site.mounts());
     Totals {
         sites: sites
             .iter()
@@ -179,7 +179,7 @@ mod tests {
     fn the_threads_are_added_up_site_by_site() {
         let site = |name: &str, series| {
             let root = fixture::Root::new().with(|settings| settings.name = name.into());
-            Arc::new(Site::open(root.site().settings, series).expect("a document root"))
+            Arc::new(fixture::open(root.site().settings, series))
         };
         let sites = [site("shop", 0), site("blog", 1)];
         let threads = [Arc::new(Counters::new(2)), Arc::new(Counters::new(2))];

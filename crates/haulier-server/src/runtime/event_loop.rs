@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet as LocalTasks, LocalSet};
 
+use super::page_dictionaries;
 use crate::clock::{Clock, now};
-use crate::compress::dictionary::shell;
 use crate::files::FileCache;
 use crate::io::Gate;
 use crate::listen::{self, Address, Ending, Endpoint};
@@ -136,7 +136,7 @@ impl Start {
         let mut doors = Doors::default();
         doors.open(&thread, self.sockets);
         if number == 0 {
-            tokio::task::spawn_local(shell::keep_fresh(Rc::clone(&thread)));
+            tokio::task::spawn_local(page_dictionaries::keep_fresh(Rc::clone(&thread)));
         }
         let (mut aged, mut looked) = (now(), now());
         let mut cuts = 0;

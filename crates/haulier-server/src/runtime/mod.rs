@@ -4,6 +4,7 @@
 //! feet (`running`). `event_loop` is one thread.
 
 mod event_loop;
+mod page_dictionaries;
 mod running;
 
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use crate::access_log::AccessLog;
 use crate::io::Gate;
 use crate::listen::{Address, BindError, Inherited, Listener};
 use crate::metrics::Metrics;
-use crate::settings::{ServerSettings, SiteSettings};
-use crate::site::Site;
+use crate::settings::ServerSettings;
+use crate::site::{SharedParts, Site, SiteSettings};
 
 pub use running::{RunningServer, ServerHandle};
 
@@ -43,7 +44,7 @@ impl Server {
         let limits = &settings.limits;
         let gate = Gate::new(limits.connections, limits.connections_per_ip, settings.threads);
         let metrics = Metrics::new(Arc::clone(&gate), settings.threads);
-        let sites = open_sites(std::mem::take(&mut settings.sites), &metrics)?;
+        let sites = open_sites(&mut settings, &metrics)?;
         let listeners = asked(&settings)
             .map(|(address, is_secure)| Listener::bind(address, is_secure, settings.reuse_port, &settings, inherited))
             .collect::<Result<Vec<_>, _>>()?;
@@ -99,12 +100,20 @@ fn https_port<'l>(listeners: impl IntoIterator<Item = &'l Listener>) -> Option<u
 }
 
 /// Opens every site, each with the series of its name.
-fn open_sites(settings: Vec<SiteSettings>, metrics: &Metrics) -> Result<Vec<Arc<Site>>, BindError> {
+fn open_sites(server: &mut ServerSettings, metrics: &Metrics) -> Result<Vec<Arc<Site>>, BindError> {
+    let sites = std::mem::take(&mut server.sites);
     let open = |settings: SiteSettings| {
-        let (site, root) = (settings.name.clone(), settings.root.clone());
-        Site::open(settings, metrics.series_of(&site))
+        let (site, root) = (settings.name.clone(), settings.files.root.clone());
+        Site::open(settings, shared_parts(server), metrics.series_of(&site))
             .map(Arc::new)
             .map_err(|source| BindError::Root { site, root, source })
     };
-    settings.into_iter().map(open).collect()
+    sites.into_iter().map(open).collect()
+}
+
+fn shared_parts(server: &ServerSettings) -> SharedParts<'_> {
+    SharedParts {
+        pools: &server.pools,
+        variants: server.variants.as_ref(),
+    }
 }

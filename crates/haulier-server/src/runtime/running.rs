@@ -180,7 +180,7 @@ impl ServerHandle {
     pub fn reload(&self, mut settings: ServerSettings, log: AccessLog) -> Result<(), BindError> {
         let mut state = self.lock();
         settings.threads = state.settings.threads;
-        let sites = open_sites(std::mem::take(&mut settings.sites), &self.metrics)?;
+        let sites = open_sites(&mut settings, &self.metrics)?;
         let mut new = bind_new(&state.listeners, &settings)?;
         let (stay, mut leave) = part(std::mem::take(&mut state.listeners), &settings);
         for listener in &mut leave {
@@ -214,12 +214,13 @@ impl ServerHandle {
             return Vec::new();
         }
         let mut state = self.lock();
+        let settings = Arc::clone(&state.settings);
         let mut followed = Vec::new();
         for site in &mut state.sites {
             if !moved.iter().any(|moved| Arc::ptr_eq(moved, site)) {
                 continue;
             }
-            match Site::open(site.settings.clone(), site.series) {
+            match Site::open(site.settings.clone(), super::shared_parts(&settings), site.series) {
                 Ok(opened) => {
                     followed.push(opened.settings.name.clone());
                     *site = Arc::new(opened);

@@ -1,11 +1,18 @@
 //! The sites: which one answers to a host, what is known of it, and what holds for a path of it.
 
+mod filters;
+mod php;
 pub(crate) mod rewrite;
 mod router;
 mod routes;
+mod settings;
 #[allow(clippy::module_inception, reason = "the file of `Site`")]
 mod site;
 
+pub use filters::{Canonical, FilterSettings, Maintenance, WithoutTls};
+pub(crate) use php::SitePhp;
+pub use php::{OffloadSettings, PhpSettings, send_token};
 pub(crate) use router::Router;
-pub(crate) use routes::{Matched, Routes};
-pub(crate) use site::Site;
+pub(crate) use routes::{Matched, Mount, Routes};
+pub use settings::{Login, MountSettings, Redirect, Rewrite, RouteSettings, SiteLimits, SiteSettings, SpoolSettings};
+pub(crate) use site::{SharedParts, Site};

@@ -35,7 +35,7 @@ mod tests {
     use crate::files::fixture;
     use crate::pattern::glob::Glob;
     use crate::pattern::target::Target;
-    use crate::settings::Rewrite;
+    use crate::site::Rewrite;
 
     #[test]
     fn the_star_goes_into_path_or_query_and_the_clients_query_stays() {

@@ -8,13 +8,10 @@ use std::sync::Arc;
 
 use haulier_http::Network;
 
-use super::Site;
-use crate::files::{Found, Script};
+use super::{Login, RouteSettings, SharedParts, Site, SiteSettings};
 use crate::password::Htpasswd;
 use crate::pattern::glob::Glob;
 use crate::rate_limiter::RateLimiter;
-use crate::settings::{Login, RouteSettings, SiteSettings};
-use crate::thread::Thread;
 
 /// All routes of a site, the most literal path first.
 #[derive(Debug, Default)]
@@ -27,15 +24,15 @@ pub(crate) struct Routes {
 #[derive(Debug)]
 struct Route {
     path: Glob,
-    place: Option<Place>,
+    mount: Option<Mount>,
     settings: RouteSettings,
 }
 
 /// Another document root or another pool for some paths: a site within the site.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Mount {
     pub(crate) site: Arc<Site>,
-    /// What stands before the paths of the place: `/wiki` for `/wiki/*`, or nothing.
+    /// What stands before the paths of the mount: `/wiki` for `/wiki/*`, or nothing.
     pub(crate) prefix: String,
 }
 
@@ -46,25 +43,25 @@ pub(crate) struct Matched<'a> {
     pub(crate) allow: Option<&'a [Network]>,
     pub(crate) users: Option<&'a Arc<Htpasswd>>,
     pub(crate) rate: Option<&'a Arc<RateLimiter>>,
-    pub(crate) place: Option<&'a Place>,
+    pub(crate) mount: Option<&'a Mount>,
 }
 
 impl Routes {
-    /// Opens the document roots. Places are counted as their site.
+    /// Opens the document roots. Mounts are counted as their site.
     ///
     /// # Errors
     /// As [`Site::open`].
-    pub(super) fn open(site: &SiteSettings, series: u32) -> io::Result<Self> {
+    pub(super) fn open(site: &SiteSettings, shared: SharedParts<'_>, series: u32) -> io::Result<Self> {
         let open = |settings: &RouteSettings| {
-            let place = settings.place.as_ref().map(|place| {
-                Ok::<_, io::Error>(Place {
-                    site: Arc::new(Site::open((*place.site).clone(), series)?),
-                    prefix: place.prefix.clone(),
+            let mount = settings.mount.as_ref().map(|mount| {
+                Ok::<_, io::Error>(Mount {
+                    site: Arc::new(Site::open((*mount.site).clone(), shared, series)?),
+                    prefix: mount.prefix.clone(),
                 })
             });
             Ok(Route {
                 path: settings.path.clone(),
-                place: place.transpose()?,
+                mount: mount.transpose()?,
                 settings: settings.clone(),
             })
         };
@@ -75,10 +72,10 @@ impl Routes {
     }
 
     /// The sites within the site.
-    pub(super) fn places(&self) -> impl Iterator<Item = &Site> {
+    pub(super) fn mounts(&self) -> impl Iterator<Item = &Site> {
         self.routes
             .iter()
-            .filter_map(|route| Some(&*route.place.as_ref()?.site))
+            .filter_map(|route| Some(&*route.mount.as_ref()?.site))
     }
 
     /// What holds for this path, decoded and normalised.
@@ -95,12 +92,12 @@ impl Routes {
             matched.deny |= settings.deny;
             matched.allow = matched.allow.or(settings.allow.as_deref());
             matched.rate = matched.rate.or(settings.rate.as_ref());
-            matched.place = matched.place.or(route.place.as_ref().filter(|_| is_named));
+            matched.mount = matched.mount.or(route.mount.as_ref().filter(|_| is_named));
             login = login.or(settings.login.as_ref());
         }
         matched.users = match login {
             Some(Login::Users(users)) => Some(users),
-            Some(Login::Nobody) | None => None,
+            Some(Login::Off) | None => None,
         };
         matched
     }
@@ -114,32 +111,13 @@ impl Routes {
 
 impl Route {
     fn names(&self, path: &[u8]) -> bool {
-        // The place itself without its slash: nothing of the site lies there any more.
-        let is_place = |place: &Place| !place.prefix.is_empty() && path == place.prefix.as_bytes();
-        self.path.matches(path) || self.place.as_ref().is_some_and(is_place)
+        // The mount itself without its slash: nothing of the site lies there any more.
+        let is_mount = |mount: &Mount| !mount.prefix.is_empty() && path == mount.prefix.as_bytes();
+        self.path.matches(path) || self.mount.as_ref().is_some_and(is_mount)
     }
 }
 
-impl Place {
-    /// What a path of the outer site is here; a script gets its name as the outer site sees it.
-    pub(crate) fn find(&self, thread: &Thread, path: &[u8]) -> Found {
-        match self.inside(path) {
-            Some(inside) => self.find_inside(thread, inside),
-            None => Found::SlashMissing,
-        }
-    }
-
-    /// The same for a path of the place.
-    pub(crate) fn find_inside(&self, thread: &Thread, path: &[u8]) -> Found {
-        match thread.files.find(&self.site, path, thread.clock.coarse()) {
-            Found::Script(script) => Found::Script(Script {
-                name: [self.prefix.as_bytes(), &script.name].concat(),
-                ..script
-            }),
-            found => found,
-        }
-    }
-
+impl Mount {
     /// The path without the prefix; `None` for the prefix alone.
     pub(crate) fn inside<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         path.strip_prefix(self.prefix.as_bytes())
@@ -152,7 +130,7 @@ mod tests {
     use super::*;
     use crate::files::fixture;
     use crate::rate_limiter::Rate;
-    use crate::settings::PlaceSettings;
+    use crate::site::MountSettings;
 
     fn route(path: &str) -> RouteSettings {
         RouteSettings::new(Glob::new(path).expect("a pattern"))
@@ -163,7 +141,8 @@ mod tests {
             site.routes = settings.to_vec();
             site.php.as_mut().expect("it has PHP").front = Some("/index.php".into());
         });
-        Routes::open(&root.site().settings, 0).expect("directories that exist")
+        let settings = root.site().settings;
+        fixture::with_parts(|shared| Routes::open(&settings, shared, 0)).expect("directories that exist")
     }
 
     #[test]
@@ -213,26 +192,26 @@ mod tests {
         let mut all = route("/*");
         all.login = Some(Login::Users(Arc::new(users)));
         let mut hook = route("/hook");
-        hook.login = Some(Login::Nobody);
+        hook.login = Some(Login::Off);
         let routes = routes(&[all, hook]);
         assert!(routes.find(b"/x").users.is_some());
         assert!(routes.find(b"/hook").users.is_none());
     }
 
     #[test]
-    fn a_place_takes_the_paths_behind_its_prefix() {
+    fn a_mount_takes_the_paths_behind_its_prefix() {
         let root = fixture::Root::new().file("a.txt", "inside");
         let mut wiki = route("/wiki/*");
-        wiki.place = Some(PlaceSettings {
+        wiki.mount = Some(MountSettings {
             site: Box::new(root.site().settings),
             prefix: "/wiki".into(),
         });
         let routes = routes(&[wiki]);
-        assert!(routes.find(b"/wikis").place.is_none() && routes.find(b"/").place.is_none());
-        let place = routes.find(b"/wiki").place.expect("the place itself");
-        assert_eq!(place.inside(b"/wiki"), None, "it wants its slash");
-        let place = routes.find(b"/wiki/a.txt").place.expect("the place");
-        assert_eq!(place.inside(b"/wiki/a.txt"), Some(&b"/a.txt"[..]));
-        assert_eq!(place.inside(b"/wiki/"), Some(&b"/"[..]));
+        assert!(routes.find(b"/wikis").mount.is_none() && routes.find(b"/").mount.is_none());
+        let mount = routes.find(b"/wiki").mount.expect("the mount itself");
+        assert_eq!(mount.inside(b"/wiki"), None, "it wants its slash");
+        let mount = routes.find(b"/wiki/a.txt").mount.expect("the mount");
+        assert_eq!(mount.inside(b"/wiki/a.txt"), Some(&b"/a.txt"[..]));
+        assert_eq!(mount.inside(b"/wiki/"), Some(&b"/"[..]));
     }
 }

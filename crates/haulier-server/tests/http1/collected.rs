@@ -210,7 +210,7 @@ fn a_client_that_does_not_wait_gets_at_most_one_100() {
 /// Row 11: 413, and before the client is told to continue.
 #[test]
 fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
-    let site = Site::with_php(&[ECHO], |settings| settings.sites[0].body_limit = 1000);
+    let site = Site::with_php(&[ECHO], |settings| settings.sites[0].limits.body = 1000);
     assert!(
         site.ask(post("Content-Length: 1000\r\n") + &"x".repeat(1000))
             .text()
@@ -235,7 +235,7 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
 /// Row 11: a length nobody announced counts all the same.
 #[test]
 fn a_chunked_body_beyond_the_limit_is_refused_once_it_is() {
-    let site = Site::with_php(&[ECHO], |settings| settings.sites[0].body_limit = 1000);
+    let site = Site::with_php(&[ECHO], |settings| settings.sites[0].limits.body = 1000);
     let chunk = format!("64\r\n{}\r\n", "x".repeat(100));
     assert!(
         site.ask(post(CHUNKED) + &chunk.repeat(10) + "0\r\n\r\n")

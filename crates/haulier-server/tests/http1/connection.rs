@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haulier_server::settings::Limits;
+use haulier_server::Limits;
 
 use crate::client::{Client, To};
 use crate::site::{LARGE, SMUGGLED, Site, large, wait};

@@ -11,10 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use haulier_php::{Pool, PoolKind, PoolSettings, Supervised};
 use haulier_server::access_log::{AccessLog, LogFormat, Which};
-use haulier_server::settings::{
-    DictionarySettings, Limits, PhpSettings, SendfileSettings, ServerSettings, SiteSettings,
-};
-use haulier_server::{RunningServer, Server};
+use haulier_server::{FileSettings, Limits, PhpSettings, RunningServer, Server, ServerSettings, SiteSettings};
 use tempfile::TempDir;
 
 use crate::client::{Client, Response};
@@ -72,11 +69,12 @@ impl Site {
         let sockets = TempDir::new().expect("a temporary directory");
         let pool = Pool::start(pool_settings(sockets.path())).expect("php-cgi, which `make test` installs");
         let mut site = Self::start_with(|settings| {
-            let root = &settings.sites[0].root;
+            let root = &settings.sites[0].files.root;
             for (name, source) in scripts {
                 std::fs::write(root.join(name), source).expect("a script");
             }
-            settings.sites[0].php = Some(php_settings(Arc::clone(&pool)));
+            settings.pools = vec![Arc::clone(&pool)];
+            settings.sites[0].php = Some(PhpSettings::default());
             change(settings);
         });
         site.php = Some((pool, sockets));
@@ -266,33 +264,9 @@ fn write(root: &Path, name: &str, content: &[u8]) {
 fn settings(root: &Path) -> ServerSettings {
     ServerSettings {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
-        listen_tls: Vec::new(),
-        tls: None,
-        https_port: None,
-        socket_mode: 0o666,
-        trusted_proxies: Vec::new(),
-        proxy_protocol: false,
-        http2: true,
-        reuse_port: false,
-        defer_accept: false,
-        threads: 1,
-        open_files: 500,
-        grace: Duration::from_secs(30),
-        limits: Limits::default(),
         spool_dir: root.to_owned(),
         sites: vec![site("site", &["*"], root)],
-    }
-}
-
-fn php_settings(pool: Arc<Pool>) -> PhpSettings {
-    PhpSettings {
-        pool,
-        front: None,
-        scripts: Vec::new(),
-        never: Vec::new(),
-        extensions: vec![".php".into()],
-        params: Vec::new(),
-        remote_root: None,
+        ..ServerSettings::default()
     }
 }
 
@@ -315,36 +289,10 @@ pub(crate) fn site(name: &str, hosts: &[&str], root: &Path) -> SiteSettings {
     SiteSettings {
         name: name.into(),
         hosts: hosts.iter().map(ToString::to_string).collect(),
-        root: root.to_owned(),
-        index: vec!["index.html".into()],
-        php: None,
-        without_tls: None,
-        deny: Vec::new(),
-        headers: Vec::new(),
-        redirects: Vec::new(),
-        rewrites: Vec::new(),
-        routes: Vec::new(),
-        canonical: None,
-        error_pages: Vec::new(),
-        maintenance: None,
-        requests_per_ip: None,
-        cache: Vec::new(),
-        etag: Default::default(),
-        charset: Some("utf-8".into()),
-        listing: false,
-        development: false,
-        fallback: None,
-        body_limit: 8 * 1024 * 1024,
-        body_limit_by: "`body`",
-        timeouts: None,
-        memory_limit: 1024 * 1024,
-        spool_limit: 1024 * 1024 * 1024,
-        sendfile: SendfileSettings::default(),
-        offload: None,
-        log: None,
-        compress: Default::default(),
-        images: None,
-        dictionary: DictionarySettings::default(),
-        variants: None,
+        files: FileSettings {
+            root: root.to_owned(),
+            ..FileSettings::default()
+        },
+        ..SiteSettings::default()
     }
 }

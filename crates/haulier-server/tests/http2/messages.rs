@@ -257,7 +257,7 @@ fn early_hints_come_before_the_answer() {
 /// §8.1: the client may be told to stop sending.
 #[test]
 fn a_body_that_is_too_large_is_refused_before_it_comes() {
-    let site = Site::with_php(&[("echo.php", ECHO)], |settings| settings.sites[0].body_limit = 1000);
+    let site = Site::with_php(&[("echo.php", ECHO)], |settings| settings.sites[0].limits.body = 1000);
     let mut peer = Peer::connect(&site);
     let stream = peer.request("POST", "/echo.php", &[("content-length", "100000")], false);
     let answer = peer.answer_until(stream, |answer| answer.reset.is_some());

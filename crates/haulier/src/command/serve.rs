@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use haulier_server::settings::WithoutTls;
+use haulier_server::WithoutTls;
 
 use super::{Outcome, configuration};
 use crate::announce::{self, Announcement};

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use haulier_proto::accept::Coding;
-use haulier_server::settings::{CompressLevel, CompressSettings};
+use haulier_server::{CompressLevel, CompressSettings};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::CompressTable;

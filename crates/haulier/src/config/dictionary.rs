@@ -1,7 +1,7 @@
 //! What `[site.NAME.dictionary]` means: which files and pages are compressed by what their clients have already.
 
+use haulier_server::DictionarySettings;
 use haulier_server::pattern::glob::Glob;
-use haulier_server::settings::DictionarySettings;
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::DictionaryTable;

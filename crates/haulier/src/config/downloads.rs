@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use haulier_server::settings::{OffloadSettings, SendfileSettings};
+use haulier_server::{OffloadSettings, SendfileSettings};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{OffloadTable, Pairs, SiteTable};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haulier_server::settings::Rate;
+use haulier_server::Rate;
 use toml::de::DeTable;
 
 use super::diagnostic::{Diagnostic, Report};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haulier_http::Network;
 use haulier_image::{AVIF_PIXELS_A_SECOND, Defaults, Format, FormatChoice, Limits, Request, Transform, native};
-use haulier_server::settings::Compat;
+use haulier_server::Compat;
 use haulier_store::{Location, ObjectOptions};
 
 use super::diagnostic::{Diagnostic, Report};

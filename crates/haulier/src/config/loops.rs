@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use haulier_server::settings::Redirect;
+use haulier_server::Redirect;
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{Pairs, SiteTable};

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use haulier_server::settings::Rate;
+use haulier_server::Rate;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

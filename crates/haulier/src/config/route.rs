@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use haulier_server::pattern::glob::Glob;
-use haulier_server::settings::{Htpasswd, HtpasswdError, Login, RateLimiter, RouteSettings};
+use haulier_server::{Htpasswd, HtpasswdError, Login, RateLimiter, RouteSettings};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{RouteTable, SiteTable};
@@ -157,7 +157,7 @@ fn part_of(site: &Site) -> Place {
 
 fn login(written: &Placed<String>, table: &SiteTable, report: &mut Report) -> Option<Login> {
     if written.value == "off" {
-        return Some(Login::Nobody);
+        return Some(Login::Off);
     }
     match Htpasswd::open(&table.directory.join(&written.value)) {
         Ok(users) => Some(Login::Users(Arc::new(users))),

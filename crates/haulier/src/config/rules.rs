@@ -5,7 +5,7 @@ use std::path::Path;
 use haulier_http::Network;
 use haulier_server::pattern::glob::Glob;
 use haulier_server::pattern::target::{Target, TargetError};
-use haulier_server::settings::{Canonical, Redirect, Rewrite};
+use haulier_server::{Canonical, Redirect, Rewrite};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::Pairs;

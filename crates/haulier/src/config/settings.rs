@@ -12,7 +12,7 @@ use haulier_http::{Network, Timeouts};
 use haulier_php::{PoolSettings, User};
 use haulier_server::Address;
 use haulier_server::pattern::glob::Glob;
-use haulier_server::settings::{
+use haulier_server::{
     Canonical, CompressSettings, DictionarySettings, EntityTags, Limits, Maintenance, OffloadSettings, RateLimiter,
     Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,
 };

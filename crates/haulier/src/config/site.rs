@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use haulier_server::pattern::glob::Glob;
 use haulier_server::pattern::target::Target;
-use haulier_server::settings::{CHARSET, CompressSettings, EntityTags, Maintenance, RateLimiter, Redirect};
+use haulier_server::{CHARSET, CompressSettings, EntityTags, Maintenance, RateLimiter, Redirect};
 
 use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, MaintenanceTable, SiteTable};

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use haulier_server::Address;
-use haulier_server::settings::WithoutTls;
+use haulier_server::WithoutTls;
 use haulier_server::tls::{Certificate, CertificateError, LeastVersion};
 
 use super::diagnostic::{Diagnostic, Report};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haulier_server::settings::Rate;
+use haulier_server::Rate;
 
 /// `10s`, `500ms`, `1.5h`: a number and one of ms, s, m, h, d, w, y.
 pub(crate) fn duration(text: &str) -> Option<Duration> {

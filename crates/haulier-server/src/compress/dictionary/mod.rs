@@ -4,7 +4,6 @@
 //! shell of a site's pages as somebody without cookies gets it (`shell`). Nothing a client sent or got alone ever
 //! becomes one.
 
-mod fetch;
 pub(crate) mod previous;
 pub(crate) mod shell;
 
@@ -17,9 +16,8 @@ use haulier_proto::head::RequestHead;
 
 use super::codec::Dictionary;
 use super::policy::{self, Choice};
-use super::vary_by;
+use super::{SiteCoding, vary_by};
 use crate::pattern::glob::Glob;
-use crate::site::Site;
 
 /// What `[site.X.dictionary]` says.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +36,7 @@ pub(crate) fn held(request: &Fields) -> Option<Hash> {
 /// Chooses for a page of PHP, and writes into its fields what follows from the site having dictionaries. `plain` is the
 /// choice without one.
 pub(super) fn choose(
-    site: &Site,
+    site: &SiteCoding,
     head: &RequestHead,
     status: u16,
     fields: &mut Fields,

@@ -8,22 +8,19 @@ use haulier_proto::dictionary;
 use haulier_proto::field::Fields;
 
 use crate::compress::store::MOST_DICTIONARY;
-use crate::compress::vary_by;
-use crate::site::Site;
+use crate::compress::{SiteCoding, vary_by};
 
 /// A part of a name is a content hash from this many letters and digits on.
 const HASH: usize = 8;
 
 /// Says in the fields of a file that it may be the dictionary of later versions; whether it may. `path` is what was
 /// asked for, `name` the path of the file: they differ for an index.
-pub(crate) fn announce(site: &Site, path: &[u8], name: &[u8], size: u64, fields: &mut Fields) -> bool {
-    let settings = &site.settings;
-    let is_named = settings
-        .dictionary
-        .files
+pub(crate) fn announce(site: &SiteCoding, path: &[u8], name: &[u8], size: u64, fields: &mut Fields) -> bool {
+    let is_named = site
+        .dictionary_files
         .iter()
         .any(|glob| glob.matches(path) || glob.matches(name));
-    if !is_named || settings.variants.is_none() || size > MOST_DICTIONARY {
+    if !is_named || site.variants.is_none() || size > MOST_DICTIONARY {
         return false;
     }
     let Some(value) = std::str::from_utf8(path)

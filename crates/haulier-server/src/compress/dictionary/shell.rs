@@ -5,34 +5,26 @@
 //! have time, and from then on get the route's pages as what these have over it.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haulier_http::{Handler, Response};
-use haulier_proto::dictionary::{self, Hash};
+use haulier_proto::dictionary::Hash;
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
-use super::{DictionarySettings, fetch, hex};
+use super::{DictionarySettings, hex};
 use crate::compress::codec::Dictionary;
-use crate::context::Visit;
 use crate::pattern::glob::Glob;
-use crate::site::Site;
-use crate::thread::Thread;
 
-/// Where dictionaries lie in every site that has some.
-const PLACE: &[u8] = b"/.well-known/haulier/dictionary/";
+/// The folder of the dictionaries in every site that has some.
+pub(crate) const PLACE: &[u8] = b"/.well-known/haulier/dictionary/";
 /// How long a shell is used before the page is asked for again: pages change with each deployment.
 const FRESH: Duration = Duration::from_secs(3600);
 /// How long after a page could not be had.
 const RETRY: Duration = Duration::from_secs(30);
 /// Earlier shells that clients may still hold.
 const KEPT: usize = 4;
-/// How often it is looked for shells that are due.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// The shells of a site.
 #[derive(Debug)]
 pub(crate) struct Shells(Vec<Shell>);
@@ -40,9 +32,9 @@ pub(crate) struct Shells(Vec<Shell>);
 /// The shell of one route.
 #[derive(Debug)]
 pub(crate) struct Shell {
-    pages: Glob,
+    pub(crate) pages: Glob,
     /// Path and query of the page it is taken from.
-    page: String,
+    pub(crate) page: String,
     state: Mutex<State>,
 }
 
@@ -64,6 +56,24 @@ impl Shells {
         Self(settings.pages.iter().map(shell).collect())
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Shell> {
+        self.0.iter()
+    }
+
+    /// The dictionary with this name, and its shell.
+    pub(crate) fn named(&self, name: &[u8]) -> Option<(&Shell, Arc<Dictionary>)> {
+        self.0.iter().find_map(|shell| {
+            let state = shell.lock();
+            let named = |known: &&Arc<Dictionary>| hex(&known.hash).as_bytes() == name;
+            state
+                .dictionaries
+                .iter()
+                .find(named)
+                .map(|found| (shell, Arc::clone(found)))
+        })
+    }
+
     /// The shell of a page; `None` if the answer is none, or has no shell.
     pub(super) fn of(&self, head: &RequestHead, status: u16, fields: &Fields) -> Option<&Shell> {
         if self.0.is_empty() || status != 200 || !matches!(head.method(), Method::Get | Method::Head) {
@@ -78,7 +88,7 @@ impl Shells {
 }
 
 /// `text/html`, with or without its charset.
-pub(super) fn is_html(content_type: &[u8]) -> bool {
+pub(crate) fn is_html(content_type: &[u8]) -> bool {
     let kind = content_type.split(|&byte| byte == b';').next().unwrap_or_default();
     kind.trim_ascii().eq_ignore_ascii_case(b"text/html")
 }
@@ -109,7 +119,7 @@ impl Shell {
     }
 
     /// Takes a page that was just fetched, or notes that there is none.
-    fn take(&self, page: Option<Bytes>, now: Instant) {
+    pub(crate) fn take(&self, page: Option<Bytes>, now: Instant) {
         let mut state = self.lock();
         let Some(dictionary) = page.and_then(Dictionary::prepare) else {
             state.due = Some(now + RETRY);
@@ -122,58 +132,13 @@ impl Shell {
     }
 
     /// Whether the page is to be asked for; from then on it is not, for a while.
-    fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let is_due = state.due.is_none_or(|due| due <= now);
         if is_due {
             state.due = Some(now + RETRY);
         }
         is_due
-    }
-}
-
-/// Answers for the dictionaries themselves.
-pub(crate) fn on_request(visit: &Visit<'_>) -> Option<Response> {
-    let name = visit.path.strip_prefix(PLACE)?;
-    let (shell, dictionary) = visit.site.shells.0.iter().find_map(|shell| {
-        let state = shell.lock();
-        let named = |known: &&Arc<Dictionary>| hex(&known.hash).as_bytes() == name;
-        state
-            .dictionaries
-            .iter()
-            .find(named)
-            .map(|found| (shell, Arc::clone(found)))
-    })?;
-    let pattern = dictionary::use_as(shell.pages.as_str(), true)?;
-    let mut response = Response::new(200, Handler::Static)
-        // It is the text of a page, and no page.
-        .with("Content-Type", "text/plain; charset=utf-8")
-        .with("X-Content-Type-Options", "nosniff")
-        .with("Cache-Control", "public, max-age=604800")
-        .with("Use-As-Dictionary", pattern);
-    response.body = dictionary.content.clone().into();
-    Some(response)
-}
-
-/// Keeps the shells of all sites fresh, for as long as the thread serves.
-pub(crate) async fn keep_fresh(thread: Rc<Thread>) {
-    let mut looks = tokio::time::interval(LOOK);
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    while !thread.draining.get() {
-        looks.tick().await;
-        let sites: Vec<Arc<Site>> = thread.serving().router.sites().cloned().collect();
-        for site in sites {
-            for shell in &site.shells.0 {
-                if shell.is_due(thread.clock.coarse()) {
-                    let page = fetch::page(&thread, &site, &shell.page).await;
-                    if let Err(why) = &page {
-                        let (site, page) = (&site.settings.name, &shell.page);
-                        tracing::warn!(site, page, why, "no dictionary can be made of this page");
-                    }
-                    shell.take(page.ok(), thread.clock.coarse());
-                }
-            }
-        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use haulier_proto::head::RequestHead;
 
-use crate::settings::PhpSettings;
+use crate::site::SitePhp;
 
 /// The value of the cookie that the pool looks at; `None` if it looks at none, or the client has none.
-pub(super) fn of<'a>(php: &PhpSettings, head: &'a RequestHead) -> Option<&'a [u8]> {
+pub(super) fn of<'a>(php: &SitePhp, head: &'a RequestHead) -> Option<&'a [u8]> {
     let name = php.pool.affinity_cookie()?;
     head.fields()
         .get_all("Cookie")

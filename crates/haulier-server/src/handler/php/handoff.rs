@@ -4,8 +4,8 @@
 //! parts of files. X-Haulier-Send is what the prelude's functions write. What the script said of the body otherwise
 //! (type, disposition, cookies, validators) stands; conditions and ranges are answered as for any file.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, OnceLock};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use haulier_http::{Body, Chunk, FileSlice, Handler, Head, OpenFile, Parts, Response, Via};
 use haulier_proto::conditional::Validators;
@@ -17,7 +17,7 @@ use haulier_proto::status;
 
 use super::translate::Translated;
 use crate::files::{self, Handed, Name, Refused, Representation, Sendable};
-use crate::site::Site;
+use crate::site::{Site, send_token};
 use crate::thread::Thread;
 
 /// What a script wants sent in place of its body.
@@ -94,7 +94,7 @@ fn prelude_order(value: &[u8]) -> Option<Order<'_>> {
 
 /// What follows the token.
 fn of_prelude(value: &[u8]) -> Option<&[u8]> {
-    value.strip_prefix(token().as_bytes())?.strip_prefix(b" ")
+    value.strip_prefix(send_token().as_bytes())?.strip_prefix(b" ")
 }
 
 /// `/path/one 0-99, /path/two 100-`: what lighttpd takes as X-Sendfile2.
@@ -121,15 +121,6 @@ fn part_orders(value: &[u8]) -> Option<Vec<PartOrder<'_>>> {
             })
         })
         .collect()
-}
-
-/// Known to the prelude and to us: only its field is taken as an order. Random for the process, hexadecimal.
-pub fn token() -> &'static str {
-    static TOKEN: OnceLock<String> = OnceLock::new();
-    TOKEN.get_or_init(|| {
-        let random = || RandomState::new().build_hasher().finish();
-        format!("{:016x}{:016x}", random(), random())
-    })
 }
 
 /// The response to an order, or why there is none.
@@ -162,7 +153,7 @@ fn respond_with_file(
     if status::is_bodiless(status) {
         return Ok(with_head(status, translated.fields, Body::Empty));
     }
-    let sendable = site.send_roots.find(site, order.name, handed)?;
+    let sendable = opened(site, order.name, handed)?;
     let mut fields = translated.fields;
     if order.via != Via::Zend {
         // It was said of the script's own body, by `zlib.output_compression` even where there is none.
@@ -170,6 +161,14 @@ fn respond_with_file(
     }
     let file = FileResponse::of_named(&sendable, fields, order.by_extension);
     Ok(file.respond(head, status))
+}
+
+/// The file that a script named, open.
+fn opened(site: &Site, name: Name<'_>, handed: &Handed) -> Result<Rc<Sendable>, Refused> {
+    match &site.php {
+        Some(php) => php.send_roots.find(&site.files, name, handed),
+        None => Err(Refused::Denied("the site has no scripts".to_owned())),
+    }
 }
 
 fn respond_with_parts(
@@ -180,7 +179,7 @@ fn respond_with_parts(
 ) -> Result<Response, Refused> {
     let mut slices = Vec::with_capacity(orders.len());
     for order in orders {
-        let sendable = site.send_roots.find(site, Name::Path(order.path), handed)?;
+        let sendable = opened(site, Name::Path(order.path), handed)?;
         let file = Arc::clone(&sendable.file);
         let end = order
             .last
@@ -384,7 +383,7 @@ mod tests {
 
     #[test]
     fn only_the_token_makes_an_order_of_the_private_field() {
-        let token = token();
+        let token = send_token();
         let head = parsed(&format!(
             "X-Haulier-Send: {token} file-by-extension /a%20b\r\nX-Sendfile: /c\r\n"
         ));

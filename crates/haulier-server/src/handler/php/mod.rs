@@ -30,15 +30,11 @@ use crate::compress::drained::{Drained, Manner};
 use crate::files::{Refused, Script};
 use crate::filter;
 
-use crate::settings::{OffloadSettings, PhpSettings, SiteSettings};
-use crate::site::Site;
+use crate::site::{OffloadSettings, Site, SiteLimits, SitePhp};
 use crate::thread::Thread;
 use haulier_proto::field::Fields;
 use haulier_proto::head::Method;
 use haulier_proto::status;
-
-pub use handoff::token as send_token;
-pub(crate) use params::constant_params;
 
 /// One script to run for a request.
 #[derive(Debug)]
@@ -112,7 +108,7 @@ const WHOLE: usize = 64 * 1024;
 
 /// Runs the script and makes a response of what it says.
 pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request, call: &Call) -> Outcome {
-    let Some(php) = &site.settings.php else {
+    let Some(php) = &site.php else {
         return failed(site, request, 500, "no_php", None);
     };
     match attempt(thread, site, php, request, call).await {
@@ -148,14 +144,14 @@ impl From<PoolError> for Failure {
 async fn attempt(
     thread: &Thread,
     site: &Arc<Site>,
-    php: &PhpSettings,
+    php: &SitePhp,
     request: &Request,
     call: &Call,
 ) -> Result<Outcome, Failure> {
     let body = if call.is_bodiless() {
         Collected::Empty
     } else {
-        request::collect(request, site.settings.body_limit, &thread.serving().settings)
+        request::collect(request, site.settings.limits.body, &thread.serving().settings)
             .await
             .map_err(Failure::Body)?
     };
@@ -218,7 +214,7 @@ async fn take_answer(
     let trace = PhpTrace {
         queued: answer.queued(),
         taken: Some(answer.taken()),
-        pool: site.settings.php.as_ref().map(|php| Arc::clone(php.pool.name())),
+        pool: site.php.as_ref().map(|php| Arc::clone(php.pool.name())),
         pid: answer.pid(),
         ..PhpTrace::default()
     };
@@ -352,7 +348,7 @@ async fn take_body(
         response.body = Spool::live(site, thread, body, busy).into();
         return Ok(response);
     }
-    let rule = site.settings.offload.as_ref();
+    let rule = site.php.as_ref().and_then(|php| php.settings.offload.as_ref());
     let rule = rule.filter(|rule| offload::applies(rule, &request.head, translated.status, &translated.fields));
     match (gather(&mut answer, length).await?, rule) {
         (Gathered::Whole(body), Some(rule)) if body.len() as u64 >= rule.min_size => {
@@ -552,7 +548,7 @@ fn joined(mut pieces: Vec<Bytes>, total: usize) -> Bytes {
     whole.into()
 }
 
-fn pool_failed(site: &Arc<Site>, php: &PhpSettings, request: &Request, error: &PoolError) -> Outcome {
+fn pool_failed(site: &Arc<Site>, php: &SitePhp, request: &Request, error: &PoolError) -> Outcome {
     let status = match error {
         PoolError::Exhausted { .. } | PoolError::Abandoned { .. } | PoolError::Stopped => 503,
         PoolError::Timeout { .. } => 504,
@@ -618,14 +614,10 @@ fn doing(pool: &Pool) -> String {
 
 /// How long a body was, and how long it may be.
 fn too_large(site: &Site, request: &Request) -> String {
-    let SiteSettings {
-        body_limit,
-        body_limit_by,
-        ..
-    } = &site.settings;
+    let SiteLimits { body, body_setting, .. } = &site.settings.limits;
     match request.body_length {
-        Some(length) => format!("{length} bytes, at most {body_limit} by {body_limit_by}"),
-        None => format!("more than {body_limit} bytes, the most by {body_limit_by}"),
+        Some(length) => format!("{length} bytes, at most {body} by {body_setting}"),
+        None => format!("more than {body} bytes, the most by {body_setting}"),
     }
 }
 

@@ -12,7 +12,7 @@ use haulier_proto::head::{Method, RequestHead};
 
 use super::handoff::FileResponse;
 use crate::body::spool::Spool;
-use crate::settings::OffloadSettings;
+use crate::site::OffloadSettings;
 
 /// How long the first byte may wait for the last one. Most files are through PHP within milliseconds.
 const PATIENCE: Duration = Duration::from_millis(250);

@@ -7,106 +7,26 @@
 use std::borrow::Cow;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use haulier_http::{Request, RequestId};
-use haulier_proto::fastcgi::params::{EncodedPairs, PairTooLong, ParamsWriter};
+use haulier_proto::fastcgi::params::{PairTooLong, ParamsWriter};
 use haulier_proto::field::Known;
 use haulier_proto::head::split_port;
 
-use super::{Call, handoff};
+use super::Call;
 use crate::compress::tag;
-use crate::files::SendRoots;
-use crate::settings::{PhpSettings, SiteSettings};
-use crate::site::Site;
-
-/// What is the same for every request of a site.
-///
-/// # Errors
-/// The configured parameters do not fit into one record (64 KiB).
-pub(crate) fn constant_params(
-    settings: &SiteSettings,
-    root: &Path,
-    send_roots: &SendRoots,
-) -> std::io::Result<EncodedPairs> {
-    let mut pairs = EncodedPairs::default();
-    let Some(php) = &settings.php else { return Ok(pairs) };
-    let root = php.remote_root.as_deref().unwrap_or(root);
-    let fixed = [
-        ("GATEWAY_INTERFACE", &b"CGI/1.1"[..]),
-        ("SERVER_SOFTWARE", b"haulier"),
-        ("DOCUMENT_ROOT", root.as_os_str().as_bytes()),
-        ("CONTEXT_DOCUMENT_ROOT", root.as_os_str().as_bytes()),
-        // php-cgi built with force-cgi-redirect answers nothing without it.
-        ("REDIRECT_STATUS", b"200"),
-    ];
-    let configured = php.params.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-    for (name, value) in fixed.into_iter().chain(configured) {
-        pairs.push(name.as_bytes(), value).map_err(std::io::Error::other)?;
-    }
-    for (name, value) in announcements(php, send_roots) {
-        pairs.push(name.as_bytes(), &value).map_err(std::io::Error::other)?;
-    }
-    Ok(pairs)
-}
-
-/// What tells applications that we send files for them. Symfony, and with it Laravel and Drupal, names a file only if
-/// it lies beneath a prefix of the mapping, and passes any other through as before. ownCloud reads the second one.
-fn announcements(php: &PhpSettings, send_roots: &SendRoots) -> Vec<(&'static str, Vec<u8>)> {
-    let mut roots: Vec<(Vec<u8>, String)> = send_roots
-        .mapped()
-        .map(|(path, prefix)| (path.as_os_str().as_bytes().to_vec(), prefix))
-        .collect();
-    if let Some(remote) = &php.remote_root {
-        // PHP elsewhere knows our files by other names; of these only those of the document root are known to us.
-        roots = vec![(remote.as_os_str().as_bytes().to_vec(), String::new())];
-    }
-    if roots.is_empty() {
-        return Vec::new();
-    }
-    let mut announced = vec![
-        ("MOD_X_SENDFILE_ENABLED", b"1".to_vec()),
-        ("HAULIER_SEND", handoff::token().into()),
-    ];
-    let mapping = mapping(&roots);
-    if !mapping.is_empty() {
-        announced.push(("HTTP_X_SENDFILE_TYPE", b"X-Accel-Redirect".to_vec()));
-        announced.push(("HTTP_X_ACCEL_MAPPING", mapping));
-    }
-    announced
-}
-
-/// `/srv/shop/=/prefix/, …`; a path that would not survive this syntax is left out.
-fn mapping(roots: &[(Vec<u8>, String)]) -> Vec<u8> {
-    let is_plain = |path: &[u8]| {
-        path.iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"/-_.+~".contains(byte))
-    };
-    let mut mapping = Vec::new();
-    for (path, prefix) in roots
-        .iter()
-        .filter(|(path, prefix)| is_plain(path) && !prefix.is_empty())
-    {
-        if !mapping.is_empty() {
-            mapping.push(b',');
-        }
-        mapping.extend_from_slice(path);
-        mapping.extend_from_slice(b"/=");
-        mapping.extend_from_slice(prefix.as_bytes());
-    }
-    mapping
-}
+use crate::site::{Site, SitePhp};
 
 /// Writes all parameters of one request.
 pub(super) fn write(
     out: &mut ParamsWriter<'_>,
     site: &Site,
-    php: &PhpSettings,
+    php: &SitePhp,
     request: &Request,
     call: &Call,
     body_length: u64,
 ) -> Result<(), PairTooLong> {
-    out.push_encoded(&site.php_params);
+    out.push_encoded(&php.params);
     write_script(out, site, php, call)?;
     write_request_line(out, request, call)?;
     write_addresses(out, request)?;
@@ -125,13 +45,14 @@ pub(super) fn write(
     write_fields(out, request)
 }
 
-fn write_script(out: &mut ParamsWriter<'_>, site: &Site, php: &PhpSettings, call: &Call) -> Result<(), PairTooLong> {
+fn write_script(out: &mut ParamsWriter<'_>, site: &Site, php: &SitePhp, call: &Call) -> Result<(), PairTooLong> {
     let script = &call.script;
-    let document_root = php.remote_root.as_deref().unwrap_or(&site.root);
+    let document_root = php.settings.remote_root.as_deref().unwrap_or(&site.files.root);
     match php
+        .settings
         .remote_root
         .as_deref()
-        .zip(script.filename.strip_prefix(&site.root).ok())
+        .zip(script.filename.strip_prefix(&site.files.root).ok())
     {
         Some((remote, relative)) => out.push(b"SCRIPT_FILENAME", remote.join(relative).as_os_str().as_bytes())?,
         None => out.push(b"SCRIPT_FILENAME", script.filename.as_os_str().as_bytes())?,

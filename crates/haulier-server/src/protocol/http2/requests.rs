@@ -14,9 +14,9 @@ use haulier_proto::head::RequestHead;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::stream::Stream;
 use crate::clock;
+use crate::io::Limits;
 use crate::io::Phase;
 use crate::pipeline::{self, Answer};
-use crate::settings::Limits;
 
 /// What the settings mean for the state machine.
 pub(super) fn limits(limits: &Limits) -> MachineLimits {

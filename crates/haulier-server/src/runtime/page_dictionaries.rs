@@ -1,5 +1,5 @@
-//! A page of a site as somebody gets it who has never been there: asked for by haulier itself, through the pipeline, as
-//! if it came over HTTPS from this machine.
+//! Keeps the dictionaries fresh that are made of pages. haulier requests such a page itself, through the pipeline, as a
+//! new visitor over HTTPS from this machine.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -8,26 +8,51 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_http::{Body, BodyError, Chunk, Exchange, Peer, Presence, Request, Timeouts};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{HeadLimits, RequestHead};
 
-use super::shell;
 use crate::clock;
+use crate::compress::dictionary::shell::is_html;
 use crate::pipeline::{self, Answer};
 use crate::site::Site;
 use crate::thread::Thread;
 
+/// How often the pages that are due are looked for.
+const LOOK: Duration = Duration::from_secs(1);
 /// Longest page that becomes a dictionary, bytes: clients keep it, and we do.
 const MOST: usize = 1 << 20;
+
+/// Keeps the dictionaries of all sites fresh, for as long as the thread serves.
+pub(super) async fn keep_fresh(thread: Rc<Thread>) {
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while !thread.draining.get() {
+        looks.tick().await;
+        let sites: Vec<Arc<Site>> = thread.serving().router.sites().cloned().collect();
+        for site in sites {
+            for shell in site.coding.shells.iter() {
+                if shell.is_due(thread.clock.coarse()) {
+                    let page = page(&thread, &site, &shell.page).await;
+                    if let Err(why) = &page {
+                        let (site, page) = (&site.settings.name, &shell.page);
+                        tracing::warn!(site, page, why, "no dictionary can be made of this page");
+                    }
+                    shell.take(page.ok(), thread.clock.coarse());
+                }
+            }
+        }
+    }
+}
 
 /// The body of an HTML page.
 ///
 /// # Errors
 /// Why it cannot be had, in words for the log.
-pub(super) async fn page(thread: &Rc<Thread>, site: &Arc<Site>, target: &str) -> Result<Bytes, String> {
+async fn page(thread: &Rc<Thread>, site: &Arc<Site>, target: &str) -> Result<Bytes, String> {
     let request = request(thread, site, target).ok_or("its path is none")?;
     let answered = match pipeline::answer_for(thread, Arc::clone(site), request) {
         Answer::Ready(answered) => answered,
@@ -38,7 +63,7 @@ pub(super) async fn page(thread: &Rc<Thread>, site: &Arc<Site>, target: &str) ->
         return Err(format!("it answers with status {}", response.status));
     }
     let fields = response.head.fields();
-    if !fields.known(Known::ContentType).is_some_and(shell::is_html) {
+    if !fields.known(Known::ContentType).is_some_and(is_html) {
         return Err("it is no HTML".into());
     }
     collect(response.body).await.map_err(ToOwned::to_owned)

@@ -1,0 +1,44 @@
+//! The part of a site that codes bodies.
+
+use std::sync::Arc;
+
+use super::dictionary::DictionarySettings;
+use super::dictionary::shell::Shells;
+use super::settings::CompressSettings;
+use super::store::VariantStore;
+use crate::pattern::glob::Glob;
+
+/// How the bodies of one site are coded.
+#[derive(Debug)]
+pub(crate) struct SiteCoding {
+    /// The name of the site, for the log.
+    pub(crate) site: String,
+    /// Responses say how they were coded.
+    pub(crate) development: bool,
+    pub(crate) settings: CompressSettings,
+    /// Dictionaries made of pages.
+    pub(crate) shells: Shells,
+    /// Files whose earlier versions are dictionaries of later ones.
+    pub(super) dictionary_files: Vec<Glob>,
+    /// Coded variants of files; `None` keeps none.
+    pub(crate) variants: Option<Arc<VariantStore>>,
+}
+
+impl SiteCoding {
+    pub(crate) fn new(
+        site: &str,
+        development: bool,
+        settings: &CompressSettings,
+        dictionary: &DictionarySettings,
+        variants: Option<Arc<VariantStore>>,
+    ) -> Self {
+        Self {
+            site: site.to_owned(),
+            development,
+            settings: settings.clone(),
+            shells: Shells::new(dictionary),
+            dictionary_files: dictionary.files.clone(),
+            variants,
+        }
+    }
+}

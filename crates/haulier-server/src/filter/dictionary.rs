@@ -1,0 +1,22 @@
+//! The dictionaries that were made of pages of the site: clients fetch them from addresses of our own (RFC 9842).
+
+use haulier_http::{Handler, Response};
+use haulier_proto::dictionary;
+
+use crate::compress::dictionary::shell::PLACE;
+use crate::context::Visit;
+
+/// Answers with the dictionary that the path names.
+pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
+    let name = visit.path.strip_prefix(PLACE)?;
+    let (shell, dictionary) = visit.site.coding.shells.named(name)?;
+    let pattern = dictionary::use_as(shell.pages.as_str(), true)?;
+    let mut response = Response::new(200, Handler::Static)
+        // It is the text of a page, and no page.
+        .with("Content-Type", "text/plain; charset=utf-8")
+        .with("X-Content-Type-Options", "nosniff")
+        .with("Cache-Control", "public, max-age=604800")
+        .with("Use-As-Dictionary", pattern);
+    response.body = dictionary.content.clone().into();
+    Some(response)
+}

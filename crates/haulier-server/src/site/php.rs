@@ -1,0 +1,163 @@
+//! The part of a site that runs PHP.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use haulier_php::Pool;
+use haulier_proto::fastcgi::params::EncodedPairs;
+
+use crate::files::{ScriptSettings, SendRoots, SendfileSettings};
+
+/// How a site runs PHP.
+#[derive(Debug, Clone, Default)]
+pub struct PhpSettings {
+    /// The pool of workers: its index in the pools of the server.
+    pub pool: usize,
+    /// The front controller as a path in the document root (`/index.php`): it answers for paths without a file. `None`
+    /// answers 404 instead.
+    pub front: Option<String>,
+    /// The scripts that may run.
+    pub scripts: ScriptSettings,
+    /// FastCGI parameters added to every request.
+    pub params: Vec<(String, String)>,
+    /// The document root as PHP sees it, if it runs on another machine.
+    pub remote_root: Option<PathBuf>,
+    /// Files that scripts may name for the server to send.
+    pub sendfile: SendfileSettings,
+    /// Bodies of scripts that are taken off PHP and sent as files; `None` for none.
+    pub offload: Option<OffloadSettings>,
+}
+
+/// Bodies that scripts pass on, recognised by media type or extension.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OffloadSettings {
+    /// Media types, lower case: `application/pdf`, or `video/*`.
+    pub types: Vec<String>,
+    /// Extensions without their dot, lower case, of the path asked for or of the name in Content-Disposition.
+    pub extensions: Vec<String>,
+    /// Shorter bodies are left alone, bytes.
+    pub min_size: u64,
+}
+
+impl OffloadSettings {
+    /// Whether a media type, in lower case and without parameters, is one of `types`.
+    pub(crate) fn lists(&self, media_type: &[u8]) -> bool {
+        self.types.iter().any(|listed| match listed.strip_suffix('*') {
+            Some(prefix) => media_type.starts_with(prefix.as_bytes()),
+            None => media_type == listed.as_bytes(),
+        })
+    }
+}
+
+/// PHP of one site.
+#[derive(Debug)]
+pub(crate) struct SitePhp {
+    pub(crate) settings: PhpSettings,
+    /// The workers.
+    pub(crate) pool: Arc<Pool>,
+    /// FastCGI parameters that are the same for every request.
+    pub(crate) params: EncodedPairs,
+    /// The directories that files named by scripts may lie in.
+    pub(crate) send_roots: SendRoots,
+}
+
+impl SitePhp {
+    /// `root` is the document root without symbolic links.
+    ///
+    /// # Errors
+    /// The pool does not exist, or the configured parameters do not fit into one record (64 KiB).
+    pub(crate) fn open(settings: &PhpSettings, pools: &[Arc<Pool>], root: &Path) -> io::Result<Self> {
+        let pool = pools
+            .get(settings.pool)
+            .ok_or_else(|| io::Error::other(format!("pool {} does not exist", settings.pool)))?;
+        let send_roots = SendRoots::new(&settings.sendfile, settings.remote_root.as_deref());
+        Ok(Self {
+            params: constant_params(settings, root, &send_roots)?,
+            settings: settings.clone(),
+            pool: Arc::clone(pool),
+            send_roots,
+        })
+    }
+}
+
+/// The parameters that are the same for every request of a site.
+fn constant_params(php: &PhpSettings, root: &Path, send_roots: &SendRoots) -> io::Result<EncodedPairs> {
+    let mut pairs = EncodedPairs::default();
+    let root = php.remote_root.as_deref().unwrap_or(root);
+    let fixed = [
+        ("GATEWAY_INTERFACE", &b"CGI/1.1"[..]),
+        ("SERVER_SOFTWARE", b"haulier"),
+        ("DOCUMENT_ROOT", root.as_os_str().as_bytes()),
+        ("CONTEXT_DOCUMENT_ROOT", root.as_os_str().as_bytes()),
+        // php-cgi built with force-cgi-redirect answers nothing without it.
+        ("REDIRECT_STATUS", b"200"),
+    ];
+    let configured = php.params.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    for (name, value) in fixed.into_iter().chain(configured) {
+        pairs.push(name.as_bytes(), value).map_err(io::Error::other)?;
+    }
+    for (name, value) in announcements(php, send_roots) {
+        pairs.push(name.as_bytes(), &value).map_err(io::Error::other)?;
+    }
+    Ok(pairs)
+}
+
+/// What tells applications that we send files for them. Symfony, and with it Laravel and Drupal, names a file only if
+/// it lies beneath a prefix of the mapping, and passes any other through as before. ownCloud reads the second one.
+fn announcements(php: &PhpSettings, send_roots: &SendRoots) -> Vec<(&'static str, Vec<u8>)> {
+    let mut roots: Vec<(Vec<u8>, String)> = send_roots
+        .mapped()
+        .map(|(path, prefix)| (path.as_os_str().as_bytes().to_vec(), prefix))
+        .collect();
+    if let Some(remote) = &php.remote_root {
+        // PHP elsewhere knows our files by other names; of these only those of the document root are known to us.
+        roots = vec![(remote.as_os_str().as_bytes().to_vec(), String::new())];
+    }
+    if roots.is_empty() {
+        return Vec::new();
+    }
+    let mut announced = vec![
+        ("MOD_X_SENDFILE_ENABLED", b"1".to_vec()),
+        ("HAULIER_SEND", send_token().into()),
+    ];
+    let mapping = mapping(&roots);
+    if !mapping.is_empty() {
+        announced.push(("HTTP_X_SENDFILE_TYPE", b"X-Accel-Redirect".to_vec()));
+        announced.push(("HTTP_X_ACCEL_MAPPING", mapping));
+    }
+    announced
+}
+
+/// `/srv/shop/=/prefix/, …`; a path that would not survive this syntax is left out.
+fn mapping(roots: &[(Vec<u8>, String)]) -> Vec<u8> {
+    let is_plain = |path: &[u8]| {
+        path.iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"/-_.+~".contains(byte))
+    };
+    let mut mapping = Vec::new();
+    for (path, prefix) in roots
+        .iter()
+        .filter(|(path, prefix)| is_plain(path) && !prefix.is_empty())
+    {
+        if !mapping.is_empty() {
+            mapping.push(b',');
+        }
+        mapping.extend_from_slice(path);
+        mapping.extend_from_slice(b"/=");
+        mapping.extend_from_slice(prefix.as_bytes());
+    }
+    mapping
+}
+
+/// The secret that the prelude of PHP adds to the name of a file to be sent: a field of a script without it is no order.
+/// Random for the process, hexadecimal.
+pub fn send_token() -> &'static str {
+    static TOKEN: OnceLock<String> = OnceLock::new();
+    TOKEN.get_or_init(|| {
+        let random = || RandomState::new().build_hasher().finish();
+        format!("{:016x}{:016x}", random(), random())
+    })
+}

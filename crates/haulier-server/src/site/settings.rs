@@ -1,0 +1,163 @@
+//! Settings of a site. Each part has a struct of its own with its defaults; most parts define theirs themselves.
+
+use std::sync::Arc;
+
+use haulier_http::{Network, Timeouts};
+
+use super::filters::FilterSettings;
+use super::php::PhpSettings;
+use crate::access_log::AccessLog;
+use crate::compress::dictionary::DictionarySettings;
+use crate::compress::settings::CompressSettings;
+use crate::files::FileSettings;
+use crate::handler::image::ImageService;
+use crate::password::Htpasswd;
+use crate::pattern::glob::Glob;
+use crate::pattern::target::Target;
+use crate::rate_limiter::RateLimiter;
+
+/// One site: its names, its parts, and rules for its paths.
+#[derive(Debug, Clone, Default)]
+pub struct SiteSettings {
+    /// The name used in the configuration, logs and metrics.
+    pub name: String,
+    /// Host names it answers to, lower case, without port: `example.com`, `*.example.com`, or `*` for every host.
+    pub hosts: Vec<String>,
+    /// Full error pages, `Cache-Control: no-cache`, `Server-Timing`.
+    pub development: bool,
+    /// Limits and timeouts of its requests.
+    pub limits: SiteLimits,
+    /// The document root and its files.
+    pub files: FileSettings,
+    /// How PHP is run; `None` serves files only.
+    pub php: Option<PhpSettings>,
+    /// The image service; `None` without images.
+    pub images: Option<Arc<ImageService>>,
+    /// How bodies are coded for the wire.
+    pub compress: CompressSettings,
+    /// Compression dictionaries of files and pages.
+    pub dictionary: DictionarySettings,
+    /// What responses on their way may hold.
+    pub spool: SpoolSettings,
+    /// What the filters do.
+    pub filters: FilterSettings,
+    /// Path → where to send the client instead.
+    pub redirects: Vec<Redirect>,
+    /// Path → another path that answers; the first match wins.
+    pub rewrites: Vec<Rewrite>,
+    /// Rules for some paths.
+    pub routes: Vec<RouteSettings>,
+    /// Status → path in the document root of the page shown with it: a file or a script.
+    pub error_pages: Vec<(u16, String)>,
+    /// The access log of this site; `None` writes to the server's.
+    pub log: Option<AccessLog>,
+}
+
+/// Limits and timeouts of the requests of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteLimits {
+    /// Longest request body, bytes; 413 beyond.
+    pub body: u64,
+    /// The setting that `body` comes from, for the log and for error pages in development.
+    pub body_setting: &'static str,
+    /// Replaces the timeouts of the server; `None` keeps those.
+    pub timeouts: Option<Arc<Timeouts>>,
+}
+
+impl Default for SiteLimits {
+    fn default() -> Self {
+        Self {
+            body: 8 * 1024 * 1024,
+            body_setting: "`body` in `[limits]`",
+            timeouts: None,
+        }
+    }
+}
+
+/// What all responses of a site that wait for their clients may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpoolSettings {
+    /// Bytes of long bodies in memory.
+    pub memory: u64,
+    /// Bytes on disk.
+    pub disk: u64,
+}
+
+impl Default for SpoolSettings {
+    fn default() -> Self {
+        Self {
+            memory: 128 << 20,
+            disk: 2 << 30,
+        }
+    }
+}
+
+/// One line of `redirects`.
+#[derive(Debug, Clone)]
+pub struct Redirect {
+    /// The path asked for: an exact path, or a prefix that ends in `*`.
+    pub from: Glob,
+    /// Path or URL.
+    pub to: Target,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+/// One line of `rewrites`.
+#[derive(Debug, Clone)]
+pub struct Rewrite {
+    /// The path asked for.
+    pub from: Glob,
+    /// Path, with or without a query.
+    pub to: Target,
+}
+
+/// One `[[site.NAME.route]]`.
+#[derive(Debug, Clone)]
+pub struct RouteSettings {
+    /// The paths it is for.
+    pub path: Glob,
+    /// Another document root, or another pool.
+    pub mount: Option<MountSettings>,
+    /// Answers 404.
+    pub deny: bool,
+    /// Clients that may have these paths, others get 403; `None`: all.
+    pub allow: Option<Vec<Network>>,
+    /// The passwords that are asked for.
+    pub login: Option<Login>,
+    /// Requests of one client address to these paths.
+    pub rate: Option<Arc<RateLimiter>>,
+}
+
+impl RouteSettings {
+    /// A route without rules.
+    #[must_use]
+    pub fn new(path: Glob) -> Self {
+        Self {
+            path,
+            mount: None,
+            deny: false,
+            allow: None,
+            login: None,
+            rate: None,
+        }
+    }
+}
+
+/// A site within a site.
+#[derive(Debug, Clone)]
+pub struct MountSettings {
+    /// Its files and PHP; its hosts, routes and filters are not used.
+    pub site: Box<SiteSettings>,
+    /// The path it is mounted at, without slash at the end: `/wiki`, or empty.
+    pub prefix: String,
+}
+
+/// Passwords of a route.
+#[derive(Debug, Clone)]
+pub enum Login {
+    /// Users in the file may pass.
+    Users(Arc<Htpasswd>),
+    /// No password is asked for, even if a wider route asks for one.
+    Off,
+}
