@@ -82,9 +82,7 @@ async fn is_file(
     place: &Place,
     file: &Path,
 ) -> Result<(), String> {
-    let content = tokio::fs::read(file)
-        .await
-        .map_err(|error| format!("{}: {error}", file.display()))?;
+    let content = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let expected: String = Sha256::digest(&content)
         .iter()
         .map(|byte| format!("{byte:02x}"))
