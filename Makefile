@@ -45,7 +45,7 @@ web:                   ## the tests in a browser, where Node.js 20 or newer is t
 	else echo "SKIPPED: the tests in a browser (tests/web) need Node.js 20 or newer with npm"; fi
 
 pictures: build setup-test ## the chart and the screenshots of README.md, docs/images/ (MINUTES=16: how long the dashboard is fed)
-	cargo run --locked -p haulier-charts --example peers -- bench/results/latest.json docs/images
+	cargo run --locked -p haulier-charts --example peers -- bench/results.json docs/images
 	cd tests/web && npm ci --silent && HAULIER=$(abspath $(TARGET_DIR)/release/haulier) node screenshots.js
 
 build: setup-build     ## the release binary, target/release/haulier; its symbols beside it, in haulier.debug
@@ -54,7 +54,8 @@ build: setup-build     ## the release binary, target/release/haulier; its symbol
 	@packaging/symbols.sh $(TARGET_DIR)/release/haulier
 
 bench: setup-bench build ## compare with the peers, write docs/benchmarks.md (W="hello 10k" ROUNDS=3)
-	bench/bench.py --haulier $(TARGET_DIR)/release/haulier --rounds $(ROUNDS) $(W)
+	$(TARGET_DIR)/release/haulier bench run bench/plan.toml --rounds $(ROUNDS) $(patsubst %,--only "%",$(W)) \
+		--keep bench/results.json -o docs/benchmarks.md -o $(TARGET_DIR)/benchmarks.html
 
 experiments: setup-bench build ## experiments of others beside the peers, docs/experiments.md (EXPERIMENTS="zds zstd" QUICK=--quick)
 	$(if $(QUICK),,cargo build --release --locked -p haulier-image --example thumbnails)

@@ -1,10 +1,7 @@
 """What the generators print, and what we read in it."""
 
-import socket
-import threading
 import unittest
 
-import client
 import files
 import load
 
@@ -66,39 +63,6 @@ class Pictures(unittest.TestCase):
     def test_a_picture_has_exactly_the_size_asked_for(self):
         for size in files.SIZES["10k.png"], files.SIZES["500k.png"]:
             self.assertEqual(len(files.png(size)), size)
-
-
-class Answers(unittest.TestCase):
-    """The clients against a server that answers what we tell it."""
-
-    def answer(self, raw):
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
-
-        def serve():
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(raw)
-
-        threading.Thread(target=serve, daemon=True).start()
-        return listener.getsockname()[1]
-
-    def download(self, raw):
-        return client.download(self.answer(raw), "/", memoryview(bytearray(1 << 16)), None)
-
-    def test_a_whole_answer_is_measured(self):
-        self.assertEqual(self.download(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), 5)
-
-    def test_an_answer_cut_short_is_no_download(self):
-        self.assertIsNone(self.download(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello"))
-
-    def test_an_error_page_is_no_download(self):
-        self.assertIsNone(self.download(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 5\r\n\r\nhello"))
-
-    def test_a_wrong_body_is_found_out(self):
-        port = self.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
-        self.assertIn("5 bytes", files.wrong_answer("", port, "/hello.php"))
 
 
 if __name__ == "__main__":

@@ -38,8 +38,9 @@ WITH_FPM = ("nginx", "nginx-nk", "caddy")
 NGINX_KEEPALIVE = "keepalive 6; keepalive_timeout 5s; keepalive_requests 1000000;"
 
 
-# haulier's further address; plans that share its configuration leave it out.
-HTTPS = 'https = "127.0.0.1:@TLS_PORT@"'
+def cores():
+    """Where servers and clients run: apart if the machine has two cores."""
+    return ({0}, {1}) if os.cpu_count() > 1 else ({0}, {0})
 
 
 class CannotStart(Exception):
@@ -55,15 +56,6 @@ def php_version():
     return re.match(r"PHP (\d+\.\d+)", text).group(1)
 
 
-def with_tls(template):
-    """What a server needs beside its configuration to be reached by TLS as well; nothing for those that are not."""
-    path = f"{HERE}/conf/tls/{template}"
-    if not os.path.exists(path):
-        return ""
-    with open(path) as file:
-        return file.read().rstrip()
-
-
 class Place:
     """The temporary directory of a run: document root, php.ini, the compiled helper, a directory for each server."""
 
@@ -75,15 +67,7 @@ class Place:
         self.php = php_version()
         files.make(self.docroot)
         self.render("php.ini", f"{self.path}/php.ini")
-        self.certify()
         subprocess.run(["cc", "-O2", "-o", f"{self.path}/burst", f"{HERE}/tools/burst.c"], check=True)
-
-    def certify(self):
-        """The certificate of every server: ECDSA on P-256, signed by itself."""
-        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{self.path}/tls.key"]
-        name = ["-subj", "/CN=localhost", "-days", "30", "-out", f"{self.path}/tls.pem"]
-        subprocess.run([find("openssl"), "req", "-x509", *key, *name], check=True, capture_output=True)
-        os.chmod(f"{self.path}/tls.key", 0o644)
 
     def make(self, name, mode):
         path = f"{self.path}/{name}"
@@ -97,7 +81,7 @@ class Place:
     def render(self, template, to, **values):
         """Writes conf/TEMPLATE with every @NAME@ filled in; lines marked @ROOT@ stay only when we run as root."""
         values = dict(
-            dict(FRONT="", FASTCGI="", APP="plain", ROOT_DIR=self.docroot, HTTPS=HTTPS, TLS=with_tls(template)),
+            dict(FRONT="", FASTCGI="", APP="plain", ROOT_DIR=self.docroot, HTTPS="", TLS=""),
             **values,
             PLACE=self.path,
             DOCROOT=self.docroot,
@@ -182,7 +166,7 @@ class Server:
         return [process.pid for process in self.processes]
 
     def render(self, template, **values):
-        return self.place.render(template, f"{self.run}/{template}", RUN=self.run, PORT=self.port, TLS_PORT=self.tls_port, **values)
+        return self.place.render(template, f"{self.run}/{template}", RUN=self.run, PORT=self.port, PORT_TLS=self.tls_port, **values)
 
     def fpm(self):
         return [

@@ -25,7 +25,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [f"{ROOT}/bench", HERE]
 
-import bench  # noqa: E402
 import load  # noqa: E402
 import measure  # noqa: E402
 import servers  # noqa: E402
@@ -216,11 +215,11 @@ def warm_up(server, path):
 
 def measured(server, path, seconds, script=None):
     """One turn of wrk: requests a second, and CPU of the server's whole tree a request."""
-    measure.pin(server.roots, bench.cores()[0])
+    measure.pin(server.roots, servers.cores()[0])
     before = measure.Usage(server.roots)
     url = f"http://127.0.0.1:{server.port}{path}"
     command = ["wrk", "--latency", "-t1", "--timeout", "20s", "-c", "8", "-d", f"{seconds}s"]
-    output, _, _ = load.run(command + (["-s", script] if script else []) + [url], bench.cores()[1], seconds + 30)
+    output, _, _ = load.run(command + (["-s", script] if script else []) + [url], servers.cores()[1], seconds + 30)
     parsed = load.parse_wrk(output)
     time.sleep(0.05)
     own, php = measure.Usage(server.roots).since(before)
@@ -321,7 +320,7 @@ def burst(place, server, path, connections):
     """A connection per request; every failure counts."""
     requests = str(max(20_000, 2 * connections))
     command = [f"{place.path}/burst", str(server.port), path, requests, str(connections), "18", ECHO]
-    output, _, _ = load.run(command, bench.cores()[1], 60)
+    output, _, _ = load.run(command, servers.cores()[1], 60)
     return dict(load.from_json(output, connections), connections=connections)
 
 
@@ -338,13 +337,13 @@ def sweep(place, haulier, most, rounds):
             print(f"sweep, {name}, {connections}: {row['rps']:,.0f} a second, {row['failed']:.0f} failed", flush=True)
 
     with Haulier(place, haulier, ["memory:64MiB"]) as server:
-        measure.pin(server.roots, bench.cores()[0])
+        measure.pin(server.roots, servers.cores()[0])
         for _ in range(rounds):
             note("haulier", server, "/echo", SWEEP)
     for name in ("nginx", "lighttpd", "h2o"):
         if servers.available(name, haulier):
             with contextlib.suppress(servers.CannotStart), servers.Server(name, place, haulier) as server:
-                measure.pin(server.roots, bench.cores()[0])
+                measure.pin(server.roots, servers.cores()[0])
                 note(name, server, "/echo.txt", SWEEP_OF_PEERS)
     return {name: by_level(rows) for name, rows in found.items()}
 
@@ -443,7 +442,7 @@ def main():
         chosen.rounds, chosen.seconds, chosen.most = 1, 1, 1000
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
     results, rows, missing = {}, {}, {}
-    with contextlib.redirect_stdout(sys.stderr), bench.the_only_run(), contextlib.ExitStack() as stack:
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
         place = servers.Place()
         stack.callback(place.remove)
         photo = make_photos(place)

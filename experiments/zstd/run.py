@@ -24,7 +24,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [f"{ROOT}/bench", HERE]
 
-import bench  # noqa: E402
 import book  # noqa: E402
 import load  # noqa: E402
 import measure  # noqa: E402
@@ -171,7 +170,7 @@ def settled(server, contestant):
 def one_round(contestant, place, haulier, chosen):
     """One contestant's turn; None if it does not send the page in the coding."""
     with Server(contestant, place, haulier) as server:
-        measure.pin(server.roots, bench.cores()[0])
+        measure.pin(server.roots, servers.cores()[0])
         size, right, took = settled(server, contestant)
         if not right:
             return None
@@ -180,7 +179,7 @@ def one_round(contestant, place, haulier, chosen):
         before = measure.Usage(server.roots)
         url = f"http://127.0.0.1:{server.port}{contestant.path}"
         command = ["ab", "-k", "-n", str(requests), "-c", "1", "-H", f"Accept-Encoding: {contestant.coding}", url]
-        output, wall, _ = load.run(command, bench.cores()[1], 600)
+        output, wall, _ = load.run(command, servers.cores()[1], 600)
         done = max(load.parse_ab(output, requests, wall)["done"], 1)
         time.sleep(0.05)
         spent, php = measure.Usage(server.roots).since(before)
@@ -369,7 +368,7 @@ def main():
         chosen.rounds, chosen.requests = 1, 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
     results, left_out = {}, {}
-    with contextlib.redirect_stdout(sys.stderr), bench.the_only_run(), contextlib.ExitStack() as stack:
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
         place, book_name = place_with_book(stack, chosen)
         for number in range(chosen.rounds):
             for one in turns(number):

@@ -1,9 +1,8 @@
 //! Draws the chart of README.md from what `make bench` measured: the CPU time of a request, haulier against its peers.
 //!
-//! `cargo run -p haulier-charts --example peers -- bench/results/latest.json docs/images` writes one file for light and
+//! `cargo run -p haulier-charts --example peers -- bench/results.json docs/images` writes one file for light and
 //! one for dark.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
@@ -114,7 +113,7 @@ fn chart(results: &Value, height: u32) -> String {
         .with(Layer::marks(Ink::One, vec![(1.0, "haulier".to_owned())]));
     for (peer, names, ink) in PEERS {
         for (row, (workload, _)) in WORKLOADS.iter().enumerate() {
-            let ratio = names.iter().find_map(|name| ratio(&results[workload], name));
+            let ratio = names.iter().find_map(|name| ratio(part(results, workload), name));
             let dot = ratio.map(|ratio| Layer::dots(ink, vec![(ratio, y_of(row))]).tip(format!("{peer}: {ratio:.2}×")));
             chart = chart.with_all(dot);
         }
@@ -122,38 +121,65 @@ fn chart(results: &Value, height: u32) -> String {
     chart.render()
 }
 
-/// A server's CPU time for a request as a multiple of haulier's: the inverse of the figure in docs/benchmarks.md, which is
-/// the median over the rounds of haulier's divided by the server's.
-fn ratio(workload: &Value, server: &str) -> Option<f64> {
-    let (own, other) = (costs(workload, "haulier"), costs(workload, server));
-    let pairs = other.iter().filter_map(|(round, cost)| Some(own.get(round)? / cost));
-    let mut ratios: Vec<f64> = pairs.collect();
-    ratios.sort_by(f64::total_cmp);
-    let (low, high) = (ratios.len().checked_sub(1)? / 2, ratios.len() / 2);
-    Some(2.0 / (ratios[low] + ratios[high]))
+/// The part of a workload.
+fn part<'r>(results: &'r Value, workload: &str) -> &'r Value {
+    let parts = results["pages"][0]["parts"].as_array().into_iter().flatten();
+    let found = parts.into_iter().find(|part| part["title"] == workload);
+    found.unwrap_or(&Value::Null)
 }
 
-/// Microseconds of CPU for a request, by round.
-fn costs(workload: &Value, server: &str) -> BTreeMap<u64, f64> {
-    let rows = workload["rows"].as_array().into_iter().flatten();
-    let own = rows.filter(|row| row["server"] == server);
-    own.filter_map(|row| Some((row["round"].as_u64()?, row["cpu_us"].as_f64()?)))
-        .collect()
+/// A server's CPU time for a request as a multiple of haulier's: the inverse of the figure in docs/benchmarks.md.
+fn ratio(part: &Value, server: &str) -> Option<f64> {
+    match &part["run"] {
+        Value::Null => Some(1.0 / of_table(&part["outcome"]["tables"][0], server)?),
+        run => of_run(run, server),
+    }
+}
+
+/// Of a run that `haulier bench` measured: the other's figure divided by that of the first target.
+fn of_run(run: &Value, server: &str) -> Option<f64> {
+    let place = run["targets"]
+        .as_array()?
+        .iter()
+        .position(|target| target["name"] == server)?;
+    let compared = run["comparisons"].as_array()?;
+    let found = compared
+        .iter()
+        .find(|one| one["metric"] == "server_cpu" && one["other"] == place)?;
+    found["ratio"].as_f64()
+}
+
+/// Of a table that was measured by other generators, in 2026.
+fn of_table(table: &Value, server: &str) -> Option<f64> {
+    let columns = table["columns"].as_array()?;
+    let column = columns
+        .iter()
+        .position(|column| column["name"] == "CPU/request, haulier : it")?;
+    let row = table["rows"].as_array()?.iter().find(|row| row["name"] == server)?;
+    row["cells"][column].as_f64()
 }
 
 /// The lines below the chart: how to read it, and the date and machine of the runs that it shows.
 fn source(results: &Value) -> [String; 2] {
-    let shown = WORKLOADS.iter().map(|(workload, _)| &results[workload]);
-    let mut dates: Vec<&str> = shown.filter_map(|run| run["when"].as_str()?.get(..10)).collect();
+    let shown = WORKLOADS.iter().map(|(workload, _)| part(results, workload));
+    let mut dates: Vec<&str> = shown.filter_map(|part| part["measured"].as_str()?.get(..10)).collect();
     dates.sort_unstable();
     let dates = match (dates.first(), dates.last()) {
         (Some(first), Some(last)) if first != last => format!("{first} and {last}"),
         (Some(first), _) => (*first).to_owned(),
         _ => String::new(),
     };
-    let machine = results[WORKLOADS[0].0]["machine"].as_str().unwrap_or_default();
+    let machine = machine(&results["machine"]);
     [
         "Further right needs more CPU. Logarithmic scale. All figures: docs/benchmarks.md".to_owned(),
         format!("Measured {dates}: {machine}, one core for the server"),
     ]
+}
+
+/// The processor, memory and kernel.
+fn machine(known: &Value) -> String {
+    let text = |name: &str| known[name].as_str().unwrap_or_default();
+    let memory = known["memory_bytes"].as_f64().unwrap_or_default() / f64::from(1 << 30);
+    let cores = &known["cores"];
+    format!("{}, {cores} cores, {memory:.0} GiB, {}", text("cpu"), text("kernel"))
 }

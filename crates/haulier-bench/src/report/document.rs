@@ -112,7 +112,8 @@ impl Part {
     pub fn goals(&self) -> &[Judgement] {
         match &self.content {
             Content::Run { goals, .. } => goals,
-            Content::Script { .. } | Content::Failed { .. } => &[],
+            Content::Script { outcome } => &outcome.goals,
+            Content::Failed { .. } => &[],
         }
     }
 }
@@ -136,6 +137,8 @@ pub struct Outcome {
     /// What came out, in sentences.
     #[serde(default)]
     pub sentences: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<Judgement>,
     #[serde(default)]
     pub tables: Vec<Table>,
     #[serde(default)]

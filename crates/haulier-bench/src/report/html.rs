@@ -734,6 +734,7 @@ mod tests {
     fn a_book_has_its_pages_and_what_scripts_found() {
         let mut report = Report::of_run(samples::pair());
         let outcome = Outcome {
+            goals: Vec::new(),
             sentences: vec!["every cell ended".to_owned()],
             tables: vec![Table {
                 title: "cells".to_owned(),

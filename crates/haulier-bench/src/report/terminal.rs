@@ -68,10 +68,7 @@ fn write_run(out: &mut String, run: &Run, show: &[String], goals: &[Judgement]) 
         let name = target.map_or(String::new(), |target| format!("{}: ", plain(&target.name)));
         let _ = writeln!(out, "! {name}{}", plain(&warning.text));
     }
-    for one in goals {
-        let word = if one.is_reached { "reached" } else { "MISSED" };
-        let _ = writeln!(out, "{word}: {}; measured {}", plain(&one.goal), plain(&one.measured));
-    }
+    write_goals(out, goals);
     out.push('\n');
     for grid in grid::summary(run, show) {
         write_grid(out, &grid);
@@ -87,7 +84,15 @@ fn write_run(out: &mut String, run: &Run, show: &[String], goals: &[Judgement]) 
     }
 }
 
+fn write_goals(out: &mut String, goals: &[Judgement]) {
+    for one in goals {
+        let word = if one.is_reached { "reached" } else { "MISSED" };
+        let _ = writeln!(out, "{word}: {}; measured {}", plain(&one.goal), plain(&one.measured));
+    }
+}
+
 fn write_outcome(out: &mut String, outcome: &Outcome) {
+    write_goals(out, &outcome.goals);
     for sentence in &outcome.sentences {
         let _ = writeln!(out, "{}", plain(sentence));
     }

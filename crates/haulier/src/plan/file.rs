@@ -35,6 +35,7 @@ pub(super) struct PlanTable {
     pub(super) server_cores: Text,
     pub(super) client_cores: Text,
     pub(super) versions: Pairs,
+    pub(super) show: Texts,
     pub(super) alone: Option<Placed<bool>>,
 }
 
@@ -148,6 +149,7 @@ fn read_plan(reader: &mut Reader<'_>, table: &DeTable<'_>) -> PlanTable {
         server_cores: reader.text(&section, "server_cores"),
         client_cores: reader.text(&section, "client_cores"),
         versions: pairs(reader, &section, "versions"),
+        show: reader.text_or_texts(&section, "show"),
         alone: reader.flag(&section, "alone"),
     }
 }

@@ -313,13 +313,17 @@ impl Running<'_> {
     }
 
     fn flags(&self, table: &TablePlan) -> Vec<String> {
-        let rounds = self
-            .wishes
-            .rounds
-            .map(|rounds| ["--rounds".to_owned(), rounds.to_string()]);
-        let short = quick(&table.flags).filter(|_| self.wishes.quick).map(str::to_owned);
-        let flags = table.flags.iter().cloned();
-        flags.chain(rounds.into_iter().flatten()).chain(short).collect()
+        let mut flags = table.flags.clone();
+        if let Some(rounds) = self.wishes.rounds {
+            if let Some(place) = flags.iter().position(|flag| flag == "--rounds") {
+                flags.drain(place..flags.len().min(place + 2));
+            }
+            flags.extend(["--rounds".to_owned(), rounds.to_string()]);
+        }
+        if self.wishes.quick {
+            flags.extend(quick(&table.flags).map(str::to_owned));
+        }
+        flags
     }
 
     async fn script(&mut self, script: &ScriptPlan, tell: &mut dyn FnMut(Event<'_>)) -> Result<Content, PartError> {

@@ -170,6 +170,7 @@ impl<'a> Resolver<'a> {
         let env = self.named(&file.plan.env, &[]);
         let tables: Vec<ServerTable> = file.servers.iter().map(|table| self.inherited(table)).collect();
         let servers = tables.iter().map(|table| self.server(table)).collect();
+        self.columns(file.plan.show.as_deref().unwrap_or_default());
         let parts: Vec<Part> = file.parts.iter().filter_map(|part| self.part(part)).collect();
         if parts.is_empty() && self.report.errors() == 0 {
             let error = Diagnostic::error("plan::required", "the plan measures nothing");
@@ -445,7 +446,10 @@ impl<'a> Resolver<'a> {
             flags,
             expect: table.expect.as_ref().map(|text| text.value.clone()),
             body: table.body.as_ref().map(|path| path.value.clone()),
-            show: self.columns(table.show.as_deref().unwrap_or_default()),
+            show: match &table.show {
+                Some(own) => self.columns(own),
+                None => plain_texts(self.file.plan.show.as_deref()),
+            },
             goals: self.goals(table.goals.as_deref().unwrap_or_default(), &targets),
             targets,
         }
@@ -455,7 +459,7 @@ impl<'a> Resolver<'a> {
         for name in names.iter().filter(|name| Column::find(&name.value).is_none()) {
             self.no_such_figure(name, &name.value);
         }
-        names.iter().map(|name| name.value.clone()).collect()
+        plain_texts(Some(names))
     }
 
     fn no_such_figure(&mut self, at: &Placed<String>, written: &str) {
@@ -691,6 +695,14 @@ fn nearest_value<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option
 
 fn text_or(written: Option<&Placed<String>>, default: String) -> String {
     written.map_or(default, |text| text.value.clone())
+}
+
+fn plain_texts(texts: Option<&[Placed<String>]>) -> Vec<String> {
+    texts
+        .unwrap_or_default()
+        .iter()
+        .map(|text| text.value.clone())
+        .collect()
 }
 
 fn plain(pairs: &Pairs) -> Named {

@@ -59,6 +59,11 @@ pub(super) static PLAN: Table = Table {
             "Further programs that the report lists, and the command lines that print their versions.",
         ),
         word(
+            "show",
+            "all",
+            "Columns of every `[[table]]` that does not choose its own.",
+        ),
+        word(
             "alone",
             "false",
             "Wait until no other plan with this setting runs on the machine.",
@@ -139,7 +144,7 @@ pub(super) static TABLE: Table = Table {
         ),
         word(
             "show",
-            "all",
+            "those of the plan",
             "Columns of the table, by the names of figures; `CPU/request ratio` is the first target's figure divided by that of the line.",
         ),
         word(
