@@ -1,4 +1,4 @@
-//! A connection to a FastCGI server: a socket, the runtime that watches it, and what is known about the process behind.
+//! A connection to a FastCGI server: a socket, the runtime that watches it, and the process at the other end.
 //!
 //! It stays registered with the runtime that used it last and is moved only when another one leases it, so that a lease
 //! on the same thread costs no epoll_ctl. Watched for reading only: a unix socket reports every drained byte as writable.
@@ -24,13 +24,13 @@ use crate::peer::Peer;
 use crate::recycling::Worker;
 use crate::watch::watch;
 
-/// Bytes taken by one read. A whole small response fits, and so do a head and the largest record behind it.
+/// Bytes taken by one read. A whole small response fits, and so do a head and the largest record after it.
 const READ_SIZE: usize = 68 * 1024;
-/// Pause before another try when a unix socket's queue of connections is full: the kernel tells nobody when it is not.
+/// Pause before another try when a unix socket's queue of connections is full: the kernel gives no event when it is not.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
 
 thread_local! {
-    /// What a read brings is used up at once, so one buffer serves every connection of a thread.
+    /// One buffer serves every connection of a thread, because the bytes of a read are used up at once.
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into_boxed_slice());
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     writes_watched: bool,
     /// The process that answers here; looked for once.
     pub(crate) peer: Peer,
-    /// What that process has done, as far as we know.
+    /// The record of that process.
     pub(crate) worker: Worker,
     /// The last answer had content that went past [`poll_receive`](Self::poll_receive).
     pub(crate) answers_long: Cell<bool>,
@@ -108,7 +108,7 @@ impl Connection {
     /// Sends what fits at once; 0 if nothing does.
     ///
     /// # Errors
-    /// What the system says; EPIPE when the other end is gone.
+    /// The error of the system; EPIPE when the other end is gone.
     pub(crate) fn send_now(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             match send(self.socket.as_fd(), slices) {
@@ -177,7 +177,7 @@ impl Connection {
         })
     }
 
-    /// Reads at most `most` bytes behind what is in `memory`, as soon as there are some. 0 is the end of the stream.
+    /// Appends at most `most` bytes to `memory`, as soon as there are some. 0 is the end of the stream.
     pub(crate) fn poll_read(&self, cx: &mut Context<'_>, memory: &mut Vec<u8>, most: usize) -> Poll<io::Result<usize>> {
         memory.reserve(most);
         loop {
@@ -188,7 +188,7 @@ impl Connection {
                 Err(Errno::AGAIN) => guard.clear_ready(),
                 Err(errno) => return Poll::Ready(Err(errno.into())),
                 Ok(length) => {
-                    // SAFETY: the kernel has just written so many bytes at the start of the spare capacity.
+                    // SAFETY: the kernel has just written `length` bytes at the start of the spare capacity.
                     unsafe { memory.set_len(memory.len() + length) };
                     return Poll::Ready(Ok(length));
                 }
@@ -208,10 +208,10 @@ impl Connection {
             let mut guard = ready!(self.socket.poll_read_ready(cx))?;
             match rustix::pipe::splice(&self.socket, None, pipe, None, most, SpliceFlags::NONBLOCK) {
                 Err(Errno::INTR) => {}
-                // It says so of a socket without bytes and of a pipe without room.
+                // The error is the same for a socket without bytes and a pipe without room.
                 Err(Errno::AGAIN) if !has_room(pipe)? => return Poll::Ready(Ok(None)),
                 Err(Errno::AGAIN) => guard.clear_ready(),
-                // A sandbox, an odd kernel, no memory for it: reading goes on, or says what is wrong with the socket.
+                // A sandbox, an odd kernel, no memory for it: the caller reads instead, and finds what is wrong with the socket.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::NOMEM) => return Poll::Ready(Ok(None)),
                 Err(errno) => return Poll::Ready(Err(errno.into())),
                 Ok(length) => return Poll::Ready(Ok(Some(length))),
@@ -219,14 +219,14 @@ impl Connection {
         }
     }
 
-    /// Whether the other end is on this machine and its bytes lie in pages that hold nothing else. Those of a network
-    /// card are larger than what came in them, and wanted back.
+    /// True if the other end is on this machine: its bytes lie in pages that hold nothing else. Pages of a network card are
+    /// larger than their content, and the card needs them back.
     pub(crate) fn can_splice(&self) -> bool {
         self.is_unix
     }
 }
 
-/// Whether a pipe takes anything now.
+/// True if a pipe takes bytes now.
 fn has_room(pipe: BorrowedFd<'_>) -> io::Result<bool> {
     let mut polled = [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

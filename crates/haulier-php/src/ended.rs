@@ -1,4 +1,4 @@
-//! How a process ended that is nobody's child here: the kernel tells whoever holds a descriptor of it (Linux 6.15).
+//! The end of a process that is not a child of ours: the kernel reports it to a holder of its descriptor (Linux 6.15).
 #![allow(unsafe_code)] // an ioctl that neither the standard library nor rustix has
 
 use std::ffi::c_int;
@@ -33,23 +33,23 @@ struct PidfdInfo {
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
 const PIDFD_GET_INFO: rustix::ioctl::Opcode = opcode::read_write::<PidfdInfo>(0xff, 11);
 
-/// Whether a process has ended.
+/// True once a process has ended.
 pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
     matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(1..))
 }
 
-/// The place of the one process among these that has ended, or does so within milliseconds.
+/// Index of the only process among these that has ended, or does so within milliseconds.
 pub(crate) fn only_ended(processes: &[BorrowedFd<'_>]) -> Option<usize> {
     let watch = |&process| PollFd::from_borrowed_fd(process, PollFlags::IN);
     let mut polled: Vec<_> = processes.iter().map(watch).collect();
     let count = rustix::event::poll(&mut polled, Some(&DYING));
-    let place = polled.iter().position(|process| !process.revents().is_empty())?;
-    matches!(count, Ok(1)).then_some(place)
+    let index = polled.iter().position(|process| !process.revents().is_empty())?;
+    matches!(count, Ok(1)).then_some(index)
 }
 
-/// How a process has ended, or is about to within milliseconds. `None` where it lives, or the kernel does not tell.
+/// Exit status of a process that has ended, or does so within milliseconds. `None` if it lives, or the kernel does not tell.
 pub(crate) fn how_ended(process: BorrowedFd<'_>) -> Option<ExitStatus> {
     only_ended(&[process])?;
     for _ in 0..PAUSES {

@@ -21,7 +21,7 @@ use crate::request::{Body, Request};
 
 /// Most that is kept of what a script writes to STDERR, bytes.
 const STDERR_LIMIT: usize = 64 * 1024;
-/// Most interim heads that are kept until somebody takes them.
+/// Most interim heads that are kept until the caller takes them.
 const MOST_HINTS: usize = 16;
 /// Content of a STDIN record out of a file; with its header it is half of what a read takes.
 const FILE_PIECE: usize = 32 * 1024;
@@ -40,16 +40,16 @@ pub(crate) struct Exchange {
     unsent: Option<Unsent>,
     records: RecordReader,
     parser: HeadParser,
-    /// Blocks of the head that nobody has taken yet.
+    /// Blocks of the head that the caller has not taken yet.
     heads: Vec<CgiHead>,
     head_complete: bool,
     /// Something came, so sending the request again is out of the question.
     answered: bool,
     body: Vec<u8>,
     stderr: Vec<u8>,
-    /// Looks for the word that the answer is complete; `None` where nobody says it.
+    /// Looks for announcements of the script; `None` where PHP has its own `fastcgi_finish_request()`.
     marker: Option<MarkerFinder>,
-    /// The script has said so: what it writes from now on belongs to no answer.
+    /// The script has announced so: its further output belongs to no response.
     finished: bool,
     end: Option<EndRequest>,
     /// The other end can take and send no more.
@@ -60,7 +60,7 @@ pub(crate) struct Exchange {
     was_placed: bool,
 }
 
-/// What is still to be sent.
+/// The rest of a request that is still to be sent.
 #[derive(Debug)]
 struct Unsent {
     /// Complete records.
@@ -100,7 +100,7 @@ impl Exchange {
         }
     }
 
-    /// The script may say before its end that its answer is complete.
+    /// The script may announce before its end that its response is complete.
     pub(crate) fn may_finish(self) -> Self {
         Self {
             marker: Some(MarkerFinder::default()),
@@ -108,7 +108,7 @@ impl Exchange {
         }
     }
 
-    /// The rest of an exchange whose script has said that its answer is complete; what has come of the answer stays here.
+    /// The rest of an exchange whose script has announced that its response is complete; the response stays here.
     pub(crate) fn split_off(&mut self) -> Self {
         let mut answer = Self::new(0, false);
         answer.body = std::mem::take(&mut self.body);
@@ -116,10 +116,10 @@ impl Exchange {
         std::mem::replace(self, answer)
     }
 
-    /// Sends as much of the request as fits, in one system call. [`has_unsent`](Self::has_unsent) tells if that was all.
+    /// Sends as much of the request as fits, in one system call. [`has_unsent`](Self::has_unsent) is true if some is left.
     ///
     /// # Errors
-    /// What the system says: nothing of the request was taken then.
+    /// `Unsent` if PHP took nothing of the request, or `RequestBody`.
     pub(crate) fn start(&mut self, connection: &Connection, request: &Request<'_>) -> Result<(), AttemptError> {
         match request.body {
             Body::Empty | Body::Bytes([]) => {
@@ -191,7 +191,7 @@ impl Exchange {
 
     /// Sends or receives something as soon as either can be done. Nothing more is to come after the end or a failure.
     ///
-    /// With a place, content of the body goes there, behind what [`take_body`](Self::take_body) gives: so many bytes.
+    /// With `place`, content of the body goes there, after what [`take_body`](Self::take_body) gives. Returns its bytes.
     pub(crate) fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
@@ -263,14 +263,14 @@ impl Exchange {
             usize::MAX
         };
         let before = memory.len();
-        // What is short is copied, but once and not twice.
+        // Short content is copied, but once and not twice.
         std::mem::swap(&mut self.body, memory);
         let received = self.poll_receive(cx, connection, most);
         std::mem::swap(&mut self.body, memory);
         received.map_ok(|_| memory.len() - before)
     }
 
-    /// What must be read of the next header before anybody knows where its content is to go, bytes.
+    /// Bytes of the next header that must be read before the destination of its content is known.
     fn next_header(&self) -> usize {
         self.records.before_content().unwrap_or(usize::MAX)
     }
@@ -315,7 +315,7 @@ impl Exchange {
                     unsent.sent += sent;
                     progress = true;
                 }
-                // A script that does not read its input ends with its response in the socket: read on, it tells.
+                // A script that does not read its input ends with its response in the socket: go on reading it.
                 Poll::Ready(Err(_)) => {
                     self.unsent = None;
                     self.broken = true;
@@ -365,7 +365,7 @@ impl Exchange {
             return Ok(());
         }
         if self.body.capacity() == 0 && !content.is_empty() {
-            // What else came with it is mostly body too.
+            // The rest of this read is mostly body too.
             self.body.reserve(content.len() + more);
         }
         copy::append(&mut self.body, content);
@@ -409,7 +409,7 @@ impl Exchange {
         (!self.body.is_empty()).then(|| std::mem::take(&mut self.body))
     }
 
-    /// What the script wrote to STDERR since the last call, at most 64 KiB.
+    /// STDERR of the script since the last call, at most 64 KiB.
     pub(crate) fn take_stderr(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.stderr)
     }
@@ -449,7 +449,7 @@ fn beginning(begin: [u8; 16], params: &[u8], more: usize) -> Vec<u8> {
 }
 
 impl Unsent {
-    /// Puts the next piece of the file into records, and the end of STDIN behind the last; false if nothing is left.
+    /// Puts the next piece of the file into records, and the end of STDIN after the last; false if nothing is left.
     ///
     /// # Errors
     /// The file cannot be read or is shorter than was said.

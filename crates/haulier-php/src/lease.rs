@@ -55,7 +55,7 @@ impl Lease {
     /// Has writability watched as well.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn watch_writes(&mut self) -> io::Result<()> {
         self.inner.map_connection(Connection::watch_writes)
     }

@@ -8,6 +8,7 @@
 mod background;
 mod children;
 mod connection;
+mod counts;
 mod ended;
 mod error;
 mod exchange;
@@ -33,6 +34,7 @@ mod supervised;
 mod watch;
 
 pub use background::background_scripts;
+pub use counts::Counts;
 pub use ended::Ended;
 pub use error::{BadResponse, PoolError, StartError};
 pub use external::{ExternalServer, FpmStatus};
@@ -46,5 +48,5 @@ pub use rustix::process::Resource;
 pub use settings::{
     Balance, External, Health, PoolKind, PoolSettings, Recycle, Rlimit, Shrink, Slow, Supervised, User,
 };
-pub use status::{Counts, PoolStatus, Work, WorkerStatus};
+pub use status::{PoolStatus, Work, WorkerStatus};
 pub use supervised::spawner::{self, Spawner};

@@ -76,8 +76,8 @@ impl Peer {
             Self::OneOf(children) => {
                 let processes: Vec<_> = children.iter().map(|(_, process)| process.as_fd()).collect();
                 // Two that end at a time cannot be told apart.
-                let place = only_ended(&processes)?;
-                (children[place].0, processes[place])
+                let index = only_ended(&processes)?;
+                (children[index].0, processes[index])
             }
             Self::Unknown | Self::Untold => return None,
         };

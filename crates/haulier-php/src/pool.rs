@@ -46,10 +46,10 @@ impl Pool {
         Self::start_by(settings, None)
     }
 
-    /// The same through a spawner, as the account the settings name.
+    /// Like [`start`](Self::start) through a spawner, as the account the settings name.
     ///
     /// # Errors
-    /// See [`StartError`]; `NotAgreed` if the spawner was not told of these settings when it was started.
+    /// See [`StartError`]; `NotAgreed` if these settings are not in the spawner's list.
     pub fn start_through(settings: PoolSettings, spawner: &Arc<Spawner>) -> Result<Arc<Self>, StartError> {
         Self::start_by(settings, Some(spawner))
     }

@@ -26,7 +26,7 @@ pub(crate) struct Recycling {
 }
 
 impl Recycling {
-    /// Recycling after `limits` for a server with so many connections.
+    /// Recycling after `limits` for servers with this number of connections each.
     pub(crate) fn new(limits: Recycle, connections: usize) -> Self {
         Self {
             limits,

@@ -1,4 +1,4 @@
-//! What a pool carries to PHP.
+//! A request to PHP.
 
 use std::fmt;
 use std::fs::File;
@@ -16,7 +16,7 @@ pub struct Request<'a> {
     pub body: Body<'a>,
     /// The request may be sent again if the worker was gone before a byte of the response came.
     pub idempotent: bool,
-    /// What requests have in common that are to go to the same one of several servers; `None` goes to any.
+    /// Key of requests that go to the same one of several servers; `None` goes to any.
     pub affinity: Option<&'a [u8]>,
     /// Presence of the client; asked now and then in the queue, and when a worker becomes free after a wait.
     pub client: &'a dyn Fn() -> Presence,

@@ -17,8 +17,8 @@ use crate::lease::Lease;
 use crate::stderr::log_late_stderr;
 
 /// A response of PHP. The worker is free again as soon as END_REQUEST has come; dropping the response before that
-/// closes the connection, and the script goes on until it next writes something. A script that has said that its answer is
-/// complete keeps its worker to its own end, whatever becomes of the response.
+/// closes the connection, and the script goes on until it next writes something. A script that has announced that its
+/// response is complete keeps its worker to its own end, with or without the response.
 pub struct Response {
     /// Status and fields.
     pub head: CgiHead,
@@ -30,12 +30,12 @@ pub struct Response {
     pub(crate) queued: Duration,
     pub(crate) taken: Instant,
     pub(crate) worker_time: Option<Duration>,
-    /// Ends what says nothing for too long; `None` if it may.
+    /// Ends a body that is silent for too long; `None` if it may be.
     pub(crate) silence: Option<Silence>,
     pub(crate) pid: Option<u32>,
 }
 
-/// How long PHP has said nothing. There is no timer while it talks.
+/// The silence of PHP within a body. There is no timer while bytes come.
 pub(crate) struct Silence {
     limit: Duration,
     heard: Instant,
@@ -68,11 +68,11 @@ impl Silence {
     }
 }
 
-/// What came next of a body.
+/// The next piece of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     Bytes(Bytes),
-    /// So many bytes, which are in their place.
+    /// This number of bytes was read into the place.
     Placed(usize),
 }
 
@@ -83,7 +83,7 @@ fn reborrow<'s>(place: &'s mut Option<ReadInto<'_>>) -> Option<ReadInto<'s>> {
     })
 }
 
-/// What [`Response::try_body`] found.
+/// The result of [`Response::try_body`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TryBody {
     /// The next piece.
@@ -105,7 +105,7 @@ impl std::fmt::Debug for Response {
 }
 
 impl Response {
-    /// How long the request waited for a worker.
+    /// Time that the request waited for a worker.
     pub fn queued(&self) -> Duration {
         self.queued
     }
@@ -133,7 +133,7 @@ impl Response {
         poll_fn(|cx| self.poll_body(cx)).await
     }
 
-    /// The same as [`body`](Self::body), without waiting.
+    /// Like [`body`](Self::body), without waiting.
     ///
     /// # Errors
     /// As for [`body`](Self::body).
@@ -153,8 +153,8 @@ impl Response {
         })
     }
 
-    /// Whether the rest of the body is likely to come in long content from a process of this machine, which [`poll_piece`](Self::poll_piece) spares a
-    /// copy.
+    /// Whether the rest of the body is likely to come in long pieces from a process of this machine, which
+    /// [`poll_piece`](Self::poll_piece) need not copy.
     pub fn has_long_pieces(&self) -> bool {
         let can_splice = |lease: &Lease| lease.connection().can_splice();
         self.exchange.is_in_long_body() && self.lease.as_ref().is_some_and(can_splice)
@@ -165,8 +165,8 @@ impl Response {
         self.exchange.content_left()
     }
 
-    /// The same as [`body`](Self::body); what is not read yet goes to the place, if there is one, and is not copied on its
-    /// way. `None` is the end.
+    /// Like [`body`](Self::body); bytes that are not read yet go into `place`, if there is one, without a copy. `None` is the
+    /// end.
     ///
     /// # Errors
     /// As for [`body`](Self::body).
@@ -208,7 +208,7 @@ impl Response {
         }
     }
 
-    /// Gives the worker back after END_REQUEST, or leaves it to a script that goes on behind its answer.
+    /// Gives the worker back after END_REQUEST, or leaves it to a script that goes on after its response.
     pub(crate) fn settle(&mut self) {
         if !self.exchange.is_complete() && !self.exchange.is_finished() {
             return;
@@ -222,13 +222,12 @@ impl Response {
         }
     }
 
-    /// What the script wrote to STDERR since the last call, at most 64 KiB.
+    /// STDERR of the script since the last call, at most 64 KiB.
     pub fn take_stderr(&mut self) -> Vec<u8> {
         self.exchange.take_stderr()
     }
 
-    /// Logs what the script wrote to STDERR since the last call, with the request it belongs to: for what comes when the
-    /// head is gone and nobody would say it.
+    /// Logs STDERR of the script since the last call, with its request. For what comes after the head was sent on.
     pub fn log_stderr(&mut self) {
         log_late_stderr(self.pid, &self.label, &self.exchange.take_stderr());
     }

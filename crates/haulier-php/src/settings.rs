@@ -11,7 +11,7 @@ use rustix::process::Resource;
 pub struct PoolSettings {
     /// The name used in the configuration, logs and metrics.
     pub name: String,
-    /// Where the workers come from.
+    /// The origin of the workers.
     pub kind: PoolKind,
     /// Longest time from the last byte of the request sent to PHP to the response head. After it the worker is
     /// ended and the client gets 504.
@@ -25,9 +25,9 @@ pub struct PoolSettings {
     pub body_timeout: Duration,
     /// Longest head of a CGI response, bytes. A longer one is a 502.
     pub response_head: usize,
-    /// What becomes of requests that keep PHP busy for long.
+    /// The log of requests that keep PHP busy for long.
     pub slow: Option<Slow>,
-    /// How long running requests may go on when the pool is to end, if that is shorter than elsewhere.
+    /// Time that running requests have when the pool ends, if that is shorter than elsewhere.
     pub grace: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ impl PoolSettings {
 /// The log of slow requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slow {
-    /// How long a request may keep its worker without a line about it.
+    /// Time after which a request is logged.
     pub after: Duration,
     /// The file the lines are appended to; `None` is the log of the server.
     pub log: Option<PathBuf>,
@@ -146,9 +146,9 @@ pub struct Supervised {
     pub php: PathBuf,
     /// PHP processes that may work at a time; at least 1.
     pub workers: usize,
-    /// When a worker that has nothing to do gives its memory back.
+    /// When an idle worker gives its memory back.
     pub shrink: Option<Shrink>,
-    /// Most workers that are put to work within a second, beside those that have worked already; `None` is no limit.
+    /// Most cold workers that get their first request within a second; `None` is no limit.
     pub spawn_rate: Option<u32>,
     /// When a worker is replaced.
     pub recycle: Recycle,
@@ -156,20 +156,19 @@ pub struct Supervised {
     pub ini: Vec<(String, String)>,
     /// The same, but no script and no `.user.ini` can change them.
     pub ini_admin: Vec<(String, String)>,
-    /// Environment of the workers, beside what `env_copy` names.
+    /// Environment of the workers, besides the variables of `env_copy`.
     pub env: Vec<(String, String)>,
     /// Names of variables copied from our own environment.
     pub env_copy: Vec<String>,
-    /// The user PHP runs as; `None` keeps ours.
+    /// The account PHP runs as; `None` is ours.
     pub user: Option<User>,
     /// Added to the niceness of our own process; below 0 needs root.
     pub nice: i32,
     /// Limits of every PHP process.
     pub rlimits: Vec<Rlimit>,
-    /// Every worker is a php-cgi of its own instead of a child of one master, with a socket of its own and opcache's
-    /// file cache instead of its shared memory. It is so by itself where the system does not let us tell the children of
-    /// a master apart: to end the right one we read their open descriptors in /proc, which for another user takes
-    /// CAP_SYS_PTRACE.
+    /// Every worker is a php-cgi of its own instead of a child of one master, with a socket of its own and opcache's file
+    /// cache instead of its shared memory. The pool does so anyway where it cannot tell the children of a master apart: to
+    /// end the right one it reads their open descriptors in /proc, which takes CAP_SYS_PTRACE for another user.
     pub separate: bool,
     /// Directory for the listening sockets; made private (0700), one socket a pool.
     pub socket_dir: PathBuf,
@@ -229,18 +228,18 @@ impl Supervised {
 }
 
 /// Workers beyond `least` that have had no request for `idle` are replaced by fresh ones. A fresh one is a fork of the
-/// master that has run nothing, and costs next to no memory; the number of processes stays. Where none is to stay warm,
-/// PHP ends altogether when nobody has asked for it for `idle`, and the next request starts it.
+/// master that has run nothing, and costs next to no memory; the number of processes stays. If `least` is 0, PHP ends
+/// altogether when no request has come for `idle`, and the next request starts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shrink {
-    /// Workers that stay warm however long they are idle.
+    /// Workers that stay warm for ever.
     pub least: usize,
-    /// How long the others stay warm.
+    /// Time that the others stay warm.
     pub idle: Duration,
 }
 
-/// When a worker is replaced, always between two requests; 0 is never. Each worker has up to a tenth less of requests
-/// and age, so that not all go at once.
+/// Limits after which a worker is replaced, always between two requests; 0 is no limit. Each worker has up to a tenth less
+/// of requests and age, so that not all are replaced at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recycle {
     /// Requests it has answered.
@@ -261,7 +260,7 @@ impl Recycle {
 /// A limit of the system for a process (setrlimit(2)), soft and hard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rlimit {
-    /// What is limited.
+    /// The limited resource.
     pub resource: Resource,
     /// Bytes, seconds or a number, as the resource has it; `None` is no limit.
     pub limit: Option<u64>,
@@ -278,10 +277,10 @@ pub struct User {
     pub gid: u32,
 }
 
-/// A FastCGI server that is already running.
+/// FastCGI servers that another program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
-    /// Where they listen.
+    /// Their addresses.
     pub servers: Vec<Address>,
     /// Which server gets a request.
     pub balance: Balance,
@@ -295,8 +294,7 @@ pub struct External {
     pub keep_conn: bool,
     /// An idle connection is closed after this long, to give its child back.
     pub idle_timeout: Duration,
-    /// How servers are asked whether they are well; without it one is left out from a refused connection to the next
-    /// one it takes.
+    /// The health checks. Without them a server is left out from a refused connection to the next one it takes.
     pub health: Option<Health>,
 }
 
@@ -329,16 +327,16 @@ impl External {
 pub enum Balance {
     /// The one with the fewest requests.
     LeastBusy,
-    /// Always the same one for a value of this cookie, as long as it is well; without the cookie the least busy one.
+    /// Always the same one for a value of this cookie while it is up; without the cookie the least busy one.
     Cookie(String),
 }
 
-/// Asking a server whether it is well: a FastCGI request for php-fpm's own `ping.path`. It takes a child of the server.
+/// Health checks: FastCGI requests for php-fpm's own `ping.path`. Each takes a child of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// The `ping.path` of its pool.
     pub path: String,
-    /// Its `pm.status_path`, which tells how much it does for others.
+    /// Its `pm.status_path`, which tells how many requests it has from other clients.
     pub status: Option<String>,
     /// Time between two requests, and the longest time for an answer.
     pub every: Duration,

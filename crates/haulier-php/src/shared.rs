@@ -6,11 +6,11 @@ use std::time::Instant;
 use haulier_upstream::Upstream;
 
 use crate::connection::Connection;
+use crate::counts::Counts;
 use crate::processes::Processes;
 use crate::recycling::{Recycling, Spent};
 use crate::running::RunningRequests;
 use crate::settings::PoolSettings;
-use crate::status::Counts;
 use crate::stderr::StderrTail;
 
 /// A pool without its threads.

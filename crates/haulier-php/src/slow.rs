@@ -1,7 +1,7 @@
 //! The log of slow requests: which one, in which process, and what that waits for.
 //!
-//! What a process waits for is read from /proc: the system call it is in, and which file or connection that is about.
-//! Where we may not see that, the name of the kernel function remains, and the state.
+//! /proc shows what a process waits for: the system call it is in, and the file or connection of that. Without the right to
+//! see it, the log names the kernel function, or the state.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A span with its unit and no more than one digit behind the point.
+/// A span with its unit and no more than one digit after the point.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span(pub(crate) Duration);
 

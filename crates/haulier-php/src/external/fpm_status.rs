@@ -7,7 +7,7 @@ pub struct FpmStatus {
     pub active: usize,
     /// All its children.
     pub total: usize,
-    /// Connections that wait for a child. php-fpm knows this of TCP alone, and says 0 of a Unix socket.
+    /// Connections that wait for a child. php-fpm knows this number for TCP only; it is 0 for a Unix socket.
     pub queued: usize,
 }
 

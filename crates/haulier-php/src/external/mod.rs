@@ -21,9 +21,9 @@ use crate::shared::Shared;
 pub struct ExternalServer {
     /// Its condition and its connections.
     pub status: ServerStatus,
-    /// What it told of itself when it was last asked. `None` if it is not asked, or did not answer.
+    /// Its status page when it was last asked. `None` if it is not asked, or did not answer.
     pub told: Option<FpmStatus>,
-    /// It is asked what it does for others.
+    /// It is asked for its status page.
     pub is_asked: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct ExternalServers {
     is_asked: bool,
 }
 
-/// What each server told of itself.
+/// The last status page of each server.
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<Option<FpmStatus>>>);
 

@@ -1,4 +1,4 @@
-//! Directories that PHP works with although it could not enter the private one they lie in: it inherits them open.
+//! Directories within a private one that PHP could not enter: it inherits them open.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::spawn::Inherited;
 
-/// What a php-cgi inherits.
+/// The directories that a php-cgi inherits.
 #[derive(Debug, Default)]
 pub(crate) struct Directories {
     /// Settings that no script can change.
@@ -26,7 +26,7 @@ impl Directories {
     }
 }
 
-/// A new directory, held open; removed with the value, whatever is in it.
+/// A new directory, held open; removed with the value and all its content.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
     path: PathBuf,
@@ -37,7 +37,7 @@ impl OpenDirectory {
     /// Makes a directory that only we may use (0700).
     ///
     /// # Errors
-    /// What the system says; `AlreadyExists` too.
+    /// The error of the system, such as `AlreadyExists`.
     pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).create(&path)?;
         let opened = File::open(&path)?.into();
@@ -47,7 +47,7 @@ impl OpenDirectory {
     /// Gives it to another user.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
         std::os::unix::fs::fchown(&self.opened, Some(uid), Some(gid))
     }

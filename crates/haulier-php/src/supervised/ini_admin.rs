@@ -14,7 +14,7 @@ use super::directory::OpenDirectory;
 /// Writes the file for these settings into a new directory.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub(crate) fn write(path: PathBuf, settings: &[(String, String)]) -> io::Result<OpenDirectory> {
     let directory = OpenDirectory::create(path)?;
     let file = format!("{}/admin.ini", directory.path());

@@ -14,14 +14,14 @@ use super::recipe::Recipe;
 use super::spawn::{Inherited, spawn};
 use super::spawner::Spawner;
 
-/// How often to look again for the end of a process that is about to end.
+/// Pause between two looks for the end of a process that is about to end.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Who starts the php-cgi of a pool.
+/// The process that starts the php-cgi of a pool.
 #[derive(Debug, Clone)]
 pub(crate) enum Starter {
     Ourselves(Arc<Recipe>),
-    /// What stands at this place of the spawner's list.
+    /// The spawner, with the number of the recipe in its list.
     Through(Arc<Spawner>, u32),
 }
 
@@ -29,12 +29,12 @@ impl Starter {
     /// Starts one.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn start(&self, listener: BorrowedFd<'_>, inherited: Inherited<'_>) -> io::Result<Master> {
         match self {
             Self::Ourselves(recipe) => spawn(recipe, listener, inherited).map(Master::Ours),
-            Self::Through(spawner, place) => {
-                let (pid, stderr) = spawner.spawn(*place, listener, inherited)?;
+            Self::Through(spawner, number) => {
+                let (pid, stderr) = spawner.spawn(*number, listener, inherited)?;
                 Ok(Master::Theirs {
                     spawner: Arc::clone(spawner),
                     pid,
@@ -68,13 +68,13 @@ impl Master {
         }
     }
 
-    /// The same, as system calls want it.
+    /// The same as a type for system calls.
     pub(crate) fn pid(&self) -> Pid {
         let id = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
         id.expect("the system gives ids above 0 that fit")
     }
 
-    /// What it writes to stderr, once.
+    /// Its stderr, once.
     pub(crate) fn take_stderr(&mut self) -> Option<File> {
         let stderr = match self {
             Self::Ours(child) => child.stderr.take().map(OwnedFd::from),
@@ -83,10 +83,10 @@ impl Master {
         stderr.map(File::from)
     }
 
-    /// How it ended, if it has.
+    /// Its exit status; `None` while it runs.
     ///
     /// # Errors
-    /// What the system says; the spawner is gone, and PHP with it.
+    /// The error of the system; the spawner is gone, and PHP with it.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         match self {
             Self::Ours(child) => child.try_wait(),
@@ -131,7 +131,7 @@ impl Master {
             Self::Ours(_) => {
                 let _ = rustix::process::kill_process_group(self.pid(), signal); // they may all have ended
             }
-            // What has ended is no business of the spawner's any more; it has told the children.
+            // The spawner no longer knows a program that has ended; it has ended the children.
             Self::Theirs { ended: Some(_), .. } => {}
             Self::Theirs { spawner, pid, .. } => _ = spawner.end_group(*pid, signal),
         }

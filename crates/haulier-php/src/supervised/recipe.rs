@@ -1,4 +1,4 @@
-//! How a php-cgi is started, to the last variable: made once of a pool's settings, before rights are given away.
+//! The recipe for starting a php-cgi, to the last variable: made once from a pool's settings, before haulier leaves root.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::spawn::groups_of;
 use crate::settings::Supervised;
 
-/// php-cgi would end a child after 500 requests, in the middle of ours; replacing them is our own business.
+/// php-cgi would end a child after 500 requests, in the middle of ours; the pool itself replaces them.
 const BEYOND_REACH: &str = "2147483647";
 
 /// Last, so that they win. With cgi.fix_pathinfo=0 PHP_SELF would be PATH_INFO alone, and PHP would run the file named
@@ -26,24 +26,24 @@ const OWN_INI: [&str; 6] = [
     "fcgi.logging=1",
 ];
 
-/// Where PHP looks for further ini files.
+/// Environment variable with the directories of further ini files.
 pub(crate) const SCAN_DIR: &str = "PHP_INI_SCAN_DIR";
 
-/// A program with its arguments, its environment, its account and its limits. The directories it inherits and the socket
-/// it listens on are those of each start.
+/// A program with its arguments, environment, account and limits. Each start adds the directories it inherits and the
+/// socket it listens on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Recipe {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// What [`SCAN_DIR`] says in front of our own directory.
+    /// Value of [`SCAN_DIR`] in front of our own directory.
     pub(crate) scan_dir: OsString,
-    /// Who it becomes; `None` stays who we are.
+    /// The account it runs as; `None` is ours.
     pub(crate) account: Option<Account>,
     pub(crate) nice: i32,
     /// Number of the resource, and its limit; `None` is no limit.
     pub(crate) rlimits: Vec<(u32, Option<u64>)>,
-    /// How many of it a pool runs at a time.
+    /// Number of programs that a pool runs at a time.
     pub(crate) programs: usize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Account {
 }
 
 impl Recipe {
-    /// That of a master with the pool's children, or of one of its `separate` workers.
+    /// The recipe of a master with the pool's children, or of one of its `separate` workers.
     ///
     /// # Errors
     /// The groups of the account cannot be looked up.
@@ -102,13 +102,13 @@ fn environment(own: &Supervised, separate: bool) -> Vec<(OsString, OsString)> {
     copied.chain(named).chain(ours).collect()
 }
 
-/// One more than may work where workers are replaced: the replacement waits in accept before the old one goes. It has
-/// run nothing, so it costs next to no memory.
+/// Number of children: one more than workers if workers are replaced, so that the replacement waits in accept before the
+/// old one ends. It has run nothing, and costs next to no memory.
 pub(crate) fn children(own: &Supervised) -> usize {
     own.workers + usize::from(own.recycle.is_on())
 }
 
-/// PHP's own directory, or the one the pool names. An empty part is PHP's own.
+/// The directory that the pool names, otherwise PHP's own. An empty part is PHP's own.
 fn scan_dir(own: &Supervised) -> OsString {
     let named = own.env.iter().rev().find(|(name, _)| name == SCAN_DIR);
     let copied = own.env_copy.iter().any(|name| name == SCAN_DIR);

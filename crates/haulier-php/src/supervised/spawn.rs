@@ -26,7 +26,7 @@ pub(crate) struct Inherited<'a> {
 /// stderr. It gets SIGTERM when the calling thread ends, and takes its children along.
 ///
 /// # Errors
-/// What the system says, also about changing to the pool's user.
+/// The program cannot be started, or not as the pool's user.
 pub(crate) fn spawn(recipe: &Recipe, listener: BorrowedFd<'_>, inherited: Inherited<'_>) -> io::Result<Child> {
     let mut command = Command::new(&recipe.program);
     if let Some(opcache) = inherited.opcache {
@@ -79,17 +79,17 @@ fn keep_open(descriptor: RawFd) -> io::Result<()> {
     check(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) })
 }
 
-/// What the processes we start have more than we in the kernel's reckoning of who is to die when memory is out.
+/// Added to our own score, by which the kernel chooses the process to kill when memory is out.
 const OOM_SCORE_MORE: i32 = 500;
 
-/// That of a child, as the kernel wants it written.
+/// The score of a child, as the kernel reads it.
 fn oom_score() -> String {
     let ours = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
     let ours: i32 = ours.trim().parse().unwrap_or_default();
     (ours + OOM_SCORE_MORE).min(1000).to_string()
 }
 
-/// Where memory is out, a script is to end and not the server of all. A system that refuses changes nothing.
+/// Has the kernel kill a script rather than the server when memory is out. A system that refuses changes nothing.
 fn die_first(score: &str) {
     // SAFETY: system calls on a constant path that ends in NUL, and on bytes that outlive them.
     unsafe {
@@ -101,7 +101,7 @@ fn die_first(score: &str) {
     }
 }
 
-/// What the child does about its own limits while it still has our rights.
+/// Sets the limits of the child while it still has our rights.
 fn limit(nice: i32, rlimits: &[(u32, Option<u64>)]) -> io::Result<()> {
     if nice != 0 {
         rustix::process::nice(nice)?;
@@ -118,9 +118,9 @@ fn limit(nice: i32, rlimits: &[(u32, Option<u64>)]) -> io::Result<()> {
     Ok(())
 }
 
-/// PHP that has got a request waits until the processor is free (SCHED_BATCH), rather than to interrupt the event loop that
-/// is about to hand out the next one: on a busy machine a request costs 7 % less for it. Where haulier itself runs under
-/// another policy than the usual one, PHP does too; a system that refuses changes nothing.
+/// Has PHP wait for a free processor when it gets a request (SCHED_BATCH), instead of interrupting the event loop that is
+/// about to hand out the next one: a request costs 7 % less on a busy machine. PHP keeps haulier's own policy if that is
+/// not the usual one. A system that refuses changes nothing.
 fn yield_to_the_server() {
     let parameters: libc::c_int = 0; // struct sched_param: the priority, which these policies do not have
     // SAFETY: system calls with plain numbers, and with a pointer to a value that outlives them.
@@ -147,7 +147,7 @@ pub(crate) fn groups_of(name: &str, gid: u32) -> io::Result<Vec<u32>> {
         let mut count = groups.len() as libc::c_int;
         // SAFETY: the name ends in NUL, and `groups` has room for `count` entries.
         let found = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
-        // A negative result says how many there would be.
+        // After a negative result `count` is the number of groups.
         groups.resize(count.max(0) as usize, 0);
         if found >= 0 {
             return Ok(groups);
@@ -155,7 +155,7 @@ pub(crate) fn groups_of(name: &str, gid: u32) -> io::Result<Vec<u32>> {
     }
 }
 
-/// What the child does before it becomes PHP.
+/// The last steps of the child before it becomes PHP.
 fn prepare(account: Option<&Account>, parent: u32) -> io::Result<()> {
     if let Some(account) = account {
         become_user(account)?;
@@ -193,10 +193,10 @@ const OF_THE_SERVER: [libc::c_int; 6] = [
     libc::SIGUSR2,
 ];
 
-/// Keeps the signals off that are meant for the server whose helper we are; what we start gets them again.
+/// Blocks the signals that are meant for the server whose helper this process is; the programs it starts get them again.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub(crate) fn keep_signals_off() -> io::Result<()> {
     block_only(&OF_THE_SERVER)
 }

@@ -91,10 +91,10 @@ fn starter(own: &Supervised, separate: bool, spawner: Option<&Arc<Spawner>>) -> 
     let Some(spawner) = spawner else {
         return Ok(Starter::Ourselves(Arc::new(recipe)));
     };
-    let place = spawner.place_of(&recipe).ok_or_else(|| StartError::NotAgreed {
+    let number = spawner.number_of(&recipe).ok_or_else(|| StartError::NotAgreed {
         user: own.user.as_ref().map_or_else(String::new, |user| user.name.clone()),
     })?;
-    Ok(Starter::Through(Arc::clone(spawner), place))
+    Ok(Starter::Through(Arc::clone(spawner), number))
 }
 
 impl Supervisor {

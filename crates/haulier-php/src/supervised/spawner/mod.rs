@@ -1,8 +1,8 @@
-//! PHP of other accounts for a server that has left root behind.
+//! PHP of other accounts for a server that has left root.
 //!
-//! A [`Spawner`] is a process of ours that stays root. It is given a list of what it may start before the server gives
-//! its own rights away; afterwards the server can ask it to start something of that list, to end what it has started,
-//! and which of it holds a socket. It has no other words.
+//! A [`Spawner`] is a process of ours that stays root. It gets a list of programs before the server leaves root. Afterwards
+//! the server can order it to start one of them, to end what it has started, and to name the process that holds a socket.
+//! There are no other orders.
 
 mod process;
 mod wire;
@@ -27,16 +27,16 @@ use crate::supervised::spawn::Inherited;
 
 pub use process::{SUBCOMMAND, main};
 
-/// What follows the last recipe.
+/// The packet after the last recipe.
 const END_OF_LIST: &[u8] = b"{}";
-/// In a number that says how a process ended: it has.
+/// Flag in a reply about the end of a process: it has ended.
 const ENDED: u64 = 1 << 32;
 /// Longest wait for an answer. A start takes some milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for its end; it gives PHP a second.
 const END: Duration = Duration::from_secs(3);
 
-/// The way to the process. Everything it has started ends with this.
+/// The process, and the socket to it. Everything it has started ends with this.
 #[derive(Debug)]
 pub struct Spawner {
     /// `None` when it has ended, or does not answer.
@@ -48,25 +48,25 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// Starts the process, from our own program, with what it may start from now on. To be called as root.
+    /// Starts the process, from our own program, with the list of what it may start. To be called as root.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` for settings that are too long to be sent.
+    /// The error of the system; `InvalidInput` for settings that are too long to be sent.
     pub fn start<'a>(pools: impl IntoIterator<Item = &'a Supervised>) -> io::Result<Arc<Self>> {
-        // Nobody has this number, so the question is whether we may look at processes of others.
+        // No account has this number, so the question is whether we may look at processes of others.
         let tells_apart = children::can_tell_apart(Some(u32::MAX));
         let recipes: Vec<Recipe> = pools
             .into_iter()
             .map(|own| Recipe::of(own, own.separate || !tells_apart))
             .collect::<io::Result<_>>()?;
         let (line, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        set_socket_timeout(&line, Timeout::Recv, Some(PATIENCE))?;
+        set_socket_timeout(&line, Timeout::Recv, Some(REPLY_TIMEOUT))?;
         let process = Command::new("/proc/self/exe")
             .arg0("haulier")
             .arg(SUBCOMMAND)
             .env_clear()
             .current_dir("/")
-            // What a terminal sends to the server is not for this one.
+            // A signal from the terminal is meant for the server alone.
             .process_group(0)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
@@ -99,17 +99,17 @@ impl Spawner {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place of this recipe in the list, if it stands there.
-    pub(crate) fn place_of(&self, recipe: &Recipe) -> Option<u32> {
-        let place = self.recipes.iter().position(|known| known == recipe)?;
-        u32::try_from(place).ok()
+    /// Number of this recipe in the list, if it is there.
+    pub(crate) fn number_of(&self, recipe: &Recipe) -> Option<u32> {
+        let number = self.recipes.iter().position(|known| known == recipe)?;
+        u32::try_from(number).ok()
     }
 
     pub(crate) fn tells_apart(&self) -> bool {
         self.tells_apart
     }
 
-    /// Starts what stands at this place of the list; gives its process id and what it writes to stderr.
+    /// Starts the recipe of this number. Gives the process id and stderr.
     pub(crate) fn spawn(
         &self,
         recipe: u32,
@@ -129,7 +129,7 @@ impl Spawner {
         Ok((pid as u32, stderr))
     }
 
-    /// How this php-cgi has ended, if it has.
+    /// Exit status of this php-cgi; `None` while it runs.
     pub(crate) fn how_ended(&self, master: u32) -> io::Result<Option<ExitStatus>> {
         let (value, _) = self.ask(Order::HowEnded { master }, &[])?;
         Ok((value & ENDED != 0).then(|| ExitStatus::from_raw(value as u32 as i32)))
@@ -158,7 +158,7 @@ impl Spawner {
         self.number(Order::EndChild { child, inode, force }) == 1
     }
 
-    /// What this php-cgi and its children take, bytes.
+    /// Memory of this php-cgi and its children, bytes.
     pub(crate) fn memory(&self, master: u32) -> Option<u64> {
         Some(self.number(Order::Memory { master })).filter(|&bytes| bytes != 0)
     }

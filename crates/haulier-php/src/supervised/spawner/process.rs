@@ -1,8 +1,8 @@
 //! The process that keeps root's rights to start PHP as other accounts, and does nothing else with them.
 //!
-//! It gets its list while haulier is still root, then gives away every right it does not need. From there on an order
-//! names a place in the list or a process that was started from it; the orders are numbers, and none names a program, an
-//! argument, an account or a path. When haulier ends, in whatever way, everything that was started ends with it.
+//! It gets its list while haulier is still root, then drops every capability it does not need. From then on an order names
+//! a recipe by its number in the list, or a process that was started from it; no order names a program, an argument, an
+//! account or a path. When haulier ends, in any way, everything that was started ends with it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,13 +24,13 @@ use crate::supervised::spawn::{Inherited, keep_signals_off, spawn};
 /// The first argument of haulier that makes it a spawner.
 pub const SUBCOMMAND: &str = "php-spawner";
 
-/// How many generations of a pool may run at a time: reloads start one while others finish.
+/// Most generations of a pool that run at a time: a reload starts one while others finish.
 const GENERATIONS: usize = 8;
-/// How long PHP may take to end after SIGTERM before SIGKILL.
+/// Time that PHP has to end after SIGTERM before SIGKILL.
 const END_GRACE: Duration = Duration::from_secs(1);
 
-/// Other accounts and groups, the end of what runs as them, which child holds which socket, limits above ours.
-const RIGHTS: CapabilitySet = CapabilitySet::SETUID
+/// Needed for other accounts and groups, to end their processes, to see which child holds a socket, for limits above ours.
+const CAPABILITIES: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::KILL)
     .union(CapabilitySet::SYS_PTRACE)
@@ -38,7 +38,7 @@ const RIGHTS: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::SYS_RESOURCE)
     .union(CapabilitySet::SYS_NICE);
 
-/// Runs as the spawner; descriptor 0 is the way to haulier.
+/// Runs as the spawner; descriptor 0 is the socket to haulier.
 pub fn main() -> ExitCode {
     match serve(io::stdin().as_fd()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -50,25 +50,25 @@ pub fn main() -> ExitCode {
 }
 
 fn serve(line: BorrowedFd<'_>) -> io::Result<()> {
-    // A stop is for the server: it ends us when PHP has finished.
+    // A signal to stop is for the server, which ends this process when PHP has finished.
     keep_signals_off()?;
-    let mut office = Office {
+    let mut state = SpawnerState {
         recipes: receive_list(line)?,
         masters: BTreeMap::new(),
     };
-    give_rights_away()?;
+    drop_capabilities()?;
     wire::reply(line, Ok((0, None)))?;
     while let Ok((order, with)) = wire::next(line) {
-        let reply = order.map_or(Err(libc::EINVAL), |order| office.carry_out(order, &with));
+        let reply = order.map_or(Err(libc::EINVAL), |order| state.carry_out(order, &with));
         if wire::reply(line, reply).is_err() {
             break;
         }
     }
-    office.close();
+    state.close();
     Ok(())
 }
 
-/// One recipe a packet, an empty object at the end.
+/// Receives the recipes, one a packet, up to an empty object.
 fn receive_list(line: BorrowedFd<'_>) -> io::Result<Vec<Recipe>> {
     let mut bytes = vec![0; wire::LONGEST];
     let mut recipes = Vec::new();
@@ -82,59 +82,59 @@ fn receive_list(line: BorrowedFd<'_>) -> io::Result<Vec<Recipe>> {
     }
 }
 
-fn give_rights_away() -> io::Result<()> {
+fn drop_capabilities() -> io::Result<()> {
     let mut sets = capabilities(None)?;
-    sets.permitted &= RIGHTS;
+    sets.permitted &= CAPABILITIES;
     sets.effective = sets.permitted;
     sets.inheritable = CapabilitySet::empty();
     set_capabilities(None, sets)?;
     Ok(())
 }
 
-/// What may be started, and what runs.
-struct Office {
+/// The recipes, and the programs started from them.
+struct SpawnerState {
     recipes: Vec<Recipe>,
-    /// By process id; each with the place of its recipe. Their ids are theirs until we have collected them.
+    /// Running programs by process id, each with the number of its recipe. An id is not used again until we have waited for it.
     masters: BTreeMap<u32, (usize, Child)>,
 }
 
-impl Office {
+impl SpawnerState {
     fn carry_out(&mut self, order: Order, with: &[OwnedFd]) -> Reply {
-        let number = |value| Ok((value, None));
+        let answer = |value| Ok((value, None));
         match order {
             Order::Start {
                 recipe,
                 admin_ini,
                 opcache,
             } => self.start(recipe as usize, admin_ini, opcache, with),
-            Order::HowEnded { master } => number(self.how_ended(master)?),
+            Order::HowEnded { master } => answer(self.how_ended(master)?),
             Order::EndGroup { master, force } => {
                 let (_, child) = self.masters.get(&master).ok_or(libc::ESRCH)?;
-                number(u64::from(end_group(child, force)))
+                answer(u64::from(end_group(child, force)))
             }
             Order::Holder { master, inode } => {
                 self.masters.get(&master).ok_or(libc::ESRCH)?;
-                number(children::holder(master, inode).unwrap_or(0).into())
+                answer(children::holder(master, inode).unwrap_or(0).into())
             }
             Order::EndChild { child, inode, force } => {
                 let is_ours = |master: &u32| children::of(*master).contains(&child);
                 let sent = self.masters.keys().any(is_ours) && children::end_holder(child, inode, signal(force));
-                number(sent.into())
+                answer(sent.into())
             }
             Order::Memory { master } => {
                 self.masters.get(&master).ok_or(libc::ESRCH)?;
-                number(memory::of_tree(master).unwrap_or(0))
+                answer(memory::of_tree(master).unwrap_or(0))
             }
             Order::EndMaster { master } => {
                 let (_, child) = self.masters.get(&master).ok_or(libc::ESRCH)?;
-                number(u64::from(kill_process(Pid::from_child(child), Signal::KILL).is_ok()))
+                answer(u64::from(kill_process(Pid::from_child(child), Signal::KILL).is_ok()))
             }
         }
     }
 
-    fn start(&mut self, place: usize, admin_ini: bool, opcache: bool, with: &[OwnedFd]) -> Reply {
-        let recipe = self.recipes.get(place).ok_or(libc::EINVAL)?;
-        let running = self.masters.values().filter(|(other, _)| *other == place).count();
+    fn start(&mut self, number: usize, admin_ini: bool, opcache: bool, with: &[OwnedFd]) -> Reply {
+        let recipe = self.recipes.get(number).ok_or(libc::EINVAL)?;
+        let running = self.masters.values().filter(|(other, _)| *other == number).count();
         if running >= GENERATIONS * recipe.programs {
             return Err(libc::EAGAIN);
         }
@@ -147,11 +147,11 @@ impl Office {
         let started = spawn(recipe, listener, inherited);
         let mut child = started.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
         let (pid, stderr) = (child.id(), child.stderr.take().map(OwnedFd::from));
-        self.masters.insert(pid, (place, child));
+        self.masters.insert(pid, (number, child));
         Ok((pid.into(), stderr))
     }
 
-    /// 0 while it runs, else its wait status with the bit above it.
+    /// 0 while the program runs, then its wait status with [`ENDED`](super::ENDED).
     fn how_ended(&mut self, master: u32) -> Result<u64, i32> {
         let (_, child) = self.masters.get_mut(&master).ok_or(libc::ESRCH)?;
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -159,7 +159,7 @@ impl Office {
         if !matches!(ended, Ok(Some(_))) {
             return Ok(0);
         }
-        // Its children would answer on the socket for ever. SIGTERM lets them finish what they are at.
+        // Its children would answer on the socket for ever. SIGTERM lets them finish their requests.
         end_group(child, false);
         let status = child.wait().unwrap_or_default();
         self.masters.remove(&master);

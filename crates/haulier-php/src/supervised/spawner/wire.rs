@@ -1,4 +1,4 @@
-//! What haulier and its spawner say to each other: packets of a fixed length, with descriptors beside them.
+//! The messages between haulier and its spawner: packets of a fixed length, with descriptors attached.
 //!
 //! Only the list of recipes, which is sent before rights are given away, is longer; nothing is parsed after it.
 
@@ -19,26 +19,26 @@ const MOST_DESCRIPTORS: usize = 3;
 /// Longest recipe, bytes; a socket takes no longer packet as systems are set up.
 pub(super) const LONGEST: usize = 192 * 1024;
 
-/// What the spawner can be asked to do; nothing else.
+/// An order to the spawner. There are no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Start what stands at this place of the list. The listening socket comes with it, and the directories it says.
+    /// Start the recipe of this number. The listening socket comes with it, and the directories that are set.
     Start {
         recipe: u32,
         admin_ini: bool,
         opcache: bool,
     },
-    /// Say how this php-cgi has ended, if it has, and forget it then.
+    /// Report how this php-cgi has ended, if it has, and forget it then.
     HowEnded { master: u32 },
     /// End this php-cgi with its children: SIGTERM, or SIGKILL by `force`.
     EndGroup { master: u32, force: bool },
-    /// Say which child of this php-cgi holds the socket with this inode.
+    /// Name the child of this php-cgi that holds the socket with this inode.
     Holder { master: u32, inode: u32 },
     /// End a child of some php-cgi, if it still holds this socket.
     EndChild { child: u32, inode: u32, force: bool },
-    /// Say how much memory this php-cgi and its children take.
+    /// Report the memory of this php-cgi and its children.
     Memory { master: u32 },
-    /// End this php-cgi by SIGKILL, and leave its children what they are at.
+    /// End this php-cgi by SIGKILL, and let its children finish their requests.
     EndMaster { master: u32 },
 }
 
@@ -58,26 +58,26 @@ impl Order {
             Self::EndMaster { master } => [7, master, 0, 0],
         };
         let mut bytes = [0; ORDER];
-        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
+        for (bytes, word) in bytes.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; ORDER] = bytes.try_into().ok()?;
-        let word = |place: usize| u32::from_ne_bytes(bytes[4 * place..][..4].try_into().expect("four bytes"));
-        let yes = |place| word(place) != 0;
+        let word = |index: usize| u32::from_ne_bytes(bytes[4 * index..][..4].try_into().expect("four bytes"));
+        let flag = |index| word(index) != 0;
         Some(match word(0) {
             1 => Self::Start {
                 recipe: word(1),
-                admin_ini: yes(2),
-                opcache: yes(3),
+                admin_ini: flag(2),
+                opcache: flag(3),
             },
             2 => Self::HowEnded { master: word(1) },
             3 => Self::EndGroup {
                 master: word(1),
-                force: yes(2),
+                force: flag(2),
             },
             4 => Self::Holder {
                 master: word(1),
@@ -86,7 +86,7 @@ impl Order {
             5 => Self::EndChild {
                 child: word(1),
                 inode: word(2),
-                force: yes(3),
+                force: flag(3),
             },
             6 => Self::Memory { master: word(1) },
             7 => Self::EndMaster { master: word(1) },
@@ -98,10 +98,10 @@ impl Order {
 /// A number and maybe a descriptor, or the number of an error of the system.
 pub(super) type Reply = Result<(u64, Option<OwnedFd>), i32>;
 
-/// Sends an order and waits for what comes of it.
+/// Sends an order and waits for the reply.
 ///
 /// # Errors
-/// There is nobody at the other end, or nobody who answers.
+/// The other end is closed, or does not answer.
 pub(super) fn ask(line: BorrowedFd<'_>, order: Order, with: &[BorrowedFd<'_>]) -> io::Result<Reply> {
     send(line, &order.encode(), with)?;
     let mut bytes = [0; REPLY + 1];
@@ -118,7 +118,7 @@ pub(super) fn ask(line: BorrowedFd<'_>, order: Order, with: &[BorrowedFd<'_>]) -
     })
 }
 
-/// The next order with its descriptors; `None` for what is none, and an error at the end.
+/// The next order with its descriptors; `None` for a packet that is no order, an error at the end.
 pub(super) fn next(line: BorrowedFd<'_>) -> io::Result<(Option<Order>, Vec<OwnedFd>)> {
     let mut bytes = [0; ORDER + 1];
     let (length, descriptors) = receive(line, &mut bytes)?;
@@ -212,9 +212,9 @@ mod tests {
         let other = std::thread::spawn(move || {
             let (received, mut with) = next(theirs.as_fd()).expect("an order");
             assert_eq!(received, Some(order));
-            reply(theirs.as_fd(), Ok((1 << 40, with.pop()))).expect("somebody listens");
+            reply(theirs.as_fd(), Ok((1 << 40, with.pop()))).expect("haulier listens");
             assert_eq!(next(theirs.as_fd()).expect("an order").0, Some(order));
-            reply(theirs.as_fd(), Err(libc::EPERM)).expect("somebody listens");
+            reply(theirs.as_fd(), Err(libc::EPERM)).expect("haulier listens");
             assert_eq!(
                 next(theirs.as_fd()).expect_err("the end").kind(),
                 io::ErrorKind::UnexpectedEof
