@@ -3,9 +3,10 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use haulier_settings::Diagnostic;
+
 use super::control::{AskError, Client};
 use super::place::find_running;
-use crate::config::Diagnostic;
 
 /// The haulier that listens on `socket`, or without one the only one that runs here. `command` is who asks.
 ///

@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use haulier_client::download::verify::{Algorithm, Checksum, Source};
 use haulier_client::url::Url;
-
-use crate::config::value;
+use haulier_settings::value;
 
 /// The exit codes, for people and for scripts.
 const EXIT_CODES: &str = "\

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use haulier_client::url::Url;
+use haulier_settings::value;
 use haulier_store::{Key, Location};
-
-use crate::config::value;
 
 /// Where `haulier serve --images` listens.
 const SERVICE: &str = "http://127.0.0.1:4869/";

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use haulier_php::User;
 use haulier_server::Address;
+use haulier_settings::value::show_size;
+use haulier_settings::{Diagnostic, Report};
 use rustix::fs::{Access, Mode as Bits, stat};
 
 use super::Outcome;
@@ -19,8 +21,6 @@ use crate::account;
 use crate::cli::{CheckArgs, Console};
 use crate::config::settings::{self, AdminAddress, Mode, Pool, Settings, Site};
 use crate::config::tls::{CertificateSource, Tls};
-use crate::config::value::show_size;
-use crate::config::{Diagnostic, Report};
 use crate::lifecycle::cannot_listen;
 use crate::machine::Machine;
 use crate::port_holder;

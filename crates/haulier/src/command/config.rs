@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
+use haulier_settings::Report;
+
 use super::{Outcome, configuration};
 use crate::cli::{ConfigArgs, Console};
 use crate::config::effective::Effective;
+use crate::config::schema;
 use crate::config::settings::{self, Mode};
-use crate::config::{Report, schema};
 use crate::machine::Machine;
 
 pub(super) fn run(arguments: &ConfigArgs, console: &Console) -> Outcome {

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use haulier_settings::{Diagnostic, Report, UnreadableFile};
+
 use crate::cli::Console;
-use crate::config::file::{self, File, UnreadableFile};
-use crate::config::{Diagnostic, Report};
+use crate::config::file::{self, File};
 
 /// Where `run` and `check` look without `-c`.
 const PLACES: [&str; 2] = ["./haulier.toml", "/etc/haulier/haulier.toml"];

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use haulier_php::Address;
+use haulier_settings::{Diagnostic, Report};
 use haulier_store::StoreRuntime;
 
 use crate::assemble;
@@ -15,7 +16,6 @@ use crate::certificates::reach;
 use crate::config::images::StorePlace;
 use crate::config::settings::{Pool, Settings, Site};
 use crate::config::tls::{CertificatePlan, CertificateSource, Tls};
-use crate::config::{Diagnostic, Report};
 use crate::images;
 use crate::lifecycle::with_sources;
 

@@ -12,12 +12,12 @@ use super::configuration::{self, print_one};
 use super::report::{unreadable, write_all};
 use crate::cli::Console;
 use crate::cli::report::PlanArgs;
-use crate::config::{self, Diagnostic};
 use crate::plan::{self, Event, Plan, RunError, Wishes};
 use haulier_bench::report::Report;
 use haulier_bench::report::data::{self, DataError};
 use haulier_bench::report::document::{self, Page};
 use haulier_bench::report::terminal;
+use haulier_settings::Diagnostic;
 
 pub(super) fn run(arguments: &PlanArgs, console: &Console) -> Outcome {
     let plans = match load(arguments, console) {
@@ -51,7 +51,7 @@ fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
     let mut plans = Vec::new();
     let mut wrong = false;
     for path in &arguments.plans {
-        let mut report = config::Report::default();
+        let mut report = haulier_settings::Report::default();
         match Plan::load(path, &mut report) {
             Ok(plan) => plans.push(plan),
             Err(error) => report.push(Diagnostic::error(

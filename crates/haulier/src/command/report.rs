@@ -7,10 +7,10 @@ use super::Outcome;
 use super::configuration::print_one;
 use crate::cli::Console;
 use crate::cli::report::ReportArgs;
-use crate::config::Diagnostic;
 use haulier_bench::report::compare;
 use haulier_bench::report::data::{self, DataError};
 use haulier_bench::report::{self, Report, terminal};
+use haulier_settings::Diagnostic;
 
 pub(super) fn run(arguments: &ReportArgs, console: &Console) -> Outcome {
     let mut reports = Vec::new();

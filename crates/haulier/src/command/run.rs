@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use haulier_settings::{Diagnostic, Report};
+
 use super::{Outcome, configuration};
 use crate::announce::Announcement;
 use crate::assemble::Purpose;
 use crate::cli::{Console, RunArgs};
+use crate::config::Settings;
 use crate::config::settings::{self, Mode};
-use crate::config::{Diagnostic, Report, Settings};
 use crate::init;
 use crate::lifecycle::{self, Beginning, Source};
 use crate::machine::Machine;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use haulier_server::WithoutTls;
+use haulier_settings::{Diagnostic, Placed, Report};
 
 use super::{Outcome, configuration};
 use crate::announce::{self, Announcement};
@@ -14,7 +15,6 @@ use crate::cli::{Console, ServeArgs};
 use crate::config::file::{File, PoolTable, SiteTable};
 use crate::config::settings::{self, Mode, Settings};
 use crate::config::tls::Tls;
-use crate::config::{Diagnostic, Placed, Report};
 use crate::lifecycle::{self, Beginning, Source};
 use crate::machine::Machine;
 

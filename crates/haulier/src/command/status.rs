@@ -4,11 +4,12 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::Duration;
 
+use haulier_settings::Diagnostic;
+
 use super::{Outcome, configuration, status_text};
 use crate::admin::state::State;
 use crate::admin::{Client, cannot_ask, find};
 use crate::cli::{Console, StatusArgs};
-use crate::config::Diagnostic;
 
 /// Its name in messages.
 const COMMAND: &str = "status";

@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
+use haulier_settings::Diagnostic;
+
 use super::{Outcome, configuration};
 use crate::admin::{Answer, Client, Question, cannot_ask, find};
 use crate::cli::{Console, StopArgs};
-use crate::config::Diagnostic;
 
 /// Its name in messages.
 const COMMAND: &str = "stop";

@@ -4,11 +4,10 @@ use std::ops::RangeInclusive;
 
 use haulier_proto::accept::Coding;
 use haulier_server::{CompressLevel, CompressSettings};
+use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::diagnostic::{Diagnostic, Report};
 use super::file::CompressTable;
 use super::settings::{choice, value_or};
-use super::source::Placed;
 
 /// Room for compressed copies of files.
 pub(super) const STORE: u64 = 256 << 20;

@@ -2,12 +2,11 @@
 
 use haulier_server::DictionarySettings;
 use haulier_server::pattern::glob::Glob;
+use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::diagnostic::{Diagnostic, Report};
 use super::file::DictionaryTable;
 use super::rules;
 use super::settings::choice;
-use super::source::Placed;
 
 /// What changes with every deployment, and only a little.
 const FILES: [&str; 2] = ["*.js", "*.css"];

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use haulier_server::{OffloadSettings, SendfileSettings};
+use haulier_settings::{Diagnostic, Pairs, Placed, Report};
 
-use super::diagnostic::{Diagnostic, Report};
-use super::file::{OffloadTable, Pairs, SiteTable};
-use super::source::Placed;
+use super::file::{OffloadTable, SiteTable};
 
 /// Shorter bodies cost more as a file than they hold PHP up.
 const MIN_SIZE: u64 = 64 << 10;

@@ -5,16 +5,14 @@
 
 use std::fmt::Write as _;
 
+use haulier_settings::{Report, Source, Table, Word, reader};
 use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::diagnostic::Report;
 use super::pool::{EXTERNAL, SUPERVISED};
-use super::reader;
 use super::settings::Settings;
-use super::source::Source;
-use super::words::{self, Table, Word};
+use super::words;
 
 /// Settings that hold a path, or a list of them, relative to the file that says them.
 const PATHS: [(&str, &str); 16] = [

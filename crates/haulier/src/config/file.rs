@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haulier_server::Rate;
+use haulier_settings::reader::{self, Reader, Section, Variables, named_tables};
+use haulier_settings::value::Rate;
+use haulier_settings::{Diagnostic, Pairs, Place, Placed, Report, Source, UnreadableFile};
 use toml::de::DeTable;
 
-use super::diagnostic::{Diagnostic, Report};
-use super::reader::{self, Reader, Section, Variables};
-use super::source::{Place, Placed, Source};
 use super::words;
 
 /// PHP does not start with less.
@@ -20,9 +19,6 @@ const LEAST_HEADER: u64 = 2048;
 const LEAST_STREAM_WINDOW: u64 = 64 << 10;
 /// What the window of an HTTP/2 connection is before anybody says otherwise (RFC 9113 §6.9.2), in whole KiB.
 const LEAST_CONNECTION_WINDOW: u64 = 64 << 10;
-
-/// Name → text, in the order of the file.
-pub(crate) type Pairs = Vec<(Placed<String>, Placed<String>)>;
 
 /// All tables of a configuration and the files it includes.
 #[derive(Debug, Default)]
@@ -469,14 +465,6 @@ impl SiteTable {
     }
 }
 
-/// Why the main file could not be read at all.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read {}", path.display())]
-pub(crate) struct UnreadableFile {
-    pub(crate) path: PathBuf,
-    pub(crate) source: std::io::Error,
-}
-
 /// Reads a configuration with everything it includes; what is wrong in it goes to `report`.
 ///
 /// # Errors
@@ -658,67 +646,6 @@ fn read_once<T>(
         return reader.report().push(error);
     }
     *into = read(reader, table, place);
-}
-
-/// The tables below `[pool]` or `[site]`, in the order of the file.
-pub(crate) fn named_tables<'t>(
-    reader: &mut Reader<'_>,
-    top: &Section<'t>,
-    kind: &str,
-) -> Vec<(Placed<String>, &'t DeTable<'t>)> {
-    let Some(table) = reader.table(top, kind) else {
-        return Vec::new();
-    };
-    let mut entries: Vec<_> = table.iter().collect();
-    entries.sort_by_key(|(name, _)| name.span().start);
-    let mut tables = Vec::new();
-    for (name, entry) in entries {
-        let place = reader.place(name.span());
-        match entry.get_ref().as_table() {
-            Some(table) => {
-                check_name(reader, kind, name.get_ref(), &place);
-                tables.push((
-                    Placed {
-                        value: name.get_ref().to_string(),
-                        place: Some(place),
-                    },
-                    table,
-                ));
-            }
-            None => reader.report().push(
-                Diagnostic::error("config::type", format!("a {kind} needs a name of its own"))
-                    .at(Some(&place), format!("this belongs in a table `[{kind}.NAME]`"))
-                    .help(format!(
-                        "write `[{kind}.{}]` above it; the name is yours",
-                        example_name(kind)
-                    )),
-            ),
-        }
-    }
-    tables
-}
-
-fn example_name(kind: &str) -> &'static str {
-    match kind {
-        "pool" => "php",
-        "server" => "nginx",
-        "store" => "acme-images",
-        _ => "shop",
-    }
-}
-
-/// Names are labels in logs and metrics, and parts of socket names. A store has that of its bucket.
-fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, place: &Place) {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || kind == "store" && byte == b'.';
-    let most = if kind == "store" { 63 } else { 32 };
-    if name.is_empty() || name.len() > most || !name.bytes().all(fits) {
-        let error = Diagnostic::error("config::name", format!("not a name for a {kind}: `{name}`"))
-            .at(Some(place), format!("up to {most} letters, digits, `-` and `_`"));
-        reader.report().push(match kind {
-            "site" => error.help("host names go into `hosts = [\"…\"]`"),
-            _ => error,
-        });
-    }
 }
 
 fn is_new<'p>(

@@ -6,13 +6,13 @@ use std::time::Duration;
 use haulier_http::Network;
 use haulier_image::{AVIF_PIXELS_A_SECOND, Defaults, Format, FormatChoice, Limits, Request, Transform, native};
 use haulier_server::Compat;
+use haulier_settings::value::size;
+use haulier_settings::{Diagnostic, Placed, Report};
 use haulier_store::{Location, ObjectOptions};
 
-use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, ImagesTable, SiteTable, StoreTable};
+use super::rules;
 use super::settings::{choice, to_usize, value_or};
-use super::source::Placed;
-use super::{rules, value};
 use crate::machine::Machine;
 
 /// Pixels of an original where the images are the site's own: who put them there knew why.
@@ -489,10 +489,10 @@ fn cache(text: &str, base: &Path) -> Option<Cache> {
     }
     let (kind, rest) = text.split_once(':')?;
     match kind {
-        "memory" => value::size(rest).map(Cache::Memory),
+        "memory" => size(rest).map(Cache::Memory),
         "disk" => {
             let (path, size) = rest.rsplit_once(':')?;
-            let size = value::size(size).filter(|size| *size > 0)?;
+            let size = haulier_settings::value::size(size).filter(|size| *size > 0)?;
             (!path.is_empty()).then(|| Cache::Other(CachePlace::Disk(base.join(path), size)))
         }
         _ => None,

@@ -5,11 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use haulier_server::Redirect;
+use haulier_settings::{Diagnostic, Pairs, Placed, Report};
 
-use super::diagnostic::{Diagnostic, Report};
-use super::file::{Pairs, SiteTable};
+use super::file::SiteTable;
 use super::settings::Site;
-use super::source::Placed;
 
 /// More hops than a browser follows.
 const MOST_HOPS: usize = 32;

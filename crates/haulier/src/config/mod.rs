@@ -6,7 +6,6 @@
 //! `effective` shows what holds.
 
 mod compress;
-pub(crate) mod diagnostic;
 mod dictionary;
 mod downloads;
 pub(crate) mod effective;
@@ -17,18 +16,14 @@ pub(crate) mod images;
 pub(crate) mod listen_address;
 mod loops;
 mod pool;
-pub(crate) mod reader;
 mod route;
 mod rules;
 pub(crate) mod schema;
 mod server;
 pub(crate) mod settings;
 mod site;
-pub(crate) mod source;
 pub(crate) mod tls;
 pub(crate) mod value;
 pub(crate) mod words;
 
-pub(crate) use diagnostic::{Diagnostic, Report};
 pub(crate) use settings::Settings;
-pub(crate) use source::Placed;

@@ -8,12 +8,12 @@ use haulier_php::{
     Address, Balance, External, Health, PoolKind, PoolSettings, Recycle, Resource, Rlimit, Shrink, Slow, Supervised,
     User,
 };
+use haulier_settings::value::show_size;
+use haulier_settings::{Diagnostic, Pairs, Place, Placed, Report, reader};
 
-use super::diagnostic::{Diagnostic, Report};
-use super::file::{File, HealthTable, Pairs, PoolTable};
+use super::environment;
+use super::file::{File, HealthTable, PoolTable};
 use super::settings::{Mode, Pool, Site, to_usize, value_or};
-use super::source::{Place, Placed};
-use super::{environment, reader, value};
 use crate::account;
 use crate::machine::Machine;
 use crate::php_discovery::{self, PhpCgi, PhpError};
@@ -510,7 +510,7 @@ fn warn_memory(table: &PoolTable, workers: usize, php: &PhpCgi, machine: &Machin
     let Some(limit) = php.memory_limit else { return };
     let all = limit.saturating_mul(workers as u64);
     if all > machine.memory {
-        let show = value::show_size;
+        let show = show_size;
         let title = format!(
             "{workers} workers × memory_limit {} could need {}; this machine has {}",
             show(limit),

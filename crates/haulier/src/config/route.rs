@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use haulier_server::pattern::glob::Glob;
-use haulier_server::{Htpasswd, HtpasswdError, Login, RateLimiter, RouteSettings};
+use haulier_server::{Htpasswd, HtpasswdError, Login, RouteSettings};
+use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::diagnostic::{Diagnostic, Report};
 use super::file::{RouteTable, SiteTable};
 use super::settings::{Place, Route, Site};
-use super::source::Placed;
 use super::{rules, site};
 
 /// All routes of a site. Those with a root come first: a route for a part of such a place is one of that place.
@@ -36,7 +35,10 @@ fn resolve(route: &RouteTable, table: &SiteTable, site: &Site, before: &[Route],
     rules.deny = route.deny.as_ref().is_some_and(|deny| deny.value);
     rules.allow = route.allow.as_deref().map(|networks| rules::networks(networks, report));
     rules.login = route.basic_auth.as_ref().and_then(|file| login(file, table, report));
-    rules.rate = route.rate.as_ref().map(|rate| Arc::new(RateLimiter::new(rate.value)));
+    rules.rate = route
+        .rate
+        .as_ref()
+        .map(|rate| Arc::new(super::value::limiter(rate.value)));
     let place = match (&route.root, &route.pool) {
         (Some(root), _) => place_with_root(route, root, path, table, site, report),
         (None, Some(_)) => Some(enclosing(path, before).unwrap_or_else(|| part_of(site))),

@@ -6,10 +6,8 @@ use haulier_http::Network;
 use haulier_server::pattern::glob::Glob;
 use haulier_server::pattern::target::{Target, TargetError};
 use haulier_server::{Canonical, Redirect, Rewrite};
+use haulier_settings::{Diagnostic, Pairs, Placed, Report};
 
-use super::diagnostic::{Diagnostic, Report};
-use super::file::Pairs;
-use super::source::Placed;
 use super::value;
 
 /// Fields that belong to the framing of a message: the server writes them.

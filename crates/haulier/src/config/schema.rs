@@ -1,8 +1,9 @@
 //! The configuration as JSON Schema, for editors: made of the same list as the reference page and the error texts.
 
+use haulier_settings::{Table, Word};
 use serde_json::{Map, Value, json};
 
-use super::words::{self, Table, Word};
+use super::words;
 
 /// What may be written as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,8 +203,8 @@ fn value(kind: Kind) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Report;
     use crate::config::file;
+    use haulier_settings::Report;
 
     /// What the reader says about one setting with this value.
     fn type_errors(table: &Table, word: &Word, value: &str) -> Vec<Value> {

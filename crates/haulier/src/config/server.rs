@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use haulier_http::Network;
 use haulier_php::User;
 use haulier_server::Address;
+use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, PoolTable};
 use super::listen_address;
 use super::settings::{Pool, Site};
-use super::source::Placed;
 use crate::account;
 
 /// Everybody on this machine may connect, as to a port.

@@ -16,13 +16,12 @@ use haulier_server::{
     Canonical, CompressSettings, DictionarySettings, EntityTags, Limits, Maintenance, OffloadSettings, RateLimiter,
     Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,
 };
+use haulier_settings::{Diagnostic, Placed, Report, reader};
 
-use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, LimitsTable, LogTable, SiteTable};
 use super::images::Images;
-use super::source::Placed;
 use super::tls::{self, Tls};
-use super::{compress, images, listen_address, pool, reader, server, site};
+use super::{compress, images, listen_address, pool, server, site};
 use crate::app::App;
 use crate::machine::Machine;
 use crate::php_discovery::PhpCgi;

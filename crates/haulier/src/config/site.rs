@@ -8,12 +8,11 @@ use std::time::Duration;
 use haulier_server::pattern::glob::Glob;
 use haulier_server::pattern::target::Target;
 use haulier_server::{CHARSET, CompressSettings, EntityTags, Maintenance, RateLimiter, Redirect};
+use haulier_settings::{Diagnostic, Placed, Report, reader};
 
-use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, MaintenanceTable, SiteTable};
 use super::settings::{BODY, Site, SiteLog, choice, value_or};
-use super::source::Placed;
-use super::{dictionary, downloads, loops, reader, route, rules, value};
+use super::{dictionary, downloads, loops, route, rules, value};
 use crate::account;
 use crate::app::{self, App, DetectError, PRESETS, Preset, htaccess};
 
@@ -38,7 +37,7 @@ pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
         );
     }
     let limiter = file.limits.requests_per_ip.as_ref();
-    let limiter = limiter.map(|rate| Arc::new(RateLimiter::new(rate.value)));
+    let limiter = limiter.map(|rate| Arc::new(value::limiter(rate.value)));
     let resolve = |table| resolve_site(table, limiter.as_ref(), report);
     let sites: Vec<Site> = file.sites.iter().map(resolve).collect();
     check_hosts(&file.sites, report);
@@ -117,7 +116,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         error_pages,
         maintenance,
         requests_per_ip: match &table.requests_per_ip {
-            Some(rate) => Some(Arc::new(RateLimiter::new(rate.value))),
+            Some(rate) => Some(Arc::new(value::limiter(rate.value))),
             None => limiter.cloned(),
         },
         routes: Vec::new(),

@@ -10,12 +10,11 @@ use std::time::{Duration, SystemTime};
 use haulier_server::Address;
 use haulier_server::WithoutTls;
 use haulier_server::tls::{Certificate, CertificateError, LeastVersion};
+use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::diagnostic::{Diagnostic, Report};
 use super::file::{File, SiteTable, SiteTlsTable};
 use super::server;
 use super::settings::{Mode, Site, choice, value_or};
-use super::source::Placed;
 use crate::privileges;
 
 /// Let's Encrypt.
@@ -272,7 +271,7 @@ fn is_public(host: &str) -> bool {
     !is_address && name.contains('.') && !PRIVATE_SUFFIXES.into_iter().any(is_private)
 }
 
-fn place_of_hosts(table: &SiteTable) -> Option<&super::source::Place> {
+fn place_of_hosts(table: &SiteTable) -> Option<&haulier_settings::Place> {
     let first = table.hosts.as_ref().and_then(|hosts| hosts.first());
     first.map_or(table.name.place.as_ref(), |host| host.place.as_ref())
 }

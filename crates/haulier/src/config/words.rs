@@ -3,85 +3,19 @@
 //! A new setting is one entry here, one field in `file.rs` and its meaning in `settings.rs`. The lists in error
 //! messages and the reference in docs/config.md come from this table.
 
-/// A setting.
-#[derive(Debug)]
-pub(crate) struct Word {
-    pub(crate) name: &'static str,
-    /// The default as it would be written, or in words.
-    pub(crate) default: &'static str,
-    /// One sentence for the reference page.
-    pub(crate) about: &'static str,
-}
+use haulier_settings::{Foreign, Language, Table, word};
 
-/// A table with its settings. `NAME` stands for a name the user chooses.
-#[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) name: &'static str,
-    pub(crate) words: &'static [Word],
-}
-
-/// A kind of file: its tables, and how messages speak of it.
-#[derive(Debug)]
-pub(crate) struct Language {
-    /// As in "tables of a configuration".
-    pub(crate) name: &'static str,
-    pub(crate) tables: &'static [&'static Table],
-    /// Whether people bring words of other servers along (see `foreign`).
-    pub(crate) knows_foreign_words: bool,
-}
+use super::foreign;
 
 /// The configuration of a server.
 pub(crate) static CONFIGURATION: Language = Language {
     name: "configuration",
     tables: TABLES,
-    knows_foreign_words: true,
+    foreign: Some(&Foreign {
+        setting: foreign::setting,
+        table: foreign::table,
+    }),
 };
-
-impl Language {
-    /// The other tables that have a setting of this name.
-    pub(super) fn homes_of(&self, name: &str, not: &Table) -> Vec<&'static str> {
-        let others = self
-            .tables
-            .iter()
-            .filter(|table| !table.name.is_empty() && table.name != not.name);
-        others
-            .filter(|table| table.knows(name))
-            .map(|table| table.name)
-            .collect()
-    }
-
-    /// Every setting with its table.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&'static Table, &'static str)> {
-        self.tables
-            .iter()
-            .filter(|table| !table.name.is_empty())
-            .flat_map(|table| table.names().map(|name| (*table, name)))
-    }
-}
-
-impl Word {
-    /// The default as a value, where it is one and not a description in words.
-    pub(super) fn literal_default(&self) -> Option<serde_json::Value> {
-        serde_json::from_str(self.default).ok()
-    }
-}
-
-impl Table {
-    /// The names of its settings, in the order of the reference.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.words.iter().map(|word| word.name)
-    }
-
-    /// Whether `name` is one of its settings.
-    pub(crate) fn knows(&self, name: &str) -> bool {
-        self.names().any(|known| known == name)
-    }
-}
-
-/// An entry of a table.
-pub(crate) const fn word(name: &'static str, default: &'static str, about: &'static str) -> Word {
-    Word { name, default, about }
-}
 
 /// The tables at the top of a file.
 pub(super) static TOP: Table = Table {
@@ -1055,6 +989,8 @@ pub(super) fn table(name: &str) -> Option<&'static Table> {
 
 #[cfg(test)]
 mod tests {
+    use haulier_settings::Word;
+
     use super::*;
 
     fn reference() -> String {

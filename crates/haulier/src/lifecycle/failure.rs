@@ -6,9 +6,9 @@ use std::path::Path;
 
 use haulier_php::StartError;
 use haulier_server::{Address, BindError};
+use haulier_settings::{Diagnostic, Report};
 
 use crate::assemble::AssembleError;
-use crate::config::{Diagnostic, Report};
 use crate::port_holder;
 
 /// What went wrong while the parts were made.

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 
 use haulier_php::Pool;
 use haulier_server::{Address, Server};
+use haulier_settings::{Diagnostic, Report};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::{Level, error, warn};
@@ -34,8 +35,8 @@ use crate::announce::Announcement;
 use crate::assemble::{AssembleError, Parts, Present, Purpose};
 use crate::cli::Console;
 use crate::command::Outcome;
+use crate::config::Settings;
 use crate::config::settings::{AdminAddress, Format, LogSettings, Site};
-use crate::config::{Diagnostic, Report, Settings};
 use crate::log::{self, AccessLogs, Reopen, Shape};
 use crate::machine;
 

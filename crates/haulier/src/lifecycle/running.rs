@@ -9,6 +9,7 @@ use std::time::Duration;
 use haulier_php::Pool;
 use haulier_server::metrics::{Metrics, ReloadResult};
 use haulier_server::{Address, BindError, RunningServer, ServerHandle};
+use haulier_settings::Report;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
@@ -26,7 +27,6 @@ use crate::app::App;
 use crate::assemble::{AssembleError, Assembled, Parts, Present, Purpose};
 use crate::certificates::Keeper;
 use crate::command::{Outcome, counts, plural};
-use crate::config::Report;
 use crate::config::settings::Site;
 
 /// How often a draining server, and a pool that is to end, is looked at.

@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use haulier_settings::{Diagnostic, Report};
 use serde_json::Value;
 
+use crate::config::Settings;
 use crate::config::effective::Effective;
-use crate::config::{Diagnostic, Report, Settings};
 
 /// Reads the settings anew; findings go to the report.
 type Read = dyn Fn(&mut Report) -> Result<Settings, Diagnostic> + Send + Sync;

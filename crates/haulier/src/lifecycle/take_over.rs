@@ -6,10 +6,11 @@
 use std::os::fd::OwnedFd;
 
 use haulier_server::{Inherited, ServerHandle};
+use haulier_settings::Diagnostic;
 
 use super::systemd::Passed;
 use crate::admin::{self, Admin, Answer, AskError, Client, HandedOver, Question, Reply, Role};
-use crate::config::{Diagnostic, Settings};
+use crate::config::Settings;
 
 /// Listening sockets that others have bound for us.
 #[derive(Debug, Default)]

@@ -3,14 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use haulier_settings::reader::named_tables;
+use haulier_settings::reader::{self, Reader, Section};
+use haulier_settings::{Pairs, Place, Placed, Report, Source, UnreadableFile};
 use toml::de::DeTable;
 
 use super::words;
-use crate::config::Placed;
-use crate::config::Report;
-use crate::config::file::{Pairs, UnreadableFile, named_tables};
-use crate::config::reader::{self, Reader, Section};
-use crate::config::source::{Place, Source};
 
 type Text = Option<Placed<String>>;
 type Texts = Option<Vec<Placed<String>>>;

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
+use haulier_settings::reader::nearest;
+use haulier_settings::{Diagnostic, Pairs, Place, Placed, Report, Source, UnreadableFile};
 
 use super::command_line::{self, CommandLine, NoCommandLine};
 use super::file::{self, File, PartTable, ScriptTable, ServerTable, TableSection};
@@ -12,10 +14,6 @@ use haulier_bench::report::goal::{Goal, NoGoal};
 use haulier_bench::report::quantity::Column;
 
 use crate::cli::Cli;
-use crate::config::file::{Pairs, UnreadableFile};
-use crate::config::reader::nearest;
-use crate::config::source::{Place, Placed, Source};
-use crate::config::{Diagnostic, Report};
 
 /// How long a server may take to come, and to go.
 const PATIENCE: Duration = Duration::from_secs(15);

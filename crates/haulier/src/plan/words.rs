@@ -1,12 +1,12 @@
 //! Every setting of a plan, once, as `config::words` has those of a configuration.
 
-use crate::config::words::{Language, Table, word};
+use haulier_settings::{Language, Table, word};
 
 /// Plans of `haulier bench run`.
 pub(super) static LANGUAGE: Language = Language {
     name: "plan",
     tables: TABLES,
-    knows_foreign_words: false,
+    foreign: None,
 };
 
 pub(super) static TOP: Table = Table {
@@ -180,7 +180,7 @@ pub(super) static TABLES: &[&Table] = &[&TOP, &PLAN, &VALUES, &SERVER, &TABLE, &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::words::Word;
+    use haulier_settings::Word;
 
     fn reference() -> String {
         let mut page = String::new();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use haulier_server::original_key;
+use haulier_settings::Report;
 use haulier_store::cache::Tiered;
 use haulier_store::{Content, Key, LocalStore, Location, Md5Sum, Store, StoreError, StoreRuntime};
 
@@ -16,7 +17,6 @@ use super::Said;
 use crate::cli::Console;
 use crate::cli::image::VerifyArgs;
 use crate::command::configuration;
-use crate::config::Report;
 use crate::config::images::StorePlace;
 use crate::config::settings::{self, Mode, Settings, Site};
 use crate::images;

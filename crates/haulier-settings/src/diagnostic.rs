@@ -4,14 +4,14 @@
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::source::{Place, Source};
+use crate::source::{Place, Source};
 
 /// More errors than this help nobody: the rest is counted.
 const SHOWN: usize = 10;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Severity {
+pub enum Severity {
     /// haulier does not start with it.
     Error,
     /// haulier starts and says so.
@@ -27,7 +27,7 @@ struct Mark {
 
 /// One finding.
 #[derive(Debug, Clone)]
-pub(crate) struct Diagnostic {
+pub struct Diagnostic {
     severity: Severity,
     code: &'static str,
     title: String,
@@ -38,12 +38,12 @@ pub(crate) struct Diagnostic {
 
 impl Diagnostic {
     /// An error, by its code (`config::value`) and one line that says what is wrong.
-    pub(crate) fn error(code: &'static str, title: impl Into<String>) -> Self {
+    pub fn error(code: &'static str, title: impl Into<String>) -> Self {
         Self::new(Severity::Error, code, title.into())
     }
 
     /// A warning, likewise.
-    pub(crate) fn warning(code: &'static str, title: impl Into<String>) -> Self {
+    pub fn warning(code: &'static str, title: impl Into<String>) -> Self {
         Self::new(Severity::Warning, code, title.into())
     }
 
@@ -59,7 +59,7 @@ impl Diagnostic {
     }
 
     /// Underlines `place`; nothing happens for a value that stands in no file.
-    pub(crate) fn at(mut self, place: Option<&Place>, label: impl Into<String>) -> Self {
+    pub fn at(mut self, place: Option<&Place>, label: impl Into<String>) -> Self {
         self.mark = place.map(|place| {
             Box::new(Mark {
                 place: place.clone(),
@@ -70,7 +70,7 @@ impl Diagnostic {
     }
 
     /// Underlines a second place that explains the first.
-    pub(crate) fn beside(mut self, place: Option<&Place>, label: impl Into<String>) -> Self {
+    pub fn beside(mut self, place: Option<&Place>, label: impl Into<String>) -> Self {
         self.context.extend(place.map(|place| Mark {
             place: place.clone(),
             label: label.into(),
@@ -79,13 +79,13 @@ impl Diagnostic {
     }
 
     /// A line below that says what to do.
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+    pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self
     }
 
     /// What is wrong, in one line.
-    pub(crate) fn title(&self) -> &str {
+    pub fn title(&self) -> &str {
         &self.title
     }
 
@@ -186,25 +186,25 @@ fn is_margin(line: &str) -> bool {
 
 /// Everything found, with the texts it was found in.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub struct Report {
     /// The files read so far, the main one first.
-    pub(crate) sources: Vec<Source>,
+    pub sources: Vec<Source>,
     found: Vec<Diagnostic>,
 }
 
 impl Report {
     /// Notes one finding.
-    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+    pub fn push(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);
     }
 
     /// How many errors there are.
-    pub(crate) fn errors(&self) -> usize {
+    pub fn errors(&self) -> usize {
         self.count(Severity::Error)
     }
 
     /// How many warnings there are.
-    pub(crate) fn warnings(&self) -> usize {
+    pub fn warnings(&self) -> usize {
         self.count(Severity::Warning)
     }
 
@@ -213,7 +213,7 @@ impl Report {
     }
 
     /// The warnings as single lines, for the log.
-    pub(crate) fn warning_lines(&self) -> impl Iterator<Item = &str> {
+    pub fn warning_lines(&self) -> impl Iterator<Item = &str> {
         self.found
             .iter()
             .filter(|found| found.severity == Severity::Warning)
@@ -221,7 +221,7 @@ impl Report {
     }
 
     /// The errors as single lines with their place, for the log.
-    pub(crate) fn error_lines(&self) -> impl Iterator<Item = String> {
+    pub fn error_lines(&self) -> impl Iterator<Item = String> {
         let errors = self
             .sorted()
             .into_iter()
@@ -236,7 +236,7 @@ impl Report {
     }
 
     /// All findings as text for people, in file order; empty when nothing was found.
-    pub(crate) fn render(&self, color: bool) -> String {
+    pub fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let sorted = self.sorted();
         let mut text = String::new();
@@ -251,7 +251,7 @@ impl Report {
     }
 
     /// All findings for programs.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         let one = |found: &Diagnostic| {
             let position = found.line_and_column(&self.sources);
             serde_json::json!({

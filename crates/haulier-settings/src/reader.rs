@@ -2,28 +2,42 @@
 //!
 //! It knows nothing of single settings: `words` says which names a table has, `file` which type each one is.
 
+use std::fmt;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use haulier_server::Rate;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::diagnostic::{Diagnostic, Report};
-use super::foreign;
-use super::source::{Place, Placed};
-use super::value::{self, ExpandError};
-use super::words::{Language, Table};
+use crate::diagnostic::{Diagnostic, Report};
+use crate::source::{Place, Placed};
+use crate::value::{self, ExpandError, Rate};
+use crate::words::{Language, Table};
 
 /// No count of connections, requests or processes makes sense beyond; products of two of them fit into 64 bits.
 const MOST: u64 = 1_000_000_000;
 
 /// Looks up an environment variable.
-pub(crate) type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+
+/// Name → text, in the order of the file.
+pub type Pairs = Vec<(Placed<String>, Placed<String>)>;
+
+/// Why the main file could not be read at all.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", path.display())]
+pub struct UnreadableFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: std::io::Error,
+}
 
 /// One table of the file, with the words that may stand in it.
 #[derive(Debug)]
-pub(crate) struct Section<'t> {
+pub struct Section<'t> {
+    language: &'static Language,
     words: &'static Table,
     /// As the user would write it: `site.shop`.
     name: String,
@@ -31,7 +45,7 @@ pub(crate) struct Section<'t> {
 }
 
 /// Reads one source.
-pub(crate) struct Reader<'r> {
+pub struct Reader<'r> {
     language: &'static Language,
     source: usize,
     report: &'r mut Report,
@@ -40,13 +54,16 @@ pub(crate) struct Reader<'r> {
 
 type Entry<'t> = &'t Spanned<DeValue<'t>>;
 
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'r> Reader<'r> {
-    pub(crate) fn new(
-        language: &'static Language,
-        source: usize,
-        report: &'r mut Report,
-        variables: Variables<'r>,
-    ) -> Self {
+    pub fn new(language: &'static Language, source: usize, report: &'r mut Report, variables: Variables<'r>) -> Self {
         Self {
             language,
             source,
@@ -55,11 +72,11 @@ impl<'r> Reader<'r> {
         }
     }
 
-    pub(crate) fn report(&mut self) -> &mut Report {
+    pub fn report(&mut self) -> &mut Report {
         self.report
     }
 
-    pub(crate) fn place(&self, span: Range<usize>) -> Place {
+    pub fn place(&self, span: Range<usize>) -> Place {
         Place {
             source: self.source,
             span,
@@ -67,7 +84,7 @@ impl<'r> Reader<'r> {
     }
 
     /// The table itself as a section; unknown names in it are noted at once.
-    pub(crate) fn section<'t>(&mut self, words: &'static Table, name: &str, table: &'t DeTable<'t>) -> Section<'t> {
+    pub fn section<'t>(&mut self, words: &'static Table, name: &str, table: &'t DeTable<'t>) -> Section<'t> {
         let mut unknown: Vec<_> = table.iter().filter(|(key, _)| !words.knows(key.get_ref())).collect();
         unknown.sort_by_key(|(key, _)| key.span().start);
         let last = unknown.len();
@@ -81,6 +98,7 @@ impl<'r> Reader<'r> {
             self.report.push(diagnostic);
         }
         Section {
+            language: self.language,
             words,
             name: name.to_owned(),
             table,
@@ -88,7 +106,7 @@ impl<'r> Reader<'r> {
     }
 
     /// The sub-table `key` of a table, if it is there and is one.
-    pub(crate) fn table<'t>(&mut self, section: &Section<'t>, key: &str) -> Option<&'t DeTable<'t>> {
+    pub fn table<'t>(&mut self, section: &Section<'t>, key: &str) -> Option<&'t DeTable<'t>> {
         let entry = section.entry(key)?;
         let table = entry.get_ref().as_table();
         if table.is_none() {
@@ -112,12 +130,12 @@ impl<'r> Reader<'r> {
     }
 
     /// Whether `key` is written as a table, for settings that take a short form too.
-    pub(crate) fn is_table(&self, section: &Section<'_>, key: &str) -> bool {
+    pub fn is_table(&self, section: &Section<'_>, key: &str) -> bool {
         section.entry(key).is_some_and(|entry| entry.get_ref().is_table())
     }
 
     /// Text with its variables put in.
-    pub(crate) fn text(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<String>> {
+    pub fn text(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<String>> {
         let entry = section.entry(key)?;
         self.text_of(key, entry)
     }
@@ -150,7 +168,7 @@ impl<'r> Reader<'r> {
     }
 
     /// `true` or `false`.
-    pub(crate) fn flag(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<bool>> {
+    pub fn flag(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<bool>> {
         let entry = section.entry(key)?;
         let flag = entry.get_ref().as_bool();
         if flag.is_none() {
@@ -163,19 +181,13 @@ impl<'r> Reader<'r> {
     }
 
     /// A whole number from `least` on; `why` says what a smaller one would mean. No setting means more than `MOST`.
-    pub(crate) fn count(&mut self, section: &Section<'_>, key: &str, least: u64, why: &str) -> Option<Placed<u64>> {
+    pub fn count(&mut self, section: &Section<'_>, key: &str, least: u64, why: &str) -> Option<Placed<u64>> {
         let entry = section.entry(key)?;
         self.count_of(section, key, entry, least, why)
     }
 
     /// A list of whole numbers from `least` on.
-    pub(crate) fn counts(
-        &mut self,
-        section: &Section<'_>,
-        key: &str,
-        least: u64,
-        why: &str,
-    ) -> Option<Vec<Placed<u64>>> {
+    pub fn counts(&mut self, section: &Section<'_>, key: &str, least: u64, why: &str) -> Option<Vec<Placed<u64>>> {
         let entry = section.entry(key)?;
         let Some(list) = entry.get_ref().as_array() else {
             self.wrong_type(key, entry, "a list of whole numbers", "such as `[320, 640]`");
@@ -223,7 +235,7 @@ impl<'r> Reader<'r> {
     }
 
     /// What is added to the niceness of a process: -20 to 19.
-    pub(crate) fn niceness(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<i32>> {
+    pub fn niceness(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<i32>> {
         let entry = section.entry(key)?;
         let Some(integer) = entry.get_ref().as_integer() else {
             self.wrong_type(key, entry, "a whole number", "without quotes");
@@ -243,7 +255,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A time with its unit; it may be zero.
-    pub(crate) fn duration(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
+    pub fn duration(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
         let text = self.with_unit(section, key, "30s")?;
         let duration = value::duration(&text.value);
         if duration.is_none() {
@@ -260,7 +272,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A deadline: a time that is not zero, which nobody could meet.
-    pub(crate) fn deadline(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
+    pub fn deadline(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
         let deadline = self.duration(section, key)?;
         if !deadline.value.is_zero() {
             return Some(deadline);
@@ -272,7 +284,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A size with its unit, in bytes; at least `least`.
-    pub(crate) fn size(&mut self, section: &Section<'_>, key: &str, least: u64) -> Option<Placed<u64>> {
+    pub fn size(&mut self, section: &Section<'_>, key: &str, least: u64) -> Option<Placed<u64>> {
         let text = self.with_unit(section, key, "8MiB")?;
         let Some(size) = value::size(&text.value) else {
             self.report.push(
@@ -310,7 +322,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A list of texts.
-    pub(crate) fn texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
+    pub fn texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
         let entry = section.entry(key)?;
         let Some(list) = entry.get_ref().as_array() else {
             let example = entry
@@ -324,7 +336,7 @@ impl<'r> Reader<'r> {
     }
 
     /// One text, or a list of them.
-    pub(crate) fn text_or_texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
+    pub fn text_or_texts(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<Placed<String>>> {
         match section.entry(key)?.get_ref() {
             DeValue::String(_) => self.text(section, key).map(|one| vec![one]),
             _ => self.texts(section, key),
@@ -332,7 +344,7 @@ impl<'r> Reader<'r> {
     }
 
     /// A rate: requests in a time.
-    pub(crate) fn rate(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Rate>> {
+    pub fn rate(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Rate>> {
         let text = self.with_unit(section, key, "20/s")?;
         let rate = value::rate(&text.value);
         if rate.is_none() {
@@ -349,7 +361,7 @@ impl<'r> Reader<'r> {
     }
 
     /// The tables of an array `[[…]]`.
-    pub(crate) fn tables<'t>(&mut self, section: &Section<'t>, key: &str) -> Vec<(Place, &'t DeTable<'t>)> {
+    pub fn tables<'t>(&mut self, section: &Section<'t>, key: &str) -> Vec<(Place, &'t DeTable<'t>)> {
         let Some(entry) = section.entry(key) else {
             return Vec::new();
         };
@@ -373,7 +385,7 @@ impl<'r> Reader<'r> {
 
     /// A table of names the user chooses, each with a text; numbers, `true` and `false` count as PHP's texts for them.
     /// In the order of the file.
-    pub(crate) fn map(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<(Placed<String>, Placed<String>)>> {
+    pub fn map(&mut self, section: &Section<'_>, key: &str) -> Option<Vec<(Placed<String>, Placed<String>)>> {
         let table = self.table(section, key)?;
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
@@ -449,11 +461,10 @@ impl<'r> Reader<'r> {
 
     /// The most useful thing to say under an unknown name.
     fn hint(&self, words: &'static Table, key: &str, is_table: bool) -> String {
-        let foreign = match self.language.knows_foreign_words {
-            true if is_table => foreign::table(key),
-            true => foreign::setting(key),
-            false => None,
-        };
+        let foreign = self.language.foreign.and_then(|foreign| match is_table {
+            true => (foreign.table)(key),
+            false => (foreign.setting)(key),
+        });
         // What is written as a table was not meant as the setting of another one.
         let homes = if is_table {
             Vec::new()
@@ -497,19 +508,22 @@ impl<'t> Section<'t> {
     }
 
     /// Where the name of a setting stands.
-    pub(crate) fn key_span(&self, key: &str) -> Option<Range<usize>> {
+    pub fn key_span(&self, key: &str) -> Option<Range<usize>> {
         self.table.keys().find(|name| name.get_ref() == key).map(Spanned::span)
     }
 
     /// Whether an unknown name in the table was meant as `word`.
-    pub(crate) fn misspells(&self, word: &str) -> bool {
+    pub fn misspells(&self, word: &str) -> bool {
         let mut unknown = self
             .table
             .keys()
             .map(|key| key.get_ref().as_ref())
             .filter(|key| !self.words.knows(key));
         let meant = |key: &str| nearest(key, self.words.names()) == Some(word);
-        let foreign = |key: &str| foreign::setting(key).is_some_and(|here| here.contains(&format!("this is `{word}`")));
+        let foreign = |key: &str| {
+            let here = self.language.foreign.and_then(|foreign| (foreign.setting)(key));
+            here.is_some_and(|here| here.contains(&format!("this is `{word}`")))
+        };
         unknown.any(|key| meant(key) || foreign(key))
     }
 
@@ -522,8 +536,69 @@ impl<'t> Section<'t> {
     }
 }
 
+/// The tables below `[pool]` or `[site]`, in the order of the file.
+pub fn named_tables<'t>(
+    reader: &mut Reader<'_>,
+    top: &Section<'t>,
+    kind: &str,
+) -> Vec<(Placed<String>, &'t DeTable<'t>)> {
+    let Some(table) = reader.table(top, kind) else {
+        return Vec::new();
+    };
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    let mut tables = Vec::new();
+    for (name, entry) in entries {
+        let place = reader.place(name.span());
+        match entry.get_ref().as_table() {
+            Some(table) => {
+                check_name(reader, kind, name.get_ref(), &place);
+                tables.push((
+                    Placed {
+                        value: name.get_ref().to_string(),
+                        place: Some(place),
+                    },
+                    table,
+                ));
+            }
+            None => reader.report().push(
+                Diagnostic::error("config::type", format!("a {kind} needs a name of its own"))
+                    .at(Some(&place), format!("this belongs in a table `[{kind}.NAME]`"))
+                    .help(format!(
+                        "write `[{kind}.{}]` above it; the name is yours",
+                        example_name(kind)
+                    )),
+            ),
+        }
+    }
+    tables
+}
+
+fn example_name(kind: &str) -> &'static str {
+    match kind {
+        "pool" => "php",
+        "server" => "nginx",
+        "store" => "acme-images",
+        _ => "shop",
+    }
+}
+
+/// Names are labels in logs and metrics, and parts of socket names. A store has that of its bucket.
+fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, place: &Place) {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || kind == "store" && byte == b'.';
+    let most = if kind == "store" { 63 } else { 32 };
+    if name.is_empty() || name.len() > most || !name.bytes().all(fits) {
+        let error = Diagnostic::error("config::name", format!("not a name for a {kind}: `{name}`"))
+            .at(Some(place), format!("up to {most} letters, digits, `-` and `_`"));
+        reader.report().push(match kind {
+            "site" => error.help("host names go into `hosts = [\"…\"]`"),
+            _ => error,
+        });
+    }
+}
+
 /// The one of `known` that a typing mistake would turn into `written`.
-pub(crate) fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+pub fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let written = written.to_ascii_lowercase();
     known
         .map(|name| (strsim::damerau_levenshtein(&written, name), name))
@@ -552,7 +627,7 @@ fn nearest_first<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Vec
 }
 
 /// The tables of one source, or the first thing that makes it no TOML.
-pub(crate) fn parse(text: &str, source: usize) -> Result<Spanned<DeTable<'_>>, Diagnostic> {
+pub fn parse(text: &str, source: usize) -> Result<Spanned<DeTable<'_>>, Diagnostic> {
     let (table, mut errors) = DeTable::parse_recoverable(text);
     // For an unclosed quote the recovered errors begin with a comma "missing" on the next line: the earliest place is
     // the true fault.
