@@ -107,6 +107,14 @@ fn act(client: &mut Client, event: Event<'_>, open: &mut HashMap<u32, u64>) {
             }
             (stream, end)
         }
+        Event::Interim { stream, head } => {
+            assert!((100..200).contains(&head.status()) && open.contains_key(&stream));
+            (stream, false)
+        }
+        Event::Trailers { stream, trailers } => {
+            check_fields(&trailers);
+            (stream, true)
+        }
         Event::Failed { stream, .. } => (stream, true),
         Event::GoAway { .. } => return,
     };
@@ -118,8 +126,12 @@ fn act(client: &mut Client, event: Event<'_>, open: &mut HashMap<u32, u64>) {
 
 fn check_head(head: &ResponseHead) {
     assert!((200..1000).contains(&head.status()));
-    assert!(head.fields().len() <= LIMITS.response.fields);
-    for (name, value) in head.fields().iter() {
+    check_fields(head.fields());
+}
+
+fn check_fields(fields: &Fields) {
+    assert!(fields.len() <= LIMITS.response.fields);
+    for (name, value) in fields.iter() {
         assert!(is_name(name) && is_value(value));
         assert!(!name.iter().any(u8::is_ascii_uppercase));
     }

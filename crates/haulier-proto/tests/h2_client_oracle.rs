@@ -102,13 +102,14 @@ async fn ask(mut pipe: DuplexStream, limits: ClientLimits, wanted: &[Wanted]) ->
                     answer.body.extend_from_slice(data);
                     answer.is_complete = end;
                 }
+                Some(Event::Trailers { stream, .. }) => answers[places[&stream]].is_complete = true,
                 // More were sent than it takes, before it could say so.
                 Some(Event::Failed {
                     stream,
                     why: StreamError::Unprocessed,
                 }) if wanted[places[&stream]].path != "/refused" => waiting.push_back(places[&stream]),
                 Some(Event::Failed { stream, why }) => answers[places[&stream]].failure = Some(why),
-                Some(Event::GoAway { .. }) => {}
+                Some(Event::GoAway { .. } | Event::Interim { .. }) => {}
             }
         }
         input.drain(..at);

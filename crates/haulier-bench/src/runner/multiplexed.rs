@@ -238,8 +238,12 @@ impl Runner<'_> {
                     self.fail_stream(id, place, class_of(why));
                 }
             }
+            Event::Trailers { stream, .. } => {
+                let place = streams.place_of(stream)?;
+                self.complete_stream(id, place);
+            }
             // No more streams fit; `settle` goes on with another connection.
-            Event::GoAway { .. } => {}
+            Event::GoAway { .. } | Event::Interim { .. } => {}
         }
         None
     }

@@ -8,13 +8,14 @@
 mod receive;
 
 use super::PREFACE;
-use super::block::Block;
 use super::error::{ConnectionError, ErrorCode};
 use super::flow::{DEFAULT_WINDOW, Window};
 use super::frame::{self, MOST_STREAM};
 use super::hpack::decode::Decoder;
 use super::hpack::encoder::Encoder;
+use super::reader::FrameReader;
 use super::settings::Settings;
+use crate::field::Fields;
 use crate::framing::FramingError;
 use crate::response_head::{ResponseHead, ResponseHeadError, ResponseLimits};
 
@@ -79,23 +80,18 @@ pub enum StreamError {
 /// What frames mean to the driver.
 #[derive(Debug)]
 pub enum Event<'i> {
-    /// A final response head. With `end`, it has no body.
+    /// An interim response (RFC 9110 §15.2): a further head follows.
+    Interim { stream: u32, head: ResponseHead },
+    /// The final response head. With `end`, it has no body.
     Head { stream: u32, head: ResponseHead, end: bool },
     /// Some of the body. With `end`, it is complete, and `data` may be empty.
     Data { stream: u32, data: &'i [u8], end: bool },
+    /// The trailers; the body is complete.
+    Trailers { stream: u32, trailers: Fields },
     /// The stream is gone.
     Failed { stream: u32, why: StreamError },
     /// The server takes no more streams; those that it has not taken fail next.
     GoAway { code: ErrorCode },
-}
-
-/// How far [`Client::receive`] came.
-#[derive(Debug)]
-pub struct Step<'i> {
-    /// Bytes of the input that are done with.
-    pub taken: usize,
-    /// `None`: more input is needed.
-    pub event: Option<Event<'i>>,
 }
 
 /// What the stream of a request needs to know of it.
@@ -105,14 +101,6 @@ pub struct Ask {
     pub is_head: bool,
     /// The request has no body.
     pub end: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// The first frame must be SETTINGS (RFC 9113 §3.4).
-    FirstSettings,
-    Open,
-    Failed(ConnectionError),
 }
 
 /// A stream whose response is not complete.
@@ -140,7 +128,7 @@ struct Stream {
 #[derive(Debug)]
 pub struct Client {
     limits: ClientLimits,
-    state: State,
+    reader: FrameReader,
     /// What the server asks of us.
     peer: Settings,
     /// Streams the server takes at once.
@@ -156,7 +144,6 @@ pub struct Client {
     /// What the server may send on all streams together.
     receive: Window,
     owed: u32,
-    block: Option<Box<Block>>,
     output: Vec<u8>,
     /// For a field block of ours.
     scratch: Vec<u8>,
@@ -183,7 +170,7 @@ impl Client {
             frame::write_window_update(&mut output, 0, more);
         }
         Self {
-            state: State::FirstSettings,
+            reader: FrameReader::of_client(limits.response.head, limits.continuations),
             peer: Settings::default(),
             streams_allowed: FIRST_STREAMS,
             encoder: Encoder::default(),
@@ -193,7 +180,6 @@ impl Client {
             send: Window::new(DEFAULT_WINDOW),
             receive: Window::new(DEFAULT_WINDOW + more),
             owed: 0,
-            block: None,
             output,
             scratch: Vec::new(),
             last: None,
@@ -215,7 +201,7 @@ impl Client {
     /// Whether this connection will take further streams, now or when others have ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        !matches!(self.state, State::Failed(_)) && self.last.is_none() && self.next <= MOST_STREAM
+        self.reader.failure().is_none() && self.last.is_none() && self.next <= MOST_STREAM
     }
 
     /// Streams the server takes at once.
@@ -274,6 +260,19 @@ impl Client {
         Some(room)
     }
 
+    /// Sends the trailers of a request, which end its body; false if the stream is gone or complete.
+    pub fn send_trailers(&mut self, stream: u32, trailers: &Fields) -> bool {
+        let most = self.most_payload();
+        let Some(place) = self.place(stream).filter(|place| self.streams[*place].is_sending) else {
+            return false;
+        };
+        self.scratch.clear();
+        self.encoder.block(&mut self.scratch, trailers.iter());
+        frame::write_headers(&mut self.output, stream, &self.scratch, true, most);
+        self.streams[place].is_sending = false;
+        true
+    }
+
     /// Gives a stream up; nothing more is told of it.
     pub fn cancel(&mut self, stream: u32) {
         if let Some(place) = self.place(stream) {
@@ -295,8 +294,7 @@ impl Client {
     }
 
     fn fail(&mut self, error: ConnectionError) {
-        if !matches!(self.state, State::Failed(_)) {
-            self.state = State::Failed(error);
+        if self.reader.fail(error) {
             frame::write_goaway(&mut self.output, 0, error.code);
         }
     }

@@ -10,13 +10,13 @@ mod receive;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::block::Block;
 use super::error::{ConnectionError, ErrorCode};
 use super::flow::{DEFAULT_WINDOW, Window};
 use super::frame::{self, MOST_STREAM};
 use super::hpack::decode::Decoder;
 use super::hpack::encode::EMPTY_TABLE;
 use super::limits::{Budget, Limits};
+use super::reader::FrameReader;
 use super::settings::Settings;
 use super::stream::{Ended, Stream, Streams};
 use crate::head::{HeadError, RequestHead};
@@ -46,25 +46,6 @@ pub enum Event<'i> {
     GoAway { code: ErrorCode },
 }
 
-/// How far [`Connection::receive`] came.
-#[derive(Debug)]
-pub struct Step<'i> {
-    /// Bytes of the input that are done with.
-    pub taken: usize,
-    /// `None`: more input is needed.
-    pub event: Option<Event<'i>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Nothing has come yet.
-    Preface,
-    /// The first frame must be SETTINGS (RFC 9113 §3.4).
-    FirstSettings,
-    Open,
-    Failed(ConnectionError),
-}
-
 /// How we told the client to open no more streams (RFC 9113 §6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shutdown {
@@ -79,7 +60,7 @@ enum Shutdown {
 #[derive(Debug)]
 pub struct Connection {
     limits: Limits,
-    state: State,
+    reader: FrameReader,
     shutdown: Shutdown,
     /// What the client asks of us.
     peer: Settings,
@@ -91,7 +72,6 @@ pub struct Connection {
     receive: Window,
     /// Bytes used up that the client was not told of yet.
     owed: u32,
-    block: Option<Box<Block>>,
     output: Vec<u8>,
     /// Streams with something to send, in the order of their turns; some may be gone.
     queue: VecDeque<u32>,
@@ -123,7 +103,7 @@ impl Connection {
             frame::write_window_update(&mut output, 0, more);
         }
         Self {
-            state: State::Preface,
+            reader: FrameReader::of_server(limits.block(), limits.continuations),
             shutdown: Shutdown::No,
             peer: Settings::default(),
             decoder: Decoder::new(limits.table),
@@ -131,7 +111,6 @@ impl Connection {
             send: Window::new(DEFAULT_WINDOW),
             receive: Window::new(DEFAULT_WINDOW + more),
             owed: 0,
-            block: None,
             output,
             queue: VecDeque::new(),
             heads: 0,
@@ -166,7 +145,7 @@ impl Connection {
     /// Whether a field block or the preface has begun and not ended: its deadline is that of a request head.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
-        self.block.is_some() || matches!(self.state, State::Preface | State::FirstSettings)
+        self.reader.is_within_head()
     }
 
     /// Whether the last stream was named to the client and all have ended: the connection may be closed.
@@ -385,8 +364,7 @@ impl Connection {
 
     /// Ends the connection for a reason the driver has found, such as a deadline.
     pub fn fail(&mut self, error: ConnectionError) {
-        if !matches!(self.state, State::Failed(_)) {
-            self.state = State::Failed(error);
+        if self.reader.fail(error) {
             frame::write_goaway(&mut self.output, self.streams.last(), error.code);
         }
     }

@@ -12,10 +12,13 @@ pub mod flow;
 pub mod frame;
 pub mod hpack;
 pub mod limits;
+mod reader;
 mod request;
 mod response;
 pub mod settings;
 mod stream;
+
+pub use reader::Step;
 
 /// What a client sends first (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

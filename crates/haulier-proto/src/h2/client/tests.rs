@@ -13,8 +13,10 @@ use crate::h2::limits::Limits;
 /// An event that keeps what it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
+    Interim(u32, u16),
     Head(u32, u16, bool),
     Data(u32, Vec<u8>, bool),
+    Trailers(u32, usize),
     Failed(u32, StreamError),
     GoAway(ErrorCode),
 }
@@ -22,8 +24,10 @@ enum Seen {
 impl From<Event<'_>> for Seen {
     fn from(event: Event<'_>) -> Self {
         match event {
+            Event::Interim { stream, head } => Self::Interim(stream, head.status()),
             Event::Head { stream, head, end } => Self::Head(stream, head.status(), end),
             Event::Data { stream, data, end } => Self::Data(stream, data.to_vec(), end),
+            Event::Trailers { stream, trailers } => Self::Trailers(stream, trailers.len()),
             Event::Failed { stream, why } => Self::Failed(stream, why),
             Event::GoAway { code } => Self::GoAway(code),
         }
@@ -216,17 +220,68 @@ fn answers_without_a_body_have_none_whatever_their_length_says() {
 }
 
 #[test]
-fn interim_responses_are_passed_over_but_not_for_ever() {
+fn interim_responses_are_told_but_not_for_ever() {
     let mut wire = Wire::asking();
     let interim = head(1, false, &block(103, &[("link", "</a>")]));
     let answer = [interim.clone(), interim.clone(), head(1, true, &block(204, &[]))].concat();
-    assert_eq!(wire.send(&answer), Ok(vec![Seen::Head(1, 204, true)]));
+    let hint = Seen::Interim(1, 103);
+    assert_eq!(
+        wire.send(&answer),
+        Ok(vec![hint.clone(), hint.clone(), Seen::Head(1, 204, true)])
+    );
     let mut wire = Wire::asking();
     let seen = wire.send(&interim.repeat(17)).expect("the connection goes on");
+    assert_eq!(seen[..16], vec![hint; 16]);
     assert!(
-        matches!(seen[..], [Seen::Failed(1, StreamError::Malformed(_))]),
+        matches!(seen[16..], [Seen::Failed(1, StreamError::Malformed(_))]),
         "{seen:?}"
     );
+}
+
+#[test]
+fn trailers_end_a_body_and_bad_ones_its_stream() {
+    let start = [head(1, false, &block(200, &[])), data(1, false, b"x")].concat();
+    let lines = |lines: &[(&str, &str)]| {
+        let mut fields = Fields::new();
+        lines.iter().for_each(|(name, value)| fields.append(name, value));
+        let mut block = Vec::new();
+        encode::fields(&mut block, &fields);
+        block
+    };
+    let timing = lines(&[("server-timing", "a"), ("x", "b")]);
+    let mut wire = Wire::asking();
+    let seen = wire.send(&[start.clone(), head(1, true, &timing)].concat());
+    let expected = [
+        Seen::Head(1, 200, false),
+        Seen::Data(1, b"x".to_vec(), false),
+        Seen::Trailers(1, 2),
+    ];
+    assert_eq!(seen, Ok(expected.to_vec()));
+    for trailers in [head(1, false, &timing), head(1, true, &block(200, &[]))] {
+        let mut wire = Wire::asking();
+        let seen = wire
+            .send(&[start.clone(), trailers].concat())
+            .expect("the connection goes on");
+        assert_eq!(seen[2], Seen::Failed(1, StreamError::Malformed("bad trailers")));
+    }
+}
+
+#[test]
+fn a_request_may_end_with_trailers() {
+    let mut wire = Wire::new(ClientLimits::default());
+    let ask = Ask {
+        is_head: false,
+        end: false,
+    };
+    let stream = wire.0.open(ask, LINES).expect("room");
+    assert_eq!(wire.0.send_data(stream, b"abc", false), Some(3));
+    wire.0.output().clear();
+    let mut trailers = Fields::new();
+    trailers.append("Digest", "x");
+    assert!(wire.0.send_trailers(stream, &trailers));
+    let head = FrameHead::parse(wire.0.output()).expect("a frame");
+    assert_eq!((head.kind, head.flags), (Kind::Headers, END_HEADERS | END_STREAM));
+    assert!(!wire.0.send_trailers(stream, &trailers), "a body ends once");
 }
 
 #[test]

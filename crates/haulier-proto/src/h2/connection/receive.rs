@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use super::{Connection, Event, LAST_PING, Shutdown, State, Step};
+use super::{Connection, Event, LAST_PING, Shutdown};
 use crate::field::{Fields, Known};
 use crate::framing::{self, BodyLength};
-use crate::h2::PREFACE;
-use crate::h2::block::{self, Block, check_dependency, compression};
+use crate::h2::block::compression;
 use crate::h2::error::{ConnectionError, ErrorCode};
 use crate::h2::flow::Window;
-use crate::h2::frame::{self, ACK, DEFAULT_PAYLOAD, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind};
+use crate::h2::frame;
+use crate::h2::reader::{Data, Frame, Step};
 use crate::h2::request::{RequestLines, TrailerLines};
 use crate::h2::settings::Settings;
 use crate::h2::stream::{Ended, Stream};
@@ -32,7 +32,7 @@ impl Connection {
         input: &'i [u8],
         now: Instant,
         storage: &mut Fields,
-    ) -> Result<Step<'i>, ConnectionError> {
+    ) -> Result<Step<Event<'i>>, ConnectionError> {
         self.now = now;
         let step = self.step(input, storage);
         if let Err(error) = step {
@@ -41,84 +41,50 @@ impl Connection {
         step
     }
 
-    fn step<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Step<'i>, ConnectionError> {
-        let mut taken = match self.state {
-            State::Failed(error) => return Err(error),
-            State::Preface => self.take_preface(input)?,
-            _ => 0,
-        };
-        while self.state != State::Preface
-            && let Some(head) = FrameHead::parse(&input[taken..])
+    fn step<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Step<Event<'i>>, ConnectionError> {
+        let (mut taken, mut event) = (0, None);
+        while event.is_none()
+            && let Some(frame) = self.reader.next(input, &mut taken)?
         {
-            if head.length > DEFAULT_PAYLOAD {
-                return Err(ConnectionError::frame_size("frame larger than SETTINGS_MAX_FRAME_SIZE"));
-            }
-            let start = taken + HEAD_LENGTH;
-            let Some(payload) = input.get(start..start + head.length as usize) else {
-                break;
-            };
-            taken = start + payload.len();
-            let event = self.frame(head, payload, storage)?;
-            if event.is_some() {
-                return Ok(Step { taken, event });
-            }
+            event = self.frame(frame, storage)?;
         }
-        Ok(Step { taken, event: None })
+        Ok(Step { taken, event })
     }
 
-    fn take_preface(&mut self, input: &[u8]) -> Result<usize, ConnectionError> {
-        let length = input.len().min(PREFACE.len());
-        if input[..length] != PREFACE[..length] {
-            return Err(ConnectionError::protocol("not the HTTP/2 preface"));
-        }
-        if length < PREFACE.len() {
-            return Ok(0);
-        }
-        self.state = State::FirstSettings;
-        Ok(length)
-    }
-
-    fn frame<'i>(&mut self, head: FrameHead, payload: &'i [u8], storage: &mut Fields) -> Outcome<'i> {
-        if let Some(block) = &self.block
-            && (head.kind != Kind::Continuation || head.stream != block.stream)
-        {
-            return Err(ConnectionError::protocol("another frame within a field block"));
-        }
-        if self.state == State::FirstSettings {
-            if head.kind != Kind::Settings || head.has(ACK) {
-                return Err(ConnectionError::protocol("first frame is not SETTINGS"));
-            }
-            self.state = State::Open;
-        }
-        match head.kind {
-            Kind::Data => self.data(head, payload),
-            Kind::Headers => self.headers(head, payload, storage),
-            Kind::Continuation => self.continuation(head, payload, storage),
-            Kind::Priority => self.priority(head, payload),
-            Kind::ResetStream => self.reset_stream(head, payload),
-            Kind::Settings => self.settings(head, payload),
-            Kind::Ping => self.ping(head, payload),
-            Kind::GoAway => self.goaway(head, payload),
-            Kind::WindowUpdate => self.window_update(head, payload),
-            Kind::PushPromise => Err(ConnectionError::protocol("PUSH_PROMISE from a client")),
-            Kind::Unknown(_) => self.spend_control().map(|()| None),
+    fn frame<'i>(&mut self, frame: Frame<'i>, storage: &mut Fields) -> Outcome<'i> {
+        match frame {
+            Frame::Data(data) => self.data(data),
+            Frame::Fields { stream, end, block } => self.field_block(stream, end, &block, storage),
+            Frame::ConnectionWindow { increment } => self.connection_window(increment),
+            Frame::StreamWindow { stream, increment } => self.stream_window(stream, increment),
+            Frame::Reset { stream, code } => self.reset_stream(stream, code),
+            Frame::Settings(payload) => self.settings(payload),
+            Frame::Ping(opaque) => self.ping(opaque),
+            Frame::PingAck(opaque) => self.ping_ack(opaque),
+            Frame::GoAway { code, .. } => self.goaway(code),
+            Frame::PushPromise => Err(ConnectionError::protocol("PUSH_PROMISE from a client")),
+            Frame::SettingsAck | Frame::Priority | Frame::Unknown => self.spend_control().map(|()| None),
         }
     }
 
-    fn data<'i>(&mut self, head: FrameHead, payload: &'i [u8]) -> Outcome<'i> {
-        let (id, end) = (head.stream, head.has(END_STREAM));
+    fn data<'i>(&mut self, frame: Data<'i>) -> Outcome<'i> {
+        let Data {
+            stream: id,
+            length,
+            data,
+            end,
+        } = frame;
         if self.streams.is_idle(id) {
             return Err(ConnectionError::protocol("DATA on a stream that was never opened"));
         }
-        if !self.receive.take(head.length) {
+        if !self.receive.take(length) {
             return Err(ConnectionError::flow_control("DATA beyond the connection's window"));
         }
-        let data = head.unpadded(payload)?;
         if data.is_empty() && !end {
             self.spend_control()?;
         }
         let Some(state) = self.streams.get(id) else {
-            self.give_back(0, head.length);
+            self.give_back(0, length);
             return match self.streams.ended(id) {
                 Some(Ended::ByUs) => Ok(None),
                 _ => self.fault(id, ErrorCode::STREAM_CLOSED),
@@ -126,56 +92,33 @@ impl Connection {
         };
         let code = match state.due {
             _ if !state.receiving => Some(ErrorCode::STREAM_CLOSED),
-            _ if !state.receive.take(head.length) => Some(ErrorCode::FLOW_CONTROL_ERROR),
+            _ if !state.receive.take(length) => Some(ErrorCode::FLOW_CONTROL_ERROR),
             Some(due) if data.len() as u64 > due || (end && data.len() as u64 != due) => {
                 Some(ErrorCode::PROTOCOL_ERROR)
             }
             _ => None,
         };
         if let Some(code) = code {
-            self.give_back(0, head.length);
+            self.give_back(0, length);
             return self.fault(id, code);
         }
         state.due = state.due.map(|due| due - data.len() as u64);
         state.held += data.len() as u32;
         state.receiving = !end;
-        self.give_back(id, head.length - data.len() as u32);
+        self.give_back(id, length - data.len() as u32);
         if data.is_empty() && !end {
             return Ok(None);
         }
         Ok(Some(Event::Data { stream: id, data, end }))
     }
 
-    fn headers<'i>(&mut self, head: FrameHead, payload: &'i [u8], storage: &mut Fields) -> Outcome<'i> {
-        let id = head.stream;
+    /// A complete field block. Whatever becomes of it, it has to be decoded: the next one builds on its table.
+    fn field_block<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
         if id.is_multiple_of(2) {
             return Err(ConnectionError::protocol(
                 "HEADERS on a stream that is not the client's",
             ));
         }
-        let block = block::fragment(head, payload)?;
-        let end = head.has(END_STREAM);
-        if head.has(END_HEADERS) {
-            return self.field_block(id, end, block, storage);
-        }
-        self.block = Some(Box::new(Block::begin(id, end, block)));
-        Ok(None)
-    }
-
-    fn continuation<'i>(&mut self, head: FrameHead, payload: &[u8], storage: &mut Fields) -> Outcome<'i> {
-        let (most, continuations) = (self.limits.block(), self.limits.continuations);
-        let Some(block) = &mut self.block else {
-            return Err(ConnectionError::protocol("CONTINUATION without a field block"));
-        };
-        block.extend(payload, most, continuations)?;
-        match self.block.take_if(|_| head.has(END_HEADERS)) {
-            Some(block) => self.field_block(block.stream, block.end_stream, &block.bytes, storage),
-            None => Ok(None),
-        }
-    }
-
-    /// A complete field block. Whatever becomes of it, it has to be decoded: the next one builds on its table.
-    fn field_block<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
         if id > self.streams.last() {
             return self.request(id, end, block, storage);
         }
@@ -262,48 +205,21 @@ impl Connection {
         self.streams.remember(id, Ended::ByUs);
     }
 
-    fn priority<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
-        let Ok(payload) = payload.try_into() else {
-            return Err(ConnectionError::frame_size("PRIORITY is not of 5 bytes"));
-        };
-        if head.stream == 0 {
-            return Err(ConnectionError::protocol("PRIORITY on the connection"));
-        }
-        check_dependency(head.stream, payload)?;
-        self.spend_control().map(|()| None)
-    }
-
-    fn reset_stream<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
-        let Ok(code) = payload.try_into() else {
-            return Err(ConnectionError::frame_size("RST_STREAM is not of 4 bytes"));
-        };
-        if self.streams.is_idle(head.stream) {
+    fn reset_stream<'i>(&mut self, stream: u32, code: ErrorCode) -> Outcome<'i> {
+        if self.streams.is_idle(stream) {
             return Err(ConnectionError::protocol(
                 "RST_STREAM on a stream that was never opened",
             ));
         }
-        if self.remove(head.stream, Ended::ByClient).is_none() {
+        if self.remove(stream, Ended::ByClient).is_none() {
             return self.spend_control().map(|()| None);
         }
         self.spend_reset()?;
-        Ok(Some(Event::Reset {
-            stream: head.stream,
-            code: ErrorCode(u32::from_be_bytes(code)),
-        }))
+        Ok(Some(Event::Reset { stream, code }))
     }
 
-    fn settings<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
-        if head.stream != 0 {
-            return Err(ConnectionError::protocol("SETTINGS on a stream"));
-        }
+    fn settings<'i>(&mut self, payload: &[u8]) -> Outcome<'i> {
         self.spend_control()?;
-        if head.has(ACK) {
-            return if payload.is_empty() {
-                Ok(None)
-            } else {
-                Err(ConnectionError::frame_size("SETTINGS acknowledgement with a payload"))
-            };
-        }
         let before = self.peer.initial_window_size;
         self.peer.apply(payload)?;
         // Our encoder may use the default table until it says that it does not (RFC 7541 §4.2).
@@ -316,67 +232,48 @@ impl Connection {
         Ok(None)
     }
 
-    fn ping<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
-        let Ok(opaque) = payload.try_into() else {
-            return Err(ConnectionError::frame_size("PING is not of 8 bytes"));
-        };
-        if head.stream != 0 {
-            return Err(ConnectionError::protocol("PING on a stream"));
-        }
+    fn ping<'i>(&mut self, opaque: [u8; 8]) -> Outcome<'i> {
         self.spend_control()?;
-        if !head.has(ACK) {
-            frame::write_ping(&mut self.output, opaque, true);
-        } else if opaque == LAST_PING && self.shutdown == Shutdown::Announced {
+        frame::write_ping(&mut self.output, opaque, true);
+        Ok(None)
+    }
+
+    fn ping_ack<'i>(&mut self, opaque: [u8; 8]) -> Outcome<'i> {
+        self.spend_control()?;
+        if opaque == LAST_PING && self.shutdown == Shutdown::Announced {
             self.shut_down();
         }
         Ok(None)
     }
 
-    fn goaway<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
-        let Some(&[_, _, _, _, c0, c1, c2, c3]) = payload.first_chunk() else {
-            return Err(ConnectionError::frame_size("GOAWAY is shorter than 8 bytes"));
-        };
-        if head.stream != 0 {
-            return Err(ConnectionError::protocol("GOAWAY on a stream"));
-        }
+    fn goaway<'i>(&mut self, code: ErrorCode) -> Outcome<'i> {
         self.spend_control()?;
-        let code = ErrorCode(u32::from_be_bytes([c0, c1, c2, c3]));
         Ok(Some(Event::GoAway { code }))
     }
 
-    fn window_update<'i>(&mut self, head: FrameHead, payload: &[u8]) -> Outcome<'i> {
-        let Ok(increment) = payload.try_into().map(u32::from_be_bytes) else {
-            return Err(ConnectionError::frame_size("WINDOW_UPDATE is not of 4 bytes"));
-        };
-        match self.updates.checked_sub(1) {
-            Some(left) => self.updates = left,
-            None => self.spend_control()?,
+    fn connection_window<'i>(&mut self, increment: u32) -> Outcome<'i> {
+        self.spend_update()?;
+        if !self.send.shift(i64::from(increment)) {
+            return Err(ConnectionError::flow_control("the connection's window too large"));
         }
-        // The highest bit is reserved.
-        let increment = increment & frame::MOST_STREAM;
-        if head.stream == 0 {
-            if increment == 0 {
-                return Err(ConnectionError::protocol("WINDOW_UPDATE by nothing"));
-            }
-            return if self.send.shift(i64::from(increment)) {
-                Ok(None)
-            } else {
-                Err(ConnectionError::flow_control("the connection's window too large"))
-            };
-        }
-        if self.streams.is_idle(head.stream) {
+        Ok(None)
+    }
+
+    fn stream_window<'i>(&mut self, stream: u32, increment: u32) -> Outcome<'i> {
+        self.spend_update()?;
+        if self.streams.is_idle(stream) {
             return Err(ConnectionError::protocol(
                 "WINDOW_UPDATE on a stream that was never opened",
             ));
         }
-        let Some(state) = self.streams.get(head.stream) else {
+        let Some(state) = self.streams.get(stream) else {
             return Ok(None);
         };
         if increment == 0 {
-            return self.fault(head.stream, ErrorCode::PROTOCOL_ERROR);
+            return self.fault(stream, ErrorCode::PROTOCOL_ERROR);
         }
         if !state.send.shift(i64::from(increment)) {
-            return self.fault(head.stream, ErrorCode::FLOW_CONTROL_ERROR);
+            return self.fault(stream, ErrorCode::FLOW_CONTROL_ERROR);
         }
         Ok(None)
     }
@@ -399,6 +296,15 @@ impl Connection {
         } else {
             Err(ConnectionError::flood("too many streams reset"))
         }
+    }
+
+    /// Counts a WINDOW_UPDATE: those that our own DATA calls for are free.
+    fn spend_update(&mut self) -> Result<(), ConnectionError> {
+        match self.updates.checked_sub(1) {
+            Some(left) => self.updates = left,
+            None => self.spend_control()?,
+        }
+        Ok(())
     }
 
     fn spend_control(&mut self) -> Result<(), ConnectionError> {
