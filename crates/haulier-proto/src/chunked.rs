@@ -1,8 +1,9 @@
 //! Chunked transfer coding, both ways (RFC 9112 §7.1).
 //!
-//! Feed it bytes and it says how many it took; sockets are someone else's. The limits on extensions and trailers live
-//! here, because nobody else sees those bytes: both are checked, counted and dropped. A line ends with CR LF and with
-//! nothing else, so that no two servers find different ends (CVE-2025-55315).
+//! The decoder takes bytes and reports how many it took; it reads no socket. It also limits extensions and trailers,
+//! because no other module sees those bytes. Extensions are checked, counted and dropped; so are trailers, unless the
+//! decoder was made to keep them. A line ends with CR LF and with nothing else, so that no two servers find different
+//! ends (CVE-2025-55315).
 
 use crate::encode;
 use crate::field::{Fields, is_token_byte};
@@ -102,7 +103,7 @@ enum State {
     Done,
 }
 
-/// Takes a chunked body apart, whatever the pieces it arrives in.
+/// Decodes a chunked body, in pieces of any size.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     state: State,
@@ -110,6 +111,8 @@ pub struct Decoder {
     remaining: u64,
     /// Bytes of the extension on this line; then of all trailers.
     overhead: usize,
+    /// The trailer section so far, if it is kept.
+    trailers: Option<Vec<u8>>,
 }
 
 impl Decoder {
@@ -119,7 +122,32 @@ impl Decoder {
             state: State::SizeStart,
             remaining: 0,
             overhead: 0,
+            trailers: None,
         }
+    }
+
+    /// A decoder that keeps the trailers for [`Decoder::take_trailers`].
+    #[must_use]
+    pub const fn with_trailers() -> Self {
+        Self {
+            state: State::SizeStart,
+            remaining: 0,
+            overhead: 0,
+            trailers: Some(Vec::new()),
+        }
+    }
+
+    /// The trailers, once the body is complete. A decoder of [`Decoder::new`] has none.
+    #[must_use]
+    pub fn take_trailers(&mut self) -> Fields {
+        let mut trailers = Fields::new();
+        let section = self.trailers.take().unwrap_or_default();
+        for line in section.split(|&byte| byte == b'\r') {
+            if let Some(colon) = line.iter().position(|&byte| byte == b':') {
+                trailers.append(&line[..colon], line[colon + 1..].trim_ascii());
+            }
+        }
+        trailers
     }
 
     /// Whether the whole body was taken; what follows belongs to the next request.
@@ -269,13 +297,16 @@ impl Decoder {
         }
     }
 
-    /// A byte of the trailer section before its line feeds. Trailers are dropped, but what is no field line is
-    /// refused: a request may hide there.
+    /// A byte of the trailer section before its line feeds. A line that is no field line is refused even where trailers
+    /// are dropped: a request may hide there.
     fn trailer(&mut self, byte: u8) -> Result<State, ChunkError> {
         if self.state == State::TrailerStart && byte == b'\r' {
             return Ok(State::LastLineFeed);
         }
         self.count(MOST_TRAILERS, ChunkError::TrailersTooLong)?;
+        if let Some(trailers) = &mut self.trailers {
+            trailers.push(byte);
+        }
         match (self.state, byte) {
             (State::TrailerValue, b'\r') => Ok(State::TrailerLineFeed),
             (_, b'\n') => Err(ChunkError::LineEnd),
@@ -495,6 +526,25 @@ mod tests {
         write_end(&mut out, &trailers);
         assert_eq!(out, b"1\r\nx\r\n0\r\nServer-Timing: php;dur=1.5\r\n\r\n");
         assert_eq!(decode(&out), Ok((b"x".to_vec(), out.len(), true)));
+    }
+
+    #[test]
+    fn trailers_are_kept_by_a_decoder_that_was_made_to() {
+        let input = b"1\r\nx\r\n0\r\nServer-Timing: php;dur=1.5\r\nA:\r\nDigest: sha-256=:YQ==: \r\n\r\n";
+        for cut in 0..=input.len() {
+            let (mut decoder, mut out) = (Decoder::with_trailers(), Vec::new());
+            for piece in [&input[..cut], &input[cut..]] {
+                assert_eq!(decoder.decode(piece, &mut out, 9), Ok(piece.len()));
+            }
+            assert!(decoder.is_done());
+            let trailers = decoder.take_trailers();
+            assert_eq!(trailers.len(), 3);
+            assert_eq!(trailers.get("server-timing"), Some(&b"php;dur=1.5"[..]));
+            assert_eq!(trailers.get("a"), Some(&b""[..]));
+            assert_eq!(trailers.get("digest"), Some(&b"sha-256=:YQ==:"[..]));
+        }
+        let mut decoder = Decoder::new();
+        assert!(decoder.decode(input, &mut Vec::new(), 9).is_ok() && decoder.take_trailers().is_empty());
     }
 
     fn encode(chunks: &[Vec<u8>]) -> Vec<u8> {
