@@ -1,4 +1,4 @@
-//! What a multiplexed hello costs in the HTTP/2 state machine: 32 requests a read as h2load sends them, all answers in
+//! The cost of a multiplexed hello in the HTTP/2 state machine: 32 requests a read as h2load sends them, all answers in
 //! one buffer. `cargo bench -p haulier-proto --bench h2_hello` prints the best of ten rounds; the goal is 200 ns.
 
 use std::time::Instant;

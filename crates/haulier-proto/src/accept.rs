@@ -1,6 +1,6 @@
-//! Accept-Encoding: which codings a client takes, and how gladly (RFC 9110 §12.5.3).
+//! Accept-Encoding: the codings that a client accepts, and their weights (RFC 9110 §12.5.3).
 //!
-//! A weight that is malformed makes its item as if it were not there; codings we do not speak are passed over.
+//! An item with a malformed weight is ignored, and so is a coding that haulier does not have.
 
 use crate::field::{Fields, Known};
 
@@ -18,7 +18,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Those that need nothing of the client but that it takes them.
+    /// Those that need no dictionary.
     pub const PLAIN: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Zstd, Self::Brotli, Self::Gzip, Self::DictionaryZstd];
@@ -51,7 +51,7 @@ impl Coding {
     }
 }
 
-/// What a client accepts: a weight from 0 (not at all) to 1000 for each coding.
+/// The codings a client accepts: a weight from 0 (not at all) to 1000 for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Accepted {
     weights: [u16; Coding::ALL.len()],
@@ -85,13 +85,13 @@ impl Accepted {
         }
     }
 
-    /// How gladly a coding is taken: 0 = not at all, 1000 = most.
+    /// The weight of a coding: 0 = not accepted, 1000 = preferred.
     #[must_use]
     pub fn weight(&self, coding: Coding) -> u16 {
         self.weights[coding.index()]
     }
 
-    /// Whether no coding is accepted.
+    /// True if no coding is accepted.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.weights == [0; Coding::ALL.len()]

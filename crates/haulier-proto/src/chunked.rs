@@ -35,7 +35,7 @@ pub fn write_end(out: &mut Vec<u8>, trailers: &Fields) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Why a chunked body is refused. Its end is not known, so the connection cannot go on.
+/// A fault in a chunked body. Its end is not known, so the connection cannot be used further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
     /// A size line that does not begin with a hexadecimal digit, or goes on with something else.
@@ -53,7 +53,7 @@ pub enum ChunkError {
     /// CR without LF, or LF without CR.
     #[error("line does not end with CR LF")]
     LineEnd,
-    /// No CR LF behind the data.
+    /// No CR LF after the data.
     #[error("chunk data longer than its size")]
     DataEnd,
     /// A trailer line that is no field line.
@@ -64,7 +64,7 @@ pub enum ChunkError {
     TrailersTooLong,
 }
 
-/// What the next byte belongs to.
+/// The element that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The first digit of a size.
@@ -78,17 +78,17 @@ enum State {
     /// White space before the name of an extension, or its first byte.
     ExtensionStart,
     ExtensionName,
-    /// White space behind a name: a value or another extension must follow.
+    /// White space after a name: a value or another extension must follow.
     AfterName,
     /// White space before a value, or its first byte.
     ValueStart,
     Value,
     Quoted,
-    /// The byte behind a backslash.
+    /// The byte after a backslash.
     QuotedPair,
-    /// Behind a closing quote.
+    /// After a closing quote.
     ValueEnd,
-    /// White space behind a value: another extension must follow.
+    /// White space after a value: another extension must follow.
     AfterValue,
     SizeLineFeed,
     Data,
@@ -150,7 +150,7 @@ impl Decoder {
         trailers
     }
 
-    /// Whether the whole body was taken; what follows belongs to the next request.
+    /// True if the whole body was taken; the bytes after it belong to the next message.
     #[must_use]
     pub const fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
@@ -165,12 +165,12 @@ impl Decoder {
         }
     }
 
-    /// Feeds bytes; body bytes found are appended to `out`, at most `room` of them. Says how many bytes of `input`
-    /// were taken: all, unless the body ended or the room did.
+    /// Takes bytes of `input` and appends the body bytes among them to `out`, at most `room`. Returns the number of bytes
+    /// taken: all, unless the body ended or the room did.
     ///
     /// # Errors
-    /// [`ChunkError`] at the first byte that fits no reading of RFC 9112 §7.1, or is beyond a limit. Body bytes before
-    /// it may have been appended. Feeding more gives an error again.
+    /// [`ChunkError`] at the first byte that RFC 9112 §7.1 does not allow, or that is beyond a limit. Body bytes before it
+    /// may have been appended. Later calls fail again.
     pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, room: usize) -> Result<usize, ChunkError> {
         let (mut taken, mut room) = (0, room);
         while let Some(&byte) = input.get(taken) {

@@ -1,4 +1,4 @@
-//! Conditional requests: whether to go on, once the representation is known (RFC 9110 §13).
+//! Conditional requests, evaluated once the representation is known (RFC 9110 §13).
 //!
 //! The order is that of §13.2.2. A condition that cannot be judged, because its date is malformed or there is no
 //! modification date to compare with, is ignored as §13.1 says.
@@ -8,7 +8,7 @@ use crate::etag;
 use crate::field::{Fields, Known};
 use crate::head::Method;
 
-/// What tells this representation from another. There is one: a missing resource is answered before.
+/// The validators of the representation. There is one: a missing resource is answered earlier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Validators<'a> {
     /// The entity tag as sent in the ETag field, with its quotes.
@@ -17,7 +17,7 @@ pub struct Validators<'a> {
     pub last_modified: Option<u64>,
 }
 
-/// What the conditions come to.
+/// The result of the conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precondition {
     /// Answer as if there were none.
@@ -52,7 +52,7 @@ pub fn evaluate(fields: &Fields, method: Method, validators: &Validators<'_>) ->
     }
 }
 
-/// Whether the Range field counts: no If-Range, or it names exactly this representation (RFC 9110 §13.1.5).
+/// True if the Range field counts: If-Range is absent or names exactly this representation (RFC 9110 §13.1.5).
 ///
 /// A tag is compared strongly. A date must be the modification date to the second; that the file has not changed
 /// twice within that second is the caller's to know.
@@ -78,13 +78,13 @@ fn if_match_holds(fields: &Fields, validators: &Validators<'_>) -> bool {
     }
 }
 
-/// Whether `*` or any tag on any line of a field matches. `first` is the value of its first line.
+/// True if `*` or any tag on any line of a field matches. `first` is the value of its first line.
 fn any_matches(fields: &Fields, name: &str, first: &[u8], matches: impl Fn(etag::EntityTag<'_>) -> bool) -> bool {
     // `*` means any representation at all, and there is one.
     first == b"*" || fields.get_all(name).any(|value| etag::list(value).any(&matches))
 }
 
-/// Whether the representation is newer than the date of a field; `None` if there is nothing to compare.
+/// Compares the date of a field with the representation: true if that is newer. `None` if one of them has no date.
 fn modified_since(fields: &Fields, field: Known, validators: &Validators<'_>) -> Option<bool> {
     let value = fields.known(field)?;
     let date = if fields.is_repeated(field) {

@@ -5,7 +5,7 @@
 
 use crate::range::ByteRange;
 
-/// What the field says.
+/// The value of the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentRange {
     /// `bytes 0-99/1000`: the enclosed part, and the length of the whole if it is known.

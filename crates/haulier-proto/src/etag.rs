@@ -7,7 +7,7 @@
 pub struct EntityTag<'a> {
     /// Written with `W/`: equal in meaning, not byte for byte.
     pub weak: bool,
-    /// What stands between the quotes; may be empty.
+    /// The text between the quotes; it may be empty.
     pub opaque: &'a [u8],
 }
 
@@ -17,7 +17,7 @@ impl EntityTag<'_> {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Equal whatever their strength: the meaning is the same (RFC 9110 §8.8.3.2).
+    /// Weak comparison (RFC 9110 §8.8.3.2): true for equal tags, weak or strong.
     pub fn weak_eq(&self, other: &EntityTag<'_>) -> bool {
         self.opaque == other.opaque
     }
@@ -50,7 +50,7 @@ pub fn list(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     .fuse()
 }
 
-/// One tag at the start of `value`, and what stands behind it.
+/// One tag at the start of `value`, and the bytes after it.
 fn take(value: &[u8]) -> Option<(EntityTag<'_>, &[u8])> {
     let (weak, quoted) = match value.strip_prefix(b"W/") {
         Some(quoted) => (true, quoted),

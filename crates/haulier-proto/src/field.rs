@@ -103,7 +103,7 @@ impl Span {
         }
     }
 
-    /// Where `part` lies in `whole`, of which it is a slice.
+    /// The place of `part` in `whole`, of which it is a slice.
     pub(crate) fn within(whole: &[u8], part: &[u8]) -> Self {
         let start = part.as_ptr() as usize - whole.as_ptr() as usize;
         Self::new(start, start + part.len())
@@ -118,7 +118,7 @@ impl Span {
     }
 }
 
-/// Where one field line lies in the buffer.
+/// The place of one field line in the buffer.
 #[derive(Debug, Clone, Copy)]
 struct Line {
     name: Span,
@@ -137,13 +137,13 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// No lines yet.
+    /// An empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No lines yet, and room for so many with so many bytes in all.
+    /// An empty list with room for `lines` lines of `bytes` bytes in all.
     #[must_use]
     pub fn with_room(lines: usize, bytes: usize) -> Self {
         Self {
@@ -292,7 +292,7 @@ impl Fields {
         }
     }
 
-    /// Whether a known field stands on more than one line.
+    /// True if a known field has more than one line.
     #[must_use]
     #[inline]
     pub fn is_repeated(&self, known: Known) -> bool {
@@ -315,7 +315,7 @@ impl Fields {
             .map(|(_, value)| value)
     }
 
-    /// Whether there is a line of this name.
+    /// True if there is a line of this name.
     #[must_use]
     pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
         self.get(name).is_some()
@@ -326,13 +326,13 @@ impl Fields {
         (0..self.lines.len()).map(|number| self.line(number))
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no lines.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
@@ -348,19 +348,19 @@ pub fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|token| !token.is_empty())
 }
 
-/// Whether a byte may stand in a token (RFC 9110 §5.6.2).
+/// True for a byte that a token may contain (RFC 9110 §5.6.2).
 #[must_use]
 pub const fn is_token_byte(byte: u8) -> bool {
     matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'^'..=b'z' | b'|' | b'~')
 }
 
-/// Whether this may be sent as a field name: a token.
+/// True if this may be sent as a field name: a token.
 #[must_use]
 pub fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|&byte| is_token_byte(byte))
 }
 
-/// Whether this may be sent as a field value: no control bytes but the tab (RFC 9110 §5.5).
+/// True if this may be sent as a field value: it has no control bytes but the tab (RFC 9110 §5.5).
 #[must_use]
 pub fn is_value(value: &[u8]) -> bool {
     // Every byte is looked at even after a bad one: without the early end the loop runs on many bytes at once.

@@ -1,13 +1,13 @@
-//! What proxies say about the client of a request: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`, and `Forwarded`
+//! The client of a request as proxies report it: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`, and `Forwarded`
 //! (RFC 7239).
 //!
-//! Every proxy adds at the right, so lists are read from there: what stands left of the first address that is not
-//! trusted was written by whoever that is. Whom to trust is the caller's business.
+//! Every proxy appends at the right, so lists are read from there. The first address that is not trusted may have
+//! written everything to its left. The caller decides which addresses are trusted.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// The elements of a list of `Forwarded`, the last one first, without those that are empty. Commas within quotes do not
-/// count; where a quote is never closed they all do, so that nobody hides behind one what a proxy adds to his line.
+/// count; where a quote is never closed they all do, so that a client cannot hide the element that a proxy appends.
 pub fn from_the_right(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let parts = match split_outside_quotes(value, b',') {
         Some(parts) => parts,

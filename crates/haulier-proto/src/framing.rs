@@ -1,12 +1,12 @@
-//! Where a request body ends, and whether the connection goes on after it (RFC 9112 §6, §9.3).
+//! The length of a request body, and the connection after it (RFC 9112 §6, §9.3).
 //!
-//! Every way two servers could disagree about the length is an error here, and the connection is closed after it:
-//! that is what keeps a smuggled request from ever being executed.
+//! A length that two servers could read differently is an error here, and the connection is closed after it, so that no
+//! smuggled request is ever executed.
 
 use crate::field::{Fields, Known, tokens};
 use crate::head::{RequestHead, Version};
 
-/// How the end of a request body is known.
+/// The framing of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
     /// This many bytes; 0 for a request without a body.
@@ -15,7 +15,7 @@ pub enum BodyLength {
     Chunked,
 }
 
-/// Why the framing is refused.
+/// A fault in the framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FramingError {
     /// 400.
@@ -37,7 +37,7 @@ impl FramingError {
     }
 }
 
-/// How long the request's body is.
+/// The framing of the request's body.
 ///
 /// # Errors
 /// [`FramingError`] if there is any doubt: the connection must not be used further.
@@ -63,7 +63,7 @@ pub fn body_length(head: &RequestHead) -> Result<BodyLength, FramingError> {
     }
 }
 
-/// A list of well-formed codings that ends in chunked is merely unknown to us; anything else is a trick.
+/// A list of well-formed codings that ends in chunked is merely unknown here; anything else is ambiguous.
 fn refused_coding(value: &[u8]) -> FramingError {
     let codings: Vec<&[u8]> = tokens(value).collect();
     let well_formed = codings
@@ -90,7 +90,7 @@ pub(crate) fn content_length(value: &[u8]) -> Result<u64, FramingError> {
     Ok(value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
-/// Whether the client wants to send another request on this connection (RFC 9112 §9.3).
+/// True if the client wants to send another request on this connection (RFC 9112 §9.3).
 #[must_use]
 pub fn wants_keep_alive(head: &RequestHead) -> bool {
     keeps_alive(head.version(), head.fields())
@@ -113,7 +113,7 @@ pub(crate) fn keeps_alive(version: Version, fields: &Fields) -> bool {
     !close && (keep_alive || version == Version::Http11)
 }
 
-/// What the client expects before it sends the body (RFC 9110 §10.1.1).
+/// The answer that the client expects before it sends the body (RFC 9110 §10.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expectation {
     None,

@@ -1,13 +1,13 @@
 //! The request head: method, target, version, field lines (RFC 9112 §2–§3, §5).
 //!
-//! httparse splits the lines; what a line may say is judged here. Whatever RFC 9112 calls invalid and another server
-//! might read differently is refused: a bare LF, a folded line, a second Host, a target with a fragment.
+//! httparse splits the lines; this module judges them. A line that RFC 9112 calls invalid and another server might read
+//! differently is refused: a bare LF, a folded line, a second Host, a target with a fragment.
 
 use std::mem::MaybeUninit;
 
 use crate::field::{Fields, Known, Span, is_name};
 
-/// What a request asks for (RFC 9110 §9).
+/// The method of a request (RFC 9110 §9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
     Get,
@@ -19,7 +19,7 @@ pub enum Method {
     Patch,
     Connect,
     Trace,
-    /// A method this server has no opinion about; its name is in [`RequestHead::method_name`].
+    /// Any other method; its name is in [`RequestHead::method_name`].
     Other,
 }
 
@@ -41,7 +41,7 @@ impl Method {
         }
     }
 
-    /// Whether doing it twice is as good as once (RFC 9110 §9.2.2) and it carries nothing worth losing.
+    /// True for the safe methods (RFC 9110 §9.2.1): a request may be sent again without harm.
     #[must_use]
     pub fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
@@ -68,7 +68,7 @@ impl Version {
     }
 }
 
-/// How large a request head may be.
+/// Limits on the size of a request head.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadLimits {
     /// Request line, bytes.
@@ -80,8 +80,8 @@ pub struct HeadLimits {
 }
 
 impl HeadLimits {
-    /// Whether a head of which `seen` bytes were parsed before in vain may be complete now, or has become too long:
-    /// a head that comes byte by byte is not parsed anew for each.
+    /// True if a head of which `seen` bytes were parsed before in vain may be complete now, or has become too long: a
+    /// head that comes byte by byte is not parsed anew for each.
     #[must_use]
     pub fn is_worth_parsing(&self, buffer: &[u8], seen: usize) -> bool {
         let mut fresh = buffer[seen.saturating_sub(3).min(buffer.len())..].windows(2);
@@ -91,7 +91,7 @@ impl HeadLimits {
     }
 }
 
-/// Why a request head is refused. Every one ends the connection in HTTP/1, its stream alone in HTTP/2.
+/// A fault in a request head. It ends the connection in HTTP/1, its stream alone in HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// Not a request of RFC 9112, or of RFC 9113 §8: 400.
@@ -184,7 +184,7 @@ impl RequestHead {
     /// `fields` are checked already, and they are taken. The authority stands in a Host line too, so that everybody finds it there.
     ///
     /// # Errors
-    /// [`HeadError::Malformed`] for whatever could mean something else as HTTP/1 text or CGI variables.
+    /// [`HeadError::Malformed`] for a head that would mean something else as HTTP/1 text or CGI variables.
     pub(crate) fn from_pseudo(pseudo: &PseudoFields, fields: &mut Fields) -> Result<Self, HeadError> {
         let bytes = fields.buffer();
         let method_name = pseudo.method.ok_or(HeadError::Malformed("no :method"))?;
@@ -272,7 +272,7 @@ impl RequestHead {
         self.path.of(self.fields.buffer())
     }
 
-    /// What follows the first `?`, without it.
+    /// The text after the first `?`.
     #[must_use]
     pub fn query(&self) -> Option<&[u8]> {
         self.query.map(|query| query.of(self.fields.buffer()))
@@ -367,7 +367,7 @@ fn pseudo_target(pseudo: &PseudoFields, method: Method, bytes: &[u8]) -> Result<
     if method != Method::Connect && !(text.starts_with(b"/") || text == b"*") {
         return Err(HeadError::Malformed(":path does not begin with a slash"));
     }
-    // What could end a request line, or a word in it. Without an early end the loop runs on many bytes at once.
+    // Bytes that end a request line, or a word in it. Without an early end the loop runs on many bytes at once.
     if text
         .iter()
         .fold(false, |found, &byte| found | (byte <= b' ') | (byte == 0x7f))
@@ -377,7 +377,7 @@ fn pseudo_target(pseudo: &PseudoFields, method: Method, bytes: &[u8]) -> Result<
     Ok(target)
 }
 
-/// httparse reports whatever stands in the version's place; only a well-formed version is one we do not support.
+/// httparse reports any text in place of the version as one fault; only a well-formed version is merely unsupported.
 fn version_error(buffer: &[u8]) -> HeadError {
     let line = buffer
         .trim_ascii_start()
@@ -535,7 +535,7 @@ const HOST_BYTE: [bool; 256] = {
     allowed
 };
 
-/// Whether this is `host [":" port]` of RFC 3986 §3.2 without user information.
+/// True for `host [":" port]` of RFC 3986 §3.2, without user information.
 fn is_authority(authority: &[u8]) -> bool {
     let (host, port) = match authority {
         [b'[', ..] => split_port(authority),

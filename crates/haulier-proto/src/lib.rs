@@ -1,7 +1,7 @@
 //! HTTP and FastCGI as bytes and messages.
 //!
-//! Nothing here opens a socket, reads a clock or starts a task: bytes go in, values come out, and the other way
-//! round. That is what lets the server, the download client, the load generator and the fuzzers share it.
+//! No module opens a socket, reads a clock or starts a task: bytes go in, values come out, and the other way round.
+//! Therefore the server, the client, the load generator and the fuzzers can share them.
 
 pub mod accept;
 pub mod chunked;

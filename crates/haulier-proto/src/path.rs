@@ -1,18 +1,18 @@
-//! The path of a request target: from what the client wrote to the one name it means, and back.
+//! The path of a request target: from the spelling of the client to the one name it means, and back.
 //!
-//! It is decoded exactly once (RFC 3986 §2.4) and its dot segments are resolved after decoding, so no spelling of
-//! `..` survives. Everything that could mean two things to two readers is refused rather than repaired. What is left
-//! is bytes, not text: file names need not be UTF-8, and an overlong `/` is just a name that does not exist.
+//! A path is decoded exactly once (RFC 3986 §2.4), and its dot segments are resolved after decoding, so no spelling of
+//! `..` survives. A path that two servers could read differently is refused, not repaired. The result is bytes, not
+//! text: file names need not be UTF-8, and an overlong `/` is merely a name that does not exist.
 
 use std::borrow::Cow;
 
-/// Why a path is refused; all of them are the client's fault and answered with 400.
+/// A fault in a path. The client made it, and the answer is 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// It does not begin with `/`.
     #[error("path does not begin with a slash")]
     NotAbsolute,
-    /// A `%` without two hexadecimal digits behind it.
+    /// A `%` that two hexadecimal digits do not follow.
     #[error("percent sign without two hexadecimal digits")]
     BadEscape,
     /// `%2F`: a slash that is none to some and one to others (RFC 3986 §2.2).

@@ -1,6 +1,6 @@
-//! What a proxy says about a connection before its first byte: the PROXY protocol, versions 1 and 2.
+//! The PROXY protocol, versions 1 and 2: a proxy names the client of a connection before its first byte.
 //!
-//! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. A receiver never guesses: whoever expects this
+//! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. A receiver never guesses: a server that expects this
 //! header refuses a connection without it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,11 +29,11 @@ pub struct ProxyHeader {
     /// Client and the address it reached; `None` for the proxy's own connections (health checks), and for families
     /// without addresses we know.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// Whether the proxy says that the client's connection is encrypted. Only version 2 can.
+    /// The proxy says that the client's connection is encrypted. Only version 2 can.
     pub tls: bool,
 }
 
-/// Why these bytes are no header.
+/// A fault in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no PROXY header: {0}")]
 pub struct ProxyHeaderError(&'static str);
@@ -41,7 +41,7 @@ pub struct ProxyHeaderError(&'static str);
 /// Reads the header at the beginning of `input`; `Ok(None)` means that bytes are missing.
 ///
 /// # Errors
-/// What is there can never become a header.
+/// [`ProxyHeaderError`] if these bytes cannot begin a header.
 pub fn parse(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     if begins_like(input, &SIGNATURE) {
         return parse_binary(input);
@@ -52,7 +52,7 @@ pub fn parse(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     Err(ProxyHeaderError("it begins otherwise"))
 }
 
-/// Whether `input` is the beginning of `word`, or the other way round.
+/// True if `input` is the beginning of `word`, or the other way round.
 fn begins_like(input: &[u8], word: &[u8]) -> bool {
     let length = input.len().min(word.len());
     input[..length] == word[..length]
@@ -79,7 +79,7 @@ fn addresses_of_line(line: &str) -> Result<Option<(SocketAddr, SocketAddr)>, Pro
     let mut words = line.split(' ');
     let family = words.next().unwrap_or_default();
     if family == "UNKNOWN" {
-        return Ok(None); // whatever else stands in the line is to be ignored
+        return Ok(None); // the rest of the line is to be ignored
     }
     let (Some(from), Some(to), Some(from_port), Some(to_port), None) =
         (words.next(), words.next(), words.next(), words.next(), words.next())

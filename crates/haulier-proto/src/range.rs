@@ -1,7 +1,7 @@
-//! Byte ranges: what a Range field asks of a representation of known length (RFC 9110 §14).
+//! Byte ranges: the parts that a Range field asks for, of a representation of known length (RFC 9110 §14).
 //!
-//! The answer is a decision, not a response. A server may ignore Range at any time, so whatever is malformed or
-//! greedy is answered with the whole representation; only a well-formed request for nothing is unsatisfiable.
+//! The result is a decision, not a response. A server may ignore Range at any time, so a malformed or greedy field gets
+//! the whole representation. Only a well-formed range outside the representation is unsatisfiable.
 
 /// A run of bytes, both ends inclusive, inside the representation it was resolved against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,13 +13,13 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// How many bytes; never 0.
+    /// Its length in bytes, never 0.
     pub const fn length(&self) -> u64 {
         self.end - self.start + 1
     }
 }
 
-/// What to send.
+/// The parts of the representation to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
     /// Everything, 200: the field is malformed, of another unit, or asks for too many ranges or too many bytes.
@@ -127,7 +127,7 @@ impl Spec {
     }
 }
 
-/// What stands behind `bytes=`; unit names ignore case (RFC 9110 §14.1).
+/// The value after `bytes=`; unit names ignore case (RFC 9110 §14.1).
 fn strip_unit(value: &[u8]) -> Option<&[u8]> {
     let (unit, set) = value.split_at_checked(6)?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(set)

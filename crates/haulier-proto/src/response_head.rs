@@ -1,8 +1,8 @@
-//! The response head as a client reads it, and where the body behind it ends (RFC 9112 §4, §6.3).
+//! The response head as a client reads it, and the length of its body (RFC 9112 §4, §6.3).
 //!
-//! httparse splits the lines. A client may be more patient than a server: a bare LF ends a line here, because old
-//! servers send it and nobody is smuggled past a client. The framing is judged as strictly as a request's: a length
-//! that is in doubt is an error, because a download must know its end.
+//! httparse splits the lines. A client may be laxer than a server: a bare LF ends a line here, because old servers send
+//! it and a response smuggles no request. The framing is judged as strictly as a request's: a doubtful length is an
+//! error, because a download must know its end.
 
 use std::mem::MaybeUninit;
 
@@ -11,7 +11,7 @@ use crate::framing::{FramingError, content_length, keeps_alive};
 use crate::head::{Method, Version};
 use crate::status::is_bodiless;
 
-/// How large a response head may be.
+/// Limits on the size of a response head.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseLimits {
     /// The whole head, bytes.
@@ -29,7 +29,7 @@ impl Default for ResponseLimits {
     }
 }
 
-/// Why a response head is refused. The connection cannot go on.
+/// A fault in a response head. The connection cannot be used further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseHeadError {
     /// Not a response of RFC 9112.
@@ -41,14 +41,14 @@ pub enum ResponseHeadError {
     TooManyFields,
 }
 
-/// How the end of a response body is known.
+/// The framing of a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseLength {
     /// This many bytes; 0 where there can be no body.
     Known(u64),
     /// Chunked transfer coding.
     Chunked,
-    /// Whatever comes until the server closes: nobody can tell a complete body from a cut one.
+    /// All bytes until the server closes: a body that was cut cannot be told from a complete one.
     UntilClose,
 }
 
@@ -129,19 +129,19 @@ impl ResponseHead {
         &self.fields
     }
 
-    /// Whether another head follows this one (RFC 9110 §15.2). 101 ends HTTP/1.1 and is final.
+    /// True if another head follows this one (RFC 9110 §15.2). 101 ends HTTP/1.1 and is final.
     #[must_use]
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
     }
 
-    /// Whether the server keeps the connection for another exchange (RFC 9112 §9.3).
+    /// True if the server keeps the connection for another exchange (RFC 9112 §9.3).
     #[must_use]
     pub fn keeps_alive(&self) -> bool {
         keeps_alive(self.version, &self.fields)
     }
 
-    /// What Content-Length says, if it stands there.
+    /// The value of Content-Length, if the field is present.
     ///
     /// # Errors
     /// [`FramingError`] if there is any doubt.
@@ -152,7 +152,7 @@ impl ResponseHead {
         }
     }
 
-    /// How long the body is that answers a request of `method` by HTTP/1 (RFC 9112 §6.3).
+    /// The framing of the body that answers a request of `method` over HTTP/1 (RFC 9112 §6.3).
     ///
     /// # Errors
     /// [`FramingError`] if there is any doubt.

@@ -68,7 +68,7 @@ pub fn reason_phrase(status: u16) -> &'static str {
     }
 }
 
-/// Whether a response of this status never has a body, whatever its fields say (RFC 9112 §6.3).
+/// True if a response of this status never has a body, even if its fields state a length (RFC 9112 §6.3).
 #[must_use]
 pub fn is_bodiless(status: u16) -> bool {
     status < 200 || status == 204 || status == 304

@@ -1,8 +1,8 @@
-//! Text that people read: which characters in it do something else than to be seen, and how markup takes it.
+//! Text for people: characters that are not visible signs, and escaping for markup.
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// True for what a terminal or a browser acts on, or shows nothing of: control characters, marks that turn the direction
+/// True for characters that a terminal or browser obeys or does not show: control characters, marks that turn the direction
 /// of writing (U+202E has `gpj.exe` read as `exe.jpg`), other invisible format characters, and the separators of lines.
 ///
 /// These are the general categories Cc, Zl, Zp and Cf (Unicode 16) but the signs of Cf that are visible, and the tags of

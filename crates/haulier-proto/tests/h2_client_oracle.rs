@@ -10,7 +10,7 @@ use haulier_proto::h2::error::ErrorCode;
 use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     status: u16,

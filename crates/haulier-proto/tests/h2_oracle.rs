@@ -13,7 +13,7 @@ use haulier_proto::head::RequestHead;
 use http::{HeaderMap, Method, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// What the server does with a request, once its body is complete.
+/// The server's answer to a request, once its body is complete.
 struct Exchange {
     head: RequestHead,
     body: Vec<u8>,
@@ -406,7 +406,7 @@ async fn an_answer_before_the_end_of_the_body_is_understood() {
             let (response, mut stream) = client.send_request(post("/early"), false).expect("a request");
             assert_eq!(response.await.expect("a response").status(), 200);
             stream.reserve_capacity(1000);
-            // It may have been told by now that nobody reads this.
+            // The server may have learned by now that the client does not read this.
             let _ = stream.send_data(Bytes::from_static(&[0; 1000]), true);
         }
         assert_eq!(fetch(&client, get("/"), b"", None).await.head.status(), 200);

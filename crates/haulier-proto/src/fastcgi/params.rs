@@ -43,12 +43,12 @@ impl EncodedPairs {
 #[derive(Debug)]
 pub struct ParamsWriter<'a> {
     out: &'a mut Vec<u8>,
-    /// Where the open record's header stands; `None` before the first pair.
+    /// The offset of the open record's header; `None` before the first pair.
     header: Option<usize>,
 }
 
 impl<'a> ParamsWriter<'a> {
-    /// Starts behind what `out` already holds.
+    /// Starts after the bytes that `out` already holds.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, header: None }
     }
@@ -125,7 +125,7 @@ fn encode_length(out: &mut Vec<u8>, length: usize) {
 
 /// A length that points beyond the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a name-value pair that ends behind its record")]
+#[error("a name-value pair longer than its record")]
 pub struct PairsError;
 
 /// The pairs in the content of PARAMS.

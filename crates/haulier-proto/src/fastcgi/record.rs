@@ -1,7 +1,7 @@
 //! Records: an eight byte header, content, padding (FastCGI specification 1.0, §3.3).
 //!
-//! [`RecordReader`] takes bytes in whatever pieces a socket gives and hands the content on in slices of those very
-//! pieces, so that nothing is kept but a header cut in two and the eight bytes of an END_REQUEST.
+//! [`RecordReader`] takes bytes as the socket delivers them and returns the content as slices of the same bytes. It keeps
+//! only a header that was cut in two, and the eight bytes of an END_REQUEST.
 
 use super::REQUEST_ID;
 
@@ -12,7 +12,7 @@ pub const HEADER_LEN: usize = 8;
 /// Most content of one record, bytes.
 pub const MAX_CONTENT: usize = 65_535;
 
-/// What a record is (§8). Only those an application sends or a responder receives.
+/// The types of record (§8) that an application sends or a responder receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordType {
     /// The server opens a request.
@@ -65,9 +65,9 @@ impl RecordType {
 /// The eight bytes in front of a record's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the record is.
+    /// Its type.
     pub kind: RecordType,
-    /// Which request it belongs to; 0 is for the connection itself.
+    /// The request it belongs to; 0 is the connection itself.
     pub request_id: u16,
     /// Bytes of content.
     pub content_length: u16,
@@ -105,7 +105,7 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// The version is not 1: whoever is at the other end does not speak FastCGI.
+    /// The version is not 1: the peer does not speak FastCGI.
     pub const fn decode(bytes: [u8; HEADER_LEN]) -> Result<Self, RecordError> {
         if bytes[0] != VERSION {
             return Err(RecordError::Version { found: bytes[0] });
@@ -119,7 +119,7 @@ impl Header {
     }
 }
 
-/// BEGIN_REQUEST for a responder that keeps the connection open, or closes it behind its answer (§5.1): header and content.
+/// BEGIN_REQUEST for a responder that keeps the connection open, or closes it after its answer (§5.1): header and content.
 #[must_use]
 pub const fn begin_request(keep_conn: bool) -> [u8; 16] {
     const ROLE_RESPONDER: u8 = 1;
@@ -150,7 +150,7 @@ pub struct EndRequest {
     pub protocol_status: u8,
 }
 
-/// What [`RecordReader`] found next.
+/// The next finding of [`RecordReader`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
     /// Some response bytes; a record may come in several pieces, an empty one does not come at all.
@@ -161,13 +161,13 @@ pub enum Record<'a> {
     End(EndRequest),
 }
 
-/// Why bytes are not records for a responder's client.
+/// A fault in the records that a responder sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The version byte is wrong.
     #[error("FastCGI version {found} instead of 1")]
     Version {
-        /// What stood there.
+        /// The bytes found instead.
         found: u8,
     },
     /// A record for a request that we never opened.
@@ -190,7 +190,7 @@ pub enum RecordError {
     },
 }
 
-/// Where in a record the reader stands.
+/// The reader's position in a record.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     /// `filled` bytes of the next header are in `partial`.
@@ -201,7 +201,7 @@ enum Place {
     Padding { left: u8 },
 }
 
-/// Takes apart what an application sends, whatever pieces it comes in.
+/// Reads the records that an application sends, in pieces of any size.
 #[derive(Debug, Clone)]
 pub struct RecordReader {
     place: Place,
@@ -374,7 +374,7 @@ impl RecordReader {
     }
 }
 
-/// Where a record with `left` bytes of content and `padding` behind it continues.
+/// The state after the header of a record with `left` bytes of content and `padding` bytes after them.
 fn place_after(kind: RecordType, left: u16, padding: u8) -> Place {
     match (left, padding) {
         (0, 0) => Place::Header { filled: 0 },

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-/// Why bytes are not the head of a CGI response.
+/// A fault in the head of a CGI response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// The blocks together are longer than allowed.
@@ -36,17 +36,17 @@ pub struct CgiHead {
     dropped: Option<Range<u32>>,
 }
 
-/// Where a field stands in the block.
+/// The place of a field in the block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Span {
     name: Range<u32>,
     value: Range<u32>,
 }
 
-/// What Location means in a head without Status (RFC 3875 §6.2.2 and §6.2.3).
+/// The meaning of Location in a head without Status (RFC 3875 §6.2.2 and §6.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redirect<'a> {
-    /// Nothing of its own: the head says everything itself.
+    /// None: the head has a Status, or no Location.
     None,
     /// The client is sent elsewhere; the status is 302.
     Client,
@@ -55,7 +55,7 @@ pub enum Redirect<'a> {
 }
 
 impl CgiHead {
-    /// The status: what Status says, else 302 with a Location, else 200.
+    /// The status: that of Status, else 302 if there is a Location, else 200.
     pub fn status(&self) -> u16 {
         match self.status {
             Some(status) => status,
@@ -77,7 +77,7 @@ impl CgiHead {
             .map(|span| (self.bytes(&span.name), self.bytes(&span.value)))
     }
 
-    /// The value of the first field called `name`, in whatever case.
+    /// The value of the first field called `name`, in any letter case.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields()
             .find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))
@@ -89,10 +89,10 @@ impl CgiHead {
         self.dropped.as_ref().map(|line| self.bytes(line))
     }
 
-    /// What Location asks of us when there is no Status.
+    /// The redirect that Location asks for when there is no Status.
     pub fn redirect(&self) -> Redirect<'_> {
         match (self.status, self.field("location")) {
-            // `//host/` names another host, whatever its first byte looks like.
+            // `//host/` names another host, though it begins like a path.
             (None, Some(path)) if path.starts_with(b"/") && !path.starts_with(b"//") => Redirect::Local(path),
             (None, Some(_)) => Redirect::Client,
             _ => Redirect::None,
@@ -104,13 +104,13 @@ impl CgiHead {
     }
 }
 
-/// Finds the head in STDOUT, whatever pieces it comes in.
+/// Finds the head in STDOUT, which may come in pieces of any size.
 #[derive(Debug, Clone)]
 pub struct HeadParser {
     limit: usize,
     /// Bytes of all blocks so far: an application that sends interim blocks for ever meets the limit too.
     length: usize,
-    /// Where the line that is being read begins in the block.
+    /// The start of the present line in the block.
     line_start: usize,
     head: CgiHead,
 }
@@ -168,7 +168,7 @@ impl HeadParser {
         if line.is_empty() {
             let has_nothing = self.head.fields.is_empty() && self.head.status.is_none();
             return match self.head.dropped {
-                // What a program prints without a head of its own.
+                // The program has printed text without a head.
                 Some(_) if has_nothing => Err(HeadError::NotAField),
                 _ => Ok(true),
             };
@@ -176,7 +176,7 @@ impl HeadParser {
         if line.iter().any(|byte| matches!(byte, b'\r' | 0)) {
             return Err(HeadError::ControlCharacter);
         }
-        // What PHP sends with cgi.rfc2616_headers = 1 in place of Status.
+        // PHP sends this in place of Status if cgi.rfc2616_headers = 1.
         if start == 0 && line.starts_with(b"HTTP/1.") {
             self.head.status = Some(status(line.get(9..).unwrap_or_default())?);
             return Ok(false);
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The blocks in `pieces`, and the body behind them.
+    /// The blocks in `pieces`, and the body after them.
     fn parse<'a>(
         pieces: impl IntoIterator<Item = &'a [u8]>,
         limit: usize,

@@ -1,4 +1,4 @@
-//! A field block on its way: HEADERS, perhaps in pieces, and what is wrong with them (RFC 9113 §4.3, §6.2, §6.10).
+//! Field blocks in HEADERS and CONTINUATION frames, and their faults (RFC 9113 §4.3, §6.2, §6.10).
 
 use super::error::{ConnectionError, ErrorCode};
 use super::frame::{self, FrameHead, PRIORITY};
@@ -23,7 +23,7 @@ impl Block {
         }
     }
 
-    /// Takes a CONTINUATION, of at most so many, into at most `most` bytes.
+    /// Appends the payload of a CONTINUATION, up to `most` bytes and `continuations` frames in all.
     pub(super) fn extend(&mut self, payload: &[u8], most: usize, continuations: u32) -> Result<(), ConnectionError> {
         self.continuations += 1;
         if self.continuations > continuations {
@@ -50,7 +50,7 @@ pub(super) fn fragment(head: FrameHead, payload: &[u8]) -> Result<&[u8], Connect
     Ok(rest)
 }
 
-/// A stream that depends on itself (RFC 7540 §5.3.1); what priorities say is otherwise ignored (RFC 9113 §5.3.2).
+/// Refuses a stream that depends on itself (RFC 7540 §5.3.1). Priorities are otherwise ignored (RFC 9113 §5.3.2).
 pub(super) fn check_dependency(id: u32, priority: &[u8; 5]) -> Result<(), ConnectionError> {
     let [d0, d1, d2, d3, _] = *priority;
     if u32::from_be_bytes([d0, d1, d2, d3]) & frame::MOST_STREAM == id {

@@ -1,9 +1,9 @@
 //! The client's side of one connection (RFC 9113).
 //!
-//! [`Client::open`] begins a stream, [`Client::receive`] says what came of it, and both leave frames in
-//! [`Client::output`]. Bytes of bodies count as used up when they are given to the driver: one that wants no more reads
-//! no more from its transport, which holds all streams back together. What a server can do too slowly is the driver's
-//! matter; what it can make us keep or say is bounded here.
+//! [`Client::open`] begins a stream, [`Client::receive`] returns its events, and both leave frames in
+//! [`Client::output`]. Bytes of bodies count as consumed when they are given to the driver. A driver that wants no more
+//! stops reading from its transport, which holds all streams back together. The driver limits the time a server may
+//! take; this module limits the memory it may use and the answers it may cause.
 
 mod receive;
 
@@ -21,10 +21,10 @@ use crate::response_head::{ResponseHead, ResponseHeadError, ResponseLimits};
 
 /// Streams opened before the server has said how many it takes: RFC 9113 §6.5.2 asks it for at least as many.
 const FIRST_STREAMS: u32 = 100;
-/// Our DATA frames are never larger, whatever the server takes, bytes.
+/// The largest payload of our DATA frames, bytes, even if the server takes more.
 const MOST_PAYLOAD: u32 = 64 * 1024;
 
-/// What one connection may hold, and what the server is told of that.
+/// Limits of one connection; the server is told the windows and the table.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
     /// Bytes of a response's body that may be under way, a stream.
@@ -56,7 +56,7 @@ impl Default for ClientLimits {
     }
 }
 
-/// Why a stream came to nothing.
+/// The failure of one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     #[error("the server reset the stream with {0}")]
@@ -77,7 +77,7 @@ pub enum StreamError {
     Malformed(&'static str),
 }
 
-/// What frames mean to the driver.
+/// An event for the driver.
 #[derive(Debug)]
 pub enum Event<'i> {
     /// An interim response (RFC 9110 §15.2): a further head follows.
@@ -94,10 +94,10 @@ pub enum Event<'i> {
     GoAway { code: ErrorCode },
 }
 
-/// What the stream of a request needs to know of it.
+/// The properties of a request that its stream depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
-    /// The response has no body, whatever its head says.
+    /// The response has no body, even if its head states a length.
     pub is_head: bool,
     /// The request has no body.
     pub end: bool,
@@ -113,14 +113,14 @@ struct Stream {
     /// The final response head has come.
     has_head: bool,
     interim: u32,
-    /// Length of the body, if Content-Length told.
+    /// Length of the body, if Content-Length states it.
     expected: Option<u64>,
     received: u64,
-    /// What we may send.
+    /// Bytes that we may send.
     send: Window,
-    /// What the server may send.
+    /// Bytes that the server may send.
     receive: Window,
-    /// Bytes used up that the server was not told of yet.
+    /// Bytes consumed for which no WINDOW_UPDATE was sent yet.
     owed: u32,
 }
 
@@ -129,7 +129,7 @@ struct Stream {
 pub struct Client {
     limits: ClientLimits,
     reader: FrameReader,
-    /// What the server asks of us.
+    /// The server's SETTINGS.
     peer: Settings,
     /// Streams the server takes at once.
     streams_allowed: u32,
@@ -139,9 +139,9 @@ pub struct Client {
     streams: Vec<Stream>,
     /// Number of the next stream.
     next: u32,
-    /// What we may send on all streams together.
+    /// Bytes that we may send on all streams together.
     send: Window,
-    /// What the server may send on all streams together.
+    /// Bytes that the server may send on all streams together.
     receive: Window,
     owed: u32,
     output: Vec<u8>,
@@ -187,7 +187,7 @@ impl Client {
         }
     }
 
-    /// What is to be sent, in this order. The driver takes out what it has sent.
+    /// The frames to be sent. The driver removes those that it has sent.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
@@ -198,7 +198,7 @@ impl Client {
         self.streams.len()
     }
 
-    /// Whether this connection will take further streams, now or when others have ended.
+    /// True if this connection takes further streams, now or when others have ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.reader.failure().is_none() && self.last.is_none() && self.next <= MOST_STREAM
@@ -210,7 +210,7 @@ impl Client {
         self.streams_allowed as usize
     }
 
-    /// Whether another stream may be opened now.
+    /// True if another stream may be opened now.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.is_open() && self.streams.len() < self.most_streams()
@@ -242,8 +242,8 @@ impl Client {
         Some(id)
     }
 
-    /// Sends `data`, as much of it as the windows allow, and says how much that was; `None` if the stream is gone. With
-    /// `end`, it is the last of the body, which may be empty.
+    /// Sends as much of `data` as the windows allow, and returns its length; `None` if the stream is gone. With `end`, it
+    /// is the last of the body, and may be empty.
     pub fn send_data(&mut self, stream: u32, data: &[u8], end: bool) -> Option<usize> {
         let most = self.most_payload();
         let place = self.place(stream)?;
@@ -273,7 +273,7 @@ impl Client {
         true
     }
 
-    /// Gives a stream up; nothing more is told of it.
+    /// Cancels a stream; it has no further events.
     pub fn cancel(&mut self, stream: u32) {
         if let Some(place) = self.place(stream) {
             self.streams.remove(place);

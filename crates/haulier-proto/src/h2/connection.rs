@@ -1,9 +1,9 @@
 //! The server's side of one connection (RFC 9113).
 //!
-//! [`Connection::receive`] takes frames until one means something to the driver, and says what. Answers go into
-//! [`Connection::output`] as far as the windows let them; [`Connection::next_writable`] says which stream may go on.
-//! Everything a client can do too often is counted here ([`Limits`]); what it can do too slowly is the driver's
-//! matter, but for streams that wait for a window ([`Connection::reset_stalled`]).
+//! [`Connection::receive`] takes frames until one makes an event for the driver. Answers go into
+//! [`Connection::output`] as far as the windows allow; [`Connection::next_writable`] names the next stream that may send.
+//! This module counts what a client does too often ([`Limits`]); the driver limits the time it takes, except for
+//! streams that wait for a window ([`Connection::reset_stalled`]).
 
 mod receive;
 
@@ -21,38 +21,38 @@ use super::settings::Settings;
 use super::stream::{Ended, Stream, Streams};
 use crate::head::{HeadError, RequestHead};
 
-/// Our DATA frames are never larger, whatever the client takes, bytes.
+/// The largest payload of our DATA frames, bytes, even if the client takes more.
 const MOST_PAYLOAD: u32 = 64 * 1024;
 /// WINDOW_UPDATE frames a client may send before we sent anything: one for the connection, one a stream, and spare.
 const FIRST_UPDATES: u32 = 128;
 /// Further WINDOW_UPDATE frames a DATA frame of ours may cause.
 const UPDATES_A_FRAME: u32 = 8;
-/// What the PING behind an announced end carries: its answer says that the client has read the announcement.
+/// The payload of the PING after an announced end: its answer shows that the client has read the announcement.
 const LAST_PING: [u8; 8] = *b"farewell";
 
-/// What frames mean to the driver.
+/// An event for the driver.
 #[derive(Debug)]
 pub enum Event<'i> {
     /// A request. With `end`, it has no body.
     Request { stream: u32, head: RequestHead, end: bool },
     /// A request too large to be taken; the driver answers it with the error's status.
     Refused { stream: u32, error: HeadError },
-    /// Some of a request's body. The driver says when it has used it up ([`Connection::consume`]). With `end`, the
-    /// body is complete, and `data` may be empty.
+    /// Some of a request's body. The driver calls [`Connection::consume`] when it has consumed it. With `end`, the body is
+    /// complete, and `data` may be empty.
     Data { stream: u32, data: &'i [u8], end: bool },
-    /// The stream is gone, by the client's will or by its fault: nothing can be sent on it any more.
+    /// The stream is gone, by the client's will or by its fault: no more can be sent on it.
     Reset { stream: u32, code: ErrorCode },
     /// The client is going to close the connection and opens no more streams.
     GoAway { code: ErrorCode },
 }
 
-/// How we told the client to open no more streams (RFC 9113 §6.8).
+/// The GOAWAY frames sent so far (RFC 9113 §6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shutdown {
     No,
-    /// That there will be an end; streams under way are still taken.
+    /// One that announces the end; streams under way are still taken.
     Announced,
-    /// Which stream was the last.
+    /// One that names the last stream.
     Final(u32),
 }
 
@@ -62,15 +62,15 @@ pub struct Connection {
     limits: Limits,
     reader: FrameReader,
     shutdown: Shutdown,
-    /// What the client asks of us.
+    /// The client's SETTINGS.
     peer: Settings,
     decoder: Decoder,
     streams: Streams,
-    /// What we may send on all streams together.
+    /// Bytes that we may send on all streams together.
     send: Window,
-    /// What the client may send on all streams together.
+    /// Bytes that the client may send on all streams together.
     receive: Window,
-    /// Bytes used up that the client was not told of yet.
+    /// Bytes consumed for which no WINDOW_UPDATE was sent yet.
     owed: u32,
     output: Vec<u8>,
     /// Streams with something to send, in the order of their turns; some may be gone.
@@ -81,11 +81,11 @@ pub struct Connection {
     control: Budget,
     /// WINDOW_UPDATE frames still expected for what we sent.
     updates: u32,
-    /// Whether the next block must tell that we use no dynamic table (RFC 7541 §4.2).
+    /// The next block must say that we use no dynamic table (RFC 7541 §4.2).
     tell_table: bool,
     /// The time of the turn at hand.
     now: Instant,
-    /// When DATA was last sent on any stream.
+    /// The time of the last DATA on any stream.
     progress: Instant,
     /// Bytes of DATA sent on all streams.
     sent: u64,
@@ -125,30 +125,30 @@ impl Connection {
         }
     }
 
-    /// What is to be sent, in this order. The driver sends it and clears it, or changes it for another buffer; before
-    /// it is sent, nothing more should be received.
+    /// The frames to be sent. The driver sends them and clears the buffer, or exchanges it for another one, before it
+    /// receives more.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 
-    /// Says what time it is, for what is sent from now on.
+    /// Sets the time for all that is sent from now on.
     pub fn set_time(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Streams whose answer is not complete.
+    /// The number of streams whose answer is not complete.
     #[must_use]
     pub fn open_streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Whether a field block or the preface has begun and not ended: its deadline is that of a request head.
+    /// True if a field block or the preface has begun and not ended: its deadline is that of a request head.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
         self.reader.is_within_head()
     }
 
-    /// Whether the last stream was named to the client and all have ended: the connection may be closed.
+    /// True if GOAWAY has named the last stream and all streams have ended: the connection may be closed.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         matches!(self.shutdown, Shutdown::Final(_)) && self.streams.len() == 0
@@ -172,8 +172,8 @@ impl Connection {
         true
     }
 
-    /// Sends `data`, as much of it as the windows allow, and says how much that was; `None` if the stream is gone.
-    /// With `end`, it is the last of the body, which may be empty. If some is left, the stream stands in the queue.
+    /// Sends as much of `data` as the windows allow, and returns its length; `None` if the stream is gone. With `end`, it
+    /// is the last of the body, and may be empty. If some is left, the stream waits in the queue.
     pub fn send_data(&mut self, stream: u32, data: &[u8], end: bool) -> Option<usize> {
         let most = self.most_payload();
         let state = self.streams.get(stream)?;
@@ -184,9 +184,9 @@ impl Connection {
         Some(room)
     }
 
-    /// Sends one DATA frame of at most `left` bytes, all there are at hand, which `fill` writes into its place; it says
-    /// how many it wrote, and no frame is sent for none. With `end`, they are the last of the body. Says how many were
-    /// sent, or `None` if the stream is gone. If some are left, the stream stands in the queue.
+    /// Sends one DATA frame, whose payload `fill` writes in place: at most `left` bytes, which are all that are at hand.
+    /// `fill` returns the number of bytes; for 0 no frame is sent. With `end`, they are the last of the body. Returns the
+    /// bytes sent, or `None` if the stream is gone. If some are left, the stream waits in the queue.
     ///
     /// # Errors
     /// That of `fill`; nothing is sent then.
@@ -212,7 +212,7 @@ impl Connection {
         Ok(Some(filled))
     }
 
-    /// Takes `sent` bytes of DATA out of the windows, which have them; `whole`: nothing more is at hand.
+    /// Takes `sent` bytes of DATA out of the windows, which have them. `whole`: no more are at hand.
     fn note_sent(&mut self, stream: u32, sent: usize, whole: bool, end: bool) {
         let most = self.most_payload();
         let Some(state) = self.streams.get(stream) else { return };
@@ -237,8 +237,8 @@ impl Connection {
         }
     }
 
-    /// Sends head and body of a response in one go: what most answers are. Says how much of the body went out, or
-    /// `None` if the stream is gone.
+    /// Sends head and body of a response at once. Returns the bytes of the body that were sent, or `None` if the stream
+    /// is gone.
     pub fn respond(&mut self, stream: u32, block: &[u8], body: &[u8]) -> Option<usize> {
         self.respond_of(stream, body, |out| out.extend_from_slice(block))
     }
@@ -256,7 +256,7 @@ impl Connection {
         }
     }
 
-    /// Puts a stream that has more to send at the end of the queue, unless it stands there.
+    /// Puts a stream that has more to send at the end of the queue, unless it is queued.
     pub fn queue(&mut self, stream: u32) {
         if let Some(state) = self.streams.get(stream)
             && !state.queued
@@ -267,8 +267,8 @@ impl Connection {
         }
     }
 
-    /// Takes the next stream out of the queue that may send at least a byte. If it has more to send afterwards, it
-    /// comes back by [`Connection::send_data`] or [`Connection::queue`].
+    /// Takes the next stream that may send at least a byte out of the queue. [`Connection::send_data`] or
+    /// [`Connection::queue`] puts it back if it has more to send afterwards.
     pub fn next_writable(&mut self) -> Option<u32> {
         if self.send.room() == 0 {
             return None;
@@ -294,8 +294,8 @@ impl Connection {
         self.streams.get(stream).map_or(0, |state| state.send.room().min(all))
     }
 
-    /// The driver has used up `bytes` of a stream's body: the client may send as many more. What a stream still holds
-    /// when it ends counts as used up.
+    /// Notes that the driver has consumed `bytes` of a stream's body: the client may send as many more. The bytes that a
+    /// stream still holds when it ends count as consumed.
     pub fn consume(&mut self, stream: u32, bytes: usize) {
         let Some(state) = self.streams.get(stream) else { return };
         let bytes = (bytes as u32).min(state.held);
@@ -303,14 +303,14 @@ impl Connection {
         self.give_back(stream, bytes);
     }
 
-    /// Gives a stream up.
+    /// Resets a stream.
     pub fn reset(&mut self, stream: u32, code: ErrorCode) {
         if self.remove(stream, Ended::ByUs).is_some() {
             frame::write_reset(&mut self.output, stream, code);
         }
     }
 
-    /// Since when a stream could send nothing for want of a window, the longest of all.
+    /// The moment since which the longest waiting stream could send nothing, for want of a window.
     #[must_use]
     pub fn stalled_since(&self) -> Option<Instant> {
         self.streams.iter().filter_map(|state| self.stalled_for(state)).min()
@@ -322,8 +322,8 @@ impl Connection {
         self.sent
     }
 
-    /// Since when a stream has not moved, if it is a window that holds it. While the connection's window alone does, it
-    /// is not worse off than the others: their progress is its own.
+    /// The moment since which a stream has not moved, if a window holds it. A stream that only the connection's window
+    /// holds shares the progress of the others.
     fn stalled_for(&self, state: &Stream) -> Option<Instant> {
         if state.send.room() == 0 {
             state.stalled
@@ -334,7 +334,7 @@ impl Connection {
         }
     }
 
-    /// Gives up one stream that could send nothing for the limit's time and says which; to be called until `None`.
+    /// Resets one stream that could send nothing for the time of the limit, and returns it; to be called until `None`.
     pub fn reset_stalled(&mut self, now: Instant) -> Option<u32> {
         let is_over = |since| now.saturating_duration_since(since) >= self.limits.stall;
         let is_stalled = |state: &&Stream| self.stalled_for(state).is_some_and(is_over);
@@ -343,8 +343,8 @@ impl Connection {
         Some(id)
     }
 
-    /// Tells the client that the connection will end; what it has sent meanwhile is still answered. Once it has read
-    /// that, which its answer to a PING tells, [`Connection::shut_down`] happens by itself.
+    /// Tells the client that the connection will end; requests that it sends meanwhile are still answered. Its answer to
+    /// a PING shows that it has read the announcement: then [`Connection::shut_down`] happens by itself.
     pub fn announce_shutdown(&mut self) {
         if self.shutdown == Shutdown::No {
             self.shutdown = Shutdown::Announced;
@@ -353,7 +353,7 @@ impl Connection {
         }
     }
 
-    /// Takes no more streams: those open are answered, then the connection may be closed.
+    /// Takes no more streams: open ones are answered, then the connection may be closed.
     pub fn shut_down(&mut self) {
         if !matches!(self.shutdown, Shutdown::Final(_)) {
             let last = self.streams.last();

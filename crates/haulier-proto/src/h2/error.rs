@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a stream or a connection ends, as the frames say it.
+/// The error code of a frame that ends a stream or a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u32);
 
@@ -49,11 +49,11 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// What the peer did that ends the connection. GOAWAY with its code is in the output already.
+/// A fault of the peer that ends the connection. GOAWAY with its code is in the output already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct ConnectionError {
-    /// What GOAWAY told the peer.
+    /// The code that GOAWAY told the peer.
     pub code: ErrorCode,
     /// For the log.
     pub reason: &'static str,
@@ -84,7 +84,7 @@ impl ConnectionError {
         }
     }
 
-    /// ENHANCE_YOUR_CALM: nothing wrong by itself, but too much of it.
+    /// ENHANCE_YOUR_CALM: allowed once, but too often.
     pub(crate) const fn flood(reason: &'static str) -> Self {
         Self {
             code: ErrorCode::ENHANCE_YOUR_CALM,

@@ -2,7 +2,7 @@
 
 /// The largest window.
 pub const MOST_WINDOW: i64 = 0x7fff_ffff;
-/// What a window is before anybody says otherwise (RFC 9113 §6.9.2).
+/// The size of a window before the first SETTINGS and WINDOW_UPDATE (RFC 9113 §6.9.2).
 pub const DEFAULT_WINDOW: u32 = 65_535;
 
 /// Bytes one side may still send. Below zero after the initial window became smaller (RFC 9113 §6.9.2).
@@ -21,7 +21,7 @@ impl Window {
         usize::try_from(self.0).unwrap_or(0)
     }
 
-    /// Takes `bytes` out; false, and nothing changes, if there are not as many.
+    /// Takes `bytes` out; false, without a change, if the window has fewer.
     #[must_use]
     pub fn take(&mut self, bytes: u32) -> bool {
         let left = self.0 - i64::from(bytes);
@@ -32,7 +32,7 @@ impl Window {
         true
     }
 
-    /// Makes it larger, or smaller; false, and nothing changes, beyond the largest window.
+    /// Makes it larger or smaller; false, without a change, if it would be larger than allowed.
     #[must_use]
     pub fn shift(&mut self, by: i64) -> bool {
         let shifted = self.0 + by;

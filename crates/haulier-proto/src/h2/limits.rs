@@ -1,4 +1,4 @@
-//! What one connection may ask for, and how often.
+//! Limits of one connection, and the budgets that count them.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub struct Limits {
     pub streams: u32,
     /// Bytes of a request body that may be under way unread, a stream.
     pub stream_window: u32,
-    /// The same for the whole connection: what uploads may hold in memory.
+    /// The same for the whole connection: the memory that uploads may hold.
     pub connection_window: u32,
     /// A request's field lines as RFC 9113 §6.5.2 counts them: names, values, 32 bytes each. Above it: 431.
     pub header_list: u32,
@@ -33,7 +33,7 @@ pub struct Limits {
     /// Frames in a minute that cost us work and carry nothing: SETTINGS, PING, PRIORITY, empty DATA, unknown ones, and
     /// WINDOW_UPDATE beyond what our own DATA calls for.
     pub control_frames: u32,
-    /// How long an answer may wait for the client to open its window.
+    /// The time that an answer may wait for the client to open its window.
     pub stall: Duration,
 }
 
@@ -57,7 +57,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What the client is told of them.
+    /// The limits that the client is told.
     pub(super) fn settings(&self) -> Settings {
         Settings {
             header_table_size: self.table,

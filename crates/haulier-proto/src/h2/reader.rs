@@ -129,7 +129,7 @@ impl FrameReader {
         is_first
     }
 
-    /// Takes the next frame from `input`, beginning at `taken`, which moves behind it. `None`: more input is needed.
+    /// Takes the next frame from `input`, beginning at `taken`, and moves that to its end. `None`: more input is needed.
     #[inline]
     pub(super) fn next<'i>(
         &mut self,

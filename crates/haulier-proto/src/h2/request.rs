@@ -1,7 +1,7 @@
-//! From decoded field lines to a request head, or the reason why not (RFC 9113 §8.1–§8.3).
+//! From decoded field lines to a request head, or a refusal (RFC 9113 §8.1–§8.3).
 //!
-//! A name or value that HTTP/1 text or CGI variables could not carry unharmed is refused here, so that nothing behind
-//! this needs to know which protocol a request came by.
+//! A name or value that HTTP/1 text or CGI variables could not carry unchanged is refused here, so that no later module
+//! needs to know the protocol of a request.
 
 use super::hpack::encode::is_connection_specific;
 use super::hpack::table::ENTRY_OVERHEAD;
@@ -100,7 +100,7 @@ impl<'l> RequestLines<'l> {
 
     fn pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
         if !self.fields.is_empty() || !matches!(self.cookie, Cookie::None) {
-            return Err(HeadError::Malformed("pseudo-field behind a field"));
+            return Err(HeadError::Malformed("pseudo-field after a field"));
         }
         if !is_value(value) {
             return Err(HeadError::Malformed("bad value of a pseudo-field"));
@@ -134,7 +134,7 @@ impl<'l> RequestLines<'l> {
     }
 }
 
-/// What every field must be in HTTP/2 (RFC 9113 §8.2.1, §8.2.2).
+/// Checks the rules for every field in HTTP/2 (RFC 9113 §8.2.1, §8.2.2).
 pub(super) fn check_field(name: &[u8], value: &[u8]) -> Result<(), HeadError> {
     if !is_lower_case_name(name) {
         return Err(HeadError::Malformed("bad field name"));
@@ -148,12 +148,11 @@ pub(super) fn check_field(name: &[u8], value: &[u8]) -> Result<(), HeadError> {
     Ok(())
 }
 
-/// Judges the trailers of a request, line by line. They are dropped: what arrives behind the body must not pass for
-/// what stood before it.
+/// Checks the trailers of a request, line by line. They are dropped: a trailer must not pass for a field of the head.
 #[derive(Debug)]
 pub(super) struct TrailerLines {
-    /// What may still come, as RFC 9113 §6.5.2 counts it. Judging costs time for every byte that a reference of one
-    /// byte stands for, so it ends with this.
+    /// The size that may still come, as RFC 9113 §6.5.2 counts it. A reference of one byte may stand for a long line,
+    /// and checking that costs time: it ends with this.
     room: usize,
     fault: bool,
 }

@@ -1,4 +1,4 @@
-//! From decoded field lines to a response head, or the reason why not (RFC 9113 §8.1–§8.3).
+//! From decoded field lines to a response head, or a refusal (RFC 9113 §8.1–§8.3).
 
 use super::hpack::table::ENTRY_OVERHEAD;
 use super::request::check_field;

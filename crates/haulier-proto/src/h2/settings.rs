@@ -12,7 +12,7 @@ const MAX_FRAME_SIZE: u16 = 0x5;
 const MAX_HEADER_LIST_SIZE: u16 = 0x6;
 const MOST_PAYLOAD: u32 = 0xff_ffff;
 
-/// What one side asks of the other. `Default` is what holds before the first SETTINGS.
+/// The settings that one side asks of the other. `Default` holds before the first SETTINGS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes of the dynamic table its decoder keeps.
@@ -42,7 +42,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes over what a SETTINGS payload says; unknown settings are ignored.
+    /// Applies a SETTINGS payload; unknown settings are ignored.
     ///
     /// # Errors
     /// A payload that is no list of settings, or a value out of range (RFC 9113 §6.5.2).
@@ -81,7 +81,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Appends a SETTINGS frame with whatever differs from the default.
+    /// Appends a SETTINGS frame with the settings that differ from the default.
     pub fn write(&self, out: &mut Vec<u8>) {
         let default = Self::default();
         let mut payload = Vec::with_capacity(36);

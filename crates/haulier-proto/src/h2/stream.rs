@@ -14,27 +14,27 @@ const BY_US: u32 = 1 << 31;
 #[derive(Debug)]
 pub(super) struct Stream {
     pub id: u32,
-    /// Whether the client may still send.
+    /// The client may still send.
     pub receiving: bool,
-    /// What we may send.
+    /// Bytes that we may send.
     pub send: Window,
-    /// What the client may send.
+    /// Bytes that the client may send.
     pub receive: Window,
-    /// Bytes of the body given to the driver and not yet used up by it.
+    /// Bytes of the body that the driver has and has not consumed yet.
     pub held: u32,
-    /// Bytes used up that the client was not told of yet.
+    /// Bytes consumed for which no WINDOW_UPDATE was sent yet.
     pub owed: u32,
-    /// Bytes of the body still to come, if Content-Length told.
+    /// Bytes of the body still to come, if Content-Length states them.
     pub due: Option<u64>,
-    /// What its head counts toward `Limits::all_heads`.
+    /// The size of its head, as it counts toward `Limits::all_heads`.
     pub head: u32,
-    /// Whether it stands in the queue of those that have something to send.
+    /// It is in the queue of the streams that have data to send.
     pub queued: bool,
-    /// Since when it has more to send, or when it last sent some of that.
+    /// The moment since which it has more to send, or at which it last sent some of that.
     pub stalled: Option<Instant>,
 }
 
-/// How a stream ended.
+/// The side that ended a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     /// We reset it: the client may not know yet.
@@ -63,12 +63,12 @@ impl Streams {
         self.open.len()
     }
 
-    /// Whether the client has not used this number yet, or never may.
+    /// True if the client has not used this number yet, or never may.
     pub(super) fn is_idle(&self, id: u32) -> bool {
         id > self.last || id.is_multiple_of(2)
     }
 
-    /// Takes note that the client used this number; lower ones are gone with it.
+    /// Notes that the client used this number; lower ones can no longer be opened.
     pub(super) fn reach(&mut self, id: u32) {
         debug_assert!(id > self.last, "numbers rise");
         self.last = id;
@@ -115,7 +115,7 @@ impl Streams {
         self.ended.push_back(if how == Ended::ByUs { id | BY_US } else { id });
     }
 
-    /// How a stream ended, as far as remembered.
+    /// The side that ended a stream, if it is remembered.
     pub(super) fn ended(&self, id: u32) -> Option<Ended> {
         let found = self.ended.iter().rev().find(|&&ended| ended & !BY_US == id)?;
         Some(if found & BY_US == 0 {

@@ -367,7 +367,7 @@ fn more_fields_than_the_stack_holds_may_be_allowed() {
     assert_eq!(head.fields().len(), 1000);
 }
 
-/// Whether parsing comes to the same, field for field.
+/// Compares two results of parsing, field by field.
 fn outcome(buffer: &mut Vec<u8>) -> Result<Option<String>, HeadError> {
     let head = RequestHead::parse(buffer, &LIMITS, &mut Fields::new())?;
     Ok(head.map(|head| {

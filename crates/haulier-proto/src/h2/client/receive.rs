@@ -1,4 +1,4 @@
-//! Frames as a server sends them (RFC 9113 §6), and what of them is too much.
+//! Frames that a server sends, and their limits (RFC 9113 §6).
 
 use super::{Client, Event, StreamError};
 use crate::field::Fields;
@@ -68,7 +68,7 @@ impl Client {
         }
     }
 
-    /// Whether we have never opened this stream.
+    /// True if we have never opened this stream.
     fn is_idle(&self, id: u32) -> bool {
         id >= self.next || id.is_multiple_of(2)
     }
@@ -116,7 +116,7 @@ impl Client {
         Ok(Some(Event::Data { stream, data, end }))
     }
 
-    /// The stream has ended; what is to be said if its body is not as long as it should be.
+    /// The failure of a stream that has ended before its body was as long as Content-Length.
     fn short(&mut self, place: usize) -> Option<Event<'static>> {
         let state = &self.streams[place];
         let (received, expected) = (state.received, state.expected?);
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// A complete field block. Whatever becomes of it, it has to be decoded: the next one builds on its table.
+    /// Takes a complete field block. It is decoded even if its stream is gone: the next one builds on its table.
     fn field_block<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
         if self.is_idle(id) {
             return Err(ConnectionError::protocol("HEADERS on a stream that was never opened"));
@@ -253,7 +253,7 @@ impl Client {
         self.answer(frame::write_settings_ack)
     }
 
-    /// Says what the server has asked for, unless it takes no answers.
+    /// Writes an answer, unless the server reads none.
     fn answer<'i>(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Outcome<'i> {
         if self.output.len() > self.limits.answers {
             return Err(ConnectionError::flood("questions whose answers are not taken"));

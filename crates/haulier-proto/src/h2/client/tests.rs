@@ -90,7 +90,7 @@ impl Wire {
         error.code
     }
 
-    /// What was sent since the last time.
+    /// The frames sent since the last call.
     fn sent(&mut self) -> Vec<(Kind, u32, Vec<u8>)> {
         let bytes = std::mem::take(self.0.output());
         let (mut rest, mut found) = (&bytes[..], Vec::new());
@@ -529,7 +529,7 @@ impl Pair {
                 Some(event) => panic!("{event:?}"),
             };
             let got = self.got.get_mut(&stream).expect("a stream of ours");
-            assert!(!got.1, "nothing comes behind the end");
+            assert!(!got.1, "nothing comes after the end");
             *got = (got.0 + bytes, is_end);
         }
         self.to_client.drain(..at);

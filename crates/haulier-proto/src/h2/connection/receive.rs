@@ -1,4 +1,4 @@
-//! Frames as they come in (RFC 9113 §6), and what of them is too much.
+//! Received frames and their limits (RFC 9113 §6).
 
 use std::time::Instant;
 
@@ -112,7 +112,7 @@ impl Connection {
         Ok(Some(Event::Data { stream: id, data, end }))
     }
 
-    /// A complete field block. Whatever becomes of it, it has to be decoded: the next one builds on its table.
+    /// Takes a complete field block. It is decoded even if its stream is gone: the next one builds on its table.
     fn field_block<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
         if id.is_multiple_of(2) {
             return Err(ConnectionError::protocol(

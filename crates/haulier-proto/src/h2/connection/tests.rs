@@ -76,7 +76,7 @@ impl Wire {
         error.code
     }
 
-    /// What was sent since the last time.
+    /// The frames sent since the last call.
     fn sent(&mut self) -> Vec<(Kind, u32, Vec<u8>)> {
         frames(&std::mem::take(self.connection.output()))
             .into_iter()
@@ -371,7 +371,7 @@ fn what_an_ended_stream_held_goes_back_to_the_connection() {
             _ => wire.connection.reset(stream, ErrorCode::CANCEL),
         }
         wire.connection.consume(stream, 16_000);
-        // What was under way when we reset it is no fault.
+        // Frames that were under way when we reset the stream are no fault.
         if stream % 3 != 0 {
             assert_eq!(wire.send(&data(stream, &[0; 100], true)), Ok(vec![]));
         }
@@ -848,7 +848,7 @@ fn a_stream_that_waits_too_long_for_its_window_is_given_up() {
 mod floods {
     use super::*;
 
-    /// How many times these frames, made anew for each odd number, are taken before the connection ends.
+    /// The number of times that these frames, made anew for each odd number, are taken before the connection ends.
     fn times(limits: Limits, mut make: impl FnMut(u32) -> Vec<u8>) -> (usize, ErrorCode) {
         let mut wire = Wire::new(limits);
         for count in 0..100_000u32 {

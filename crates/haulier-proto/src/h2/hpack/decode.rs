@@ -10,20 +10,20 @@ const MOST_SCRATCH: usize = 1024;
 #[derive(Debug)]
 pub struct Decoder {
     table: DynamicTable,
-    /// What our SETTINGS_HEADER_TABLE_SIZE allows the peer.
+    /// The size that our SETTINGS_HEADER_TABLE_SIZE allows the peer.
     allowed: usize,
     /// Huffman-coded strings of the line at hand, decoded.
     scratch: Vec<u8>,
 }
 
-/// How a literal wants to be kept (RFC 7541 §6.2).
+/// The handling of a literal (RFC 7541 §6.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keep {
     Yes,
     No,
 }
 
-/// Where a string of the line at hand lies.
+/// The place of a string of the present line.
 #[derive(Clone, Copy)]
 enum Text<'b> {
     Plain(&'b [u8]),
@@ -60,7 +60,7 @@ impl Decoder {
     }
 
     /// Reads a whole block and gives name and value of each line to `line`. Time and memory are in proportion to the
-    /// block, whatever it refers to: what the lines come to is for `line` to count.
+    /// block. A short block may refer to long lines: `line` has to limit them.
     ///
     /// # Errors
     /// [`HpackError`]; lines before the fault have been given. Nothing more can be read from this peer then.

@@ -1,6 +1,6 @@
 //! Field lines to field blocks (RFC 7541 §6), with the static table only.
 //!
-//! Nothing is put into the peer's dynamic table: a block made once is right on every connection, at any time.
+//! It puts no entry into the peer's dynamic table, so a block made once is right on every connection, at any time.
 
 use super::huffman;
 use super::table::{STATIC, static_name};
@@ -11,7 +11,7 @@ pub const EMPTY_TABLE: u8 = 0x20;
 
 /// The static entry of `content-length`.
 const CONTENT_LENGTH: u32 = 28;
-/// Literal without indexing, and never to be indexed by anybody on the way (RFC 7541 §6.2.2, §6.2.3).
+/// Literal without indexing, and literal that no proxy may index either (RFC 7541 §6.2.2, §6.2.3).
 pub(super) const LITERAL: u8 = 0x00;
 pub(super) const SECRET: u8 = 0x10;
 
@@ -115,7 +115,7 @@ pub fn is_connection_specific(name: &[u8]) -> bool {
     )
 }
 
-/// What a compressor on the way must not mix with what others can guess (RFC 7541 §7.1.3).
+/// True for secrets, which must not be compressed together with text that others can guess (RFC 7541 §7.1.3).
 pub(super) fn is_secret(name: &[u8]) -> bool {
     matches!(
         name,

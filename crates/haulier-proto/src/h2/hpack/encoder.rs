@@ -1,5 +1,4 @@
-//! Field lines to field blocks with a dynamic table (RFC 7541 §2.3.2, §6): what a client says again and again becomes a
-//! byte a line.
+//! Field lines to field blocks with a dynamic table (RFC 7541 §2.3.2, §6): a line that a client repeats becomes one byte.
 
 use super::encode::{LITERAL, SECRET, integer};
 use super::encode::{is_connection_specific, is_secret, string, whole_entry, with_lower_case};
@@ -93,7 +92,8 @@ impl Encoder {
     }
 }
 
-/// What changes from request to request would only push out what does not.
+/// The kind of literal for a field. Values that change with each request do not enter the table: they would push out
+/// those that stay.
 fn kind_of(name: &[u8]) -> u8 {
     match name {
         name if is_secret(name) => SECRET,

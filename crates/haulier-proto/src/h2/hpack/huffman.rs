@@ -50,7 +50,7 @@ const fn codes() -> [u32; 257] {
     codes
 }
 
-/// What four more bits lead to.
+/// The effect of four more bits.
 #[derive(Clone, Copy)]
 struct Step {
     /// The inner node of the code tree reached.
@@ -64,7 +64,7 @@ struct Step {
 
 /// Steps from each inner node of the code tree; node 0 is its root.
 static STEPS: [[Step; 16]; 256] = steps();
-/// Whether a string may end at a node: the root, or at most 7 ones below it.
+/// The nodes at which a string may end: the root, and those at most 7 ones below it.
 static MAY_END: [bool; 256] = ends();
 
 /// Children of each inner node: below 256 an inner node, above it 256 + a symbol.

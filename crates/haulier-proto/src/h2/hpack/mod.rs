@@ -10,7 +10,7 @@ pub mod encoder;
 pub mod huffman;
 pub mod table;
 
-/// Why a field block cannot be read. The table is lost then, so each ends the connection with COMPRESSION_ERROR
+/// A fault in a field block. The table is lost then, so each ends the connection with COMPRESSION_ERROR
 /// (RFC 9113 §4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HpackError {

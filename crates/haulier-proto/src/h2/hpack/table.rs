@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// What an entry costs beside its bytes (RFC 7541 §4.1).
+/// The size of an entry, apart from its bytes (RFC 7541 §4.1).
 pub const ENTRY_OVERHEAD: usize = 32;
 
 /// The static table; index 1 is its first row.
@@ -45,7 +45,7 @@ pub fn static_name(name: &[u8]) -> Option<u32> {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Where the name begins in `DynamicTable::bytes`, counted from the first byte ever stored.
+    /// The start of the name in `DynamicTable::bytes`, counted from the first byte ever stored.
     start: u64,
     name: u32,
     value: u32,
