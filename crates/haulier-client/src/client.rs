@@ -2,21 +2,23 @@
 
 use std::io;
 
+use bytes::Bytes;
 use haulier_proto::h2::client::StreamError;
 
 use crate::connect::{ConnectSettings, Connector, Versions};
 use crate::credentials::{Netrc, basic};
 use crate::error::ClientError;
-use crate::exchange::{Connection, Exchange, Patience, Request};
+use crate::exchange::{Connection, Exchange, Timeouts};
 use crate::pool::Pool;
 use crate::redirect::{self, MOST_REDIRECTS};
+use crate::request::{MethodName, Request};
 use crate::url::{Origin, Scheme, Url};
 
 /// What a client knows before its first request.
 #[derive(Debug, Clone, Default)]
 pub struct ClientSettings {
     pub connect: ConnectSettings,
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// The value of Authorization, sent to the first origin only.
     pub authorization: Option<String>,
     /// Looked up for every origin on the way.
@@ -54,19 +56,20 @@ impl Client {
     ///
     /// # Errors
     /// Any [`ClientError`] up to the response head.
-    pub async fn send(&self, request: &Request) -> Result<Exchange, ClientError> {
+    pub async fn send(&self, mut request: Request) -> Result<Exchange, ClientError> {
+        request.add_own_fields();
         let origin = request.url.origin();
         if let Some(connection) = self.pool.take(origin) {
-            match connection.exchange(request, self.settings.patience).await {
+            match connection.exchange(request.clone(), self.settings.timeouts).await {
                 // The server closed it while we wrote: a new one is no second try (RFC 9112 §9.3.1).
-                Err(ClientError::Broken(_)) if request.method.is_safe() => {}
-                // It has not even looked at the request (RFC 9113 §8.7).
+                Err(ClientError::Unanswered(_)) if request.method.kind().is_safe() => {}
+                // The server has not looked at the request (RFC 9113 §8.7).
                 Err(ClientError::Stream(StreamError::Unprocessed)) => {}
                 other => return other,
             }
         }
         let connection = self.connection(origin).await?;
-        connection.exchange(request, self.settings.patience).await
+        connection.exchange(request, self.settings.timeouts).await
     }
 
     async fn connection(&self, origin: &Origin) -> Result<Connection, ClientError> {
@@ -79,7 +82,7 @@ impl Client {
         Ok(Connection::new(stream, origin.clone(), absolute))
     }
 
-    /// One exchange with our credentials, following redirects.
+    /// One exchange with the credentials of the settings, following redirects.
     ///
     /// # Errors
     /// Any [`ClientError`] up to the last response head.
@@ -87,7 +90,7 @@ impl Client {
         self.fetch_as(request, true).await
     }
 
-    /// The same; credentials go along only where the address is one that they were given for, `is_trusted`.
+    /// The same; credentials are sent only if the address is one that they were given for, `is_trusted`.
     ///
     /// # Errors
     /// As for [`fetch`](Self::fetch).
@@ -96,42 +99,34 @@ impl Client {
         mut request: Request,
         mut is_trusted: bool,
     ) -> Result<(Exchange, Located), ClientError> {
-        if !is_trusted {
-            request.fields.retain(|(name, _)| !is_of_origin(name));
-        }
-        let mut plain = request.fields.len();
-        let given = |is_trusted: bool| self.settings.authorization.as_deref().filter(|_| is_trusted);
-        self.add_credentials(&mut request, given(is_trusted));
         for _ in 0..=MOST_REDIRECTS {
-            let exchange = self.send(&request).await?;
-            let Some(next) = redirect::of(exchange.head(), &request.url, request.method)? else {
+            if !is_trusted {
+                request.fields.retain(|name, _| !is_of_origin(name));
+            }
+            let exchange = self.send(self.with_credentials(&request, is_trusted)).await?;
+            let Some(next) = redirect::of(exchange.head(), &request.url, request.method.kind())? else {
                 let url = request.url;
                 return Ok((exchange, Located { url, is_trusted }));
             };
             self.drain(exchange).await;
-            request.fields.truncate(plain);
-            if !next.keeps_credentials {
-                is_trusted = false;
-                request.fields.retain(|(name, _)| !is_of_origin(name));
-                plain = request.fields.len();
+            is_trusted &= next.keeps_credentials;
+            request.url = next.url;
+            if next.becomes_get {
+                request.method = MethodName::GET;
+                request.body = Bytes::new();
             }
-            request = Request {
-                method: next.method,
-                // RFC 9110 §15.4: what becomes a GET leaves its body behind.
-                body: request.body.filter(|_| next.method == request.method),
-                url: next.url,
-                fields: request.fields,
-            };
-            self.add_credentials(&mut request, given(is_trusted));
         }
         Err(ClientError::TooManyRedirects(MOST_REDIRECTS))
     }
 
-    fn add_credentials(&self, request: &mut Request, given: Option<&str>) {
-        let is_given = |name: &str| request.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+    /// The request with the credentials for its address: those of the URL, else those of the settings if the address
+    /// `is_trusted`, else those of netrc.
+    fn with_credentials(&self, request: &Request, is_trusted: bool) -> Request {
+        let mut request = request.clone();
         let host = &request.url.origin().host;
+        let given = self.settings.authorization.as_ref().filter(|_| is_trusted);
         let value = match (request.url.user(), given) {
-            _ if is_given("authorization") => None,
+            _ if request.fields.contains("authorization") => None,
             (Some((user, password)), _) => Some(basic(user, password)),
             (None, Some(given)) => Some(given.to_owned()),
             (None, None) => self
@@ -145,23 +140,29 @@ impl Client {
             .filter(|_| request.url.origin().scheme == Scheme::Http)
             .and_then(Url::user)
             .map(|(user, password)| basic(user, password));
-        let own = [("Authorization", value), ("Proxy-Authorization", to_proxy)];
-        for (name, value) in own {
-            request.fields.extend(value.map(|value| (name.to_owned(), value)));
+        for (name, value) in [("Authorization", value), ("Proxy-Authorization", to_proxy)] {
+            if let Some(value) = value {
+                request.fields.append(name, value);
+            }
         }
+        request
     }
 
-    /// Takes what little is left of a body nobody wants, so that its connection serves again.
+    /// Makes the connection of an exchange serve again whose body is not wanted: a short rest is read, a longer one is
+    /// given up.
     pub async fn drain(&self, mut exchange: Exchange) {
-        /// Beyond this a new connection is cheaper.
-        const LITTLE: usize = 64 * 1024;
+        /// For a longer rest, a new connection is cheaper.
+        const SHORT: usize = 64 * 1024;
         let mut sink = Vec::new();
-        while sink.len() < LITTLE {
-            match exchange.read(&mut sink, LITTLE).await {
+        while sink.len() < SHORT {
+            match exchange.read(&mut sink, SHORT).await {
                 Ok(0) => return self.give_back(exchange),
                 Ok(_) => {}
                 Err(_) => return,
             }
+        }
+        if let Some(connection) = exchange.abort().await {
+            self.pool.give(connection);
         }
     }
 
@@ -173,9 +174,9 @@ impl Client {
     }
 }
 
-/// Whether a field is for the origin that it was given for, and no other.
-fn is_of_origin(name: &str) -> bool {
+/// Says whether a field is meant for one origin alone.
+fn is_of_origin(name: &[u8]) -> bool {
     ["authorization", "cookie", "host", "proxy-authorization"]
         .iter()
-        .any(|bound| name.eq_ignore_ascii_case(bound))
+        .any(|bound| name.eq_ignore_ascii_case(bound.as_bytes()))
 }

@@ -43,9 +43,16 @@ pub enum ClientError {
     Tls { host: String, source: io::Error },
     #[error("no {} within {} s", phase.words(), waited.as_secs_f64())]
     TimedOut { phase: Phase, waited: Duration },
-    /// The connection broke, or ended before an answer began.
+    /// The connection broke or ended before a byte of the response arrived: a safe request may be repeated on another
+    /// one (RFC 9112 §9.3.1).
+    #[error("the connection broke before the server answered")]
+    Unanswered(#[source] io::Error),
+    /// The connection broke or ended within a response.
     #[error("the connection broke")]
     Broken(#[source] io::Error),
+    /// The source of the request's body failed, or gave another length than announced.
+    #[error("the request's body could not be sent")]
+    RequestBody(#[source] io::Error),
     /// The server closed before the end its framing promised.
     #[error("the body ended after {received} of {expected} bytes")]
     ShortBody { received: u64, expected: u64 },
@@ -92,6 +99,7 @@ impl ClientError {
             Self::Resolve { .. }
             | Self::Connect { .. }
             | Self::TimedOut { .. }
+            | Self::Unanswered(_)
             | Self::Broken(_)
             | Self::ShortBody { .. }
             | Self::NoLastChunk
@@ -102,6 +110,7 @@ impl ClientError {
             Self::Head(_)
             | Self::Framing(_)
             | Self::Http2(_)
+            | Self::RequestBody(_)
             | Self::Decode(_)
             | Self::TooManyRedirects(_)
             | Self::BadRedirect(_)

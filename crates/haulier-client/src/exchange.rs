@@ -1,132 +1,46 @@
 //! One exchange on one connection: the request goes out, the head comes back, the body follows to its end (RFC 9112; of
 //! HTTP/2 in `http2`).
 //!
-//! The end of a body is where its framing puts it. A connection that closes before is an error, never an end; a
-//! connection goes back to the pool only if its body was taken whole and nothing came behind it.
+//! The request is sent while the response is awaited and read, so that neither side blocks the other. The framing says
+//! where a body ends: a connection that closes earlier is an error. A connection goes back to the pool only if request
+//! and response are complete and no bytes follow.
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use haulier_proto::chunked::Decoder;
-use haulier_proto::head::Method;
-use haulier_proto::response_head::{ResponseHead, ResponseLength, ResponseLimits};
-use tokio::time::timeout;
+use haulier_proto::field::Fields;
+use haulier_proto::response_head::{ResponseHead, ResponseHeadError, ResponseLength, ResponseLimits};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{ClientError, Phase};
-use crate::http2::Http2;
+use crate::http1::Http1Sender;
+use crate::http2::{self, Found, Http2};
+use crate::request::{Request, RequestBody};
 use crate::stream::Stream;
-use crate::url::{Origin, Url};
+use crate::upload::Upload;
+use crate::url::Origin;
 
-/// Bytes asked of the socket while a head or a chunked body is read.
+/// Bytes asked of the socket while a chunked body is read.
 const READ: usize = 256 * 1024;
-/// Bytes asked of the socket for a head alone: what follows can still be spliced.
+/// Bytes asked of the socket for a head: the body after it can still be spliced.
 const READ_HEAD: usize = 4 * 1024;
-/// Interim responses before the final one; more is no server.
+/// Interim responses before the final one. A peer that sends more is no HTTP server.
 const MOST_INTERIM: usize = 16;
 
-/// What to ask.
-#[derive(Debug, Clone)]
-pub struct Request {
-    pub method: Method,
-    pub url: Url,
-    /// Further field lines; Host, User-Agent and Accept are added where they are missing.
-    pub fields: Vec<(String, String)>,
-    /// What is sent with it; its length is told.
-    pub body: Option<Arc<[u8]>>,
-}
-
-impl Request {
-    /// A GET without further fields.
-    #[must_use]
-    pub fn get(url: Url) -> Self {
-        Self {
-            method: Method::Get,
-            url,
-            fields: Vec::new(),
-            body: None,
-        }
-    }
-
-    /// A POST with this body.
-    #[must_use]
-    pub fn post(url: Url, body: impl Into<Arc<[u8]>>) -> Self {
-        Self {
-            method: Method::Post,
-            body: Some(body.into()),
-            ..Self::get(url)
-        }
-    }
-
-    /// Adds a field line.
-    #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
-        self.fields.push((name.to_owned(), value.into()));
-        self
-    }
-
-    /// The lines of every request that are not in `fields`, but for those of one version of HTTP.
-    pub(crate) fn own_fields(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        let own = [
-            ("User-Agent", concat!("haulier/", env!("CARGO_PKG_VERSION"))),
-            ("Accept", "*/*"),
-        ];
-        own.into_iter().filter(|(name, _)| !self.has(name))
-    }
-
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name))
-    }
-
-    pub(crate) fn method_name(&self) -> &'static str {
-        match self.method {
-            Method::Head => "HEAD",
-            Method::Post => "POST",
-            Method::Delete => "DELETE",
-            _ => "GET",
-        }
-    }
-
-    /// The head and the body as they travel by HTTP/1.1; `absolute` for a proxy (RFC 9112 §3.2.2).
-    fn encode(&self, absolute: bool) -> Vec<u8> {
-        let method = self.method_name();
-        let target = if absolute {
-            self.url.to_string()
-        } else {
-            self.url.target().to_owned()
-        };
-        let host = self.url.origin().host_field();
-        let mut head = format!("{method} {target} HTTP/1.1\r\n");
-        if !self.has("Host") {
-            head.push_str(&format!("Host: {host}\r\n"));
-        }
-        for (name, value) in self.own_fields() {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        for (name, value) in &self.fields {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        if let Some(body) = &self.body {
-            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
-        }
-        head.push_str("\r\n");
-        let mut bytes = head.into_bytes();
-        bytes.extend_from_slice(self.body.as_deref().unwrap_or_default());
-        bytes
-    }
-}
-
-/// How long a silent server is waited for.
+/// Timeouts of one exchange.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// Until the response head is complete.
+pub struct Timeouts {
+    /// Until the response head is complete, counted from the last byte of the request that went out.
     pub first_byte: Duration,
     /// Between two pieces of a body.
     pub stall: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             first_byte: Duration::from_secs(60),
@@ -142,14 +56,14 @@ pub struct Connection {
     origin: Origin,
     /// The target is written in full, because a proxy reads it.
     absolute: bool,
-    /// What was read beyond the last head; of HTTP/2 the frames not yet looked at.
+    /// Bytes read beyond the last head; of HTTP/2 the frames not taken yet.
     buffer: Vec<u8>,
     http2: Option<Box<Http2>>,
 }
 
 impl Connection {
-    /// A connection that speaks what both ends agreed on, HTTP/1.1 if nothing. `absolute`: the target is written in
-    /// full, because a proxy reads it.
+    /// A connection of the version that both ends agreed on, HTTP/1.1 if they did not. `absolute`: the target is written
+    /// in full, because a proxy reads it.
     #[must_use]
     pub fn new(stream: Stream, origin: Origin, absolute: bool) -> Self {
         let http2 = stream.has_agreed_on_http2().then(Box::default);
@@ -162,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// A connection that speaks HTTP/2, whatever was agreed on.
+    /// A connection of HTTP/2, whether the ends agreed on it or not (RFC 9113 §3.3).
     #[must_use]
     pub fn http2(stream: Stream, origin: Origin) -> Self {
         Self {
@@ -176,91 +90,265 @@ impl Connection {
         &self.origin
     }
 
-    /// Whether another exchange may be tried: nothing came unasked, not even the end.
+    /// Says whether another exchange may be tried: the server has closed nothing and sent nothing unasked.
     #[must_use]
-    pub fn is_reusable(&self) -> bool {
-        let is_open = self.http2.as_ref().is_none_or(|http2| http2.is_reusable());
-        self.buffer.is_empty() && is_open && self.stream.is_quiet()
+    pub fn is_reusable(&mut self) -> bool {
+        match &mut self.http2 {
+            Some(http2) => http2.is_reusable(&mut self.stream, &mut self.buffer),
+            None => self.buffer.is_empty() && self.stream.is_quiet(),
+        }
     }
 
     /// Sends the request and waits for the head of its response.
     ///
     /// # Errors
-    /// [`ClientError::Broken`], [`ClientError::TimedOut`], [`ClientError::Head`] or [`ClientError::Framing`].
-    pub async fn exchange(mut self, request: &Request, patience: Patience) -> Result<Exchange, ClientError> {
-        let waited = patience.first_byte;
-        let timed_out = ClientError::TimedOut {
-            phase: Phase::FirstByte,
-            waited,
+    /// As [`Connection::exchange_with`].
+    pub async fn exchange<B: RequestBody>(
+        self,
+        request: Request<B>,
+        timeouts: Timeouts,
+    ) -> Result<Exchange<B>, ClientError> {
+        self.exchange_with(request, timeouts, |_| {}).await
+    }
+
+    /// Sends the request and waits for the final head of its response. Each interim head goes to `on_interim`.
+    ///
+    /// A request with `Expect: 100-continue` sends its body after a 100, or after a second without an answer.
+    ///
+    /// # Errors
+    /// [`ClientError::Unanswered`] if no byte of a response has arrived, so that a safe request may be repeated on
+    /// another connection; [`ClientError::Broken`], [`ClientError::TimedOut`], [`ClientError::Head`],
+    /// [`ClientError::Framing`], [`ClientError::Stream`], [`ClientError::Http2`], [`ClientError::RequestBody`].
+    pub async fn exchange_with<B: RequestBody>(
+        mut self,
+        request: Request<B>,
+        timeouts: Timeouts,
+        mut on_interim: impl FnMut(&ResponseHead),
+    ) -> Result<Exchange<B>, ClientError> {
+        let method = request.method.kind();
+        let sender = match &mut self.http2 {
+            Some(http2) => Sender::Http2 {
+                stream: http2.open(&request)?,
+            },
+            None => Sender::Http1(Http1Sender::new(&request, self.absolute)),
         };
-        if let Some(http2) = &mut self.http2 {
-            let asked = http2.ask(&mut self.stream, &mut self.buffer, request);
-            let (head, left) = timeout(waited, asked).await.unwrap_or(Err(timed_out))?;
-            return Ok(Exchange {
-                connection: self,
-                head,
-                left,
-                is_reusable: true,
-                stall: patience.stall,
-            });
-        }
-        let head = timeout(waited, self.head_for(request))
-            .await
-            .unwrap_or(Err(timed_out))?;
-        let left = match head.body_length(request.method)? {
-            ResponseLength::Known(length) => Left::Known { length, received: 0 },
-            ResponseLength::Chunked => Left::Chunked(Decoder::new()),
-            ResponseLength::UntilClose => Left::UntilClose,
-        };
-        let is_reusable = head.keeps_alive() && head.status() != 101;
-        Ok(Exchange {
+        let mut call = Call {
             connection: self,
+            upload: Upload::new(request),
+            sender,
+        };
+        let mut wait = Wait::new(Phase::FirstByte, timeouts.first_byte);
+        let (head, rest, is_reusable) = match call.sender {
+            Sender::Http1(_) => {
+                let head = call.http1_head(&mut wait, &mut on_interim).await?;
+                let rest = match head.body_length(method)? {
+                    ResponseLength::Known(length) => Rest::Known { length, received: 0 },
+                    ResponseLength::Chunked => Rest::Chunked(Decoder::with_trailers()),
+                    ResponseLength::UntilClose => Rest::UntilClose,
+                };
+                let is_reusable = head.keeps_alive() && head.status() != 101;
+                (head, rest, is_reusable)
+            }
+            Sender::Http2 { stream } => {
+                let (head, end) = call.http2_head(stream, &mut wait, &mut on_interim).await?;
+                let length = head.content_length()?;
+                let rest = match end {
+                    true => Rest::Known { length: 0, received: 0 },
+                    false => Rest::Stream { length, received: 0 },
+                };
+                (head, rest, true)
+            }
+        };
+        call.upload.answered();
+        Ok(Exchange {
+            call,
             head,
-            left,
+            rest,
+            trailers: None,
             is_reusable,
-            stall: patience.stall,
+            stall: timeouts.stall,
         })
     }
+}
 
-    async fn head_for(&mut self, request: &Request) -> Result<ResponseHead, ClientError> {
-        let bytes = request.encode(self.absolute);
-        self.stream.write_all(&bytes).await.map_err(ClientError::Broken)?;
-        for _ in 0..MOST_INTERIM {
-            let head = self.read_head().await?;
-            if !head.is_interim() {
-                return Ok(head);
-            }
-        }
-        Err(ClientError::Head(
-            haulier_proto::response_head::ResponseHeadError::Malformed("interim responses without end"),
-        ))
-    }
+/// A request on its way, on its connection.
+#[derive(Debug)]
+struct Call<B> {
+    connection: Connection,
+    upload: Upload<B>,
+    sender: Sender,
+}
 
-    async fn read_head(&mut self) -> Result<ResponseHead, ClientError> {
-        let limits = ResponseLimits::default();
-        loop {
-            if let Some(head) = ResponseHead::parse(&mut self.buffer, &limits)? {
-                return Ok(head);
-            }
-            self.buffer.reserve(READ_HEAD);
-            if self.stream.read(&mut self.buffer).await.map_err(ClientError::Broken)? == 0 {
-                return Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()));
-            }
+#[derive(Debug)]
+enum Sender {
+    Http1(Http1Sender),
+    Http2 { stream: u32 },
+}
+
+/// The time that a silent server has.
+#[derive(Debug)]
+struct Wait {
+    phase: Phase,
+    limit: Duration,
+    until: Instant,
+}
+
+impl Wait {
+    fn new(phase: Phase, limit: Duration) -> Self {
+        Self {
+            phase,
+            limit,
+            until: Instant::now() + limit,
         }
     }
 }
 
-/// What is left of the body.
+impl<B: RequestBody> Call<B> {
+    async fn http1_head(
+        &mut self,
+        wait: &mut Wait,
+        on_interim: &mut impl FnMut(&ResponseHead),
+    ) -> Result<ResponseHead, ClientError> {
+        let limits = ResponseLimits::default();
+        let mut interim = 0;
+        let mut has_begun = false;
+        loop {
+            if let Some(head) = ResponseHead::parse(&mut self.connection.buffer, &limits)? {
+                if !head.is_interim() {
+                    return Ok(head);
+                }
+                interim += 1;
+                if interim > MOST_INTERIM {
+                    let why = ResponseHeadError::Malformed("interim responses without end");
+                    return Err(ClientError::Head(why));
+                }
+                self.take_interim(&head, on_interim);
+                continue;
+            }
+            let read = self.receive(None, READ_HEAD, wait).await;
+            self.expect_bytes(read, has_begun)?;
+            has_begun = true;
+        }
+    }
+
+    /// The final head of an HTTP/2 response, and whether the response ends with it.
+    async fn http2_head(
+        &mut self,
+        stream: u32,
+        wait: &mut Wait,
+        on_interim: &mut impl FnMut(&ResponseHead),
+    ) -> Result<(ResponseHead, bool), ClientError> {
+        let mut has_begun = false;
+        loop {
+            let Connection { buffer, http2, .. } = &mut self.connection;
+            let http2 = http2.as_mut().expect("the sender is of HTTP/2");
+            match http2.step(buffer, stream, &mut Vec::new(), 0)? {
+                Found::Head(head, end) => return Ok((*head, end)),
+                Found::Interim(head) => {
+                    has_begun = true;
+                    self.take_interim(&head, on_interim);
+                }
+                Found::Body | Found::Nothing => {
+                    let read = self.receive(None, http2::READ, wait).await;
+                    self.expect_bytes(read, has_begun)?;
+                }
+            }
+        }
+    }
+
+    fn take_interim(&mut self, head: &ResponseHead, on_interim: &mut impl FnMut(&ResponseHead)) {
+        if head.status() == 100 {
+            self.upload.go_on();
+        }
+        on_interim(head);
+    }
+
+    /// Names the error of a connection that ends or breaks before a head is complete.
+    fn expect_bytes(&mut self, read: Result<usize, ClientError>, has_begun: bool) -> Result<(), ClientError> {
+        let error = match read {
+            Ok(0) => io::ErrorKind::UnexpectedEof.into(),
+            Err(ClientError::Broken(error)) => error,
+            read => return read.map(drop),
+        };
+        let error = self.upload.take_failure().unwrap_or(error);
+        Err(if has_begun {
+            ClientError::Broken(error)
+        } else {
+            ClientError::Unanswered(error)
+        })
+    }
+
+    /// Reads what has come into `out`, or into the connection's buffer, and sends meanwhile; at most `most` bytes, 0 at
+    /// the end of the stream.
+    async fn receive(
+        &mut self,
+        mut out: Option<&mut Vec<u8>>,
+        most: usize,
+        wait: &mut Wait,
+    ) -> Result<usize, ClientError> {
+        loop {
+            let expects_until = self.upload.expects_until();
+            let until = expects_until.map_or(wait.until, |until| until.min(wait.until));
+            let received = std::future::poll_fn(|context| self.poll_receive(out.as_deref_mut(), most, context));
+            match timeout_at(until, received).await {
+                Ok(Ok(Some(read))) => return Ok(read),
+                Ok(Ok(None)) => wait.until = Instant::now() + wait.limit,
+                Ok(Err(error)) => return Err(error),
+                Err(_) if until < wait.until => self.upload.go_on(),
+                Err(_) => {
+                    return Err(ClientError::TimedOut {
+                        phase: wait.phase,
+                        waited: wait.limit,
+                    });
+                }
+            }
+        }
+    }
+
+    /// `None`: some of the request went out, and the server has sent nothing.
+    fn poll_receive(
+        &mut self,
+        out: Option<&mut Vec<u8>>,
+        most: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<usize>, ClientError>> {
+        self.poll_send(context)?;
+        let Connection { stream, buffer, .. } = &mut self.connection;
+        let out = out.unwrap_or(buffer);
+        out.reserve(most);
+        match stream.poll_read(context, out) {
+            Poll::Pending if self.upload.has_moved() => Poll::Ready(Ok(None)),
+            read => Poll::Ready(Ok(Some(ready!(read).map_err(ClientError::Broken)?))),
+        }
+    }
+
+    /// Sends more of the request. A connection that takes no more may still bring a response.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Result<(), ClientError> {
+        let Connection { stream, http2, .. } = &mut self.connection;
+        let sent = match (&mut self.sender, http2) {
+            (Sender::Http1(sender), _) => sender.poll_send(&mut self.upload, stream, context),
+            (Sender::Http2 { stream: id }, Some(http2)) => http2.poll_send(*id, &mut self.upload, stream, context),
+            (Sender::Http2 { .. }, None) => return Ok(()),
+        };
+        match sent {
+            Poll::Ready(Err(ClientError::Broken(error))) => self.upload.stop(Some(error)),
+            Poll::Ready(Err(error)) => return Err(error),
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        Ok(())
+    }
+}
+
+/// The rest of a response's body.
 #[derive(Debug)]
-pub(crate) enum Left {
+enum Rest {
     Known {
         length: u64,
         received: u64,
     },
     Chunked(Decoder),
-    /// To the end of the stream; the length as Content-Length told it, which the end has to agree with.
+    /// To the end of the HTTP/2 stream; the length as Content-Length told it, which the end has to agree with.
     Stream {
-        id: u32,
         length: Option<u64>,
         received: u64,
     },
@@ -268,17 +356,19 @@ pub(crate) enum Left {
     Nothing,
 }
 
-/// A response whose head is here and whose body follows.
+/// A response whose head is here and whose body follows. Dropping it closes the connection, unless the exchange is
+/// complete and its connection is taken out.
 #[derive(Debug)]
-pub struct Exchange {
-    connection: Connection,
+pub struct Exchange<B = Bytes> {
+    call: Call<B>,
     head: ResponseHead,
-    left: Left,
+    rest: Rest,
+    trailers: Option<Fields>,
     is_reusable: bool,
     stall: Duration,
 }
 
-impl Exchange {
+impl<B: RequestBody> Exchange<B> {
     #[must_use]
     pub fn head(&self) -> &ResponseHead {
         &self.head
@@ -287,53 +377,56 @@ impl Exchange {
     /// The length of the whole body, if its framing says it.
     #[must_use]
     pub fn body_length(&self) -> Option<u64> {
-        match self.left {
-            Left::Known { length, .. } => Some(length),
-            Left::Stream { length, .. } => length,
-            Left::Chunked(_) | Left::UntilClose | Left::Nothing => None,
+        match self.rest {
+            Rest::Known { length, .. } => Some(length),
+            Rest::Stream { length, .. } => length,
+            Rest::Chunked(_) | Rest::UntilClose | Rest::Nothing => None,
         }
     }
 
-    /// Whether only closing will end the body: nobody can tell whether it is complete then.
+    /// The body ends with the connection: a body that was cut cannot be told from a complete one.
     #[must_use]
     pub fn ends_with_close(&self) -> bool {
-        matches!(self.left, Left::UntilClose)
+        matches!(self.rest, Rest::UntilClose)
+    }
+
+    /// The trailers, once the body is complete.
+    #[must_use]
+    pub fn trailers(&self) -> Option<&Fields> {
+        self.trailers.as_ref()
     }
 
     /// Appends the next piece of the body to `out`, at most `most` bytes (at least 1). 0 means the body is complete.
     ///
     /// # Errors
-    /// Any [`ClientError`] of a body: short, damaged, stalled, broken. What was appended before is good.
+    /// Any [`ClientError`] of a body: short, damaged, stalled, broken. The bytes appended before are good.
     pub async fn read(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
-        match &mut self.left {
-            Left::Nothing => Ok(0),
-            Left::Known { length, received } if length == received => {
-                self.left = Left::Nothing;
+        match &mut self.rest {
+            Rest::Nothing => Ok(0),
+            Rest::Known { length, received } if length == received => {
+                self.rest = Rest::Nothing;
                 Ok(0)
             }
-            Left::Known { .. } => self.read_known(out, most).await,
-            Left::Chunked(_) => self.read_chunked(out, most).await,
-            Left::Stream { .. } => self.read_stream(out, most).await,
-            Left::UntilClose => self.read_until_close(out, most).await,
+            Rest::Known { .. } => self.read_known(out, most).await,
+            Rest::Chunked(_) => self.read_chunked(out, most).await,
+            Rest::Stream { .. } => self.read_stream(out, most).await,
+            Rest::UntilClose => self.read_until_close(out, most).await,
         }
     }
 
     async fn read_known(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
-        let Left::Known { length, received } = self.left else {
+        let Rest::Known { length, received } = self.rest else {
             return Ok(0);
         };
         let left = usize::try_from(length - received).unwrap_or(usize::MAX);
         let before = out.len();
-        if !self.take_buffered(out, most.min(left)) {
-            out.reserve(most.min(left));
-            if self.fill(out).await? == 0 {
-                return Err(ClientError::ShortBody {
-                    received,
-                    expected: length,
-                });
-            }
+        if !self.take_buffered(out, most.min(left)) && self.receive(Some(out), most.min(left)).await? == 0 {
+            return Err(ClientError::ShortBody {
+                received,
+                expected: length,
+            });
         }
-        // A read may bring more than we asked for; it belongs to the next exchange, of which there is none.
+        // A read may bring more than was asked for: bytes after the response, which no request explains.
         if out.len() - before > left {
             out.truncate(before + left);
             self.is_reusable = false;
@@ -346,84 +439,89 @@ impl Exchange {
     async fn read_chunked(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
         let before = out.len();
         loop {
-            let Left::Chunked(decoder) = &mut self.left else {
+            let Rest::Chunked(decoder) = &mut self.rest else {
                 return Ok(0);
             };
-            let taken = decoder.decode(&self.connection.buffer, out, most)?;
-            let is_done = decoder.is_done();
-            self.connection.buffer.drain(..taken);
-            if is_done {
-                self.left = Left::Nothing;
-            }
-            if is_done || out.len() > before {
+            let buffer = &mut self.call.connection.buffer;
+            let taken = decoder.decode(buffer, out, most)?;
+            buffer.drain(..taken);
+            if decoder.is_done() {
+                self.trailers = Some(decoder.take_trailers()).filter(|trailers| !trailers.is_empty());
+                self.rest = Rest::Nothing;
                 return Ok(out.len() - before);
             }
-            let mut buffer = std::mem::take(&mut self.connection.buffer);
-            buffer.reserve(READ.min(most));
-            let read = self.fill(&mut buffer).await;
-            self.connection.buffer = buffer;
-            if read? == 0 {
+            if out.len() > before {
+                return Ok(out.len() - before);
+            }
+            if self.receive(None, READ.min(most)).await? == 0 {
                 return Err(ClientError::NoLastChunk);
             }
         }
     }
 
     async fn read_stream(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
-        let Connection {
-            stream, buffer, http2, ..
-        } = &mut self.connection;
-        let (Left::Stream { id, length, received }, Some(http2)) = (&mut self.left, http2) else {
-            return Ok(0);
-        };
         let before = out.len();
-        while out.len() == before {
-            if http2.take_body(buffer, *id, out, most)? {
-                break;
+        loop {
+            let Connection { buffer, http2, .. } = &mut self.call.connection;
+            let (Sender::Http2 { stream }, Some(http2)) = (&self.call.sender, http2) else {
+                return Ok(0);
+            };
+            let is_complete = http2.take_body(buffer, *stream, out, most)?;
+            let read = out.len() - before;
+            if let Rest::Stream { received, .. } = &mut self.rest {
+                *received += read as u64;
             }
-            if out.len() == before && within(self.stall, http2.fill(stream, buffer)).await? == 0 {
-                return Err(match *length {
-                    Some(expected) => ClientError::ShortBody {
-                        received: *received,
-                        expected,
-                    },
-                    None => ClientError::Broken(io::ErrorKind::UnexpectedEof.into()),
-                });
+            if is_complete {
+                self.trailers = http2.take_trailers();
+                self.call.upload.stop(None);
+            }
+            if is_complete && read == 0 {
+                self.rest = Rest::Nothing;
+            }
+            if is_complete || read > 0 {
+                return Ok(read);
+            }
+            if self.receive(None, http2::READ).await? == 0 {
+                return Err(self.cut_stream());
             }
         }
-        let read = out.len() - before;
-        *received += read as u64;
-        if read == 0 {
-            self.left = Left::Nothing;
+    }
+
+    /// The error of a connection that ended within a stream.
+    fn cut_stream(&self) -> ClientError {
+        match self.rest {
+            Rest::Stream {
+                length: Some(expected),
+                received,
+            } => ClientError::ShortBody { received, expected },
+            _ => ClientError::Broken(io::ErrorKind::UnexpectedEof.into()),
         }
-        Ok(read)
     }
 
     async fn read_until_close(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
         self.is_reusable = false;
         let before = out.len();
-        if !self.take_buffered(out, most) {
-            out.reserve(most);
-            if self.fill(out).await? == 0 {
-                self.left = Left::Nothing;
-            }
+        if !self.take_buffered(out, most) && self.receive(Some(out), most).await? == 0 {
+            self.rest = Rest::Nothing;
         }
         Ok(out.len() - before)
     }
 
     /// Moves bytes that came with the head; `false` if there are none.
     fn take_buffered(&mut self, out: &mut Vec<u8>, most: usize) -> bool {
-        let buffer = &mut self.connection.buffer;
+        let buffer = &mut self.call.connection.buffer;
         let take = buffer.len().min(most);
         out.extend_from_slice(&buffer[..take]);
         buffer.drain(..take);
         take > 0
     }
 
-    /// Whether [`Exchange::splice`] can bring the next bytes.
+    /// Says whether [`Exchange::splice`] can bring the next bytes.
     #[must_use]
     pub fn can_splice(&self) -> bool {
-        let has_more = matches!(self.left, Left::Known { length, received } if received < length);
-        has_more && self.connection.buffer.is_empty() && self.connection.stream.is_plain()
+        let has_more = matches!(self.rest, Rest::Known { length, received } if received < length);
+        let connection = &self.call.connection;
+        has_more && self.call.upload.is_complete() && connection.buffer.is_empty() && connection.stream.is_plain()
     }
 
     /// Moves up to `most` bytes of the body into an empty pipe, and says how many. Ask [`Exchange::can_splice`] first.
@@ -431,11 +529,17 @@ impl Exchange {
     /// # Errors
     /// As [`Exchange::read`].
     pub async fn splice(&mut self, pipe: BorrowedFd<'_>, most: usize) -> Result<usize, ClientError> {
-        let Left::Known { length, received } = self.left else {
+        let Rest::Known { length, received } = self.rest else {
             return Ok(0);
         };
         let most = usize::try_from(length - received).map_or(most, |left| left.min(most));
-        let moved = within(self.stall, self.connection.stream.splice(pipe, most)).await?;
+        let spliced = timeout(self.stall, self.call.connection.stream.splice(pipe, most)).await;
+        let moved = spliced
+            .map_err(|_| ClientError::TimedOut {
+                phase: Phase::Body,
+                waited: self.stall,
+            })?
+            .map_err(ClientError::Broken)?;
         if moved == 0 {
             return Err(ClientError::ShortBody {
                 received,
@@ -447,34 +551,45 @@ impl Exchange {
     }
 
     fn received(&mut self, bytes: usize) {
-        if let Left::Known { received, .. } = &mut self.left {
+        if let Rest::Known { received, .. } = &mut self.rest {
             *received += bytes as u64;
         }
     }
 
-    async fn fill(&mut self, out: &mut Vec<u8>) -> Result<usize, ClientError> {
-        within(self.stall, self.connection.stream.read(out)).await
+    async fn receive(&mut self, out: Option<&mut Vec<u8>>, most: usize) -> Result<usize, ClientError> {
+        let mut wait = Wait::new(Phase::Body, self.stall);
+        self.call.receive(out, most, &mut wait).await
     }
 
     /// The connection, if another exchange may follow on it.
     #[must_use]
     pub fn into_connection(self) -> Option<Connection> {
-        let is_complete = match self.left {
-            Left::Nothing => true,
-            Left::Known { length, received } => length == received,
-            Left::Stream { .. } => self.connection.http2.as_ref().is_some_and(|http2| http2.has_ended()),
-            Left::Chunked(_) | Left::UntilClose => false,
+        let is_complete = match self.rest {
+            Rest::Nothing => true,
+            Rest::Known { length, received } => length == received,
+            Rest::Stream { .. } => {
+                let http2 = self.call.connection.http2.as_ref();
+                http2.is_some_and(|http2| http2.has_ended())
+            }
+            Rest::Chunked(_) | Rest::UntilClose => false,
         };
-        (self.is_reusable && is_complete).then_some(self.connection)
+        let is_sent = self.call.connection.http2.is_some() || self.call.upload.is_complete();
+        (self.is_reusable && is_complete && is_sent).then_some(self.call.connection)
+    }
+
+    /// Gives the exchange up. The connection is kept where the server can be told so without closing it: by RST_STREAM
+    /// of HTTP/2.
+    pub async fn abort(mut self) -> Option<Connection> {
+        let Sender::Http2 { stream: id } = self.call.sender else {
+            return self.into_connection();
+        };
+        let Connection { stream, http2, .. } = &mut self.call.connection;
+        let http2 = http2.as_mut()?;
+        http2.cancel(id);
+        let flushed = std::future::poll_fn(|context| http2.poll_flush(stream, context));
+        matches!(timeout(self.stall, flushed).await, Ok(Ok(()))).then_some(self.call.connection)
     }
 }
 
-async fn within(stall: Duration, read: impl Future<Output = io::Result<usize>>) -> Result<usize, ClientError> {
-    match timeout(stall, read).await {
-        Ok(read) => read.map_err(ClientError::Broken),
-        Err(_) => Err(ClientError::TimedOut {
-            phase: Phase::Body,
-            waited: stall,
-        }),
-    }
-}
+#[cfg(test)]
+mod tests;

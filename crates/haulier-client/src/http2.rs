@@ -1,8 +1,12 @@
 //! One exchange after the other on an HTTP/2 connection (RFC 9113).
 //!
-//! A download wants connections, not streams: one that is slow is slow because of its path, which streams share. So each
-//! exchange has the connection to itself, and with it the whole window: what is not read waits in the socket.
+//! A download wants connections, not streams: a slow connection is slow because of its path, which streams share. So
+//! each exchange has the connection to itself, and the whole window: bytes that are not read wait in the socket.
 
+use std::io;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Buf;
 use haulier_proto::field::Fields;
 use haulier_proto::h2::client::{Ask, Client, ClientLimits, Event, StreamError};
 use haulier_proto::h2::flow::MOST_WINDOW;
@@ -10,22 +14,30 @@ use haulier_proto::head::Method;
 use haulier_proto::response_head::ResponseHead;
 
 use crate::error::ClientError;
-use crate::exchange::{Left, Request};
+use crate::request::{Request, RequestBody};
 use crate::stream::Stream;
+use crate::upload::Upload;
 use crate::url::Scheme;
 
 /// Bytes asked of the socket at once.
-const READ: usize = 256 * 1024;
+pub(crate) const READ: usize = 256 * 1024;
+/// Bytes of a body put into the output at once.
+const MOST_DATA: usize = 64 * 1024;
+/// Reads of an idle connection before it counts as one that is not idle.
+const MOST_IDLE_READS: usize = 16;
 
 /// An HTTP/2 connection between and within exchanges. The bytes it reads lie in the buffer that its calls are given.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     state: Client,
+    /// Bytes at the start of the output that have been sent.
+    sent: usize,
     /// Bytes at the start of the buffer that are done with.
     taken: usize,
-    /// Of the body, taken out of a frame and not yet asked for.
+    /// Bytes of the body that came in a frame and were not asked for yet.
     held: Vec<u8>,
     has_ended: bool,
+    trailers: Option<Fields>,
     storage: Fields,
 }
 
@@ -38,16 +50,20 @@ impl Default for Http2 {
                 connection_window: window,
                 ..ClientLimits::default()
             }),
+            sent: 0,
             taken: 0,
             held: Vec::new(),
             has_ended: false,
+            trailers: None,
             storage: Fields::new(),
         }
     }
 }
 
-/// What one look at the buffer found.
-enum Found {
+/// One step through the frames in the buffer.
+pub(crate) enum Found {
+    Interim(Box<ResponseHead>),
+    /// The final head, and whether the response ends with it.
     Head(Box<ResponseHead>, bool),
     /// Some of the body went out or is held.
     Body,
@@ -56,58 +72,117 @@ enum Found {
 }
 
 impl Http2 {
-    /// Whether another exchange may follow.
-    pub(crate) fn is_reusable(&self) -> bool {
-        self.state.is_open() && self.state.open_streams() == 0 && self.held.is_empty()
-    }
-
-    /// Whether the body was taken to its end.
+    /// Says whether the body was taken to its end.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended && self.held.is_empty()
     }
 
-    /// Sends a request and waits for the head of its response.
-    pub(crate) async fn ask(
-        &mut self,
-        stream: &mut Stream,
-        buffer: &mut Vec<u8>,
-        request: &Request,
-    ) -> Result<(ResponseHead, Left), ClientError> {
-        let body = request.body.as_deref().unwrap_or_default();
-        let fields = fields(request);
-        let ask = Ask {
-            is_head: request.method == Method::Head,
-            end: body.is_empty(),
+    pub(crate) fn take_trailers(&mut self) -> Option<Fields> {
+        self.trailers.take()
+    }
+
+    /// Opens a stream for a request; its head is in the output.
+    ///
+    /// # Errors
+    /// [`StreamError::Unprocessed`] if the server takes no more.
+    pub(crate) fn open<B: RequestBody>(&mut self, request: &Request<B>) -> Result<u32, ClientError> {
+        let authority = match request.fields.get("host") {
+            Some(host) => host.to_vec(),
+            None => request.url.origin().host_field().into_bytes(),
         };
-        let lines = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let id = self
-            .state
-            .open(ask, lines)
-            .ok_or(ClientError::Stream(StreamError::Unprocessed))?;
+        let scheme: &[u8] = match request.url.origin().scheme {
+            Scheme::Https => b"https",
+            Scheme::Http | Scheme::Unix(_) => b"http",
+        };
+        let length = request.content_length().map(|length| length.to_string());
+        // RFC 9113 §8.3.1: pseudo-fields come first.
+        let pseudo: [(&[u8], &[u8]); 4] = [
+            (b":method", request.method.as_str().as_bytes()),
+            (b":scheme", scheme),
+            (b":authority", &authority),
+            (b":path", request.url.target().as_bytes()),
+        ];
+        let is_host = |name: &[u8]| name.eq_ignore_ascii_case(b"host");
+        let given = request.sent_fields().filter(|(name, _)| !is_host(name));
+        let length = length.iter().map(|length| (&b"content-length"[..], length.as_bytes()));
+        let ask = Ask {
+            is_head: request.method.kind() == Method::Head,
+            end: request.body.length() == Some(0),
+        };
+        let opened = self.state.open(ask, pseudo.into_iter().chain(given).chain(length));
         self.has_ended = false;
-        let mut sent = 0;
+        self.trailers = None;
+        opened.ok_or(ClientError::Stream(StreamError::Unprocessed))
+    }
+
+    /// Sends as much as source, windows and socket allow; ready when everything has been sent.
+    pub(crate) fn poll_send<B: RequestBody>(
+        &mut self,
+        id: u32,
+        upload: &mut Upload<B>,
+        stream: &mut Stream,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), ClientError>> {
         loop {
-            if sent < body.len() {
-                sent += self.state.send_data(id, &body[sent..], true).unwrap_or_default();
+            let is_full = self.state.output().len() - self.sent >= MOST_DATA;
+            let has_filled = !is_full && !upload.is_complete() && self.fill_output(id, upload, context)?;
+            ready!(self.poll_flush(stream, context)).map_err(ClientError::Broken)?;
+            if upload.is_complete() {
+                return Poll::Ready(Ok(()));
             }
-            self.flush(stream).await?;
-            if let Found::Head(head, end) = self.look(buffer, id, &mut Vec::new(), 0)? {
-                let left = if end {
-                    Left::Known { length: 0, received: 0 }
-                } else {
-                    let length = head.content_length()?;
-                    Left::Stream {
-                        id,
-                        length,
-                        received: 0,
-                    }
-                };
-                return Ok((*head, left));
-            }
-            if self.fill(stream, buffer).await.map_err(ClientError::Broken)? == 0 {
-                return Err(ClientError::Broken(std::io::ErrorKind::UnexpectedEof.into()));
+            if !is_full && !has_filled {
+                return Poll::Pending;
             }
         }
+    }
+
+    /// Puts some of the body into the output; `false` if the source has none, a window is closed, or the stream is gone.
+    fn fill_output<B: RequestBody>(
+        &mut self,
+        id: u32,
+        upload: &mut Upload<B>,
+        context: &mut Context<'_>,
+    ) -> Result<bool, ClientError> {
+        match upload.poll_piece(context)? {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(true) => {}
+            Poll::Ready(false) => {
+                match upload.trailers() {
+                    Some(trailers) => drop(self.state.send_trailers(id, &trailers)),
+                    None => drop(self.state.send_data(id, &[], true)),
+                }
+                return Ok(true);
+            }
+        }
+        let part = upload.piece.len().min(MOST_DATA);
+        let is_last = upload.is_last_piece() && part == upload.piece.len();
+        let Some(sent) = self.state.send_data(id, &upload.piece[..part], is_last) else {
+            upload.stop(None);
+            return Ok(false);
+        };
+        upload.piece.advance(sent);
+        if is_last && upload.piece.is_empty() {
+            upload.complete();
+        }
+        if sent > 0 {
+            upload.note_moved();
+        }
+        Ok(sent > 0)
+    }
+
+    /// Writes the output to the socket.
+    pub(crate) fn poll_flush(&mut self, stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let output = self.state.output();
+        if output.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        while self.sent < output.len() {
+            self.sent += ready!(stream.poll_write(context, &output[self.sent..]))?;
+        }
+        ready!(stream.poll_flush(context))?;
+        output.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
     }
 
     /// Appends what is there of the body to `out`, at most `most` bytes; true when nothing more will come.
@@ -122,43 +197,31 @@ impl Http2 {
         let held = self.held.len().min(most);
         out.extend(self.held.drain(..held));
         while out.len() < until && !self.has_ended {
-            if let Found::Nothing = self.look(buffer, id, out, until - out.len())? {
+            if let Found::Nothing = self.step(buffer, id, out, until - out.len())? {
                 break;
             }
         }
         if out.len() == until && !self.has_ended && self.held.is_empty() {
             // The end may lie behind the last byte, in a frame of its own.
-            self.look(buffer, id, out, 0)?;
+            self.step(buffer, id, out, 0)?;
         }
         Ok(self.has_ended())
     }
 
-    /// Reads more, after it has sent what was left to say; 0 is the end of the connection.
-    pub(crate) async fn fill(&mut self, stream: &mut Stream, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
-        let output = self.state.output();
-        if !output.is_empty() {
-            stream.write_all(output).await?;
-            output.clear();
-        }
-        buffer.reserve(READ);
-        stream.read(buffer).await
-    }
-
-    async fn flush(&mut self, stream: &mut Stream) -> Result<(), ClientError> {
-        let output = self.state.output();
-        if !output.is_empty() {
-            stream.write_all(output).await.map_err(ClientError::Broken)?;
-            output.clear();
-        }
-        Ok(())
-    }
-
-    /// Takes the next event of the stream out of the buffer.
-    fn look(&mut self, buffer: &mut Vec<u8>, id: u32, out: &mut Vec<u8>, most: usize) -> Result<Found, ClientError> {
+    /// Takes frames out of the buffer up to one that concerns the stream. Of a body, `most` bytes go to `out`, and the
+    /// rest of a frame is held.
+    pub(crate) fn step(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        id: u32,
+        out: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<Found, ClientError> {
         loop {
             let step = self.state.receive(&buffer[self.taken..], &mut self.storage)?;
             self.taken += step.taken;
             let found = match step.event {
+                Some(Event::Interim { stream, head }) if stream == id => Found::Interim(Box::new(head)),
                 Some(Event::Head { stream, head, end }) if stream == id => {
                     self.has_ended = end;
                     Found::Head(Box::new(head), end)
@@ -170,56 +233,52 @@ impl Http2 {
                     self.has_ended = end;
                     Found::Body
                 }
+                Some(Event::Trailers { stream, trailers }) if stream == id => {
+                    self.trailers = Some(trailers);
+                    self.has_ended = true;
+                    Found::Body
+                }
                 Some(Event::Failed { stream, why }) if stream == id => return Err(why.into()),
                 Some(_) => continue,
                 None => Found::Nothing,
             };
-            if self.taken == buffer.len() {
-                buffer.clear();
-                self.taken = 0;
-            } else if matches!(found, Found::Nothing) {
-                // The beginning of a frame is left: its end needs the room behind it.
-                buffer.drain(..self.taken);
-                self.taken = 0;
-            }
+            self.release_taken(buffer, matches!(found, Found::Nothing));
             return Ok(found);
         }
     }
-}
 
-/// The lines of a request, pseudo-fields first (RFC 9113 §8.3.1).
-fn fields(request: &Request) -> Vec<(String, String)> {
-    let origin = request.url.origin();
-    let scheme = if origin.scheme == Scheme::Https {
-        "https"
-    } else {
-        "http"
-    };
-    let given = |name: &str| {
-        let found = request
-            .fields
-            .iter()
-            .find(|(given, _)| given.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.clone())
-    };
-    let mut fields = vec![
-        (":method".to_owned(), request.method_name().to_owned()),
-        (":scheme".to_owned(), scheme.to_owned()),
-        (
-            ":authority".to_owned(),
-            given("host").unwrap_or_else(|| origin.host_field()),
-        ),
-        (":path".to_owned(), request.url.target().to_owned()),
-    ];
-    let own = request.own_fields();
-    fields.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    let others = request
-        .fields
-        .iter()
-        .filter(|(name, _)| !name.eq_ignore_ascii_case("host"));
-    fields.extend(others.cloned());
-    if let Some(body) = &request.body {
-        fields.push(("content-length".to_owned(), body.len().to_string()));
+    fn release_taken(&mut self, buffer: &mut Vec<u8>, is_waiting: bool) {
+        if self.taken == buffer.len() {
+            buffer.clear();
+            self.taken = 0;
+        } else if is_waiting {
+            // The beginning of a frame is left: its end needs the room behind it.
+            buffer.drain(..self.taken);
+            self.taken = 0;
+        }
     }
-    fields
+
+    /// Gives the stream up; RST_STREAM is in the output.
+    pub(crate) fn cancel(&mut self, id: u32) {
+        self.state.cancel(id);
+        self.held.clear();
+    }
+
+    /// Takes the frames that have come since the last exchange, such as the rest of one that was given up. Says whether
+    /// another exchange may follow.
+    pub(crate) fn is_reusable(&mut self, stream: &mut Stream, buffer: &mut Vec<u8>) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..MOST_IDLE_READS {
+            if self.step(buffer, 0, &mut Vec::new(), 0).is_err() || !self.state.is_open() {
+                return false;
+            }
+            buffer.reserve(READ);
+            match stream.poll_read(&mut context, buffer) {
+                Poll::Pending => return self.state.open_streams() == 0 && self.held.is_empty(),
+                Poll::Ready(Ok(0) | Err(_)) => return false,
+                Poll::Ready(Ok(_)) => {}
+            }
+        }
+        false
+    }
 }

@@ -24,7 +24,7 @@ impl Pool {
     pub fn take(&self, origin: &Origin) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
         while let Some(at) = idle.iter().rposition(|(connection, _)| connection.origin() == origin) {
-            let (connection, since) = idle.remove(at);
+            let (mut connection, since) = idle.remove(at);
             if since.elapsed() < MOST_AGE && connection.is_reusable() {
                 return Some(connection);
             }

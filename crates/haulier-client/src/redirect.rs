@@ -1,4 +1,4 @@
-//! Where a response sends us, and what may go along (RFC 9110 §15.4).
+//! Redirects: the next request, and the credentials it may carry (RFC 9110 §15.4).
 
 use haulier_proto::head::Method;
 use haulier_proto::response_head::ResponseHead;
@@ -9,19 +9,20 @@ use crate::url::{Scheme, Url};
 /// Redirects followed for one request.
 pub const MOST_REDIRECTS: usize = 20;
 
-/// Where the next request goes, and as what.
+/// The request that a redirect asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Redirect {
     pub url: Url,
-    pub method: Method,
+    /// It is a GET without a body, whatever the first request was; else it repeats that.
+    pub becomes_get: bool,
     /// The next request may carry the credentials of this one: it goes to the same origin.
     pub keeps_credentials: bool,
 }
 
-/// What the head says about going elsewhere; `None` if this is the response itself.
+/// The redirect that a response head asks for, if it does.
 ///
 /// # Errors
-/// [`ClientError::BadRedirect`] for a Location that is no address of ours, [`ClientError::InsecureRedirect`] for one that
+/// [`ClientError::BadRedirect`] for a Location that cannot be requested, [`ClientError::InsecureRedirect`] for one that
 /// leaves https.
 pub fn of(head: &ResponseHead, url: &Url, method: Method) -> Result<Option<Redirect>, ClientError> {
     let status = head.status();
@@ -37,12 +38,11 @@ pub fn of(head: &ResponseHead, url: &Url, method: Method) -> Result<Option<Redir
     if url.origin().scheme == Scheme::Https && target.origin().scheme != Scheme::Https {
         return Err(ClientError::InsecureRedirect);
     }
-    // 303 asks for it; for 301 and 302 every browser turns POST into GET.
-    let becomes_get = status == 303 && method != Method::Head || status < 303 && method == Method::Post;
     Ok(Some(Redirect {
         keeps_credentials: target.origin() == url.origin(),
         url: target,
-        method: if becomes_get { Method::Get } else { method },
+        // 303 asks for it; for 301 and 302 every browser turns POST into GET.
+        becomes_get: status == 303 && method != Method::Head || status < 303 && method == Method::Post,
     }))
 }
 
@@ -77,17 +77,18 @@ mod tests {
 
     #[test]
     fn the_method_changes_only_where_browsers_change_it() {
-        let method = |status, method| {
+        let becomes_get = |status, method| {
             follow(status, "/c", "http://a/b", method)
                 .expect("good")
                 .expect("a redirect")
-                .method
+                .becomes_get
         };
-        assert_eq!(method(302, Method::Post), Method::Get);
-        assert_eq!(method(303, Method::Put), Method::Get);
-        assert_eq!(method(303, Method::Head), Method::Head);
-        assert_eq!(method(307, Method::Post), Method::Post);
-        assert_eq!(method(308, Method::Put), Method::Put);
+        assert!(becomes_get(302, Method::Post));
+        assert!(becomes_get(303, Method::Put));
+        assert!(!becomes_get(303, Method::Head));
+        assert!(!becomes_get(302, Method::Put));
+        assert!(!becomes_get(307, Method::Post));
+        assert!(!becomes_get(308, Method::Put));
     }
 
     #[test]

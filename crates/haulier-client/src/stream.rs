@@ -4,10 +4,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 
 use rustix::net::RecvFlags;
 use rustix::pipe::{PipeFlags, SpliceFlags};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
@@ -31,6 +33,42 @@ impl Stream {
             Self::Tcp(stream) => stream.read_buf(out).await,
             Self::Unix(stream) => stream.read_buf(out).await,
             Self::Tls(stream) => stream.read_buf(out).await,
+        }
+    }
+
+    /// The same for a caller that polls: appends what has arrived to `out`.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn poll_read(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        // The future keeps nothing between polls.
+        pin!(self.read(out)).poll(context)
+    }
+
+    /// Sends some of `bytes`, and says how many.
+    ///
+    /// # Errors
+    /// The error of the socket; `WriteZero` if it takes nothing.
+    pub fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
+        };
+        match written {
+            Poll::Ready(Ok(0)) if !bytes.is_empty() => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            written => written,
+        }
+    }
+
+    /// Sends what TLS still holds.
+    ///
+    /// # Errors
+    /// The error of the socket.
+    pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
         }
     }
 

@@ -108,7 +108,11 @@ fn class_of(error: &ClientError) -> Class {
     match error {
         ClientError::Resolve { .. } | ClientError::Connect { .. } | ClientError::Proxy { .. } => Class::Connect,
         ClientError::TimedOut { .. } => Class::Timeout,
-        ClientError::Broken(_) | ClientError::ShortBody { .. } | ClientError::NoLastChunk => Class::Broken,
+        ClientError::Unanswered(_)
+        | ClientError::Broken(_)
+        | ClientError::ShortBody { .. }
+        | ClientError::NoLastChunk
+        | ClientError::RequestBody(_) => Class::Broken,
         ClientError::Tls { .. } => Class::Tls,
         ClientError::Stream(StreamError::Reset(_) | StreamError::Unprocessed) => Class::Broken,
         ClientError::Stream(_) | ClientError::Http2(_) => Class::Protocol,

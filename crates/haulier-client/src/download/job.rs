@@ -5,6 +5,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
+use haulier_proto::field::Fields;
+
 use super::board::{Board, MOVE};
 use super::error::DownloadError;
 use super::event::{Event, Observer};
@@ -14,7 +16,7 @@ use super::resume::Part;
 use super::validators::Validators;
 use super::verify::Follower;
 use crate::client::{Client, Located};
-use crate::exchange::Request;
+use crate::request::Request;
 
 /// One file on its way.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub(super) struct Job {
     pub(super) observer: Rc<dyn Observer>,
     /// Where the bytes were found, after redirects.
     pub(super) located: Located,
-    pub(super) fields: Vec<(String, String)>,
+    pub(super) fields: Fields,
     pub(super) part: RefCell<Part>,
     pub(super) board: RefCell<Board>,
     pub(super) follower: RefCell<Option<Follower>>,

@@ -37,12 +37,15 @@ use pace::Pace;
 use plan::{Asked, Plan, decide, offers_ranges};
 use resume::{Part, Place, is_same, stored_tag};
 use validators::Validators;
-use verify::{Algorithm, Checksum, Follower, Source, in_list, stated};
+use verify::{Algorithm, Checksum, Follower, in_list, stated};
+
+use haulier_proto::field::Fields;
 
 use crate::client::{Client, Located};
 use crate::decode;
 use crate::error::ClientError;
-use crate::exchange::{Exchange, Request};
+use crate::exchange::Exchange;
+use crate::request::Request;
 use crate::retry::{self, RetryPolicy};
 use crate::url::Url;
 
@@ -82,7 +85,13 @@ pub struct Options {
     /// Wait until the data are on the disk before the file gets its name.
     pub sync: bool,
     /// Further field lines.
-    pub fields: Vec<(String, String)>,
+    pub fields: Fields,
+}
+
+impl Options {
+    fn accept_encoding(&self) -> &'static str {
+        if self.compressed { decode::ACCEPTED } else { "identity" }
+    }
 }
 
 impl Default for Options {
@@ -98,7 +107,7 @@ impl Default for Options {
             compressed: false,
             update: false,
             sync: false,
-            fields: Vec::new(),
+            fields: Fields::new(),
         }
     }
 }
@@ -306,15 +315,10 @@ impl Download {
         }
     }
 
-    fn fields(&self) -> Vec<(String, String)> {
+    fn fields(&self) -> Fields {
         let mut fields = self.options.fields.clone();
-        let coding = if self.options.compressed {
-            decode::ACCEPTED
-        } else {
-            "identity"
-        };
-        fields.push(("Accept-Encoding".to_owned(), coding.to_owned()));
-        fields.push(("Want-Repr-Digest".to_owned(), "sha-256=10, sha-512=5".to_owned()));
+        fields.append("Accept-Encoding", self.options.accept_encoding());
+        fields.append("Want-Repr-Digest", "sha-256=10, sha-512=5");
         fields
     }
 
@@ -609,10 +613,4 @@ impl Download {
             etag: validators.etag.clone(),
         })
     }
-}
-
-/// The most trusted checksum a file was verified with.
-#[must_use]
-pub fn best_source(verified: &[Checksum]) -> Option<Source> {
-    verified.first().map(|checksum| checksum.source)
 }

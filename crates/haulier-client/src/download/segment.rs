@@ -13,7 +13,8 @@ use super::error::DownloadError;
 use super::job::Job;
 use super::plan::{Asked, Plan, decide};
 use super::validators::Validators;
-use crate::exchange::{Exchange, Request};
+use crate::exchange::Exchange;
+use crate::request::Request;
 use crate::retry;
 use crate::stream::wide_pipe;
 

@@ -15,8 +15,9 @@ use super::segment::{bound, check_length};
 use super::validators::Validators;
 use super::verify::{Algorithm, Checksum};
 use super::{Download, enough};
-use crate::decode::{self, Decoder};
-use crate::exchange::{Exchange, Request};
+use crate::decode::Decoder;
+use crate::exchange::Exchange;
+use crate::request::Request;
 use crate::retry;
 
 const READ: usize = 256 * 1024;
@@ -56,12 +57,7 @@ pub(super) async fn run(download: &Download) -> Result<Finished, DownloadError> 
 
 async fn attempt(download: &Download, sent: &mut Sent) -> Result<(), DownloadError> {
     let mut fields = download.options.fields.clone();
-    let coding = if download.options.compressed {
-        decode::ACCEPTED
-    } else {
-        "identity"
-    };
-    fields.push(("Accept-Encoding".to_owned(), coding.to_owned()));
+    fields.append("Accept-Encoding", download.options.accept_encoding());
     let mut request = Request {
         fields,
         ..Request::get(download.url.clone())

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use haulier_client::connect::{ConnectSettings, Connector};
 use haulier_client::error::ClientError;
-use haulier_client::exchange::{Connection, Patience, Request};
+use haulier_client::exchange::{Connection, Timeouts};
+use haulier_client::request::{MethodName, Request};
 use haulier_client::url::Url;
-use haulier_proto::head::Method;
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 
@@ -51,30 +51,20 @@ async fn exchange(
 ) -> Result<BytesResponse, ClientError> {
     let (parts, body) = request.into_parts();
     let url = Url::parse(&parts.uri.to_string()).map_err(ClientError::BadRedirect)?;
-    let method = match parts.method {
-        http::Method::POST => Method::Post,
-        http::Method::HEAD => Method::Head,
-        _ => Method::Get,
-    };
-    let lines = parts.headers.iter().filter_map(|(name, value)| {
-        let value = value.to_str().ok()?;
-        Some((name.as_str().to_owned(), value.to_owned()))
-    });
+    let method = MethodName::new(parts.method.as_str()).expect("a method of the library is a token");
     let body = match body.collect().await {
         Ok(body) => body.to_bytes(),
         Err(never) => match never {},
     };
-    let request = Request {
-        // A GET has no body, not even an empty one.
-        body: (method == Method::Post).then(|| body.as_ref().into()),
-        method,
-        url,
-        fields: lines.collect(),
-    };
+    let mut request = Request::new(method, url).with_body(body);
+    for (name, value) in &parts.headers {
+        request.fields.append(name, value);
+    }
+    request.add_own_fields();
     let origin = request.url.origin();
     let stream = connector.connect(origin).await?;
     let connection = Connection::new(stream, origin.clone(), false);
-    let mut exchange = connection.exchange(&request, Patience::default()).await?;
+    let mut exchange = connection.exchange(request, Timeouts::default()).await?;
     let mut content = Vec::new();
     while content.len() < LONGEST && exchange.read(&mut content, LONGEST).await? > 0 {}
     let head = exchange.head();

@@ -16,4 +16,5 @@ mod resuming;
 mod segments;
 mod servers;
 mod tls;
+mod uploads;
 mod verifying;

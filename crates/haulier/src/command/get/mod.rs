@@ -15,9 +15,11 @@ use haulier_client::credentials::basic;
 use haulier_client::download::error::{Class, DownloadError};
 use haulier_client::download::pace::Pace;
 use haulier_client::download::{Destination, Download, Options};
-use haulier_client::exchange::{Patience, Request};
+use haulier_client::exchange::Timeouts;
+use haulier_client::request::Request;
 use haulier_client::retry::RetryPolicy;
 use haulier_client::url::Url;
+use haulier_proto::field::Fields;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
@@ -179,7 +181,7 @@ fn client(arguments: &GetArgs) -> Result<Client, String> {
             no_proxy: surroundings::no_proxy(),
             public_only: arguments.public_only,
         },
-        patience: Patience {
+        timeouts: Timeouts {
             first_byte: arguments.answer_timeout,
             stall: arguments.stall_timeout,
         },
@@ -207,6 +209,10 @@ async fn options(arguments: &GetArgs, client: &Client) -> Result<Options, (Strin
         Some(place) => Some(list(place, &arguments.urls, client).await?),
         None => None,
     };
+    let mut fields = Fields::new();
+    for (name, value) in &arguments.fields {
+        fields.append(name, value);
+    }
     Ok(Options {
         destination,
         connections: usize::from(arguments.connections),
@@ -221,7 +227,7 @@ async fn options(arguments: &GetArgs, client: &Client) -> Result<Options, (Strin
         compressed: arguments.compressed,
         update: arguments.update,
         sync: arguments.sync,
-        fields: arguments.fields.clone(),
+        fields,
     })
 }
 

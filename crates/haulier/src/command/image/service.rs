@@ -2,9 +2,8 @@
 
 use haulier_client::client::{Client as HttpClient, ClientSettings};
 use haulier_client::error::ClientError;
-use haulier_client::exchange::Request;
+use haulier_client::request::{MethodName, Request};
 use haulier_client::url::{Url, UrlError};
-use haulier_proto::head::Method;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -66,27 +65,24 @@ impl Client {
     }
 
     pub(super) fn get(&self, target: &str) -> Result<Answer, ServiceError> {
-        self.ask(&Request::get(self.url(target)?))
+        self.ask(Request::get(self.url(target)?))
     }
 
     pub(super) fn post(&self, target: &str, content_type: &str, body: Vec<u8>) -> Result<Answer, ServiceError> {
         let request = Request::post(self.url(target)?, body);
-        self.ask(&request.with("Content-Type", content_type))
+        self.ask(request.with("Content-Type", content_type))
     }
 
     pub(super) fn delete(&self, target: &str, token: &str) -> Result<Answer, ServiceError> {
-        let request = Request {
-            method: Method::Delete,
-            ..Request::get(self.url(target)?)
-        };
-        self.ask(&request.with("Authorization", format!("Bearer {token}")))
+        let request = Request::new(MethodName::DELETE, self.url(target)?);
+        self.ask(request.with("Authorization", format!("Bearer {token}")))
     }
 
     fn url(&self, target: &str) -> Result<Url, ServiceError> {
         self.service.join(target).map_err(ServiceError::Address)
     }
 
-    fn ask(&self, request: &Request) -> Result<Answer, ServiceError> {
+    fn ask(&self, request: Request) -> Result<Answer, ServiceError> {
         let address = request.url.to_string();
         let failed = |source| ServiceError::Exchange { address, source };
         self.runtime.block_on(async {
