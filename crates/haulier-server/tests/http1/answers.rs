@@ -189,7 +189,7 @@ fn a_stream_is_chunked_for_http_1_1_and_ends_with_the_connection_for_1_0() {
     assert!(response.field("Content-Length").is_some() || response.closes());
 }
 
-/// Row 20: whoever left does not keep the others waiting.
+/// A client that has left does not keep the others waiting.
 #[test]
 fn clients_that_leave_in_the_middle_leave_the_workers() {
     let site = site();

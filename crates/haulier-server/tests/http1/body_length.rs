@@ -6,7 +6,7 @@ fn post(lines: &str) -> String {
     format!("POST /ten.txt HTTP/1.1\r\nHost: a\r\n{lines}\r\n")
 }
 
-/// Row 1: CL.TE and TE.CL.
+/// CL.TE and TE.CL (RFC 9112 §6.3).
 #[test]
 fn transfer_encoding_with_content_length_is_refused() {
     let site = Site::start();
@@ -21,7 +21,7 @@ fn transfer_encoding_with_content_length_is_refused() {
     }
 }
 
-/// Row 1: TE.TE, every spelling known to split two servers.
+/// TE.TE, in every spelling known to split two servers (RFC 9112 §6.1).
 #[test]
 fn an_obfuscated_transfer_encoding_is_refused() {
     let site = Site::start();
@@ -65,7 +65,6 @@ fn a_well_formed_unknown_coding_is_not_implemented() {
     );
 }
 
-/// Row 1.
 #[test]
 fn a_doubtful_content_length_is_refused() {
     let site = Site::start();
@@ -93,7 +92,7 @@ fn a_doubtful_content_length_is_refused() {
     }
 }
 
-/// Row 2, CVE-2026-2835.
+/// CVE-2026-2835.
 #[test]
 fn transfer_encoding_in_http_1_0_is_refused() {
     let site = Site::start();
@@ -128,7 +127,7 @@ fn the_body_of_a_get_is_not_the_next_request() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// Row 5, CVE-2025-4366: the answer does not wait for the body, and the body is not taken for a request.
+/// CVE-2025-4366: the answer does not wait for the body, and the body is not taken for a request.
 #[test]
 fn a_body_nobody_reads_is_drained_before_the_next_request() {
     let site = Site::start();
@@ -146,7 +145,7 @@ fn a_body_nobody_reads_is_drained_before_the_next_request() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// Row 5: what is too long to be worth reading ends the connection.
+/// A body too long to be worth reading ends the connection.
 #[test]
 fn a_long_body_nobody_reads_closes_the_connection() {
     let site = Site::start();

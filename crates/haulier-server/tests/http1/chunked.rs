@@ -41,7 +41,7 @@ fn chunks_may_come_byte_by_byte() {
     assert_eq!(client.ask(NEXT).text(), "0123456789");
 }
 
-/// Row 4, CVE-2025-12642: trailers are not fields of this request, nor of the next.
+/// CVE-2025-12642: trailers are not fields of this request, nor of the next.
 #[test]
 fn trailers_are_dropped() {
     let site = Site::start();
@@ -53,8 +53,8 @@ fn trailers_are_dropped() {
     assert_eq!((next.status, next.text()), (200, "0123456789"));
 }
 
-/// Row 3, CVE-2025-55315 among them. The response may be sent before all of the body has come; what must not happen is
-/// that anything behind the fault is executed.
+/// CVE-2025-55315 among them. The response may be sent before all of the body has come, but no byte after the fault may
+/// be executed.
 #[test]
 fn behind_a_malformed_chunk_nothing_is_executed() {
     let site = Site::start();
@@ -134,7 +134,7 @@ fn a_malformed_chunk_that_comes_behind_the_answer_ends_the_connection() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// Row 3: an extension or a trailer section without end.
+/// An extension or a trailer section without end.
 #[test]
 fn endless_extensions_and_trailers_end_the_connection() {
     let site = Site::start();
@@ -151,7 +151,7 @@ fn endless_extensions_and_trailers_end_the_connection() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// Row 5: a chunked body without end is not drained for ever.
+/// A chunked body without end is not drained forever.
 #[test]
 fn an_endless_chunked_body_nobody_reads_ends_the_connection() {
     let site = Site::start();

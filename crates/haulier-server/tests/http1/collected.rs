@@ -103,7 +103,7 @@ fn a_body_larger_than_memory_keeps_is_whole() {
     }
 }
 
-/// Row 3. Here the body is read before there is an answer, so the answer is the refusal.
+/// The body is read before there is an answer, so the answer is the refusal.
 #[test]
 fn a_malformed_chunk_is_refused_and_nothing_behind_it_is_executed() {
     let site = site();
@@ -132,7 +132,7 @@ fn a_malformed_chunk_is_refused_and_nothing_behind_it_is_executed() {
     assert!(!site.log().contains("\"php\""), "PHP was asked: {}", site.log());
 }
 
-/// Row 3: 4 KiB an extension, 32 KiB of trailers.
+/// The limits are 4 KiB an extension and 32 KiB of trailers.
 #[test]
 fn endless_extensions_and_trailers_are_refused() {
     let site = site();
@@ -140,7 +140,7 @@ fn endless_extensions_and_trailers_are_refused() {
     site.assert_refused(post(CHUNKED) + "0\r\n" + &"Trailer: value\r\n".repeat(2100), 400);
 }
 
-/// Row 4, CVE-2025-12642.
+/// CVE-2025-12642.
 #[test]
 fn trailers_are_not_merged_into_the_fields() {
     let site = site();
@@ -153,7 +153,7 @@ fn trailers_are_not_merged_into_the_fields() {
     }
 }
 
-/// Row 8: what the application takes for its host is what the site was found by.
+/// The host that the application sees is the one by which the site was found.
 #[test]
 fn the_application_is_told_the_authority_of_the_target() {
     let site = site();
@@ -207,7 +207,7 @@ fn a_client_that_does_not_wait_gets_at_most_one_100() {
     );
 }
 
-/// Row 11: 413, and before the client is told to continue.
+/// The answer is 413, before the client is told to continue.
 #[test]
 fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
     let site = Site::with_php(&[ECHO], |settings| settings.sites[0].limits.body = 1000);
@@ -232,7 +232,7 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// Row 11: a length nobody announced counts all the same.
+/// The limit holds for a body of unannounced length, too.
 #[test]
 fn a_chunked_body_beyond_the_limit_is_refused_once_it_is() {
     let site = Site::with_php(&[ECHO], |settings| settings.sites[0].limits.body = 1000);
@@ -250,7 +250,7 @@ fn a_chunked_body_beyond_the_limit_is_refused_once_it_is() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// Row 18, CVE-2022-41556: half a body and a closed side is no request, and holds no worker.
+/// CVE-2022-41556: half a body and a closed side are no request, and hold no worker.
 #[test]
 fn a_body_that_breaks_off_never_reaches_the_application() {
     let site = site();
@@ -273,7 +273,7 @@ fn a_body_that_breaks_off_never_reaches_the_application() {
     assert_eq!(site.ask(post("Content-Length: 0\r\n")).status, 200);
 }
 
-/// Row 10: slow POST.
+/// A slow POST.
 #[test]
 fn a_body_that_stalls_is_answered_408() {
     let site = Site::with_php(&[ECHO], |settings| {
@@ -296,7 +296,7 @@ fn a_body_that_stalls_is_answered_408() {
     site.assert_connections_fall_to(0);
 }
 
-/// Row 10: a body is slow only if it stalls; each byte begins the wait anew.
+/// A body is slow only if it stalls: each byte restarts the timeout.
 #[test]
 fn a_body_with_pauses_is_whole() {
     at_some_pace(Duration::from_millis(500), |step| {
@@ -311,7 +311,7 @@ fn a_body_with_pauses_is_whole() {
     });
 }
 
-/// Row 9: requests with bodies in a row, cut anywhere.
+/// Several requests with bodies, cut at any place.
 #[test]
 fn pipelined_bodies_are_told_apart() {
     let site = site();

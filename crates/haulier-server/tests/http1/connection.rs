@@ -79,7 +79,7 @@ fn the_last_request_a_connection_may_carry_is_told_to_close() {
     assert!(client.is_closed());
 }
 
-/// Row 6, CVE-2026-2833: Upgrade is ignored, the framing stays.
+/// CVE-2026-2833: Upgrade is ignored, and the framing stays.
 #[test]
 fn upgrade_is_ignored() {
     let site = Site::start();
@@ -104,7 +104,7 @@ fn upgrade_is_ignored() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// Row 9. RFC 9112 §9.6: half-closed is not closed.
+/// RFC 9112 §9.6: half-closed is not closed.
 #[test]
 fn a_client_that_closed_its_side_still_gets_its_answers() {
     let site = Site::start();
@@ -129,7 +129,7 @@ fn half_a_head_and_an_end_is_answered_with_nothing_or_a_refusal() {
     assert!(client.is_closed());
 }
 
-/// Row 9: connections that break off are forgotten, whatever they were doing.
+/// Connections that break off are forgotten in every state.
 #[test]
 fn connections_that_break_off_leave_nothing_behind() {
     let site = Site::start();

@@ -135,7 +135,7 @@ fn a_slow_reader_gets_its_body() {
     });
 }
 
-/// Row 10: many stalled clients do not slow down the others.
+/// Many stalled clients do not slow down the others.
 #[test]
 fn stalled_clients_leave_the_others_alone() {
     let site = Site::start();

@@ -8,7 +8,7 @@ fn post(lines: &str) -> String {
     format!("POST /ten.txt HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n{lines}\r\n")
 }
 
-/// Row 5: whoever answers without the body must not take it for a request, whether it comes or not.
+/// A server that answers without the body must not take the body for a request, whether it comes or not.
 #[test]
 fn a_final_answer_instead_of_100_ends_the_connection() {
     let site = Site::start();
@@ -27,7 +27,7 @@ fn a_final_answer_instead_of_100_ends_the_connection() {
     }
 }
 
-/// Row 5: 0.CL and CL.0 by Expect.
+/// 0.CL and CL.0 by Expect.
 #[test]
 fn a_body_sent_without_waiting_is_not_a_request() {
     let site = Site::start();

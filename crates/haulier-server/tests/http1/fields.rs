@@ -2,7 +2,6 @@
 
 use crate::site::Site;
 
-/// Row 7.
 #[test]
 fn malformed_field_lines_are_refused() {
     let site = Site::start();

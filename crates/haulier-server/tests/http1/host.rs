@@ -53,7 +53,7 @@ fn http_1_0_needs_no_host() {
     server.assert_refused("GET /ten.txt HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", 400);
 }
 
-/// Row 8: the target's authority wins over Host, and both must be well-formed.
+/// RFC 9112 §3.2.2: the target's authority wins over Host, and both must be well-formed.
 #[test]
 fn the_site_is_found_by_authority() {
     let roots: Vec<TempDir> = ["one", "two", "wild"]

@@ -19,7 +19,6 @@ fn a_request_is_answered_with_status_line_fields_and_body() {
     assert_eq!(response.text(), "0123456789");
 }
 
-/// Row 9.
 #[test]
 fn a_request_that_comes_byte_by_byte_is_the_same_request() {
     let site = Site::start();
@@ -46,7 +45,7 @@ fn an_empty_line_before_the_request_line_is_ignored() {
     );
 }
 
-/// Row 7. RFC 9112 §2.2.
+/// RFC 9112 §2.2.
 #[test]
 fn line_ends_other_than_cr_lf_are_refused() {
     let site = Site::start();

@@ -6,7 +6,6 @@ fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-/// Row 9.
 #[test]
 fn answers_come_in_the_order_of_the_requests() {
     let site = Site::start();
@@ -27,7 +26,7 @@ fn answers_come_in_the_order_of_the_requests() {
     }
 }
 
-/// Row 9: pieces that end anywhere, also in the middle of the next request.
+/// Pieces may end at any byte, also within the next request.
 #[test]
 fn pipelined_requests_may_be_cut_anywhere() {
     let site = Site::start();

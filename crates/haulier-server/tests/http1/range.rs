@@ -137,7 +137,7 @@ fn parts_of_a_large_file_are_exact_and_the_connection_goes_on() {
     );
 }
 
-/// Row 22, CVE-2011-3192: a small request does not make a huge answer.
+/// CVE-2011-3192: a small request does not make a huge answer.
 #[test]
 fn many_or_overlapping_ranges_get_the_whole_file() {
     let site = Site::start();

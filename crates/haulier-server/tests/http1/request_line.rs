@@ -2,7 +2,6 @@
 
 use crate::site::Site;
 
-/// Row 7.
 #[test]
 fn a_malformed_request_line_is_refused() {
     let site = Site::start();
@@ -76,7 +75,7 @@ fn targets_of_no_known_form_are_refused() {
     }
 }
 
-/// Row 12: decoded once, and nothing leaves the root.
+/// The path is decoded once, and none leaves the root.
 #[test]
 fn a_path_means_one_thing_in_every_spelling() {
     let site = Site::start();
@@ -111,7 +110,7 @@ fn a_path_means_one_thing_in_every_spelling() {
     }
 }
 
-/// Row 12: a Location names our own paths only.
+/// A Location names only paths of the site.
 #[test]
 fn a_directory_without_its_slash_is_redirected_within_the_site() {
     let site = Site::start();

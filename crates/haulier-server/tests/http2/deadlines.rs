@@ -1,4 +1,4 @@
-//! Row 10: what takes too long.
+//! Clients that take too long.
 
 use std::time::Duration;
 

@@ -174,7 +174,6 @@ fn a_body_that_is_not_as_long_as_it_says_resets_its_stream() {
     peer.assert_alive();
 }
 
-/// Row 26.
 #[test]
 fn what_could_become_another_line_or_word_resets_its_stream() {
     let site = Site::with_php(&[("echo.php", ECHO)], |_| {});

@@ -307,7 +307,7 @@ fn find_h2spec() -> Option<PathBuf> {
 /// What a flood sends for each stream.
 type Make = fn(u32) -> Vec<u8>;
 
-/// Row 24: each flood over several connections at once, in the middle of which somebody new is answered.
+/// Each flood comes over several connections at once, and a new client is answered meanwhile.
 #[test]
 fn floods_end_their_connections_and_nobody_else_notices() {
     let server = example().limit("keepalive_requests = 1_000_000").start();
@@ -349,7 +349,7 @@ fn floods_end_their_connections_and_nobody_else_notices() {
     assert!(grown < 48 << 20, "floods cost {grown} bytes");
 }
 
-/// Row 25: heads that one byte stands for, on streams that a zero window keeps open.
+/// Heads that one byte stands for, on streams that a zero window keeps open.
 #[test]
 fn bombs_of_references_hold_little_memory() {
     let server = example().start();
