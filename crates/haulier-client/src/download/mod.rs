@@ -404,7 +404,7 @@ impl Download {
         let is_coded = decoder.is_some();
         part.begin(&self.url, validators, total.filter(|_| !is_coded))?;
         if exchange.ends_with_close() {
-            let warning = "the server does not say how long the file is: nobody can tell whether it is complete";
+            let warning = "the server did not send the length of the file, so a cut download cannot be detected";
             self.observer.event(&Event::Warning(warning));
         }
         let stated = if is_coded {

@@ -1,4 +1,4 @@
-//! Servers that cut, stall, lie and change: a failure, or the right file, and nothing between.
+//! Servers that cut, stall, lie and change: the result is a failure or the right file.
 
 use std::sync::Arc;
 use std::thread;
@@ -8,7 +8,7 @@ use crate::peer::{Peer, close, data, honest, honest_head};
 use crate::program::Place;
 
 const MIB: usize = 1024 * 1024;
-/// Impatience for tests; the machine may be busy.
+/// Short timeouts for tests, long enough for a busy machine.
 const FAST: [&str; 2] = ["--stall-timeout", "4s"];
 
 fn args<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -81,7 +81,7 @@ fn a_body_that_ends_with_the_connection_is_a_file_with_a_warning_and_a_reset_is_
     let place = Place::new();
     let ended = place.get_well(&[&peer.url("/f.txt")]);
     assert_eq!(place.read("f.txt"), b"hello");
-    assert!(ended.stderr.contains("nobody can tell"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("cannot be detected"), "{}", ended.stderr);
 
     let peer = Peer::start(|_, wire| {
         wire.head("HTTP/1.0 200 OK\n\nhello")?;
@@ -126,7 +126,7 @@ fn a_server_that_never_answers_is_a_time_out() {
     assert_eq!(ended.code, Some(4), "{}", ended.stderr);
 }
 
-/// What a liar says of the range it sends.
+/// The false claims of a server about the range it sends.
 fn lying_peer(file: Arc<Vec<u8>>, lie: impl Fn(usize, usize, usize) -> String + Send + Sync + 'static) -> Peer {
     Peer::start(move |asked, wire| match asked.range(file.len()) {
         None => {

@@ -1,4 +1,4 @@
-//! Names, times, and what happens to files that are there already.
+//! Names, times, and files that exist already.
 
 use std::fs;
 use std::sync::Arc;

@@ -57,7 +57,7 @@ fn credentials_stay_with_the_host_they_were_given_for() {
     assert_eq!((asked.field("authorization"), asked.field("cookie")), (None, None));
 }
 
-/// Every connection asks there by itself, and knows of the redirect.
+/// Every connection of a download goes to the redirect's target itself.
 #[test]
 fn credentials_stay_behind_on_further_connections_and_of_a_list_elsewhere() {
     let file = data(24 << 20, 3);

@@ -1,4 +1,4 @@
-//! HTTP/2: where TLS gives it, where it is asked for, and what goes wrong with streams.
+//! HTTP/2: by TLS, by option, and failing streams.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::tls::certificate;
 
 const MIB: usize = 1024 * 1024;
 
-/// The whole, or the part that was asked for and is bound to this state.
+/// The answer of an honest server: the whole file, or the requested part if its validator matches.
 fn honest(asked: &Asked, data: &[u8]) -> Does {
     let tag = "\"v1\"";
     let line = |name: &str, value: String| (name.to_owned(), value);

@@ -1,6 +1,6 @@
-//! `haulier get`, the real binary, against servers that lie, cut, stall and change, and against the real ones.
+//! `haulier get`, the real binary, against servers that lie, cut, stall and change, and against real ones.
 //!
-//! One rule stands above all: a file that is not the server's never gets its name, whatever happens on the way.
+//! One rule stands above all: a file that differs from the server's never gets its name.
 
 mod faults;
 mod files;

@@ -1,4 +1,4 @@
-//! A server that does what the test says, byte for byte.
+//! A server that follows the test's script, byte for byte.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Bytes written at once.
 const PIECE: usize = 64 * 1024;
 
-/// A request as the peer saw it.
+/// A request as the server received it.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) line: String,
@@ -33,7 +33,7 @@ impl Asked {
     }
 }
 
-/// What a script writes to.
+/// The connection that a script writes to.
 pub(crate) struct Wire {
     stream: TcpStream,
     counters: Arc<Counters>,
@@ -71,7 +71,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Body bytes as servers let them through that count by the second: a second's worth at once, bytes, and a rest.
+    /// Body bytes in bursts of `rate` bytes, one a second, as servers send them that limit by the second.
     pub(crate) fn bursts(&mut self, bytes: &[u8], rate: usize) -> io::Result<()> {
         for (number, piece) in bytes.chunks(rate).enumerate() {
             if number > 0 {
@@ -193,7 +193,7 @@ fn read_request(lines: &mut impl BufRead, counters: &Counters) -> Option<Asked> 
     Some(asked)
 }
 
-/// Bytes that repeat nowhere, so that a wrong place shows.
+/// Bytes without repetition, so that a misplaced piece shows.
 pub(crate) fn data(length: usize, seed: u64) -> Arc<Vec<u8>> {
     let mut state = seed | 1;
     let words = std::iter::repeat_with(|| {
@@ -205,8 +205,8 @@ pub(crate) fn data(length: usize, seed: u64) -> Arc<Vec<u8>> {
     Arc::new(words.flatten().take(length).collect())
 }
 
-/// What an honest server writes before the body of `data`: 200, or 206 if a range was asked for and the tag agrees.
-/// Says which bytes the body has.
+/// Writes the head of an honest server: 200, or 206 if a range was requested and the tag agrees. Returns the range of the
+/// body in `data`.
 pub(crate) fn honest_head(asked: &Asked, wire: &mut Wire, data: &[u8], tag: &str) -> io::Result<(usize, usize)> {
     let length = data.len();
     let agrees = asked.field("if-range").is_none_or(|given| given == tag);

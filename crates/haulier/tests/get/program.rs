@@ -12,7 +12,7 @@ pub(crate) struct Place {
     directory: TempDir,
 }
 
-/// How it ended.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -65,7 +65,7 @@ impl Place {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}; there is {:?}", self.names()))
     }
 
-    /// What lies in the directory, sorted.
+    /// The names in the directory, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path()).expect("the directory is ours");
         let mut names: Vec<String> = entries
@@ -75,7 +75,7 @@ impl Place {
         names
     }
 
-    /// Nothing of that name has been called complete.
+    /// Fails the test if a file of that name exists.
     #[track_caller]
     pub(crate) fn assert_no_file(&self, name: &str) {
         assert!(

@@ -1,4 +1,4 @@
-//! Interrupted runs: the next one goes on where the last one stopped, whatever stopped it.
+//! Interrupted runs: the next one continues where the last one stopped.
 
 use std::fs;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::peer::{Peer, close, data, honest, honest_head};
 use crate::program::Place;
 
 const MIB: usize = 1024 * 1024;
-/// What a killed run may lose: what it wrote since its record was saved last.
+/// The bytes that a killed run may lose: those written since its record was saved last.
 const SEGMENT: u64 = 8 * MIB as u64;
 
 /// Serves `file` at 40 MB/s for each connection.
@@ -42,7 +42,7 @@ fn twenty_kills_at_random_moments_lose_no_more_than_a_segment_each() {
     place.get_well(&[&peer.url("/f.bin")]);
     assert!(place.read("f.bin") == *file);
     assert_eq!(place.names(), ["f.bin"]);
-    // What a killed run had in its socket was written by the peer and never arrived.
+    // The peer had written bytes that were still in the socket of the killed run.
     let in_flight = 6 * MIB as u64;
     let most = file.len() as u64 + killed * (SEGMENT + in_flight);
     assert!(
@@ -52,7 +52,7 @@ fn twenty_kills_at_random_moments_lose_no_more_than_a_segment_each() {
     );
 }
 
-/// `dl?id=1` and `dl?id=2` are two files, whatever was left of the one.
+/// `dl?id=1` and `dl?id=2` are two files, even if a part of one is left.
 #[test]
 fn another_query_gets_its_own_file_and_leaves_the_part_of_the_first() {
     let files = [data(2 * MIB, 5), data(2 * MIB, 6)];
@@ -126,7 +126,7 @@ fn a_bit_that_flips_between_two_runs_is_found_and_its_bytes_are_fetched_again() 
     assert_ne!(broken.code, Some(0));
     let mut part = fs::read(place.path("f.bin.part")).expect("it stays");
     assert!(part.len() >= 29 * MIB, "{} bytes", part.len());
-    // In a whole block, and in what was left over at the end.
+    // In a whole block, and in the rest after the last one.
     part[11 * MIB] ^= 1;
     part[26 * MIB] ^= 0x80;
     fs::write(place.path("f.bin.part"), part).expect("ours");

@@ -1,4 +1,4 @@
-//! More connections where they help, one where they do not.
+//! Several connections where they help, one where they do not.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::program::Place;
 
 const MIB: usize = 1024 * 1024;
 
-/// The most connections the progress told of.
+/// The largest number of connections in the progress events.
 fn most_connections(ended: &crate::program::Ended) -> u64 {
     let events = ended.events();
     let counts = events.iter().filter_map(|event| event["connections"].as_u64());
@@ -40,8 +40,8 @@ fn a_link_limited_for_each_connection_gets_more_of_them() {
     );
 }
 
-/// The second connection takes half and gains nothing, so it is sent home: whoever is last, no byte may be missing. How
-/// far both are by then depends on the length.
+/// The second connection takes half and gains nothing, so it is retired: no byte may be missing, whichever ends last. The
+/// length decides how far both have come by then.
 #[test]
 fn a_link_that_others_share_leaves_no_hole() {
     let ends: Vec<_> = (16..28)

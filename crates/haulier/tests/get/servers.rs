@@ -1,4 +1,4 @@
-//! The real servers: nginx, Apache, lighttpd and haulier itself.
+//! Real servers: nginx, Apache, lighttpd and haulier itself.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -135,7 +135,7 @@ pub(crate) fn haulier() -> Server {
     })
 }
 
-/// A fresh download, a killed one that goes on, and one of a file that is there.
+/// Makes a fresh download, continues a killed one, and repeats a complete one.
 fn three_downloads_from(server: &Server) {
     three_downloads(server, &[]);
 }
@@ -145,7 +145,7 @@ pub(crate) fn three_downloads(server: &Server, arguments: &[&str]) {
     let file = data(40 * MIB, 7);
     let path = server.root().join("f.bin");
     fs::write(&path, &**file).expect("written");
-    // Apache calls the tag of a file weak that has just changed, and so nothing could be continued.
+    // Apache gives a weak tag to a file that has just changed, and a range cannot be bound to that.
     let hour_ago = SystemTime::now() - Duration::from_secs(3600);
     let opened = fs::File::options().write(true).open(&path).expect("ours");
     opened.set_modified(hour_ago).expect("ours");

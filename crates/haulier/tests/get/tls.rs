@@ -1,4 +1,4 @@
-//! https: a certificate the machine trusts, and one it does not.
+//! https: a certificate that the machine trusts, and one that it does not.
 
 use std::fs;
 use std::process::{Command, Stdio};

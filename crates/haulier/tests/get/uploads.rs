@@ -1,4 +1,4 @@
-//! Requests with bodies, by the client core that a proxy will send them with, to nginx and to haulier itself.
+//! Requests with bodies by the client core, to nginx and to haulier itself.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use crate::servers::{Server, nginx};
 
 const MIB: usize = 1024 * 1024;
 
-/// A body in pieces; its length is told if `is_told`.
+/// A body in pieces; its length is announced if `is_told`.
 #[derive(Debug)]
 struct Pieces {
     left: Bytes,
@@ -83,12 +83,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(future)
 }
 
-/// haulier with a script that tells the method and gives the body back.
+/// haulier with a script that names the method and returns the body.
 fn haulier_with_echo() -> Server {
     Server::start("php-cgi", env!("CARGO_BIN_EXE_haulier"), |directory, address| {
         let at = directory.display();
         let config = format!(
-            "[server]\nhttp = \"{address}\"\nadmin = \"off\"\n[site.echo]\nroot = \"{at}/root\"\napp = \"php\"\n\
+            "[server]\nhttp = \"{address}\"\nadmin = \"off\"\n[site.echo]\nroot = \"{at}/root\"\napp = \"plain\"\n\
              [log]\naccess = \"off\"\n"
         );
         fs::write(directory.join("haulier.toml"), config).expect("written");

@@ -1,4 +1,4 @@
-//! Checksums: given, listed, sent along; and none of them ever ignored.
+//! Checksums: given, listed in a file, or sent by the server.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! `haulier get`: files from servers, resumed, verified, and never wrong without a word.
+//! `haulier get`: fetches files from servers, continues and verifies them.
 
+mod environment;
 mod narrator;
-mod surroundings;
 
 use std::cell::Cell;
 use std::fs;
@@ -48,14 +48,14 @@ pub(super) fn run(arguments: &GetArgs, console: &Console) -> Outcome {
     let screen = Rc::new(Screen::new(arguments.json, arguments.is_to_stdout(), console));
     let local = LocalSet::new();
     let outcome = local.block_on(&runtime, interruptible(arguments, &screen));
-    // Whatever was under way ends here and leaves its `.part` file in order.
+    // Downloads under way end here, and leave their `.part` files in order.
     drop(local);
     runtime.shutdown_background();
     screen.leave();
     outcome
 }
 
-/// What the grammar cannot say.
+/// The rules between options that the grammar cannot express.
 fn check(arguments: &GetArgs) -> Result<(), &'static str> {
     let several = arguments.urls.len() > 1;
     if several && arguments.output.is_some() {
@@ -86,7 +86,7 @@ async fn interruptible(arguments: &GetArgs, screen: &Rc<Screen>) -> Outcome {
         _ = interrupt.recv() => Outcome::Interrupted,
         _ = terminate.recv() => Outcome::Interrupted,
         () = longest => {
-            screen.problem("the time for everything is over");
+            screen.problem("--max-time has passed");
             Outcome::FailedWith(code(Class::Timeout))
         }
     }
@@ -141,7 +141,7 @@ async fn all(arguments: &GetArgs, screen: &Rc<Screen>) -> Outcome {
     worst.get()
 }
 
-/// Several failures of one kind have its code; of several kinds, 1.
+/// The outcome after one more failure: several of one class have its exit code, several classes 1.
 fn worse(before: Outcome, error: &DownloadError) -> Outcome {
     let this = Outcome::FailedWith(code(error.class()));
     if before == Outcome::Done || before == this {
@@ -176,9 +176,9 @@ fn client(arguments: &GetArgs) -> Result<Client, String> {
                 Some(HttpVersion::Two) => Versions::Http2,
             },
             timeout: arguments.connect_timeout,
-            http_proxy: surroundings::proxy(arguments.proxy.as_ref(), "http_proxy")?,
-            https_proxy: surroundings::proxy(arguments.proxy.as_ref(), "https_proxy")?,
-            no_proxy: surroundings::no_proxy(),
+            http_proxy: environment::proxy(arguments.proxy.as_ref(), "http_proxy")?,
+            https_proxy: environment::proxy(arguments.proxy.as_ref(), "https_proxy")?,
+            no_proxy: environment::no_proxy(),
             public_only: arguments.public_only,
         },
         timeouts: Timeouts {
@@ -186,7 +186,7 @@ fn client(arguments: &GetArgs) -> Result<Client, String> {
             stall: arguments.stall_timeout,
         },
         authorization: authorization(arguments),
-        netrc: surroundings::netrc(arguments.netrc.as_deref(), arguments.no_netrc)?,
+        netrc: environment::netrc(arguments.netrc.as_deref(), arguments.no_netrc)?,
     };
     Client::new(settings).map_err(|error| format!("no certificate store: {error}"))
 }
@@ -231,7 +231,7 @@ async fn options(arguments: &GetArgs, client: &Client) -> Result<Options, (Strin
     })
 }
 
-/// The text of a checksum file, from here or from a server. Credentials are for the servers of the files.
+/// The text of a checksum file, local or on a server. Credentials are sent only to servers of the files.
 async fn list(place: &str, files: &[Url], client: &Client) -> Result<String, (String, Class)> {
     let is_address = place.contains("://") || place.starts_with("unix:");
     if !is_address {

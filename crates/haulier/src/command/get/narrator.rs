@@ -1,6 +1,6 @@
-//! What a person or a program sees of downloads: lines that move on a terminal, a few lines elsewhere, JSON on request.
+//! The display of downloads: moving lines on a terminal, a few lines elsewhere, JSON on request.
 //!
-//! Words go to standard error, JSON to standard output: data and talk never mix.
+//! Text goes to standard error, JSON to standard output, so that a program can read the one without the other.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;
@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 
 use crate::cli::Console;
 
-/// Where several downloads speak.
+/// The output that all downloads of a run share.
 #[derive(Debug)]
 pub(super) struct Screen {
     style: Style,
     /// JSON would mix with the file on standard output.
     json_to_stderr: bool,
-    /// The moving lines, by download.
+    /// The moving lines and the numbers of their downloads.
     lines: RefCell<Vec<(usize, String)>>,
-    /// How many of them stand on the terminal now.
+    /// The number of moving lines on the terminal now.
     drawn: Cell<usize>,
     downloads: Cell<usize>,
 }
@@ -54,7 +54,7 @@ impl Screen {
         }
     }
 
-    /// What went wrong before any download.
+    /// Prints an error that belongs to no download.
     pub(super) fn problem(&self, problem: &str) {
         match self.style {
             Style::Json => self.json(&json!({"event": "failed", "reason": problem})),
@@ -62,7 +62,7 @@ impl Screen {
         }
     }
 
-    /// Leaves the terminal as it was: the moving lines are gone.
+    /// Removes the moving lines from the terminal.
     pub(super) fn leave(&self) {
         self.lines.borrow_mut().clear();
         self.draw(None);
@@ -78,7 +78,7 @@ impl Screen {
         };
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     fn say(&self, line: &str) {
         self.draw(Some(line));
     }
@@ -112,7 +112,7 @@ impl Screen {
     }
 }
 
-/// One download's voice.
+/// Prints the events of one download.
 #[derive(Debug)]
 pub(super) struct Narrator {
     screen: Rc<Screen>,
@@ -121,7 +121,7 @@ pub(super) struct Narrator {
     name: RefCell<String>,
     /// Bytes that were there before this attempt.
     kept: Cell<u64>,
-    /// The last tenth that was told.
+    /// The last tenth that was printed.
     tenths: Cell<u64>,
 }
 
@@ -198,7 +198,7 @@ impl Narrator {
         }
         self.screen.say(&format!("error: {}\n  {reason}", self.url));
         if self.kept.get() > 0 {
-            self.screen.say("  run the same command to go on");
+            self.screen.say("  run the same command to continue");
         }
     }
 
@@ -222,7 +222,7 @@ impl Narrator {
         self.kept.set(kept);
         let size = total.map_or_else(|| "of unknown length".to_owned(), amount);
         if kept > 0 {
-            self.tell(&format!("{size}, going on behind {}", amount(kept)));
+            self.tell(&format!("{size}, continuing after {}", amount(kept)));
         } else if self.screen.style == Style::Lines {
             self.tell(&size);
         }
@@ -274,11 +274,11 @@ impl Observer for Narrator {
                 "event": "retrying", "reason": chain(*error), "seconds": wait.as_secs_f64(),
             })),
             Event::Retrying { error, wait } => {
-                self.tell(&format!("{}; again in {}", chain(*error), time(*wait)));
+                self.tell(&format!("{}; retrying in {}", chain(*error), time(*wait)));
             }
             Event::Damaged { bytes } if is_json => self.json(json!({"event": "damaged", "bytes": bytes})),
             Event::Damaged { bytes } => self.tell(&format!(
-                "{} of what was there has changed since; it is fetched again",
+                "{} of the partial file changed since the last run; fetching them again",
                 amount(*bytes)
             )),
             Event::StartedAgain { reason } if is_json => {
@@ -306,7 +306,7 @@ pub(super) fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Full tenths of the file.
+/// The full tenths of the file that are there.
 fn tenths(done: u64, total: Option<u64>) -> u64 {
     total
         .filter(|total| *total > 0)
@@ -346,7 +346,7 @@ fn bar(name: &str, done: u64, total: Option<u64>, rate: f64, connections: usize)
     )
 }
 
-/// So much of a name that the rest of the line has room.
+/// The beginning of a name, short enough for the rest of the line.
 fn shortened(name: &str) -> String {
     const MOST: usize = 30;
     if name.chars().count() <= MOST {
@@ -355,7 +355,7 @@ fn shortened(name: &str) -> String {
     name.chars().take(MOST - 1).chain(['…']).collect()
 }
 
-/// `4.00 GB`: three digits, decimal units, as rates are told.
+/// `4.00 GB`: three digits, decimal units.
 fn amount(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let (mut number, mut unit) = (bytes as f64, 0);

@@ -1,4 +1,4 @@
-//! What the environment says: proxies and the netrc file.
+//! Proxies from environment variables, and the netrc file.
 
 use std::env;
 use std::fs;
@@ -44,7 +44,7 @@ pub(super) fn no_proxy() -> Vec<String> {
         .collect()
 }
 
-/// The netrc file: one that was named must be there, the usual one may be missing.
+/// Reads the netrc file: one that was named must exist, the usual one may be missing.
 pub(super) fn netrc(named: Option<&Path>, is_refused: bool) -> Result<Netrc, String> {
     if is_refused {
         return Ok(Netrc::default());
