@@ -1,7 +1,7 @@
 //! A body in a content coding: decoded into the file as it comes.
 //!
-//! Ranges count coded bytes and the file holds decoded ones, so nothing of such a body can be continued: the record
-//! claims no byte before the last one is there.
+//! Ranges count coded bytes and the file holds decoded ones, so such a body cannot be continued: the record claims no
+//! byte before the last one is there.
 
 use super::error::DownloadError;
 use super::job::Job;

@@ -1,4 +1,4 @@
-//! Why a download failed, whose fault it is, and what helps.
+//! Errors of a download, their class, and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use haulier_proto::h2::client::StreamError;
 use crate::error::ClientError;
 use crate::retry::is_transient_status;
 
-/// Why a file is not there.
+/// The failure of a download.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     #[error(transparent)]
@@ -20,10 +20,10 @@ pub enum DownloadError {
         reason: String,
         retry_after: Option<Duration>,
     },
-    /// A range that is not the one asked for, or of another file: nothing this server says about ranges counts.
+    /// A range that was not requested, or of another file: no range of this server is trusted any more.
     #[error("the server's ranges cannot be trusted: {0}")]
     Ranges(&'static str),
-    /// Bound to its validators, a range of the old state could not be had.
+    /// The server no longer has the state that the range was bound to.
     #[error("the file changed on the server")]
     Changed,
     #[error("{algorithm} does not match {source_name}: expected {expected}, found {found}")]
@@ -43,25 +43,25 @@ pub enum DownloadError {
     NoSpace { path: PathBuf, needed: u64 },
     #[error("{path} is being downloaded already")]
     Busy { path: PathBuf },
-    #[error("{path} is in the way, and it is not ours")]
+    #[error("{path} exists, and haulier did not make it")]
     InTheWay { path: PathBuf },
-    #[error("given up after {tries} tries that brought nothing, or next to nothing")]
+    #[error("given up after {tries} tries without progress")]
     GivenUp { tries: u32, source: Box<Self> },
-    #[error("standard output took what cannot be sent again")]
+    #[error("standard output has bytes of another state of the file, and cannot take them back")]
     CannotGoBack,
 }
 
-/// What may help.
+/// The next step after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// The same again after a while, at least as long as the server asks.
+    /// Repeat it after a wait, at least as long as the server asks for.
     Wait(Option<Duration>),
-    /// From the first byte.
+    /// Start from the first byte.
     StartAgain,
     Nothing,
 }
 
-/// The classes of failure a script can tell apart by exit code.
+/// The classes of failure, each with an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     Connect,

@@ -1,4 +1,4 @@
-//! What a download tells while it runs.
+//! Events of a download.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::error::DownloadError;
 use super::verify::Checksum;
 
-/// Something happened.
+/// An event of a download.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A response was accepted; `kept` bytes were there before.
@@ -16,29 +16,29 @@ pub enum Event<'a> {
         total: Option<u64>,
         kept: u64,
     },
-    /// A few times a second. The rate is that of the last moment, bytes a second.
+    /// Sent a few times a second. The rate is that of the last interval, bytes a second.
     Progress {
         done: u64,
         total: Option<u64>,
         rate: f64,
         connections: usize,
     },
-    /// So many bytes that an earlier run left have changed since; they are fetched again.
+    /// Bytes of an earlier run have changed since, and are fetched again.
     Damaged { bytes: u64 },
-    /// It is tried again after this time.
+    /// The next attempt comes after this time.
     Retrying { error: &'a DownloadError, wait: Duration },
-    /// What was there is of no use; the first byte is asked for again.
+    /// The part is of no use; the download starts again from the first byte.
     StartedAgain { reason: &'a DownloadError },
-    /// Something the user should know, and which is no failure.
+    /// A fact that the user should know, and that is no failure.
     Warning(&'static str),
 }
 
-/// Who listens.
+/// The receiver of events.
 pub trait Observer: Debug {
     fn event(&self, event: &Event<'_>);
 }
 
-/// How a download ended well.
+/// The result of a successful download.
 #[derive(Debug)]
 pub struct Finished {
     /// `None` on standard output.
@@ -47,7 +47,7 @@ pub struct Finished {
     /// Bytes that came over the wire in this run; 0 for a file that was complete already.
     pub received: u64,
     pub was_complete: bool,
-    /// What the file was verified with, the most trusted first.
+    /// The checksums that the file was verified with, the most trusted first.
     pub verified: Vec<Checksum>,
     pub etag: Option<String>,
 }

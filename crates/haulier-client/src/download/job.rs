@@ -1,4 +1,4 @@
-//! What the lanes of one file share.
+//! The state that the workers of one file share.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -7,38 +7,38 @@ use std::time::Instant;
 
 use haulier_proto::field::Fields;
 
-use super::board::{Board, MOVE};
 use super::error::DownloadError;
 use super::event::{Event, Observer};
-use super::gauge::{Flow, Look};
 use super::pace::Pace;
+use super::ranges::{MOVE, Ranges};
 use super::resume::Part;
+use super::throughput::{Flow, Sample};
 use super::validators::Validators;
 use super::verify::Follower;
 use crate::client::{Client, Located};
 use crate::request::Request;
 
-/// One file on its way.
+/// The download of one file.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) client: Rc<Client>,
     pub(super) pace: Option<Rc<Pace>>,
     pub(super) observer: Rc<dyn Observer>,
-    /// Where the bytes were found, after redirects.
+    /// The address of the file, after redirects.
     pub(super) located: Located,
     pub(super) fields: Fields,
     pub(super) part: RefCell<Part>,
-    pub(super) board: RefCell<Board>,
+    pub(super) ranges: RefCell<Ranges>,
     pub(super) follower: RefCell<Option<Follower>>,
     /// Bytes that came in this attempt.
     pub(super) received: Cell<u64>,
-    /// What each lane brought of them.
+    /// The share of each worker in them.
     pub(super) flows: RefCell<Vec<Flow>>,
     pub(super) began: Instant,
 }
 
 impl Job {
-    /// A request for the file, with the fields every request of ours carries.
+    /// A request for the file, with the fields of all requests of the download.
     pub(super) fn request(&self) -> Request {
         Request {
             fields: self.fields.clone(),
@@ -46,7 +46,7 @@ impl Job {
         }
     }
 
-    /// The state the bytes so far are of, and its length.
+    /// The state of the file that the part has, and its length.
     pub(super) fn state(&self) -> (Validators, Option<u64>) {
         let part = self.part.borrow();
         (part.validators().clone(), part.total())
@@ -57,8 +57,8 @@ impl Job {
         self.pace.as_ref().map_or(MOVE, |pace| pace.piece())
     }
 
-    /// Bytes of a lane have arrived in the file.
-    pub(super) fn moved(&self, lane: usize, at: u64, bytes: u64) -> Result<(), DownloadError> {
+    /// Notes that bytes of a worker have been written to the file.
+    pub(super) fn moved(&self, worker: usize, at: u64, bytes: u64) -> Result<(), DownloadError> {
         let mut part = self.part.borrow_mut();
         part.wrote(at, at + bytes)?;
         if let Some(follower) = &*self.follower.borrow() {
@@ -66,19 +66,19 @@ impl Job {
         }
         self.received.set(self.received.get() + bytes);
         let mut flows = self.flows.borrow_mut();
-        if flows.len() <= lane {
-            flows.resize(lane + 1, Flow::default());
+        if flows.len() <= worker {
+            flows.resize(worker + 1, Flow::default());
         }
-        flows[lane].bytes += bytes;
-        flows[lane].at = self.began.elapsed().as_secs_f64();
+        flows[worker].bytes += bytes;
+        flows[worker].at = self.began.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// What has come up to now.
-    pub(super) fn look(&self) -> Look {
-        Look {
+    /// The bytes received up to now.
+    pub(super) fn sample(&self) -> Sample {
+        Sample {
             at: self.began.elapsed().as_secs_f64(),
-            lanes: self.flows.borrow().clone(),
+            connections: self.flows.borrow().clone(),
         }
     }
 
@@ -88,7 +88,7 @@ impl Job {
         }
     }
 
-    /// Tells how far it is.
+    /// Sends a progress event.
     pub(super) fn report(&self, rate: f64, connections: usize) {
         let part = self.part.borrow();
         self.observer.event(&Event::Progress {

@@ -1,27 +1,27 @@
 //! A whole file: found, fetched, verified, named.
 //!
-//! [`Download::run`] tells the story; an attempt is one response and what the lanes make of it. Every attempt begins with
-//! what the last one left in the `.part` file, so that trying again costs nothing that has come already.
+//! [`Download::run`] tells the story. An attempt begins with one response; workers fetch the rest. Every attempt
+//! continues the `.part` file of the last one, so that no byte is fetched twice.
 
-pub mod board;
 pub mod error;
 pub mod event;
-pub mod gauge;
 pub mod growth;
 pub mod name;
 pub mod pace;
 pub mod plan;
+pub mod ranges;
 pub mod resume;
 pub mod spans;
 pub mod stream;
-mod sums;
+pub mod throughput;
 pub mod validators;
 pub mod verify;
 
 mod coded;
-mod crew;
 mod job;
 mod segment;
+mod sums;
+mod workers;
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -29,17 +29,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use board::Board;
+use haulier_proto::field::Fields;
+
 use error::{DownloadError, Remedy};
 use event::{Event, Finished, Observer};
 use job::Job;
 use pace::Pace;
-use plan::{Asked, Plan, decide, offers_ranges};
-use resume::{Part, Place, is_same, stored_tag};
+use plan::{Plan, Requested, decide, offers_ranges};
+use ranges::Ranges;
+use resume::{Part, PartLocation, is_same, stored_tag};
 use validators::Validators;
 use verify::{Algorithm, Checksum, Follower, in_list, stated};
-
-use haulier_proto::field::Fields;
 
 use crate::client::{Client, Located};
 use crate::decode;
@@ -52,35 +52,35 @@ use crate::url::Url;
 /// Times a file may begin anew before it counts as one that never stays the same.
 const MOST_RESTARTS: u32 = 3;
 
-/// Where the file goes.
+/// The destination of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// This very file; it is replaced when the new one is complete.
+    /// This file; it is replaced when the new one is complete.
     Named(PathBuf),
-    /// A name of the server's choice in this directory; no file is replaced.
+    /// A name that the server chooses, in this directory; no file is replaced.
     Directory(PathBuf),
     /// Standard output, in order, by one connection.
     Stdout,
 }
 
-/// How a file is fetched.
+/// Options of a download.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub destination: Destination,
     /// Connections for one file, at least 1.
     pub connections: usize,
-    /// Continue what an earlier run left.
+    /// Continue the part that an earlier run left.
     pub resume: bool,
     pub retry: RetryPolicy,
-    /// What the file must hash to.
+    /// The checksums that the file must have.
     pub expected: Vec<Checksum>,
     /// The text of a checksum file, in which the file must be listed.
     pub list: Option<String>,
-    /// Fail if there is nothing to verify with.
+    /// Fail if there is no checksum to verify with.
     pub require_digest: bool,
-    /// Ask for a content coding and take it off. Such a body cannot be continued.
+    /// Request a content coding and decode it. Such a body cannot be continued.
     pub compressed: bool,
-    /// Replace a file of that name if the server's is another.
+    /// Replace a file of that name if it differs from the server's.
     pub update: bool,
     /// Wait until the data are on the disk before the file gets its name.
     pub sync: bool,
@@ -122,11 +122,11 @@ pub struct Download {
     pub observer: Rc<dyn Observer>,
 }
 
-/// What passes from one attempt to the next.
+/// The state that passes from one attempt to the next.
 #[derive(Debug, Default)]
 struct Progress {
     part: Option<Part>,
-    /// The server's ranges proved false: one connection, no ranges.
+    /// The server's ranges proved wrong: one connection, no ranges.
     no_ranges: bool,
     /// Bytes over the wire in all attempts.
     received: u64,
@@ -134,19 +134,19 @@ struct Progress {
     kept: u64,
 }
 
-/// New bytes that make another try worth it, whatever was tried before.
+/// New bytes that count as progress and allow as many tries again.
 const ENOUGH: u64 = 64 * 1024;
 
-/// The same of a file of this length: of a short one it is a sixteenth.
-fn enough(total: Option<u64>) -> u64 {
+/// The bytes that count as progress in a file of this length: a sixteenth of a short one.
+fn worthwhile(total: Option<u64>) -> u64 {
     total.map_or(ENOUGH, |total| (total / 16).min(ENOUGH)).max(1)
 }
 
 impl Download {
-    /// Fetches the file, trying again where that may help.
+    /// Fetches the file, with retries where they may help.
     ///
     /// # Errors
-    /// [`DownloadError`] of the last attempt. What came stays beside the target as `.part`, if it is of any use.
+    /// [`DownloadError`] of the last attempt. Bytes that can be continued stay beside the target as `.part`.
     pub async fn run(&self) -> Result<Finished, DownloadError> {
         if self.options.destination == Destination::Stdout {
             return stream::run(self).await;
@@ -158,9 +158,9 @@ impl Download {
                 Ok(finished) => return Ok(finished),
                 Err(error) => error,
             };
-            // Only bytes that no attempt had before count as progress, and only so many of them: else a server that
-            // always cuts at one place, or gives a hundred bytes a time, would be asked for ever.
-            if progress.kept >= best + enough(progress.part.as_ref().and_then(Part::total)) {
+            // Only bytes that no attempt had before count as progress, and only if there are enough: else a server that
+            // always cuts at one place, or sends a hundred bytes a time, would be asked forever.
+            if progress.kept >= best + worthwhile(progress.part.as_ref().and_then(Part::total)) {
                 (best, tries) = (progress.kept, 0);
             }
             match error.remedy() {
@@ -187,7 +187,7 @@ impl Download {
     ) -> Result<(), DownloadError> {
         let Some(wait) = self.options.retry.wait(tries, asked) else {
             return Err(match tries {
-                // It never was tried again: the failure speaks for itself.
+                // There was no second try: the failure speaks for itself.
                 0 | 1 => error,
                 _ => DownloadError::GivenUp {
                     tries,
@@ -200,7 +200,7 @@ impl Download {
         Ok(())
     }
 
-    /// One response, and what it takes to make a file of it.
+    /// One response, and the requests that complete its file.
     async fn attempt(&self, progress: &mut Progress) -> Result<Finished, DownloadError> {
         if progress.part.is_none() {
             if let Some(finished) = self.already_verified()? {
@@ -220,12 +220,12 @@ impl Download {
             .filter(|_| gap.is_some())
             .map(|part| (part.validators().clone(), part.total()))
             .unwrap_or_default();
-        let asked = Asked {
+        let requested = Requested {
             range: gap,
             validators: &validators,
             total,
         };
-        match decide(exchange.head(), &asked, retry::now())? {
+        match decide(exchange.head(), &requested, retry::now())? {
             Plan::Whole => self.whole(exchange, located, gap.is_some(), progress).await,
             Plan::Part { start, end, total } => {
                 segment::check_length(&exchange, end - start)?;
@@ -233,21 +233,24 @@ impl Download {
             }
             Plan::Unchanged => self.unchanged(),
             Plan::NothingMore { total } => {
-                let mut part = progress.part.take().expect("a range is asked for behind what we have");
+                let mut part = progress
+                    .part
+                    .take()
+                    .expect("a range is requested only to continue a part");
                 part.set_total(Some(total))?;
                 self.conclude(part, Vec::new(), progress).await
             }
         }
     }
 
-    /// Whether nobody needs to be asked any more: all is there, of this very address, and can be verified if it must be.
+    /// True if no request is needed: all bytes are there, of this address, and can be verified if they must be.
     fn may_conclude(&self, part: &Part) -> bool {
         let options = &self.options;
         let has_digest = !options.expected.is_empty() || options.list.is_some();
         part.is_complete() && part.is_of(&self.url) && (has_digest || !options.require_digest)
     }
 
-    /// A checksum was given and the file is there and right: nobody needs to be asked.
+    /// The file, if it is there and matches the given checksum: no request is needed.
     fn already_verified(&self) -> Result<Option<Finished>, DownloadError> {
         let target = self.likely_target();
         let expected = self.options.expected.clone();
@@ -278,8 +281,8 @@ impl Download {
 
     fn left_over(&self) -> Result<Option<Part>, DownloadError> {
         let place = match &self.options.destination {
-            Destination::Named(target) => Place::Target(target),
-            Destination::Directory(directory) => Place::Directory(directory),
+            Destination::Named(target) => PartLocation::Target(target),
+            Destination::Directory(directory) => PartLocation::Directory(directory),
             Destination::Stdout => return Ok(None),
         };
         let found = Part::find(place, &self.url)?;
@@ -294,7 +297,7 @@ impl Download {
         Ok(None)
     }
 
-    /// The name the file will most likely get.
+    /// The path that the file will most likely get.
     fn likely_target(&self) -> PathBuf {
         match &self.options.destination {
             Destination::Named(target) => target.clone(),
@@ -303,7 +306,7 @@ impl Download {
         }
     }
 
-    /// The first bytes that are missing of a file that can be continued; the end is open if its length is unknown.
+    /// The first missing range of a part that can be continued; its end is open if the length is unknown.
     fn resumable_gap(&self, progress: &Progress) -> Option<(u64, Option<u64>)> {
         let part = progress.part.as_ref()?;
         if progress.no_ranges || part.done().is_empty() || part.validators().if_range().is_none() {
@@ -330,7 +333,7 @@ impl Download {
         };
         match (gap, part) {
             (Some((start, end)), Some(part)) => segment::bound(request, start, end, part.validators()),
-            // A checksum decides by itself whether a file is the right one.
+            // A checksum decides whether a file is the right one.
             _ if self.options.expected.is_empty() && self.options.list.is_none() => {
                 match stored_tag(&self.likely_target(), &self.url) {
                     Some(tag) => request.with("If-None-Match", tag),
@@ -354,7 +357,7 @@ impl Download {
         })
     }
 
-    /// The body is the whole file, from its first byte.
+    /// Makes the file of a response whose body is the whole of it.
     async fn whole(
         &self,
         exchange: Exchange,
@@ -362,69 +365,92 @@ impl Download {
         was_bound: bool,
         progress: &mut Progress,
     ) -> Result<Finished, DownloadError> {
-        let validators = Validators::of(exchange.head());
+        let head = exchange.head();
+        let validators = Validators::of(head);
         let total = exchange.body_length();
-        if was_bound {
-            let known = progress.part.as_ref().and_then(Part::total);
-            let agrees = progress
-                .part
-                .as_ref()
-                .is_some_and(|part| part.validators().agree_with(&validators));
-            if agrees && total.is_some() && known.is_some() && total != known {
-                return Err(DownloadError::Ranges("another length under the same entity tag"));
-            }
-            let reason = match &progress.part {
-                Some(part) if part.validators().agree_with(&validators) => {
-                    DownloadError::Ranges("the whole came where a part was asked for")
-                }
-                _ => DownloadError::Changed,
-            };
-            self.observer.event(&Event::StartedAgain { reason: &reason });
-            progress.kept = 0;
-        } else if progress.part.as_ref().is_some_and(Part::is_unbound) {
-            let warning = "all of it is fetched again: without an ETag or a Last-Modified nobody can tell whether what was \
-                           there is a part of the same file";
-            self.observer.event(&Event::Warning(warning));
-            progress.kept = 0;
-        }
-        let target = self.target(exchange.head().fields().get("content-disposition"));
+        self.give_up_bytes(was_bound, &validators, total, progress)?;
+        let target = self.target(head.fields().get("content-disposition"));
         if let Some(finished) = self.already_there(&target, &validators, total) {
             return Ok(finished);
         }
-        // What was left of another query may be another file: it stays for whoever asks for that.
-        let left_over = progress.part.take();
-        let mut part = match left_over.filter(|part| part.is_of(&self.url) || part.target() == target) {
-            Some(part) => part,
-            None => Part::create(&target, self.may_number(), &self.url)?,
-        };
         let decoder = match self.options.compressed {
-            true => decode::Decoder::new(exchange.head().fields().get("content-encoding"))?,
+            true => decode::Decoder::new(head.fields().get("content-encoding"))?,
             false => None,
         };
-        let is_coded = decoder.is_some();
-        part.begin(&self.url, validators, total.filter(|_| !is_coded))?;
+        let total = total.filter(|_| decoder.is_none());
+        let part = self.fresh_part(&target, validators, total, progress)?;
         if exchange.ends_with_close() {
             let warning = "the server did not send the length of the file, so a cut download cannot be detected";
             self.observer.event(&Event::Warning(warning));
         }
-        let stated = if is_coded {
-            Vec::new()
-        } else {
-            stated(exchange.head().fields(), true)
+        let stated = match &decoder {
+            Some(_) => Vec::new(),
+            None => stated(head.fields(), true),
         };
-        let most = match offers_ranges(exchange.head()) && !progress.no_ranges && self.pace.is_none() {
-            true if part.validators().if_range().is_some() => self.options.connections,
-            _ => 1,
-        };
+        let can_split = offers_ranges(head) && !progress.no_ranges && part.validators().if_range().is_some();
         let job = self.job(part, located, &stated)?;
         let fetched = match decoder {
             Some(decoder) => coded::fetch(&job, exchange, decoder).await,
-            None => crew::run(&job, exchange, 0, total.unwrap_or(u64::MAX), most).await,
+            None => {
+                let end = total.unwrap_or(u64::MAX);
+                workers::run(&job, exchange, 0, end, self.most_connections(can_split)).await
+            }
         };
         self.after(job, fetched, stated, progress).await
     }
 
-    /// The body is a part behind what we have.
+    /// Reports that bytes of an earlier run are of no use, because the server sends the whole file.
+    ///
+    /// # Errors
+    /// [`DownloadError::Ranges`] if the entity tag is the same and the length is not.
+    fn give_up_bytes(
+        &self,
+        was_bound: bool,
+        validators: &Validators,
+        total: Option<u64>,
+        progress: &mut Progress,
+    ) -> Result<(), DownloadError> {
+        let Some(part) = &progress.part else { return Ok(()) };
+        if was_bound {
+            let agrees = part.validators().agree_with(validators);
+            if agrees && total.is_some() && part.total().is_some() && total != part.total() {
+                return Err(DownloadError::Ranges("the length changed and the entity tag did not"));
+            }
+            let reason = match agrees {
+                true => DownloadError::Ranges("the whole file came in place of a part"),
+                false => DownloadError::Changed,
+            };
+            self.observer.event(&Event::StartedAgain { reason: &reason });
+        } else if part.is_unbound() {
+            let warning = "all of it is fetched again: without ETag or Last-Modified, the partial file cannot be matched \
+                           with the file on the server";
+            self.observer.event(&Event::Warning(warning));
+        } else {
+            return Ok(());
+        }
+        progress.kept = 0;
+        Ok(())
+    }
+
+    /// An empty part file for `target`. A part of the same address with another query may be another file: it stays for
+    /// a download of that.
+    fn fresh_part(
+        &self,
+        target: &Path,
+        validators: Validators,
+        total: Option<u64>,
+        progress: &mut Progress,
+    ) -> Result<Part, DownloadError> {
+        let left_over = progress.part.take();
+        let mut part = match left_over.filter(|part| part.is_of(&self.url) || part.target() == target) {
+            Some(part) => part,
+            None => Part::create(target, self.may_number(), &self.url)?,
+        };
+        part.begin(&self.url, validators, total)?;
+        Ok(part)
+    }
+
+    /// Makes the file of a response whose body is a part of it.
     async fn rest(
         &self,
         exchange: Exchange,
@@ -432,17 +458,24 @@ impl Download {
         (start, end, total): (u64, u64, u64),
         progress: &mut Progress,
     ) -> Result<Finished, DownloadError> {
-        let mut part = progress.part.take().expect("a range is asked for behind what we have");
+        let mut part = progress
+            .part
+            .take()
+            .expect("a range is requested only to continue a part");
         part.set_total(Some(total))?;
         let stated = stated(exchange.head().fields(), false);
-        let most = if self.pace.is_none() {
+        let job = self.job(part, located, &stated)?;
+        let fetched = workers::run(&job, exchange, start, end, self.most_connections(true)).await;
+        self.after(job, fetched, stated, progress).await
+    }
+
+    /// The connections for one file. A rate limit is kept by one, and one is enough for a file that cannot be split.
+    fn most_connections(&self, can_split: bool) -> usize {
+        if can_split && self.pace.is_none() {
             self.options.connections
         } else {
             1
-        };
-        let job = self.job(part, located, &stated)?;
-        let fetched = crew::run(&job, exchange, start, end, most).await;
-        self.after(job, fetched, stated, progress).await
+        }
     }
 
     fn job(&self, part: Part, located: Located, stated: &[Checksum]) -> Result<Rc<Job>, DownloadError> {
@@ -472,7 +505,7 @@ impl Download {
             located,
             fields: self.fields(),
             part: RefCell::new(part),
-            board: RefCell::new(Board::new(free)),
+            ranges: RefCell::new(Ranges::new(free)),
             follower: RefCell::new(follower),
             received: Cell::new(0),
             flows: RefCell::default(),
@@ -480,7 +513,7 @@ impl Download {
         }))
     }
 
-    /// The end of an attempt: a file, or something to go on with.
+    /// Ends an attempt: with a file, or with a part for the next one.
     async fn after(
         &self,
         job: Rc<Job>,
@@ -490,10 +523,10 @@ impl Download {
     ) -> Result<Finished, DownloadError> {
         progress.received += job.received.get();
         let follower = job.follower.borrow_mut().take();
-        let job = Rc::into_inner(job).expect("no lane outlives its crew");
+        let job = Rc::into_inner(job).expect("all workers have ended");
         let part = job.part.into_inner();
         progress.kept = part.done().len();
-        // Whoever fetched the bytes, and whatever he says: a file with a hole gets no name.
+        // A file with a missing range gets no name, even if every worker has succeeded.
         let fetched = match fetched {
             Ok(()) if !part.is_complete() => Err(DownloadError::Client(ClientError::ShortBody {
                 received: part.done().len(),
@@ -511,7 +544,7 @@ impl Download {
         }
     }
 
-    /// What the file must hash to, the most trusted first.
+    /// The checksums that the file must have, the most trusted first.
     fn expected(&self, target: &Path, stated: &[Checksum]) -> Result<Vec<Checksum>, DownloadError> {
         let mut expected = self.options.expected.clone();
         if let Some(list) = &self.options.list {
@@ -522,12 +555,12 @@ impl Download {
         }
         expected.extend_from_slice(stated);
         expected.sort_by_key(|checksum| checksum.source);
-        // Two statements of one hash are one.
+        // The same checksum from two sources counts once.
         expected.dedup_by(|second, first| second.algorithm == first.algorithm && second.value == first.value);
         Ok(expected)
     }
 
-    /// All bytes are there, and nobody has hashed them yet.
+    /// Verifies and names a file whose bytes are all there.
     async fn conclude(
         &self,
         part: Part,
@@ -556,7 +589,7 @@ impl Download {
         match hashed.map_err(|source| DownloadError::File { path, source })? {
             Ok(verified) => self.place(part, verified, progress.received),
             Err((expected, found)) => {
-                // These bytes are wrong whatever comes behind them: nothing of them may be continued.
+                // These bytes are wrong, so no later run may continue them.
                 part.discard();
                 Err(DownloadError::Checksum {
                     algorithm: expected.algorithm.name(),
@@ -582,7 +615,7 @@ impl Download {
         })
     }
 
-    /// Whether a taken name gets a number; else the file of that name is replaced.
+    /// True if a number is added to a name that is taken; else the file of that name is replaced.
     fn may_number(&self) -> bool {
         matches!(self.options.destination, Destination::Directory(_)) && !self.options.update
     }
@@ -594,7 +627,7 @@ impl Download {
         }
     }
 
-    /// The complete file of an earlier run, if this response would bring the same.
+    /// The complete file of an earlier run, if this response would bring the same file.
     fn already_there(&self, target: &Path, validators: &Validators, total: Option<u64>) -> Option<Finished> {
         let total = total?;
         if !self.options.expected.is_empty() || self.options.list.is_some() {

@@ -1,19 +1,19 @@
-//! What a downloaded file is called (RFC 6266), and why a server cannot choose where it lies.
+//! The name of a downloaded file (RFC 6266). The server may choose it, but not its directory.
 //!
-//! A name comes from Content-Disposition, else from the address. Whatever it says, it becomes one visible name inside
-//! the directory: no path, no leading dot, no control bytes.
+//! A name comes from Content-Disposition, else from the address. It always becomes one visible name inside the directory:
+//! no path, no leading dot, no control bytes.
 
 use std::path::{Path, PathBuf};
 
 use haulier_proto::text::is_unseen;
 use percent_encoding::percent_decode;
 
-/// The longest name we make, bytes; file systems take 255, and `.part.json` comes behind it.
+/// The longest name, bytes: file systems take 255, and `.part.json` is added to it.
 const MOST_BYTES: usize = 200;
-/// For a server that names nothing.
+/// The name of a file that the server does not name.
 const NAMELESS: &str = "download";
 
-/// The name of the file: what the server calls it, else the last part of the address.
+/// The name of the file: the server's, else the last part of the address.
 #[must_use]
 pub fn choose(disposition: Option<&[u8]>, from_url: &str) -> String {
     let given = disposition.and_then(from_disposition);
@@ -39,7 +39,7 @@ fn from_disposition(value: &[u8]) -> Option<String> {
     plain
 }
 
-/// Parameters behind the disposition type; quoted strings are unquoted.
+/// The parameters after the disposition type; quoted strings are unquoted.
 fn parameters(value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = Vec::new();
     let mut parts = vec![Vec::new()];
@@ -80,7 +80,7 @@ fn extended(value: &[u8]) -> Option<String> {
     }
 }
 
-/// Bytes beyond ASCII are UTF-8 on the live web, else what RFC 9110 once said: ISO-8859-1.
+/// Decodes bytes beyond ASCII as UTF-8, which servers send, else as ISO-8859-1 (RFC 2616).
 fn text(value: &[u8]) -> String {
     std::str::from_utf8(value).map_or_else(|_| value.iter().copied().map(char::from).collect(), str::to_owned)
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// Lets no more than so many bytes through each second, over any second.
+/// Limits the bytes received in any second.
 #[derive(Debug)]
 pub struct Pace {
     bytes_per_second: u64,
-    /// When the bytes so far are paid for.
+    /// The moment at which the bytes so far are within the rate.
     paid_at: Cell<Option<Instant>>,
 }
 
@@ -23,13 +23,13 @@ impl Pace {
         }
     }
 
-    /// Bytes to ask for at once: a twentieth of a second, so that the rate is even.
+    /// Bytes to read at once: those of a twentieth of a second, so that the rate is even.
     #[must_use]
     pub fn piece(&self) -> usize {
         usize::try_from((self.bytes_per_second / 20).clamp(512, 256 * 1024)).unwrap_or(512)
     }
 
-    /// Waits until `bytes` that have come are paid for.
+    /// Waits until `bytes` that have come are within the rate.
     pub async fn pay(&self, bytes: usize) {
         let now = Instant::now();
         let from = self.paid_at.get().map_or(now, |paid| paid.max(now));

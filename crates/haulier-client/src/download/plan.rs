@@ -1,4 +1,4 @@
-//! What a response head means for the file: a decision without a socket (RFC 9110 §14, §15.3.7, §15.5.17).
+//! The meaning of a response head for the file, decided without a socket (RFC 9110 §14, §15.3.7, §15.5.17).
 
 use haulier_proto::content_range::{self, ContentRange};
 use haulier_proto::response_head::ResponseHead;
@@ -7,41 +7,41 @@ use super::error::DownloadError;
 use super::validators::Validators;
 use crate::retry;
 
-/// What to do with a response.
+/// The use of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Plan {
     /// The body is the whole file.
     Whole,
     /// The body is this part, from `start` up to `end`, which is not included.
     Part { start: u64, end: u64, total: u64 },
-    /// What we have is what the server has.
+    /// 304: the local file is the server's.
     Unchanged,
-    /// 416: there is nothing behind the bytes we have.
+    /// 416: the file ends after the bytes that are there.
     NothingMore { total: u64 },
 }
 
-/// What was asked for.
+/// The properties of the request that its response is judged by.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct Requested<'a> {
     /// The range, its end not included and absent where the request left it open.
     pub range: Option<(u64, Option<u64>)>,
-    /// The state it was bound to.
+    /// The state that the range was bound to.
     pub validators: &'a Validators,
     /// The length of the whole, if known.
     pub total: Option<u64>,
 }
 
-/// Decides. `now` is seconds since 1970, for Retry-After.
+/// Decides the use of a response. `now` is seconds since 1970, for Retry-After.
 ///
 /// # Errors
 /// [`DownloadError::Ranges`] and [`DownloadError::Changed`] where bytes might land in the wrong place;
 /// [`DownloadError::Status`] for a response that is no file.
-pub fn decide(head: &ResponseHead, asked: &Asked<'_>, now: u64) -> Result<Plan, DownloadError> {
-    match (head.status(), asked.range) {
+pub fn decide(head: &ResponseHead, requested: &Requested<'_>, now: u64) -> Result<Plan, DownloadError> {
+    match (head.status(), requested.range) {
         (200, _) => Ok(Plan::Whole),
         (304, None) => Ok(Plan::Unchanged),
-        (206, Some((start, end))) => part(head, asked, start, end),
-        (206, None) => Err(DownloadError::Ranges("a part came where the whole was asked for")),
+        (206, Some((start, end))) => part(head, requested, start, end),
+        (206, None) => Err(DownloadError::Ranges("a part came in place of the whole file")),
         (416, Some((start, _))) => match content_range_of(head) {
             Some(ContentRange::Unsatisfied { total }) if total == start => Ok(Plan::NothingMore { total }),
             _ => Err(DownloadError::Changed),
@@ -54,23 +54,23 @@ pub fn decide(head: &ResponseHead, asked: &Asked<'_>, now: u64) -> Result<Plan, 
     }
 }
 
-/// A 206 is believed only if everything about it fits.
-fn part(head: &ResponseHead, asked: &Asked<'_>, start: u64, end: Option<u64>) -> Result<Plan, DownloadError> {
+/// Accepts a 206 only if it fits the request in every respect.
+fn part(head: &ResponseHead, requested: &Requested<'_>, start: u64, end: Option<u64>) -> Result<Plan, DownloadError> {
     let Some(ContentRange::Part { range, total }) = content_range_of(head) else {
-        return Err(DownloadError::Ranges("a part without a good Content-Range"));
+        return Err(DownloadError::Ranges("a part without a valid Content-Range"));
     };
-    let Some(total) = total.or(asked.total) else {
+    let Some(total) = total.or(requested.total) else {
         return Err(DownloadError::Ranges("a part of a file of unknown length"));
     };
-    if asked.total.is_some_and(|known| known != total) {
+    if requested.total.is_some_and(|known| known != total) {
         return Err(DownloadError::Changed);
     }
-    if !asked.validators.agree_with(&Validators::of(head)) {
+    if !requested.validators.agree_with(&Validators::of(head)) {
         return Err(DownloadError::Changed);
     }
     let has = range.end + 1;
     if range.start != start || has > end.unwrap_or(total) || has > total {
-        return Err(DownloadError::Ranges("another part than the one asked for"));
+        return Err(DownloadError::Ranges("a part that was not requested"));
     }
     if head.fields().contains("content-encoding") && !is_identity(head) {
         return Err(DownloadError::Ranges("a part in a content coding"));
@@ -86,11 +86,11 @@ fn is_identity(head: &ResponseHead) -> bool {
 fn content_range_of(head: &ResponseHead) -> Option<ContentRange> {
     let mut values = head.fields().get_all("content-range");
     let value = values.next()?;
-    // Two of them are two answers to one question.
+    // Two lines would be ambiguous.
     values.next().is_none().then(|| content_range::parse(value))?
 }
 
-/// Whether further connections may ask for parts of this 200.
+/// True if further connections may request parts of this 200.
 #[must_use]
 pub fn offers_ranges(head: &ResponseHead) -> bool {
     let mut units = head
@@ -119,12 +119,12 @@ mod tests {
             etag: Some("\"a\"".to_owned()),
             ..Validators::default()
         };
-        let asked = Asked {
+        let requested = Requested {
             range: Some((10, Some(20))),
             validators: &validators,
             total: Some(100),
         };
-        decide(&head(status, lines), &asked, 0)
+        decide(&head(status, lines), &requested, 0)
     }
 
     #[test]

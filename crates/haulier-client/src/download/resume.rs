@@ -1,7 +1,7 @@
-//! The file that is not complete yet, `NAME.part`, and what is known of it, `NAME.part.json`.
+//! An incomplete file, `NAME.part`, and its record, `NAME.part.json`.
 //!
-//! The record never claims a byte that was not written: it is saved after the data, by rename. A page cache outlives a
-//! killed process but not a fallen machine, so a record from before the last boot counts only if its data were synced.
+//! The record never claims a byte that was not written: it is saved after the data, by rename. The page cache survives a
+//! killed process but no crash of the machine, so a record from before the last boot counts only if its data were synced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,12 +19,12 @@ use super::sums::{Sum, Sums};
 use super::validators::Validators;
 use crate::url::Url;
 
-/// A record is saved after so many bytes or so much time; a killed process loses no more than that.
+/// A record is saved after this many bytes or this time; a killed process loses no more.
 const SAVE_BYTES: u64 = 8 * 1024 * 1024;
 const SAVE_AFTER: Duration = Duration::from_millis(500);
-/// Names tried before we give up.
+/// The most names that are tried.
 const MOST_NAMES: usize = 1000;
-/// Where a complete file keeps the address (hashed) and entity tag it came with.
+/// The extended attribute in which a complete file keeps its address (hashed) and entity tag.
 const ATTRIBUTE: &str = "user.haulier.origin";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,19 +41,19 @@ struct Record {
     is_synced: bool,
 }
 
-/// An incomplete file. Nobody else writes it as long as this lives.
+/// An incomplete file, locked against other processes.
 #[derive(Debug)]
 pub struct Part {
     file: File,
-    /// Where the file will be.
+    /// The path of the complete file.
     target: PathBuf,
     record: Record,
     sums: Sums,
-    /// Bytes that had changed since the last run, and were given up.
+    /// Bytes that had changed since the last run, and are fetched again.
     damaged: u64,
     saved_at: Instant,
     unsaved: u64,
-    /// Both files are gone or renamed: nothing is left to keep.
+    /// Both files are removed or renamed, and drop has nothing to save.
     is_settled: bool,
 }
 
@@ -72,15 +72,16 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 impl Part {
-    /// What an earlier run left for this address: at `target`, or under any name in `directory`. One of another query will
-    /// do where there is none of this one: addresses are signed anew, and only the server knows which are the same file.
+    /// The part that an earlier run left for this address: at a target, or under any name in a directory. A part of another
+    /// query is taken if there is none of this one: addresses are signed anew, and only the server knows whether two are
+    /// the same file.
     ///
     /// # Errors
-    /// [`DownloadError::Busy`] if another process is at it.
-    pub fn find(place: Place<'_>, url: &Url) -> Result<Option<Self>, DownloadError> {
+    /// [`DownloadError::Busy`] if another process has it.
+    pub fn find(place: PartLocation<'_>, url: &Url) -> Result<Option<Self>, DownloadError> {
         let directory = match place {
-            Place::Target(target) => return Self::open(target, |recorded| recorded.is_same_place(url)),
-            Place::Directory(directory) => directory,
+            PartLocation::Target(target) => return Self::open(target, |recorded| recorded.is_same_place(url)),
+            PartLocation::Directory(directory) => directory,
         };
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let targets: Vec<PathBuf> = entries
@@ -116,7 +117,7 @@ impl Part {
         }
         let path = part_path(target);
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else {
-            // Its file went away, or was renamed in the last moment of a run.
+            // The file was removed, or was renamed in the last moment of a run.
             let _ = fs::remove_file(record_path(target));
             return Ok(None);
         };
@@ -195,7 +196,7 @@ impl Part {
         Ok(part)
     }
 
-    /// Forgets all data: another state of the file at this address begins.
+    /// Drops all data, and begins another state of the file at this address.
     ///
     /// # Errors
     /// [`DownloadError::File`], or [`DownloadError::NoSpace`] if `total` bytes will not fit.
@@ -209,7 +210,7 @@ impl Part {
         self.set_total(total)
     }
 
-    /// Learns the length of the whole.
+    /// Sets the length of the whole file.
     ///
     /// # Errors
     /// As [`Part::begin`].
@@ -226,7 +227,7 @@ impl Part {
         self.save()
     }
 
-    /// Bytes were written from `start` up to `end`.
+    /// Notes that bytes were written from `start` up to `end`.
     ///
     /// # Errors
     /// [`DownloadError::File`] if the record cannot be saved.
@@ -266,7 +267,7 @@ impl Part {
         &self.file
     }
 
-    /// Bytes an earlier run had, and which are no longer what they were: they are fetched again.
+    /// Bytes of an earlier run that have changed since, and are fetched again.
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged
@@ -292,13 +293,13 @@ impl Part {
         &self.record.validators
     }
 
-    /// Whether it was begun for this very address, its query included.
+    /// True if it was begun for this address, its query included.
     #[must_use]
     pub fn is_of(&self, url: &Url) -> bool {
         Url::parse(&self.record.url).is_ok_and(|recorded| recorded.is_same(url))
     }
 
-    /// Whether every byte is there.
+    /// True if every byte is there.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.record
@@ -306,13 +307,13 @@ impl Part {
             .is_some_and(|total| self.record.done.gaps(total).is_empty())
     }
 
-    /// Whether bytes are there that nothing binds to a state of the file: no range can continue them.
+    /// True if it has bytes and no validator: no range can continue them.
     #[must_use]
     pub fn is_unbound(&self) -> bool {
         !self.record.done.is_empty() && self.record.validators.if_range().is_none()
     }
 
-    /// Writes at `offset`, without claiming it yet.
+    /// Writes at `offset`; [`Part::wrote`] records it.
     ///
     /// # Errors
     /// [`DownloadError::File`].
@@ -320,7 +321,7 @@ impl Part {
         self.file.write_all_at(bytes, offset).map_err(at(&self.target))
     }
 
-    /// Gives the complete file its name and says which it became. `replace` takes the place of a file of that name;
+    /// Gives the complete file its name, and returns that. `replace` takes the place of a file of that name;
     /// else a number is added until a name is free. `sync` waits until the data are on the disk.
     ///
     /// # Errors
@@ -345,7 +346,7 @@ impl Part {
     }
 }
 
-/// The end of a run that did not come to its end: what is there stays there, even over a restart of the machine.
+/// Saves a part that was not completed, so that it survives a restart of the machine.
 impl Drop for Part {
     fn drop(&mut self) {
         if self.is_settled {
@@ -383,15 +384,15 @@ fn rename(from: &Path, target: &Path, replace: bool) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Where to look for what an earlier run left.
+/// The place to search for a part of an earlier run.
 #[derive(Debug, Clone, Copy)]
-pub enum Place<'a> {
+pub enum PartLocation<'a> {
     Target(&'a Path),
     Directory(&'a Path),
 }
 
-/// Whether the complete file at `path` is what this response would bring: of the same length, and of the same entity
-/// tag from the same address, or of the same date.
+/// True if this response would bring the complete file at `path`: it has the same length, and the same entity tag from the
+/// same address, or the same date.
 #[must_use]
 pub fn is_same(path: &Path, url: &Url, validators: &Validators, total: u64) -> bool {
     let Ok(metadata) = fs::metadata(path) else {
@@ -417,7 +418,7 @@ pub fn stored_tag(path: &Path, url: &Url) -> Option<String> {
     (place == place_mark(url) && !tag.is_empty()).then_some(tag)
 }
 
-/// Where the file came from, and its entity tag; `None` once somebody has written to it.
+/// The origin of the file and its entity tag; `None` if the file was changed since.
 fn read_mark(path: &Path) -> Option<(String, String)> {
     let mut buffer = [0; 1024];
     let length = rustix::fs::getxattr(path, ATTRIBUTE, &mut buffer[..]).ok()?;
@@ -433,7 +434,7 @@ fn origin_mark(url: &Url, metadata: &fs::Metadata, validators: &Validators) -> S
     format!("{place}/{state} {}", validators.etag.as_deref().unwrap_or_default())
 }
 
-/// What writing to a file changes.
+/// The metadata that change when a file is written to.
 fn state_mark(metadata: &fs::Metadata) -> String {
     format!("{}.{}.{}", metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
@@ -493,12 +494,12 @@ mod tests {
         drop(part);
         let other = Url::parse("http://a/y.iso").expect("an address");
         assert!(
-            Part::find(Place::Directory(directory.path()), &other)
+            Part::find(PartLocation::Directory(directory.path()), &other)
                 .expect("looked")
                 .is_none()
         );
         let again = Url::parse("http://a/x.iso?token=2").expect("an address");
-        let part = Part::find(Place::Directory(directory.path()), &again)
+        let part = Part::find(PartLocation::Directory(directory.path()), &again)
             .expect("looked")
             .expect("found");
         assert_eq!((part.done().prefix(), part.total()), (5, Some(10)));
@@ -525,7 +526,7 @@ mod tests {
                 is_synced,
             };
             fs::write(&path, serde_json::to_vec(&record).expect("texts")).expect("written");
-            let part = Part::find(Place::Target(&target), &url())
+            let part = Part::find(PartLocation::Target(&target), &url())
                 .expect("looked")
                 .expect("found");
             assert_eq!(part.done().len(), kept);
@@ -539,7 +540,7 @@ mod tests {
         let mut part = Part::create(&target, true, &url()).expect("created");
         part.wrote(0, 5).expect("recorded");
         drop(part);
-        let part = Part::find(Place::Target(&target), &url())
+        let part = Part::find(PartLocation::Target(&target), &url())
             .expect("looked")
             .expect("found");
         assert!(part.done().is_empty());
@@ -557,7 +558,7 @@ mod tests {
             Err(DownloadError::Busy { .. })
         ));
         assert!(matches!(
-            Part::find(Place::Target(first.target()), &url()),
+            Part::find(PartLocation::Target(first.target()), &url()),
             Err(DownloadError::Busy { .. })
         ));
     }

@@ -1,6 +1,6 @@
-//! One lane at work: asks for its range, checks what comes, and moves the bytes to where they belong.
+//! One worker: requests its range, checks the response, and writes the bytes to their place in the file.
 //!
-//! On a plain connection the bytes go from the socket through a pipe into the file and are never seen by us.
+//! On a plain connection the kernel splices the bytes from the socket through a pipe into the file.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,76 +8,81 @@ use std::rc::Rc;
 
 use rustix::pipe::SpliceFlags;
 
-use super::board::MOVE;
 use super::error::DownloadError;
 use super::job::Job;
-use super::plan::{Asked, Plan, decide};
+use super::plan::{Plan, Requested, decide};
+use super::ranges::MOVE;
 use super::validators::Validators;
 use crate::exchange::Exchange;
 use crate::request::Request;
 use crate::retry;
 use crate::stream::wide_pipe;
 
-/// What a lane reads at once where it has to see the bytes.
+/// Bytes that a worker reads at once where they cannot be spliced.
 const READ: usize = 256 * 1024;
 
-/// Works until nothing is left for this lane. `first` is a response whose body is the lane's present span.
-pub(super) async fn work(job: Rc<Job>, lane: usize, first: Option<Exchange>) -> Result<(), DownloadError> {
-    let mut conveyor = Conveyor::default();
+/// Works until the worker gets no further range. `first` is a response whose body is the worker's present range.
+pub(super) async fn work(job: Rc<Job>, worker: usize, first: Option<Exchange>) -> Result<(), DownloadError> {
+    let mut copier = SpliceCopier::default();
     let mut first = first;
     loop {
-        if first.is_none() && !job.board.borrow_mut().take(lane) {
+        if first.is_none() && !job.ranges.borrow_mut().take(worker) {
             return Ok(());
         }
-        let fetched = fetch(&job, lane, first.take(), &mut conveyor).await;
-        job.board.borrow_mut().release(lane);
+        let fetched = fetch(&job, worker, first.take(), &mut copier).await;
+        job.ranges.borrow_mut().release(worker);
         fetched?;
     }
 }
 
-async fn fetch(job: &Job, lane: usize, first: Option<Exchange>, conveyor: &mut Conveyor) -> Result<(), DownloadError> {
+async fn fetch(
+    job: &Job,
+    worker: usize,
+    first: Option<Exchange>,
+    copier: &mut SpliceCopier,
+) -> Result<(), DownloadError> {
     let mut exchange = match first {
         Some(exchange) => exchange,
-        None => ask(job, lane).await?,
+        None => ask(job, worker).await?,
     };
     loop {
-        let (at, end) = job.board.borrow().span(lane);
+        let (at, end) = job.ranges.borrow().span(worker);
         let most = usize::try_from(end - at).map_or(usize::MAX, |left| left.min(job.piece()));
-        if most == 0 || job.board.borrow().is_retired(lane) {
+        if most == 0 || job.ranges.borrow().is_retired(worker) {
             break;
         }
-        let moved = conveyor.carry(&mut exchange, job, at, most).await?;
+        let moved = copier.carry(&mut exchange, job, at, most).await?;
         if moved == 0 {
             if end == u64::MAX {
-                job.board.borrow_mut().end_here(lane);
+                job.ranges.borrow_mut().end_here(worker);
                 job.part.borrow_mut().set_total(Some(at))?;
             }
             break;
         }
-        job.board.borrow_mut().advance(lane, moved as u64);
-        job.moved(lane, at, moved as u64)?;
+        job.ranges.borrow_mut().advance(worker, moved as u64);
+        job.moved(worker, at, moved as u64)?;
         job.pay(moved).await;
     }
     job.client.give_back(exchange);
     Ok(())
 }
 
-/// Asks for the lane's span, bound to the state we have bytes of.
-async fn ask(job: &Job, lane: usize) -> Result<Exchange, DownloadError> {
-    let (start, end) = job.board.borrow().span(lane);
+/// Requests the worker's range, bound to the state of the file that the part has.
+async fn ask(job: &Job, worker: usize) -> Result<Exchange, DownloadError> {
+    let (start, end) = job.ranges.borrow().span(worker);
     let (validators, total) = job.state();
     let end = (end != u64::MAX).then_some(end);
     let request = bound(job.request(), start, end, &validators);
     let (exchange, _) = job.client.fetch_as(request, job.located.is_trusted).await?;
-    let asked = Asked {
+    let requested = Requested {
         range: Some((start, end)),
         validators: &validators,
         total,
     };
-    match decide(exchange.head(), &asked, retry::now())? {
+    match decide(exchange.head(), &requested, retry::now())? {
         Plan::Part { end: has, .. } => check_length(&exchange, has - start).map(|()| exchange),
         Plan::Whole if validators.agree_with(&Validators::of(exchange.head())) => {
-            Err(DownloadError::Ranges("the whole came where a part was asked for"))
+            Err(DownloadError::Ranges("the whole file came in place of a part"))
         }
         Plan::Whole | Plan::Unchanged | Plan::NothingMore { .. } => Err(DownloadError::Changed),
     }
@@ -86,12 +91,12 @@ async fn ask(job: &Job, lane: usize) -> Result<Exchange, DownloadError> {
 /// The body of a part must be as long as its Content-Range says.
 pub(super) fn check_length(exchange: &Exchange, length: u64) -> Result<(), DownloadError> {
     match exchange.body_length() {
-        Some(framed) if framed != length => Err(DownloadError::Ranges("its length is not that of its range")),
+        Some(framed) if framed != length => Err(DownloadError::Ranges("Content-Length and Content-Range differ")),
         _ => Ok(()),
     }
 }
 
-/// Adds the range, and what it is bound to (RFC 9110 §13.1.5).
+/// Adds the range, and the validator it is bound to (RFC 9110 §13.1.5).
 pub(super) fn bound(request: Request, start: u64, end: Option<u64>, validators: &Validators) -> Request {
     let range = match end {
         Some(end) => format!("bytes={start}-{}", end - 1),
@@ -106,14 +111,14 @@ pub(super) fn bound(request: Request, start: u64, end: Option<u64>, validators: 
 
 /// Moves bytes from a response into the file.
 #[derive(Debug, Default)]
-struct Conveyor {
+struct SpliceCopier {
     pipe: Option<(OwnedFd, OwnedFd)>,
-    /// This file system takes nothing from a pipe.
+    /// This file system does not splice.
     cannot_splice: bool,
     buffer: Vec<u8>,
 }
 
-impl Conveyor {
+impl SpliceCopier {
     /// Moves the next piece to `offset`; 0 at the end of the body.
     async fn carry(
         &mut self,

@@ -1,4 +1,4 @@
-//! Which bytes of a file are there: the map of ranges beside a `.part` file.
+//! The ranges of a file that are there, as the record of a `.part` file keeps them.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub struct Spans(Vec<(u64, u64)>);
 
-/// What a file says is put in order, so that a damaged one cannot break the rules.
+/// Sorts and merges the ranges of a record, so that a damaged one cannot break the invariant.
 impl From<Vec<(u64, u64)>> for Spans {
     fn from(pairs: Vec<(u64, u64)>) -> Self {
         let mut spans = Self::default();
@@ -49,21 +49,21 @@ impl Spans {
         self.0 = kept.filter(|(from, to)| from < to).collect();
     }
 
-    /// Says that all bytes from `start` up to `end` are there.
+    /// True if all bytes from `start` up to `end` are there.
     #[must_use]
     pub fn covers(&self, start: u64, end: u64) -> bool {
         let behind = self.0.partition_point(|&(from, _)| from <= start);
         self.0[..behind].last().is_some_and(|&(_, to)| to >= end)
     }
 
-    /// Says that at least one byte from `start` up to `end` is there.
+    /// True if at least one byte from `start` up to `end` is there.
     #[must_use]
     pub fn touches(&self, start: u64, end: u64) -> bool {
         let behind = self.0.partition_point(|&(from, _)| from < end);
         self.0[..behind].last().is_some_and(|&(_, to)| to > start)
     }
 
-    /// How many bytes there are in all.
+    /// The number of bytes in all.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
@@ -74,7 +74,7 @@ impl Spans {
         self.0.is_empty()
     }
 
-    /// How far the file is whole from its beginning.
+    /// The length of the part that is whole from the first byte.
     #[must_use]
     pub fn prefix(&self) -> u64 {
         match self.0.first() {
@@ -83,7 +83,7 @@ impl Spans {
         }
     }
 
-    /// What is missing of `total` bytes, in order.
+    /// The missing ranges of `total` bytes, in order.
     #[must_use]
     pub fn gaps(&self, total: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
@@ -100,7 +100,7 @@ impl Spans {
         gaps
     }
 
-    /// Whether there is nothing beyond `total`.
+    /// True if no byte lies beyond `total`.
     #[must_use]
     pub fn fits(&self, total: u64) -> bool {
         self.0.last().is_none_or(|&(_, end)| end <= total)

@@ -1,7 +1,7 @@
-//! A file to standard output: in order, by one connection, and once out never back.
+//! A file to standard output, in order, by one connection.
 //!
-//! A broken connection is continued with a range bound to the same state; where that cannot be had, it is a failure,
-//! because what went out cannot be taken back.
+//! A broken connection is continued with a range bound to the same state. Without that the download fails, because
+//! bytes that were written cannot be taken back.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use sha2::Digest;
 
 use super::error::{DownloadError, Remedy};
 use super::event::{Event, Finished};
-use super::plan::{Asked, Plan, decide};
+use super::plan::{Plan, Requested, decide};
 use super::segment::{bound, check_length};
 use super::validators::Validators;
 use super::verify::{Algorithm, Checksum};
-use super::{Download, enough};
+use super::{Download, worthwhile};
 use crate::decode::Decoder;
 use crate::exchange::Exchange;
 use crate::request::Request;
@@ -22,7 +22,7 @@ use crate::retry;
 
 const READ: usize = 256 * 1024;
 
-/// What went out so far.
+/// The bytes written so far.
 #[derive(Default)]
 struct Sent {
     /// Bytes of the representation.
@@ -41,7 +41,7 @@ pub(super) async fn run(download: &Download) -> Result<Finished, DownloadError> 
             Ok(()) => return conclude(download, sent),
             Err(error) => error,
         };
-        if sent.at >= best + enough(sent.total) {
+        if sent.at >= best + worthwhile(sent.total) {
             (best, tries) = (sent.at, 0);
         }
         let Remedy::Wait(asked) = error.remedy() else {
@@ -68,12 +68,12 @@ async fn attempt(download: &Download, sent: &mut Sent) -> Result<(), DownloadErr
     }
     let (exchange, _) = download.client.fetch(request).await?;
     let validators = sent.validators.clone();
-    let asked = Asked {
+    let requested = Requested {
         range,
         validators: &validators,
         total: sent.total,
     };
-    match decide(exchange.head(), &asked, retry::now())? {
+    match decide(exchange.head(), &requested, retry::now())? {
         Plan::Whole if sent.at == 0 => {
             sent.validators = Validators::of(exchange.head());
             sent.total = exchange.body_length();
@@ -130,7 +130,7 @@ async fn copy(
         decoder.finish(&mut output)?;
         write(&output, sent)?;
     } else if sent.total.is_some_and(|total| sent.at < total) {
-        // The server gave less than the rest; the next attempt asks for what is missing.
+        // The server sent less than the rest; the next attempt requests the missing bytes.
         return Err(crate::error::ClientError::ShortBody {
             received: sent.at,
             expected: sent.total.unwrap_or_default(),
@@ -153,7 +153,7 @@ fn write(bytes: &[u8], sent: &mut Sent) -> Result<(), DownloadError> {
     Ok(())
 }
 
-/// Only SHA-256 is made while the bytes pass; other checksums need the file.
+/// Verifies SHA-256, which is made while the bytes pass; other checksums need the file.
 fn conclude(download: &Download, sent: Sent) -> Result<Finished, DownloadError> {
     let found = sent.sha256.finalize().to_vec();
     let expected: Vec<Checksum> = download

@@ -1,4 +1,4 @@
-//! Checksums of what lies in a `.part` file, block by block, so that the next run can tell what has changed since.
+//! Checksums of the blocks in a `.part` file, so that the next run finds those that have changed since.
 //!
 //! A thread of its own reads each block from the page cache as soon as it is whole; the writers wait for nothing.
 
@@ -17,16 +17,16 @@ use super::spans::Spans;
 
 /// The least length of a block.
 const BLOCK: u64 = 8 * 1024 * 1024;
-/// A file has about so many blocks at most: the record is written anew again and again.
+/// Most blocks of a file: the record, which is written often, has a checksum for each.
 const MOST_BLOCKS: u64 = 1024;
-/// The end of a run sums up no more than this of what was left over between blocks.
+/// Most bytes outside whole blocks that the end of a run hashes.
 const MOST_AT_END: u64 = 1 << 30;
-/// Bytes of the hash that are kept: enough against damage, which is no attacker.
+/// Bytes of the hash that are kept: enough to find damage; no attacker is expected here.
 const KEPT: usize = 8;
-/// Read at once.
+/// Bytes read at once.
 const PIECE: usize = 256 * 1024;
 
-/// What the bytes from `start` up to `end` hash to.
+/// The hash of the bytes from `start` up to `end`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sum {
     start: u64,
@@ -34,7 +34,7 @@ pub(super) struct Sum {
     hash: String,
 }
 
-/// The checksums of one file, and who makes them.
+/// The checksums of one file, and the thread that makes them.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     /// By their first byte.
@@ -52,7 +52,8 @@ struct Worker {
 }
 
 impl Sums {
-    /// Those of an earlier run that still are right. What has changed is taken out of `done`; its bytes are told, too.
+    /// The checksums of an earlier run that still match. Blocks that changed are taken out of `done`; the second value is
+    /// their length in bytes.
     pub(super) fn checked(file: &File, recorded: Vec<Sum>, done: &mut Spans) -> (Self, u64) {
         let (mut sums, mut damaged) = (Self::default(), 0);
         for sum in recorded {
@@ -70,12 +71,12 @@ impl Sums {
         (sums, damaged)
     }
 
-    /// All that were made so far.
+    /// All checksums made so far.
     pub(super) fn made(&self) -> Vec<Sum> {
         lock(&self.made).values().cloned().collect()
     }
 
-    /// Bytes from `start` up to `end` were written: blocks that became whole by them are summed up.
+    /// Hashes the blocks that became whole when the bytes from `start` up to `end` were written.
     pub(super) fn wrote(&mut self, file: &File, (start, end): (u64, u64), total: Option<u64>, done: &Spans) {
         let block = BLOCK.max((total.unwrap_or(0) / MOST_BLOCKS).next_power_of_two());
         for number in start / block..end.div_ceil(block) {
@@ -88,7 +89,7 @@ impl Sums {
 
     fn ask(&mut self, file: &File, from: u64, to: u64) {
         if self.worker.is_none() {
-            // Without a thread nothing is checked later, and nothing else is lost.
+            // Without the thread, the next run cannot check these blocks, and nothing else is lost.
             self.worker = Worker::start(file, Arc::clone(&self.made)).ok();
         }
         if let Some(worker) = &self.worker {
@@ -97,13 +98,13 @@ impl Sums {
         }
     }
 
-    /// Forgets all: other bytes will be written.
+    /// Forgets all checksums: other bytes will be written.
     pub(super) fn forget(&mut self) {
         self.end(true);
         *self = Self::default();
     }
 
-    /// Sums up what is there of `done` beside whole blocks, too: the run ends.
+    /// Hashes the bytes of `done` outside whole blocks, too, because the run ends.
     pub(super) fn complete(&mut self, file: &File, done: &Spans) {
         self.end(false);
         let mut missing = done.clone();
@@ -120,7 +121,7 @@ impl Sums {
         }
     }
 
-    /// Waits for the thread; `is_useless` has it leave out what it has not begun.
+    /// Waits for the thread; with `is_useless` it skips the blocks that it has not begun.
     fn end(&mut self, is_useless: bool) {
         if let Some(worker) = self.worker.take() {
             worker.stop.store(is_useless, Ordering::Relaxed);

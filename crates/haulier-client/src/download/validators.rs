@@ -1,4 +1,4 @@
-//! What tells one state of a file from another: entity tag and date (RFC 9110 §8.8).
+//! Validators, which distinguish the states of a file: entity tag and date (RFC 9110 §8.8).
 
 use haulier_proto::response_head::ResponseHead;
 use haulier_proto::{date, etag};
@@ -11,7 +11,7 @@ pub struct Validators {
     pub etag: Option<String>,
     /// As written.
     pub last_modified: Option<String>,
-    /// The date is older than its response: no second change can hide behind it (RFC 9110 §8.8.2.2).
+    /// The date is older than the response, so it stands for one state alone (RFC 9110 §8.8.2.2).
     #[serde(default)]
     pub date_is_strong: bool,
 }
@@ -33,7 +33,7 @@ impl Validators {
         }
     }
 
-    /// What If-Range can be bound to; `None`: nothing can be continued.
+    /// The validator for If-Range; `None`: the file cannot be continued.
     #[must_use]
     pub fn if_range(&self) -> Option<&str> {
         let tag = self.etag.as_deref().filter(|tag| !tag.starts_with("W/"));
@@ -48,7 +48,7 @@ impl Validators {
             .and_then(|text| date::parse(text.as_bytes()))
     }
 
-    /// Whether a 206 that was bound to these speaks of the same state. It must repeat the entity tag (RFC 9110
+    /// True if a 206 that was bound to these is of the same state. It must repeat the entity tag (RFC 9110
     /// §15.3.7); it may leave the date out, but not contradict it.
     #[must_use]
     pub fn agree_with(&self, other: &Self) -> bool {

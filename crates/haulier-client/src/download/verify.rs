@@ -1,7 +1,7 @@
-//! Whether the bytes are the right ones: checksums given, listed in a file, or sent along (RFC 9530).
+//! Checksums: given, listed in a file, or sent by the server (RFC 9530).
 //!
-//! A hasher follows the file on a thread of its own while it is written, reading what the page cache still holds, so a
-//! checksum costs no time where there is a second core.
+//! A thread of its own hashes the file while it is written, and reads it from the page cache, so a checksum costs no time
+//! on a second core.
 
 use std::fs::File;
 use std::io;
@@ -14,13 +14,13 @@ use base64::engine::general_purpose::STANDARD;
 use haulier_proto::field::Fields;
 use sha2::Digest;
 
-/// How a checksum is made.
+/// The hash function of a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     Sha256,
     Sha512,
     Blake3,
-    /// Against damage only; nobody is stopped by it.
+    /// It finds damage, but stops no attacker.
     Md5,
 }
 
@@ -56,9 +56,9 @@ impl Algorithm {
     }
 }
 
-/// Where a checksum comes from; the more trusted first.
+/// The origin of a checksum; the more trusted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum ChecksumSource {
     Given,
     ListFile,
     ReprDigest,
@@ -66,7 +66,7 @@ pub enum Source {
     ContentMd5,
 }
 
-impl Source {
+impl ChecksumSource {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,18 +79,18 @@ impl Source {
     }
 }
 
-/// What the file must hash to.
+/// A checksum that the file must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checksum {
     pub algorithm: Algorithm,
     pub value: Vec<u8>,
-    pub source: Source,
+    pub source: ChecksumSource,
 }
 
 impl Checksum {
     /// Hexadecimal digits of the algorithm's length; `None` for anything else.
     #[must_use]
-    pub fn from_hex(algorithm: Algorithm, hex: &str, source: Source) -> Option<Self> {
+    pub fn from_hex(algorithm: Algorithm, hex: &str, source: ChecksumSource) -> Option<Self> {
         let digits = hex.trim().as_bytes();
         let digit = |byte: u8| char::from(byte).to_digit(16);
         let pairs = digits.chunks(2).map(|pair| match *pair {
@@ -105,7 +105,7 @@ impl Checksum {
         })
     }
 
-    fn from_base64(algorithm: Algorithm, text: &str, source: Source) -> Option<Self> {
+    fn from_base64(algorithm: Algorithm, text: &str, source: ChecksumSource) -> Option<Self> {
         let value = STANDARD.decode(text.trim()).ok()?;
         (value.len() == algorithm.length()).then_some(Self {
             algorithm,
@@ -133,7 +133,7 @@ pub fn in_list(list: &str, name: &str, prefer: Algorithm) -> Option<Checksum> {
     list.lines().find_map(|line| {
         if let Some((tag, hex)) = line.split_once(") = ") {
             let (algorithm, listed) = tag.split_once(" (")?;
-            let found = Checksum::from_hex(Algorithm::of(algorithm)?, hex, Source::ListFile)?;
+            let found = Checksum::from_hex(Algorithm::of(algorithm)?, hex, ChecksumSource::ListFile)?;
             return (listed == name).then_some(found);
         }
         let (hex, listed) = line.split_once([' ', '\t'])?;
@@ -144,7 +144,7 @@ pub fn in_list(list: &str, name: &str, prefer: Algorithm) -> Option<Checksum> {
         let candidates = [prefer, Algorithm::Sha256, Algorithm::Sha512, Algorithm::Md5];
         candidates
             .into_iter()
-            .find_map(|algorithm| Checksum::from_hex(algorithm, hex, Source::ListFile))
+            .find_map(|algorithm| Checksum::from_hex(algorithm, hex, ChecksumSource::ListFile))
     })
 }
 
@@ -153,26 +153,26 @@ pub fn in_list(list: &str, name: &str, prefer: Algorithm) -> Option<Checksum> {
 #[must_use]
 pub fn stated(fields: &Fields, is_whole: bool) -> Vec<Checksum> {
     let mut found = Vec::new();
-    let mut from = |name: &str, source: Source| {
+    let mut from = |name: &str, source: ChecksumSource| {
         for value in fields.get_all(name) {
             let value = String::from_utf8_lossy(value).into_owned();
             found.extend(value.split(',').filter_map(|member| digest_member(member, source)));
         }
     };
-    from("repr-digest", Source::ReprDigest);
-    from("digest", Source::Digest);
+    from("repr-digest", ChecksumSource::ReprDigest);
+    from("digest", ChecksumSource::Digest);
     if is_whole {
-        from("content-digest", Source::ReprDigest);
+        from("content-digest", ChecksumSource::ReprDigest);
         let md5 = fields
             .get("content-md5")
             .and_then(|value| std::str::from_utf8(value).ok());
-        found.extend(md5.and_then(|text| Checksum::from_base64(Algorithm::Md5, text, Source::ContentMd5)));
+        found.extend(md5.and_then(|text| Checksum::from_base64(Algorithm::Md5, text, ChecksumSource::ContentMd5)));
     }
     found
 }
 
 /// `sha-256=:base64:` (RFC 9530), or without the colons (RFC 3230).
-fn digest_member(member: &str, source: Source) -> Option<Checksum> {
+fn digest_member(member: &str, source: ChecksumSource) -> Option<Checksum> {
     let (name, value) = member.trim().split_once('=')?;
     let value = match value.strip_prefix(':') {
         Some(inner) => inner.split(':').next()?,
@@ -217,7 +217,7 @@ impl Hasher {
     }
 }
 
-/// How far the file may be read.
+/// The extent of the file that may be read.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reach {
     whole_up_to: u64,
@@ -234,10 +234,10 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Begins at the first byte of `file`, which may be empty yet.
+    /// Starts at the first byte of `file`, which may still be empty.
     ///
     /// # Errors
-    /// If there can be no further thread or descriptor.
+    /// If no further thread or descriptor can be had.
     pub fn start(file: &File, expected: Vec<Checksum>) -> io::Result<Self> {
         let reach = Arc::new((Mutex::new(Reach::default()), Condvar::new()));
         let (file, shared) = (file.try_clone()?, Arc::clone(&reach));
@@ -252,7 +252,7 @@ impl Follower {
         })
     }
 
-    /// The file is whole up to here.
+    /// Notes that the file is whole up to here.
     pub fn reached(&self, whole_up_to: u64) {
         self.tell(|reach| reach.whole_up_to = whole_up_to);
     }
@@ -263,8 +263,8 @@ impl Follower {
         changed.notify_one();
     }
 
-    /// Waits for the rest, blocking, and compares. `Ok(Err(…))` is the first checksum that does not match, with what
-    /// was found instead.
+    /// Waits for the rest, blocking, and compares. `Ok(Err(…))` is the first checksum that does not match, with the one
+    /// found.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -287,7 +287,7 @@ impl Follower {
     }
 }
 
-/// A download that failed needs no checksum.
+/// Stops the thread: a download that failed needs no checksum.
 impl Drop for Follower {
     fn drop(&mut self) {
         self.tell(|reach| reach.is_given_up = true);
@@ -315,7 +315,7 @@ fn follow(file: &File, shared: &(Mutex<Reach>, Condvar), algorithms: &[Algorithm
     }
 }
 
-/// Sleeps until a piece worth reading is there, or the end is known.
+/// Waits until a whole piece can be read, or the end is known.
 fn wait_beyond(shared: &(Mutex<Reach>, Condvar), at: u64, piece: u64) -> Reach {
     let (reach, changed) = shared;
     let guard = reach.lock().unwrap_or_else(PoisonError::into_inner);
@@ -336,14 +336,14 @@ mod tests {
     const ABC_BLAKE3: &str = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
 
     fn sha256(hex: &str) -> Checksum {
-        Checksum::from_hex(Algorithm::Sha256, hex, Source::Given).expect("64 digits")
+        Checksum::from_hex(Algorithm::Sha256, hex, ChecksumSource::Given).expect("64 digits")
     }
 
     #[test]
     fn a_growing_file_is_hashed_as_it_grows() {
         let mut file = tempfile::tempfile().expect("a temporary file");
-        let md5 = Checksum::from_hex(Algorithm::Md5, ABC_MD5, Source::Given).expect("32 digits");
-        let blake3 = Checksum::from_hex(Algorithm::Blake3, ABC_BLAKE3, Source::Given).expect("64 digits");
+        let md5 = Checksum::from_hex(Algorithm::Md5, ABC_MD5, ChecksumSource::Given).expect("32 digits");
+        let blake3 = Checksum::from_hex(Algorithm::Blake3, ABC_BLAKE3, ChecksumSource::Given).expect("64 digits");
         let expected = vec![sha256(ABC_SHA256), md5, blake3];
         let follower = Follower::start(&file, expected.clone()).expect("a thread");
         for byte in [b"a", b"b", b"c"] {
@@ -391,7 +391,14 @@ mod tests {
         fields.append("Content-MD5", "kAFQmDzST7DWlj99KOF/cg==");
         let found = stated(&fields, true);
         let sources: Vec<_> = found.iter().map(|checksum| checksum.source).collect();
-        assert_eq!(sources, [Source::ReprDigest, Source::Digest, Source::ContentMd5]);
+        assert_eq!(
+            sources,
+            [
+                ChecksumSource::ReprDigest,
+                ChecksumSource::Digest,
+                ChecksumSource::ContentMd5
+            ]
+        );
         assert!(found[..2].iter().all(|checksum| checksum.hex() == ABC_SHA256));
         assert_eq!(found[2].hex(), ABC_MD5);
         assert_eq!(
@@ -403,9 +410,9 @@ mod tests {
 
     #[test]
     fn what_is_no_checksum_is_refused() {
-        assert_eq!(Checksum::from_hex(Algorithm::Sha256, "ab", Source::Given), None);
+        assert_eq!(Checksum::from_hex(Algorithm::Sha256, "ab", ChecksumSource::Given), None);
         assert_eq!(
-            Checksum::from_hex(Algorithm::Md5, &"xy".repeat(16), Source::Given),
+            Checksum::from_hex(Algorithm::Md5, &"xy".repeat(16), ChecksumSource::Given),
             None
         );
         assert_eq!(Algorithm::of("crc32"), None);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use haulier_client::download::verify::{Algorithm, Checksum, Source};
+use haulier_client::download::verify::{Algorithm, Checksum, ChecksumSource};
 use haulier_client::url::Url;
 use haulier_settings::value;
 
@@ -127,14 +127,14 @@ pub(super) fn parse_url(text: &str) -> Result<Url, String> {
 }
 
 fn parse_sha256(text: &str) -> Result<Checksum, String> {
-    Checksum::from_hex(Algorithm::Sha256, text, Source::Given)
+    Checksum::from_hex(Algorithm::Sha256, text, ChecksumSource::Given)
         .ok_or_else(|| "expected 64 hexadecimal digits".to_owned())
 }
 
 fn parse_checksum(text: &str) -> Result<Checksum, String> {
     let (name, hex) = text.split_once([':', '=']).ok_or("expected ALGORITHM:HEX")?;
     let algorithm = Algorithm::of(name).ok_or("expected sha256, sha512, blake3 or md5")?;
-    Checksum::from_hex(algorithm, hex, Source::Given)
+    Checksum::from_hex(algorithm, hex, ChecksumSource::Given)
         .ok_or_else(|| format!("these are not the digits of a {} checksum", algorithm.name()))
 }
 

@@ -1,4 +1,4 @@
-//! The lanes of one file, together: as many as gain, until every byte is there.
+//! The workers of one file: as many as a gain is measured for, until every byte is there.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::job::Job;
 use super::segment::work;
 use crate::exchange::Exchange;
 
-/// How often the rate is looked at.
+/// The interval at which the rate is measured.
 const WINDOW: Duration = Duration::from_millis(250);
 
-/// Fetches what is missing. `first` is a response whose body begins at `start` and belongs to the bytes before `end`.
+/// Fetches the missing ranges. `first` is a response whose body begins at `start` and ends before `end`.
 pub(super) async fn run(
     job: &Rc<Job>,
     first: Exchange,
@@ -23,26 +23,26 @@ pub(super) async fn run(
     end: u64,
     most: usize,
 ) -> Result<(), DownloadError> {
-    let mut lanes = JoinSet::new();
-    let lane = job.board.borrow_mut().add_lane();
-    job.board.borrow_mut().assign(lane, start, end);
-    lanes.spawn_local(work(Rc::clone(job), lane, Some(first)));
+    let mut workers = JoinSet::new();
+    let worker = job.ranges.borrow_mut().add_worker();
+    job.ranges.borrow_mut().assign(worker, start, end);
+    workers.spawn_local(work(Rc::clone(job), worker, Some(first)));
     let is_small = end == u64::MAX || end - start < SMALL;
     let mut growth = Growth::new(if is_small { 1 } else { most });
-    let mut seen = job.look();
+    let mut seen = job.sample();
     let mut ticks = interval(WINDOW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
         tokio::select! {
-            ended = lanes.join_next() => match ended {
-                // The last lane may have been sent home while another one had just come to its end.
-                None if job.board.borrow().is_left() => add(job, &mut lanes),
+            ended = workers.join_next() => match ended {
+                // The last worker may have been retired while another one had just come to its end.
+                None if job.ranges.borrow().is_left() => add(job, &mut workers),
                 None => return Ok(()),
                 Some(Ok(Ok(()))) => {}
                 Some(Ok(Err(error))) => {
-                    if lanes.is_empty() || is_final(&error) {
-                        lanes.shutdown().await;
+                    if workers.is_empty() || is_final(&error) {
+                        workers.shutdown().await;
                         return Err(error);
                     }
                     growth.stop();
@@ -50,27 +50,28 @@ pub(super) async fn run(
                 Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
             },
             _ = ticks.tick() => {
-                let before = std::mem::replace(&mut seen, job.look());
-                job.report(seen.rate_since(&before), lanes.len());
+                let before = std::mem::replace(&mut seen, job.sample());
+                job.report(seen.rate_since(&before), workers.len());
                 match growth.step(seen.clone(), left(job)) {
                     Change::Stay => {}
-                    Change::Add(more) => (0..more).for_each(|_| add(job, &mut lanes)),
-                    Change::Remove(fewer) => job.board.borrow_mut().retire(fewer),
+                    Change::Add(more) => (0..more).for_each(|_| add(job, &mut workers)),
+                    Change::Remove(fewer) => job.ranges.borrow_mut().retire(fewer),
                 }
             }
         }
     }
 }
 
-fn add(job: &Rc<Job>, lanes: &mut JoinSet<Result<(), DownloadError>>) {
-    let mut board = job.board.borrow_mut();
-    if board.has_work() {
-        let lane = board.add_lane();
-        lanes.spawn_local(work(Rc::clone(job), lane, None));
+fn add(job: &Rc<Job>, workers: &mut JoinSet<Result<(), DownloadError>>) {
+    let mut ranges = job.ranges.borrow_mut();
+    if ranges.has_work() {
+        let worker = ranges.add_worker();
+        workers.spawn_local(work(Rc::clone(job), worker, None));
     }
 }
 
-/// A lane that could not get its part is missed by nobody; a file that changes ends them all.
+/// True if an error of one worker ends the download. Others fetch a range that was refused to one; no worker can continue
+/// a file that has changed.
 fn is_final(error: &DownloadError) -> bool {
     match error {
         DownloadError::Ranges(_) | DownloadError::Status { .. } => false,
