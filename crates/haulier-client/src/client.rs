@@ -1,4 +1,4 @@
-//! Connections, exchanges and redirects put together: what the commands talk to.
+//! Connections, exchanges, credentials and redirects together.
 
 use std::io;
 
@@ -14,14 +14,14 @@ use crate::redirect::{self, MOST_REDIRECTS};
 use crate::request::{MethodName, Request};
 use crate::url::{Origin, Scheme, Url};
 
-/// What a client knows before its first request.
+/// Settings of a client.
 #[derive(Debug, Clone, Default)]
 pub struct ClientSettings {
     pub connect: ConnectSettings,
     pub timeouts: Timeouts,
-    /// The value of Authorization, sent to the first origin only.
+    /// The value of Authorization, sent to the first origin alone.
     pub authorization: Option<String>,
-    /// Looked up for every origin on the way.
+    /// Looked up for every origin.
     pub netrc: Netrc,
 }
 
@@ -33,11 +33,11 @@ pub struct Client {
     settings: ClientSettings,
 }
 
-/// Where a response came from.
+/// The address that a response came from.
 #[derive(Debug, Clone)]
 pub struct Located {
     pub url: Url,
-    /// No redirect left the origin that was asked first: what is asked here may have its credentials.
+    /// No redirect left the first origin, so requests to this address may carry its credentials.
     pub is_trusted: bool,
 }
 
@@ -61,7 +61,7 @@ impl Client {
         let origin = request.url.origin();
         if let Some(connection) = self.pool.take(origin) {
             match connection.exchange(request.clone(), self.settings.timeouts).await {
-                // The server closed it while we wrote: a new one is no second try (RFC 9112 §9.3.1).
+                // The server closed the idle connection: a new one is no second try (RFC 9112 §9.3.1).
                 Err(ClientError::Unanswered(_)) if request.method.kind().is_safe() => {}
                 // The server has not looked at the request (RFC 9113 §8.7).
                 Err(ClientError::Stream(StreamError::Unprocessed)) => {}

@@ -1,7 +1,7 @@
-//! From an origin to a connected stream: names, addresses, proxy, TLS, each within its time.
+//! From an origin to a connected stream: names, addresses, proxy, TLS, all within one timeout.
 //!
-//! Addresses are tried as RFC 8305 says, in short: the families take turns, and the next one starts when the last has
-//! had a quarter of a second. The first that connects wins.
+//! Addresses are tried by a short form of RFC 8305: the families take turns, and the next attempt starts a quarter of a
+//! second after the last. The first that connects wins.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,10 +22,10 @@ use crate::names;
 use crate::stream::Stream;
 use crate::url::{Origin, Scheme, Url};
 
-/// How long the next address waits for the one before it (RFC 8305 §8).
+/// The time between the attempts at two addresses (RFC 8305 §8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Which versions of HTTP are spoken.
+/// The versions of HTTP that a client offers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Versions {
     /// HTTP/2 where the TLS handshake gives it, else HTTP/1.1.
@@ -37,7 +37,7 @@ pub enum Versions {
 }
 
 impl Versions {
-    /// What a TLS handshake offers.
+    /// The protocols that a TLS handshake offers.
     fn alpn(self) -> Vec<Vec<u8>> {
         let names: &[&[u8]] = match self {
             Self::Best => &[b"h2", b"http/1.1"],
@@ -48,7 +48,7 @@ impl Versions {
     }
 }
 
-/// How connections are made.
+/// Settings of new connections.
 #[derive(Debug, Clone)]
 pub struct ConnectSettings {
     pub versions: Versions,
@@ -283,7 +283,7 @@ async fn tunnel(stream: TcpStream, proxy: &Url, origin: &Origin) -> Result<TcpSt
         }
     };
     let status = head.status();
-    // In TLS the client speaks first: bytes behind the head belong to nobody.
+    // In TLS the client speaks first: bytes after the head belong to no message.
     if !(200..300).contains(&status) || !buffer.is_empty() {
         return Err(ClientError::Proxy { status });
     }
@@ -293,7 +293,7 @@ async fn tunnel(stream: TcpStream, proxy: &Url, origin: &Origin) -> Result<TcpSt
     }
 }
 
-/// Whether an address belongs to the public internet.
+/// True if an address belongs to the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {

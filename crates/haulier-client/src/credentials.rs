@@ -1,6 +1,6 @@
-//! Who we are: basic credentials, bearer tokens, and the netrc file.
+//! Credentials: basic, bearer tokens, and the netrc file.
 //!
-//! Credentials belong to one origin. Whoever follows a redirect elsewhere asks here again and sends nothing else.
+//! Credentials belong to one origin. A client that follows a redirect to another origin looks them up again.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ pub fn bearer(token: &str) -> String {
     format!("Bearer {token}")
 }
 
-/// What a netrc file says.
+/// The entries of a netrc file.
 #[derive(Debug, Clone, Default)]
 pub struct Netrc {
     entries: Vec<Entry>,
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Netrc {
-    /// Reads the file's text. Words it does not know are passed over, as every other program does.
+    /// Reads the file's text. Unknown words are ignored, as every other program does.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut entries = Vec::<Entry>::new();

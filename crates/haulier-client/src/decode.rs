@@ -1,7 +1,7 @@
-//! Content codings taken off while the body arrives: gzip, Brotli, Zstandard (RFC 9110 §8.4).
+//! Decoders for content codings, used while the body arrives: gzip, Brotli, Zstandard (RFC 9110 §8.4).
 //!
-//! The codecs are libraries. What is ours are the bounds: a small body may not become a disk full, a window may not take
-//! more than 8 MiB (RFC 9659), and a coded body that stops before its end is damaged.
+//! The codecs are libraries. This module adds limits: a small body may not fill the disk, a window may not take more
+//! than 8 MiB (RFC 9659), and a coded body that stops before its end is damaged.
 
 use std::io::Write;
 
@@ -11,18 +11,18 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use crate::error::ClientError;
 
-/// What we can take off, for Accept-Encoding.
+/// The codings that can be decoded, for Accept-Encoding.
 pub const ACCEPTED: &str = "gzip, br, zstd";
 
 /// Decoded bytes for each coded one, beyond the first [`FREE`]: text reaches 20, an honest log 200.
 const MOST_RATIO: u64 = 1000;
-/// Decoded bytes that need no justification.
+/// Decoded bytes that are always allowed.
 const FREE: u64 = 64 * 1024 * 1024;
-/// Coded bytes handed to a codec at once, which bounds what one call may produce.
+/// Coded bytes given to a codec at once, which limits the output of one call.
 const PIECE: usize = 1024;
 const OUTPUT: usize = 64 * 1024;
 
-/// Takes one coding off.
+/// Decodes one coding.
 pub struct Decoder {
     codec: Codec,
     taken: u64,
@@ -43,10 +43,10 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder for the value of Content-Encoding; `None` where there is nothing to take off.
+    /// A decoder for the value of Content-Encoding; `None` if the body is not coded.
     ///
     /// # Errors
-    /// [`ClientError::Decode`] for a coding we did not ask for, or more than one.
+    /// [`ClientError::Decode`] for a coding that was not requested, or for several.
     pub fn new(coding: Option<&[u8]>) -> Result<Option<Self>, ClientError> {
         let name = coding.unwrap_or_default().to_ascii_lowercase();
         let codec = match name.as_slice() {
@@ -64,10 +64,10 @@ impl Decoder {
         }))
     }
 
-    /// Appends what `input` decodes to.
+    /// Decodes `input` and appends the result.
     ///
     /// # Errors
-    /// [`ClientError::Decode`] for damage, and beyond the bounds.
+    /// [`ClientError::Decode`] for damage, and beyond the limits.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), ClientError> {
         for piece in input.chunks(PIECE) {
             self.taken += piece.len() as u64;
@@ -87,10 +87,10 @@ impl Decoder {
         Ok(())
     }
 
-    /// Says whether the coding ended where the body did, and appends what was still inside.
+    /// Ends the body and appends the rest of the output.
     ///
     /// # Errors
-    /// [`ClientError::Decode`] if it did not.
+    /// [`ClientError::Decode`] if the coding does not end with the body.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<(), ClientError> {
         if let Codec::Gzip(decoder) = &mut self.codec {
             let ended = decoder.try_finish();

@@ -1,4 +1,4 @@
-//! Why an exchange failed, and whether it may be tried again.
+//! Errors of an exchange, and whether a repetition may help.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use haulier_proto::response_head::ResponseHeadError;
 
 use crate::url::UrlError;
 
-/// What a wait was for.
+/// The step that a timeout ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Connect,
@@ -29,10 +29,10 @@ impl Phase {
     }
 }
 
-/// Why an exchange failed.
+/// The failure of an exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    #[error("cannot find {host}")]
+    #[error("cannot resolve {host}")]
     Resolve { host: String, source: io::Error },
     #[error("cannot connect to {to}")]
     Connect { to: String, source: io::Error },
@@ -53,28 +53,28 @@ pub enum ClientError {
     /// The source of the request's body failed, or gave another length than announced.
     #[error("the request's body could not be sent")]
     RequestBody(#[source] io::Error),
-    /// The server closed before the end its framing promised.
+    /// The server closed before the end that the framing announced.
     #[error("the body ended after {received} of {expected} bytes")]
     ShortBody { received: u64, expected: u64 },
     #[error("the chunked body ended without its last chunk")]
     NoLastChunk,
-    #[error("the server does not speak HTTP as we know it")]
+    #[error("the response is not valid HTTP")]
     Head(#[from] ResponseHeadError),
-    #[error("the server's framing is in doubt")]
+    #[error("the length of the response is ambiguous")]
     Framing(#[from] FramingError),
-    #[error("the chunked body is damaged")]
+    #[error("the chunked body is malformed")]
     Chunk(#[from] ChunkError),
-    /// The HTTP/2 stream came to nothing.
-    #[error("the answer came to nothing")]
+    /// The HTTP/2 stream failed.
+    #[error("the HTTP/2 stream failed")]
     Stream(#[source] StreamError),
     /// The server broke the rules of HTTP/2.
-    #[error("the server does not speak HTTP/2 as we know it")]
+    #[error("the server broke the HTTP/2 protocol")]
     Http2(#[from] ConnectionError),
-    #[error("the decoded body is damaged or beyond its bounds: {0}")]
+    #[error("the body cannot be decoded: {0}")]
     Decode(&'static str),
     #[error("more than {0} redirects")]
     TooManyRedirects(usize),
-    #[error("the redirect leads nowhere")]
+    #[error("the redirect has no valid address")]
     BadRedirect(#[source] UrlError),
     #[error("a redirect from https to http was refused")]
     InsecureRedirect,
@@ -92,7 +92,7 @@ impl From<StreamError> for ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may fare better a little later. What a server did wrong on purpose it does again.
+    /// True if the same request may succeed a little later. A fault in the server's messages is likely to come again.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

@@ -202,7 +202,7 @@ impl Http2 {
             }
         }
         if out.len() == until && !self.has_ended && self.held.is_empty() {
-            // The end may lie behind the last byte, in a frame of its own.
+            // The end may follow the last byte in a frame of its own.
             self.step(buffer, id, out, 0)?;
         }
         Ok(self.has_ended())
@@ -252,7 +252,7 @@ impl Http2 {
             buffer.clear();
             self.taken = 0;
         } else if is_waiting {
-            // The beginning of a frame is left: its end needs the room behind it.
+            // The beginning of a frame is left; its end is read after it.
             buffer.drain(..self.taken);
             self.taken = 0;
         }

@@ -1,8 +1,7 @@
-//! The other end of the wire: what `haulier get` downloads with.
+//! The client's side of HTTP: connections, exchanges, redirects, and downloads of whole files.
 //!
-//! The modules stand in the order of a request: an address, a connection, one exchange on it, where it leads, when to
-//! try again. `download` builds a whole file of that. The load generator, haulier-bench, has an engine of its own beneath
-//! the same addresses.
+//! README.md lists the modules in the order of a request. The load generator, haulier-bench, shares the addresses and
+//! the decoders, and has an engine of its own.
 
 pub mod url;
 

@@ -1,6 +1,6 @@
-//! Connections that wait for their next exchange, by origin.
+//! Idle connections, by origin.
 //!
-//! The last one given back is taken first: it is the one the server is least likely to have closed.
+//! The last one given back is taken first: the server is least likely to have closed it.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::exchange::Connection;
 use crate::url::Origin;
 
-/// Connections kept in all.
+/// Idle connections kept in all.
 const MOST_IDLE: usize = 32;
-/// Servers close idle connections after 5 s (Apache) to 75 s (nginx); the quiet check finds those that already did.
+/// Servers close idle connections after 5 s (Apache) to 75 s (nginx); [`Connection::is_reusable`] finds those that did.
 const MOST_AGE: Duration = Duration::from_secs(60);
 
 /// Idle connections of one thread.

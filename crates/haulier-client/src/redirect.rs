@@ -13,7 +13,7 @@ pub const MOST_REDIRECTS: usize = 20;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Redirect {
     pub url: Url,
-    /// It is a GET without a body, whatever the first request was; else it repeats that.
+    /// It is a GET without a body; else it repeats method and body of the first request.
     pub becomes_get: bool,
     /// The next request may carry the credentials of this one: it goes to the same origin.
     pub keeps_credentials: bool,

@@ -1,21 +1,21 @@
-//! When to try again: which failures pass, and how long to wait (RFC 9110 §10.2.3).
+//! Retries: the failures that may pass, and the wait before the next try (RFC 9110 §10.2.3).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haulier_proto::date;
 use haulier_proto::field::Fields;
 
-/// How often and how patiently.
+/// The number of tries and the waits between them.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
-    /// Tries after the first one. What brought new bytes does not count.
+    /// Tries after the first one. Those that brought new bytes do not count.
     pub most: u32,
     /// The first wait; each further one is twice as long.
     pub first: Duration,
-    /// The longest wait of our own choice.
+    /// The longest wait that the client chooses.
     pub longest: Duration,
-    /// The longest wait a server may ask for; beyond it we give up.
-    pub most_patience: Duration,
+    /// The longest wait that a server may ask for; for a longer one the client gives up.
+    pub longest_asked: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -24,7 +24,7 @@ impl Default for RetryPolicy {
             most: 5,
             first: Duration::from_millis(500),
             longest: Duration::from_secs(30),
-            most_patience: Duration::from_secs(600),
+            longest_asked: Duration::from_secs(600),
         }
     }
 }
@@ -37,23 +37,23 @@ impl RetryPolicy {
         doubled.min(self.longest).mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
-    /// The wait before try number `attempt`, at least what the server asked for. `None`: not now.
+    /// The wait before try number `attempt`, at least the time that the server asked for. `None`: no further try.
     #[must_use]
     pub fn wait(&self, attempt: u32, asked: Option<Duration>) -> Option<Duration> {
-        if attempt > self.most || asked.is_some_and(|asked| asked > self.most_patience) {
+        if attempt > self.most || asked.is_some_and(|asked| asked > self.longest_asked) {
             return None;
         }
         Some(self.delay(attempt).max(asked.unwrap_or_default()))
     }
 }
 
-/// Whether a response of this status may come out otherwise a little later.
+/// True if the same request may get another status a little later.
 #[must_use]
 pub fn is_transient_status(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// What Retry-After asks for: seconds, or a date relative to `now` (seconds since 1970).
+/// The wait that Retry-After asks for: seconds, or a date relative to `now` (seconds since 1970).
 #[must_use]
 pub fn retry_after(fields: &Fields, now: u64) -> Option<Duration> {
     let value = fields.get("retry-after")?;

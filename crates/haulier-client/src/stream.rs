@@ -1,6 +1,6 @@
 //! One transport: TCP, a local socket, or TLS over TCP.
 //!
-//! A plain socket can move its bytes into a file without showing them to us (`splice`); TLS cannot, and says so.
+//! The kernel can move the bytes of a plain socket into a file (`splice`); those of TLS have to be decrypted first.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,7 +26,7 @@ impl Stream {
     /// not be empty. 0 is the end of the stream.
     ///
     /// # Errors
-    /// What the socket says; TLS that ends without close_notify is `UnexpectedEof`.
+    /// The error of the socket; TLS that ends without close_notify is `UnexpectedEof`.
     pub async fn read(&mut self, out: &mut Vec<u8>) -> io::Result<usize> {
         debug_assert!(out.len() < out.capacity(), "no room would read as the end");
         match self {
@@ -75,7 +75,7 @@ impl Stream {
     /// Sends everything.
     ///
     /// # Errors
-    /// What the socket says.
+    /// The error of the socket.
     pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.write_all(bytes).await,
@@ -87,13 +87,13 @@ impl Stream {
         }
     }
 
-    /// Whether both ends have agreed on HTTP/2 in the TLS handshake (RFC 9113 §3.2).
+    /// True if both ends have agreed on HTTP/2 in the TLS handshake (RFC 9113 §3.2).
     #[must_use]
     pub fn has_agreed_on_http2(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2"))
     }
 
-    /// Whether [`Stream::splice`] works: nothing between the socket's bytes and the body's.
+    /// True if [`Stream::splice`] works: the socket's bytes are those of the messages.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         !matches!(self, Self::Tls(_))
@@ -102,7 +102,7 @@ impl Stream {
     /// Moves up to `most` bytes into `pipe`, which must be empty, waiting for the first. 0 is the end of the stream.
     ///
     /// # Errors
-    /// What the socket says; `Unsupported` for TLS.
+    /// The error of the socket; `Unsupported` for TLS.
     pub async fn splice(&self, pipe: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => {
@@ -119,7 +119,7 @@ impl Stream {
         }
     }
 
-    /// Whether an idle connection is still good: nothing to read, not even its end.
+    /// True if an idle connection has nothing to read, not even its end.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let mut byte = [0];
@@ -148,7 +148,7 @@ fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> io::Result<u
 /// # Errors
 /// If there are no descriptors left.
 pub fn wide_pipe() -> io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
-    /// What Linux lets everyone ask for (fs.pipe-max-size); a smaller pipe only means more calls.
+    /// The largest pipe for every user on Linux (fs.pipe-max-size); a smaller one only costs more calls.
     const WIDTH: usize = 1024 * 1024;
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let _ = rustix::pipe::fcntl_setpipe_size(&write, WIDTH);

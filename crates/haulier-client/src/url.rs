@@ -1,14 +1,14 @@
 //! Addresses: `http`, `https`, and `unix:SOCKET:/PATH` for a server on a local socket (RFC 3986, RFC 9110 §4.2).
 //!
-//! Only what a client needs: host, port, target, credentials in front of the host. A fragment is dropped, bytes that
-//! may not stand in a request are percent-encoded, and a reference is resolved as RFC 3986 §5.2 says.
+//! An address is read into host, port, target, and credentials before the host. A fragment is dropped, bytes that a
+//! request may not contain are percent-encoded, and a reference is resolved by RFC 3986 §5.2.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// What may not stand in a request target as it is.
+/// Bytes that are percent-encoded in a request target.
 const NOT_IN_TARGET: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -21,7 +21,7 @@ const NOT_IN_TARGET: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// Why a text is no address.
+/// A fault in the text of an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     #[error("`{0}:` is no scheme we speak; http, https and unix are")]
@@ -36,7 +36,7 @@ pub enum UrlError {
     Unix,
 }
 
-/// How bytes travel.
+/// The transport of an address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scheme {
     Http,
@@ -45,7 +45,7 @@ pub enum Scheme {
     Unix(PathBuf),
 }
 
-/// Whom to connect to: two addresses of one origin may share a connection.
+/// The server of an address: addresses of one origin may share a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub scheme: Scheme,
@@ -68,7 +68,7 @@ impl Url {
     /// Reads an address as a person writes it; without a scheme it is `http`.
     ///
     /// # Errors
-    /// [`UrlError`] says what is wrong with it.
+    /// [`UrlError`] names the fault.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let text = text.trim();
         if let Some(rest) = text.strip_prefix("unix:") {
@@ -113,10 +113,10 @@ impl Url {
         })
     }
 
-    /// The address a reference in a response of this address means (RFC 3986 §5.2).
+    /// Resolves a reference in a response of this address (RFC 3986 §5.2).
     ///
     /// # Errors
-    /// [`UrlError`] if it names a scheme we do not speak, or no good host.
+    /// [`UrlError`] for another scheme than http, https and unix, or for no valid host.
     pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
         let reference = reference.trim().split('#').next().unwrap_or_default();
         if let Some(rest) = reference.strip_prefix("//") {
@@ -145,7 +145,7 @@ impl Url {
         &self.origin
     }
 
-    /// User and password that stand in the address, decoded.
+    /// User and password of the address, decoded.
     #[must_use]
     pub fn user(&self) -> Option<(&str, &str)> {
         self.user.as_ref().map(|(user, password)| (&**user, &**password))
@@ -165,13 +165,13 @@ impl Url {
         percent_decode_str(last).decode_utf8_lossy().into_owned()
     }
 
-    /// Whether two addresses differ in their credentials at most.
+    /// True if two addresses are equal but for their credentials.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.origin == other.origin && self.target == other.target
     }
 
-    /// Whether two addresses differ in their query and credentials at most.
+    /// True if two addresses are equal but for their query and credentials.
     #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {
         let path = |url: &Self| url.target.split('?').next().unwrap_or_default().to_owned();
@@ -291,7 +291,7 @@ fn host_and_port_of(text: &str) -> Result<(String, Option<u16>), UrlError> {
     }
 }
 
-/// Path and query with every byte encoded that may not stand in a request line, and without dot segments.
+/// Path and query without dot segments, and with every byte encoded that a request line may not contain.
 fn clean_target(target: &str) -> String {
     let target = target.split('#').next().unwrap_or_default();
     let (path, query) = match target.split_once('?') {
