@@ -13,9 +13,8 @@ use haulier_http::{Peer, Request, Trace};
 use haulier_proto::field::Known;
 use haulier_proto::text::{is_unseen, printable};
 
-use crate::filter::basic_auth;
 use crate::local_time::TimeOfDay;
-use crate::site::Site;
+use crate::password;
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,7 +270,7 @@ impl AccessLog {
 pub(crate) struct Record<'a> {
     /// `None` for what was no request.
     pub(crate) request: Option<&'a Request>,
-    pub(crate) site: Option<&'a Site>,
+    pub(crate) site: Option<&'a str>,
     pub(crate) peer: Peer,
     pub(crate) status: u16,
     pub(crate) trace: &'a Trace,
@@ -301,7 +300,7 @@ impl Record<'_> {
     /// Who the client says it is, where the site asks for a password.
     fn user(&self) -> Option<String> {
         let request = self.request.filter(|request| request.asks_password.get())?;
-        basic_auth::user(request.head.fields()).filter(|user| !user.is_empty())
+        password::user(request.head.fields()).filter(|user| !user.is_empty())
     }
 
     fn write_text(&self, out: &mut String, color: bool) {
@@ -356,7 +355,7 @@ impl Record<'_> {
             now.subsec_millis()
         );
         if let Some(site) = self.site {
-            json_field(out, "site", &site.settings.name);
+            json_field(out, "site", site);
         }
         let _ = write!(out, ",\"ip\":\"{}\"", self.peer.remote.ip());
         if let Some(proxy) = self.peer.proxy {

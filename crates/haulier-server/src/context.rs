@@ -85,7 +85,10 @@ impl<'a> Visit<'a> {
     }
 
     fn find_in(&self, site: &Site, path: &[u8]) -> Found {
-        self.thread.files.find(&site.files, path, self.thread.clock.coarse())
+        self.thread
+            .caches
+            .files
+            .find(&site.files, path, self.thread.io.clock.coarse())
     }
 
     /// Whose files and PHP answer: the site's, or those of the site mounted in it.

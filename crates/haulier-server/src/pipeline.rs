@@ -23,6 +23,8 @@ use crate::handler::image::{self, Begun};
 use crate::handler::php::{self, Call, Outcome};
 use crate::handler::{error_document, listing};
 use crate::metrics::InFlight;
+use crate::password;
+use crate::pattern::target::split_query;
 use crate::site::{Site, rewrite};
 use crate::thread::Thread;
 
@@ -90,7 +92,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
 /// The same for a site that is known.
 pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, request: Request) -> Answer {
     request.exchange.set_timeouts(site.settings.limits.timeouts.as_ref());
-    let in_flight = Some(InFlight::request(thread, site.series));
+    let in_flight = Some(InFlight::request(&thread.serving().counters, site.series));
     match decide(thread, &site, &request, None, Round::First) {
         Decision::Answer(response) if !error_document::is_wanted(&site, &response) => {
             Answer::Ready(finish(request, site, in_flight, response))
@@ -103,7 +105,7 @@ pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, request: Request)
 /// of the client's.
 fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[u8]>, round: Round) -> Decision {
     let (raw_path, query) = match local {
-        Some(target) => redirect::split_query(target),
+        Some(target) => split_query(target),
         None => (request.head.path(), request.head.query()),
     };
     // `OPTIONS *` asks about the server as a whole; CONNECT has no path either.
@@ -161,7 +163,7 @@ fn answer(visit: &Visit<'_>) -> Decision {
             if let Some(begun) = image::begin_file(visit, &entry) {
                 return begun.into();
             }
-            let now = visit.thread.clock.coarse();
+            let now = visit.thread.io.clock.coarse();
             Decision::Answer(files::respond(&visit.owner().files, &request.head, &entry, now))
         }
         Found::Script(script) => match filter::on_script(visit, &script) {
@@ -191,7 +193,7 @@ fn front_controller(visit: &Visit<'_>) -> Decision {
     match visit.find_front().or_else(|| visit.find_fallback()) {
         Some(Found::Script(script)) => run_script(visit, script),
         Some(Found::File(entry)) => {
-            let now = visit.thread.clock.coarse();
+            let now = visit.thread.io.clock.coarse();
             Decision::Answer(files::respond(&visit.owner().files, &visit.request.head, &entry, now))
         }
         Some(_) => Decision::Answer(refused(
@@ -207,7 +209,7 @@ fn front_controller(visit: &Visit<'_>) -> Decision {
 fn run_script(visit: &Visit<'_>, script: Script) -> Decision {
     // Only where a password was asked for is the name that came with it true.
     let user = filter::asks_for_password(visit, &script)
-        .then(|| basic_auth::user(visit.request.head.fields()))
+        .then(|| password::user(visit.request.head.fields()))
         .flatten();
     let call = Call::new(script)
         .redirected(visit.local.map(<[u8]>::to_vec))
@@ -249,7 +251,7 @@ async fn run(
 
 /// What comes of it, unless the server breaks off what runs: its connection wakes it then.
 async fn unless_cut<T>(thread: &Thread, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    poll_fn(|context| match thread.is_cut() {
+    poll_fn(|context| match thread.io.is_cut() {
         true => Poll::Ready(None),
         false => work.as_mut().poll(context).map(Some),
     })

@@ -8,8 +8,7 @@ use haulier_http::Network;
 use haulier_php::Pool;
 
 use crate::compress::store::VariantStore;
-use crate::io::Limits;
-use crate::listen::Address;
+use crate::io::{Address, Limits};
 use crate::site::SiteSettings;
 use crate::tls::Acceptor;
 

@@ -6,7 +6,7 @@
 use haulier_http::{Handler, Response};
 use haulier_proto::path;
 
-use crate::pattern::target::append_checked;
+use crate::pattern::target::{append_checked, with_query};
 use crate::site::Site;
 
 /// The redirect of the first rule that names this path. The query goes along.
@@ -36,27 +36,6 @@ pub(crate) fn to_origin(mut origin: Vec<u8>, raw_path: &[u8], query: Option<&[u8
 
 fn to(status: u16, location: Vec<u8>) -> Response {
     Response::new(status, Handler::Redirect).with("Location", location)
-}
-
-/// Puts the client's query behind the target's own one, before a fragment.
-pub(crate) fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
-    let Some(query) = query.filter(|query| !query.is_empty()) else {
-        return location;
-    };
-    let fragment = location.iter().position(|&byte| byte == b'#').unwrap_or(location.len());
-    let fragment = location.split_off(fragment);
-    location.push(if location.contains(&b'?') { b'&' } else { b'?' });
-    append_checked(&mut location, query);
-    location.extend(fragment);
-    location
-}
-
-/// Path and query of a target.
-pub(crate) fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match target.iter().position(|&byte| byte == b'?') {
-        Some(at) => (&target[..at], Some(&target[at + 1..])),
-        None => (target, None),
-    }
 }
 
 #[cfg(test)]

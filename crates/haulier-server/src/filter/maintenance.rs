@@ -13,7 +13,7 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
     if visit.comes_from(&maintenance.allow) {
         return None;
     }
-    let now = visit.thread.clock.coarse();
+    let now = visit.thread.io.clock.coarse();
     visit.site.maintenance.is_on(&maintenance.file, now).then(|| {
         let mut response = error_page::respond(503, Some(REASON), Some(visit.site), &visit.request.id, None);
         let seconds = maintenance.retry_after.as_secs().max(1);

@@ -54,7 +54,11 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
     let Some(page) = page else {
         return response;
     };
-    match thread.files.find(&site.files, page.as_bytes(), thread.clock.coarse()) {
+    match thread
+        .caches
+        .files
+        .find(&site.files, page.as_bytes(), thread.io.clock.coarse())
+    {
         Found::File(entry) => from_file(response, &entry),
         Found::Script(script) => {
             let call = Call::new(script).error(response.status);

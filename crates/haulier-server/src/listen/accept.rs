@@ -12,9 +12,10 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::sync::Notify;
 
-use super::{Address, tls};
+use super::tls;
 use crate::forwarded;
 use crate::io::socket::{self, Socket};
+use crate::io::{Address, canonical};
 use crate::protocol::Http1;
 use crate::thread::Thread;
 
@@ -102,7 +103,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<En
             Batch::Empty => ready.clear_ready(),
             Batch::More => tokio::task::yield_now().await,
             Batch::Crowded(arrival) => {
-                if thread.make_room_of(arrival.remote.ip()) > 0 {
+                if thread.io.make_room_of(arrival.remote.ip()) > 0 {
                     // Those that go do so first.
                     tokio::task::yield_now().await;
                 }
@@ -113,15 +114,15 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<En
             // Nobody is turned out for a newcomer that is not there.
             Batch::Full | Batch::Exhausted(_) if !is_awaited(listener.get_ref()) => ready.clear_ready(),
             Batch::Full => {
-                let closed = thread.make_room();
+                let closed = thread.io.make_room();
                 note_full(&thread, closed);
-                thread.gate.wait_for_room().await;
+                thread.io.gate.wait_for_room().await;
             }
             Batch::Exhausted(error) => {
                 thread.shed_files();
-                let closed = thread.make_room();
+                let closed = thread.io.make_room();
                 note_exhausted(&thread, closed, error);
-                thread.gate.wait_for_room().await;
+                thread.io.gate.wait_for_room().await;
             }
         }
     }
@@ -144,7 +145,7 @@ fn is_awaited(socket: &OwnedFd) -> bool {
 
 /// The limit is reached while somebody waits: `closed` connections of this thread give their places up.
 fn note_full(thread: &Thread, closed: usize) {
-    let (notes, open) = (&thread.gate.notes, thread.gate.open());
+    let (notes, open) = (&thread.io.gate.notes, thread.io.gate.open());
     if closed > 0 {
         if let Some(times) = notes.made_room.due() {
             tracing::warn!(
@@ -164,7 +165,7 @@ fn note_full(thread: &Thread, closed: usize) {
 
 /// The same where the system has no more to give.
 fn note_exhausted(thread: &Thread, closed: usize, error: Errno) {
-    let (notes, open) = (&thread.gate.notes, thread.gate.open());
+    let (notes, open) = (&thread.io.gate.notes, thread.io.gate.open());
     if closed > 0 {
         if let Some(times) = notes.made_room.due() {
             tracing::warn!(%error, open, times, "cannot accept: the longest idle ones are closed");
@@ -177,7 +178,7 @@ fn note_exhausted(thread: &Thread, closed: usize, error: Errno) {
 fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, entrance: Entrance) -> Batch {
     let local = entrance.local;
     for _ in 0..BATCH {
-        if thread.gate.is_full() {
+        if thread.io.gate.is_full() {
             return Batch::Full;
         }
         match rustix::net::acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
@@ -202,7 +203,7 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, entrance: Entrance) -> Ba
 
 /// The address has as many connections as it may have, and uses them all.
 fn refuse(thread: &Thread, arrival: &Arrival, entrance: Entrance) {
-    if let Some(times) = thread.gate.notes.crowded.due() {
+    if let Some(times) = thread.io.gate.notes.crowded.due() {
         let (address, most) = (arrival.remote.ip(), thread.serving().settings.limits.connections_per_ip);
         tracing::warn!(%address, most, times, "refused: the address has `connections_per_ip` connections, all in use");
     }
@@ -223,7 +224,7 @@ fn serve(thread: &Rc<Thread>, arrival: Arrival, entrance: Entrance) -> Result<()
     let settings = &serving.settings;
     let is_proxy = forwarded::is_trusted(&settings.trusted_proxies, remote.ip());
     let is_counted = !is_proxy && (settings.limits.local_per_ip || !remote.ip().is_loopback());
-    let Some(permit) = thread.gate.enter(is_counted.then(|| remote.ip())) else {
+    let Some(permit) = thread.io.gate.enter(is_counted.then(|| remote.ip())) else {
         return Err(arrival);
     };
     let socket = arrival.socket;
@@ -255,9 +256,4 @@ fn serve(thread: &Rc<Thread>, arrival: Arrival, entrance: Entrance) -> Result<()
         tracing::error!(%remote, "a connection ended by a panic");
     }
     Ok(())
-}
-
-/// An IPv4 client of an IPv6 listener is an IPv4 client.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use super::{Address, Endpoint};
+use super::Endpoint;
+use crate::io::Address;
 use crate::settings::ServerSettings;
 
 /// An address we listen on, with at least a socket for each thread.

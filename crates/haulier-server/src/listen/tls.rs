@@ -12,11 +12,10 @@ use haulier_http::Peer;
 use haulier_proto::proxy;
 use rustix::net::Shutdown;
 
-use super::canonical;
-use super::detect::{self, Spoken};
 use crate::io::Session;
+use crate::io::detect::{self, Spoken};
 use crate::io::socket::{Socket, receive_plain};
-use crate::io::{Permit, Phase, Watched};
+use crate::io::{Permit, Phase, Watched, canonical};
 use crate::protocol::{Http1, http2};
 use crate::thread::Thread;
 use crate::tls::{ACME_TLS, Acceptor, HTTP_1_1, HTTP_2};
@@ -58,7 +57,7 @@ pub(super) fn start(
     permit: Permit,
     begins_with_proxy_header: bool,
 ) {
-    let session = match Session::new(acceptor, &thread.scratch) {
+    let session = match Session::new(acceptor, &thread.io.scratch) {
         Ok(session) => session,
         Err(error) => return tracing::error!(%error, "cannot begin a TLS connection"),
     };
@@ -71,12 +70,12 @@ pub(super) fn start(
         session: RefCell::new(session),
         first: RefCell::default(),
         is_detected: Cell::new(false),
-        started: thread.clock.coarse(),
+        started: thread.io.clock.coarse(),
     });
     match handshake.turn() {
         next @ (Next::Read | Next::Write) => {
             let weak = Rc::downgrade(&handshake);
-            thread.deadlines.watch(weak);
+            thread.io.deadlines.watch(weak);
             tokio::task::spawn_local(handshake.drive(next));
         }
         last => handshake.finish(last),
@@ -128,7 +127,7 @@ impl Handshake {
     /// Reads until the first byte behind a PROXY header is there; `None` if it is not yet.
     fn detect(&self, first: &mut Vec<u8>) -> io::Result<Option<Spoken>> {
         if first.capacity() == 0 {
-            *first = self.thread.buffers.take();
+            *first = self.thread.io.buffers.take();
         }
         first.reserve(1024);
         match receive_plain(self.socket.descriptor(), first)? {
@@ -180,7 +179,7 @@ impl Handshake {
         match last {
             Next::Speak => {
                 let mut session = session.into_inner();
-                thread.buffers.give(first.into_inner());
+                thread.io.buffers.give(first.into_inner());
                 let protocol = Protocol::of(session.protocol());
                 let peer = Peer { tls: true, ..peer };
                 match protocol {

@@ -1,7 +1,6 @@
 //! What one thread counts. It alone writes, others only read: a count is a load, an addition and a store, a few
 //! nanoseconds and never a locked instruction.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +12,6 @@ use haulier_proto::accept::Coding;
 use super::reason::{self, ByReason};
 use super::times::{CLASSES, Times};
 use super::totals::{CodingTotals, HandlerTotals, SiteTotals};
-use crate::thread::Thread;
 
 /// A number with one writer.
 #[derive(Debug, Default)]
@@ -218,29 +216,29 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What an exchange is counted as while it lasts; dropping it ends that.
+/// Counts an exchange until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    thread: Rc<Thread>,
+    counters: Arc<Counters>,
     site: Option<u32>,
     gauge: fn(&SiteCounters) -> &Count,
 }
 
 impl InFlight {
     /// A request of a site from its routing on.
-    pub(crate) fn request(thread: &Rc<Thread>, site: u32) -> Self {
-        Self::begin(thread, Some(site), |site| &site.in_flight)
+    pub(crate) fn request(counters: &Arc<Counters>, site: u32) -> Self {
+        Self::begin(counters, Some(site), |site| &site.in_flight)
     }
 
     /// A response that did not fit one send.
-    pub(crate) fn sending(thread: &Rc<Thread>, site: Option<u32>) -> Self {
-        Self::begin(thread, site, |site| &site.sending)
+    pub(crate) fn sending(counters: &Arc<Counters>, site: Option<u32>) -> Self {
+        Self::begin(counters, site, |site| &site.sending)
     }
 
-    fn begin(thread: &Rc<Thread>, site: Option<u32>, gauge: fn(&SiteCounters) -> &Count) -> Self {
-        gauge(thread.serving().counters.site(site)).add(1);
+    fn begin(counters: &Arc<Counters>, site: Option<u32>, gauge: fn(&SiteCounters) -> &Count) -> Self {
+        gauge(counters.site(site)).add(1);
         Self {
-            thread: Rc::clone(thread),
+            counters: Arc::clone(counters),
             site,
             gauge,
         }
@@ -249,24 +247,25 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        (self.gauge)(self.thread.serving().counters.site(self.site)).subtract(1);
+        // Counters share their counts with those that a reload makes of them.
+        (self.gauge)(self.counters.site(self.site)).subtract(1);
     }
 }
 
 /// Counts a connection as one of HTTP/2 until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Http2Connection(Rc<Thread>);
+pub(crate) struct Http2Connection(Arc<Counters>);
 
 impl Http2Connection {
-    pub(crate) fn new(thread: &Rc<Thread>) -> Self {
-        thread.serving().counters.http2_connections.add(1);
-        Self(Rc::clone(thread))
+    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
+        counters.http2_connections.add(1);
+        Self(Arc::clone(counters))
     }
 }
 
 impl Drop for Http2Connection {
     fn drop(&mut self) {
-        self.0.serving().counters.http2_connections.subtract(1);
+        self.0.http2_connections.subtract(1);
     }
 }
 

@@ -185,6 +185,27 @@ pub(crate) fn append_checked(location: &mut Vec<u8>, encoded: &[u8]) {
     }
 }
 
+/// Path and query of a target.
+pub(crate) fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match target.iter().position(|&byte| byte == b'?') {
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
+    }
+}
+
+/// Puts the client's query behind the target's own one, before a fragment.
+pub(crate) fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else {
+        return location;
+    };
+    let fragment = location.iter().position(|&byte| byte == b'#').unwrap_or(location.len());
+    let fragment = location.split_off(fragment);
+    location.push(if location.contains(&b'?') { b'&' } else { b'?' });
+    append_checked(&mut location, query);
+    location.extend(fragment);
+    location
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ impl Listing {
     /// Sending begins.
     pub(super) fn begin(thread: &Thread) -> Self {
         Self {
-            begun: thread.clock.coarse(),
+            begun: thread.io.clock.coarse(),
             under_way: None,
         }
     }
@@ -41,7 +41,7 @@ impl Listing {
     ) {
         if self.under_way.is_none()
             && let Some(request) = request
-            && thread.clock.coarse().saturating_duration_since(self.begun) >= LISTED_AFTER
+            && thread.io.clock.coarse().saturating_duration_since(self.begun) >= LISTED_AFTER
         {
             self.under_way = Some(thread.metrics.begin_transfer(request, site, length, self.begun));
         }

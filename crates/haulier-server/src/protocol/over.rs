@@ -66,7 +66,7 @@ impl Over<'_> {
         if log.wants(status) {
             log.write(&Record {
                 request,
-                site: site.map(|site| &**site),
+                site: site.map(|site| site.settings.name.as_str()),
                 peer: request.map_or(self.peer, |request| request.peer),
                 status,
                 trace,

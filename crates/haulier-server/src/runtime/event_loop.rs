@@ -12,8 +12,9 @@ use tokio::task::{JoinSet as LocalTasks, LocalSet};
 use super::page_dictionaries;
 use crate::clock::{Clock, now};
 use crate::files::FileCache;
+use crate::io::Address;
 use crate::io::Gate;
-use crate::listen::{self, Address, Ending, Endpoint};
+use crate::listen::{self, Ending, Endpoint};
 use crate::metrics::{LISTED_AFTER, Metrics};
 use crate::thread::{Serving, Thread};
 
@@ -149,40 +150,41 @@ impl Start {
                     obey(order, &thread, &mut doors);
                     continue;
                 }
-                () = thread.asked_for_room() => {
-                    thread.make_own_room();
+                () = thread.io.asked_for_room() => {
+                    thread.io.make_own_room();
                     continue;
                 }
             }
             control.beat(number);
-            thread.clock.tick();
+            thread.io.clock.tick();
             thread
+                .io
                 .deadlines
-                .scan(thread.clock.coarse(), &thread.serving().settings.limits);
-            if thread.clock.coarse().saturating_duration_since(looked) >= LISTED_AFTER {
-                looked = thread.clock.coarse();
-                thread.deadlines.look(looked);
+                .scan(thread.io.clock.coarse(), &thread.serving().settings.limits);
+            if thread.io.clock.coarse().saturating_duration_since(looked) >= LISTED_AFTER {
+                looked = thread.io.clock.coarse();
+                thread.io.deadlines.look(looked);
             }
-            if thread.clock.coarse().saturating_duration_since(aged) > FileCache::AGE {
-                aged = thread.clock.coarse();
-                thread.files.age();
-                thread.handed.age();
+            if thread.io.clock.coarse().saturating_duration_since(aged) > FileCache::AGE {
+                aged = thread.io.clock.coarse();
+                thread.caches.files.age();
+                thread.caches.handed.age();
             }
             doors.forget_closed();
             if control.leaving.load(Ordering::SeqCst) {
-                thread.draining.set(true);
+                thread.io.draining.set(true);
             }
             if control.abort.load(Ordering::SeqCst) {
-                thread.cut();
+                thread.io.cut();
                 cuts += 1;
-                if thread.deadlines.is_empty() || cuts > CUTS {
+                if thread.io.deadlines.is_empty() || cuts > CUTS {
                     return control.note_end(number);
                 }
             }
             if control.drain.load(Ordering::SeqCst) {
-                thread.drain(control.idle_patience());
+                thread.io.drain(control.idle_patience());
                 doors.close(|_| true);
-                if doors.are_closed() && thread.deadlines.is_empty() && haulier_php::background_scripts() == 0 {
+                if doors.are_closed() && thread.io.deadlines.is_empty() && haulier_php::background_scripts() == 0 {
                     return control.note_end(number);
                 }
             }

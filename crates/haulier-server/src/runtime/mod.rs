@@ -10,8 +10,9 @@ mod running;
 use std::sync::Arc;
 
 use crate::access_log::AccessLog;
+use crate::io::Address;
 use crate::io::Gate;
-use crate::listen::{Address, BindError, Inherited, Listener};
+use crate::listen::{BindError, Inherited, Listener};
 use crate::metrics::Metrics;
 use crate::settings::ServerSettings;
 use crate::site::{SharedParts, Site, SiteSettings};

@@ -30,18 +30,18 @@ const MOST: usize = 1 << 20;
 pub(super) async fn keep_fresh(thread: Rc<Thread>) {
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    while !thread.draining.get() {
+    while !thread.io.draining.get() {
         looks.tick().await;
         let sites: Vec<Arc<Site>> = thread.serving().router.sites().cloned().collect();
         for site in sites {
             for shell in site.coding.shells.iter() {
-                if shell.is_due(thread.clock.coarse()) {
+                if shell.is_due(thread.io.clock.coarse()) {
                     let page = page(&thread, &site, &shell.page).await;
                     if let Err(why) = &page {
                         let (site, page) = (&site.settings.name, &shell.page);
                         tracing::warn!(site, page, why, "no dictionary can be made of this page");
                     }
-                    shell.take(page.ok(), thread.clock.coarse());
+                    shell.take(page.ok(), thread.io.clock.coarse());
                 }
             }
         }

@@ -3,7 +3,7 @@
 use haulier_proto::path;
 
 use super::Site;
-use crate::answer::redirect;
+use crate::pattern::target;
 
 /// Where a request goes instead.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub(crate) struct Rewritten {
 pub(crate) fn find(site: &Site, path: &[u8], query: Option<&[u8]>) -> Option<Rewritten> {
     site.settings.rewrites.iter().find_map(|rule| {
         let stars = rule.from.stars(path)?;
-        let target = redirect::with_query(rule.to.filled(&stars), query);
-        let (raw_path, query) = redirect::split_query(&target);
+        let target = target::with_query(rule.to.filled(&stars), query);
+        let (raw_path, query) = target::split_query(&target);
         // A capture that could not be a path of its own, such as one with `..` after a prefix, names nothing.
         let path = path::normalize(raw_path).ok()?;
         Some(Rewritten {

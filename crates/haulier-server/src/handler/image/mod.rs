@@ -87,10 +87,10 @@ pub(crate) fn begin(visit: &Visit<'_>) -> Option<Begun> {
     let head = &visit.request.head;
     // A place within the site, a rewrite or a local redirect asks for another path than the address says.
     if visit.local.is_none() && visit.path == head.path() {
-        let mut key = visit.thread.buffers.take();
-        let now = visit.thread.clock.coarse();
-        let remembered = visit.thread.images.answer(service, head, now, &mut key);
-        visit.thread.buffers.give(key);
+        let mut key = visit.thread.io.buffers.take();
+        let now = visit.thread.io.clock.coarse();
+        let remembered = visit.thread.caches.images.answer(service, head, now, &mut key);
+        visit.thread.io.buffers.give(key);
         if let Some(mut response) = remembered {
             response.trace.image = Some(ImageResult::Memory);
             return Some(Begun::Response(response));
@@ -185,12 +185,12 @@ fn at_once(visit: &Visit<'_>, service: &Arc<ImageService>, wanted: &Wanted, term
     if let Some(response) = ready::unchanged(head, &wanted.etag(), &wanted.frame, terms) {
         return Some(response);
     }
-    let (ready, until) = service.at_hand(wanted, visit.thread.clock.coarse())?;
+    let (ready, until) = service.at_hand(wanted, visit.thread.io.clock.coarse())?;
     let mut response = ready.answer(head, &wanted.frame, terms);
     response.trace.image = Some(ImageResult::Memory);
     let is_lasting = visit.local.is_none() && visit.path == head.path() && !terms.passing;
     if let Some(until) = until.filter(|_| is_lasting) {
-        let images = &visit.thread.images;
+        let images = &visit.thread.caches.images;
         images.note(service, head, &ready, &wanted.frame, terms, until);
     }
     Some(response)

@@ -131,7 +131,7 @@ pub(super) fn respond(
     order: &Order<'_>,
     translated: Translated,
 ) -> Result<Response, Refused> {
-    let handed = &thread.handed;
+    let handed = &thread.caches.handed;
     let (mut response, via) = match order {
         Order::File(order) => (respond_with_file(handed, site, head, order, translated)?, order.via),
         Order::Parts(parts) => (respond_with_parts(handed, site, parts, translated)?, Via::XSendfile),

@@ -155,7 +155,7 @@ async fn attempt(
             .await
             .map_err(Failure::Body)?
     };
-    let mut params = thread.buffers.take();
+    let mut params = thread.io.buffers.take();
     let mut writer = ParamsWriter::new(&mut params);
     params::write(&mut writer, site, php, request, call, body.length()).map_err(|_| Failure::ParamsTooLong)?;
     writer.finish();
@@ -177,7 +177,7 @@ async fn attempt(
             .send_interim(head.status(), &translate::interim_fields(head));
     };
     let answer = php.pool.send(&sent, &mut interim).await?;
-    thread.buffers.give(params);
+    thread.io.buffers.give(params);
     take_answer(thread, site, request, call, answer).await
 }
 

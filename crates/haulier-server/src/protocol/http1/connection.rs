@@ -27,10 +27,10 @@ use crate::answer::error_page;
 use crate::clock;
 use crate::io::Permit;
 use crate::io::Phase;
+use crate::io::canonical;
+use crate::io::detect::{self, NO_TLS_HERE, Spoken};
 use crate::io::pace::Pace;
 use crate::io::socket::Socket;
-use crate::listen::canonical;
-use crate::listen::detect::{self, NO_TLS_HERE, Spoken};
 use crate::metrics::{InFlight, Transfer};
 use crate::pipeline::{self, Answer, Answered};
 use crate::site::Site;
@@ -133,7 +133,7 @@ impl Connection {
             awaits_proxy_header: Cell::new(begins_with_proxy_header),
             input: RefCell::default(),
             incoming: RefCell::new(Incoming::none()),
-            waiting: Cell::new((Phase::Head, thread.clock.coarse())),
+            waiting: Cell::new((Phase::Head, thread.io.clock.coarse())),
             transfer: RefCell::default(),
             is_looking: Cell::new(false),
             expired: Cell::new(false),
@@ -158,7 +158,7 @@ impl Connection {
             Next::Http2 => connection.into_http2(),
             next => {
                 let weak = Rc::downgrade(&connection);
-                thread.deadlines.watch(weak);
+                thread.io.deadlines.watch(weak);
                 tokio::task::spawn_local(connection.drive(next));
             }
         }
@@ -268,7 +268,7 @@ impl Connection {
     fn take_head(&self) -> Result<Option<RequestHead>, HeadError> {
         let mut input = self.input.borrow_mut();
         if input.is_empty() {
-            self.thread.buffers.give(std::mem::take(&mut input));
+            self.thread.io.buffers.give(std::mem::take(&mut input));
             return Ok(None);
         }
         let serving = self.thread.serving();
@@ -282,10 +282,10 @@ impl Connection {
             self.scanned.set(input.len());
             return Ok(None);
         }
-        let mut storage = self.thread.buffers.take_fields();
+        let mut storage = self.thread.io.buffers.take_fields();
         let head = RequestHead::parse(&mut input, &limits, &mut storage)?;
         if head.is_none() {
-            self.thread.buffers.give_fields(storage);
+            self.thread.io.buffers.give_fields(storage);
         }
         self.scanned.set(if head.is_none() { input.len() } else { 0 });
         Ok(head)
@@ -390,7 +390,7 @@ impl Connection {
     /// Whether we want another request on this connection.
     fn may_go_on(&self) -> bool {
         let incoming = self.incoming.borrow();
-        !self.thread.draining.get()
+        !self.thread.io.draining.get()
             && self.served.get() < self.thread.serving().settings.limits.keepalive_requests
             && (incoming.is_done() || incoming.is_drainable())
     }
@@ -484,9 +484,9 @@ impl Connection {
             complete,
         }
         .note(&self.thread);
-        self.thread.buffers.give(sender.into_buffer());
+        self.thread.io.buffers.give(sender.into_buffer());
         if let Some(request) = request {
-            self.thread.buffers.give_fields(request.head.into_storage());
+            self.thread.io.buffers.give_fields(request.head.into_storage());
         }
     }
 

@@ -58,7 +58,7 @@ impl Exchange for Connection {
         if !self.takes_interim.get() {
             return;
         }
-        let mut head = self.thread.buffers.take();
+        let mut head = self.thread.io.buffers.take();
         encode::status_line(&mut head, status);
         encode::fields(&mut head, fields);
         head.extend_from_slice(b"\r\n");
@@ -67,7 +67,7 @@ impl Exchange for Connection {
             Ok(Some(sent)) if sent < head.len() => self.socket.abort(),
             _ => {}
         }
-        self.thread.buffers.give(head);
+        self.thread.io.buffers.give(head);
     }
 
     fn presence(&self) -> Presence {

@@ -111,7 +111,7 @@ impl Sender {
         let chunked = length.is_none() && plan.version == Version::Http11 && !bodiless && !plan.head_only;
         // Without a length and without chunks the end of the connection is the end of the body (RFC 9112 §6.3).
         let keep_alive = plan.keep_alive && (length.is_some() || chunked || bodiless || plan.head_only);
-        let mut lead = thread.buffers.take();
+        let mut lead = thread.io.buffers.take();
         encode_head(&mut lead, thread, plan.version, status, head, keep_alive);
         match length {
             _ if bodiless => {}
@@ -373,7 +373,7 @@ fn encode_head(out: &mut Vec<u8>, thread: &Thread, version: Version, status: u16
     }
     if !has_date {
         out.extend_from_slice(b"Date: ");
-        thread.clock.append_date(out);
+        thread.io.clock.append_date(out);
         out.extend_from_slice(b"\r\n");
     }
     if !keep_alive {

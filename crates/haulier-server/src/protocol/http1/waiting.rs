@@ -69,7 +69,7 @@ impl Connection {
                 }
             }
             Waiting::Send(mut sending) => {
-                let counted = InFlight::sending(&self.thread, sending.series());
+                let counted = InFlight::sending(&self.thread.serving().counters, sending.series());
                 let sent = self.send(&mut sending).await;
                 drop(counted);
                 self.transfer.take();
@@ -92,7 +92,7 @@ impl Connection {
     }
 
     pub(super) fn wait_for(&self, phase: Phase) {
-        self.waiting.set((phase, self.thread.clock.coarse()));
+        self.waiting.set((phase, self.thread.io.clock.coarse()));
     }
 
     /// Waits for the first or the next bytes of a request.
@@ -309,7 +309,7 @@ impl Connection {
     fn receive_some(&self) -> io::Result<(Read, bool)> {
         let mut input = self.input.borrow_mut();
         if input.capacity() == 0 {
-            *input = self.thread.buffers.take();
+            *input = self.thread.io.buffers.take();
         }
         if input.capacity() - input.len() < 1024 {
             let more = input.capacity().clamp(4096, 64 * 1024);

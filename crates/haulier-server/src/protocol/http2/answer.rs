@@ -99,7 +99,7 @@ impl Connection {
         }
         .note(&self.thread);
         if let Some(request) = request {
-            self.thread.buffers.give_head(request.head.into_storage());
+            self.thread.io.buffers.give_head(request.head.into_storage());
         }
         None
     }
@@ -113,7 +113,7 @@ impl Connection {
         skip: usize,
     ) -> Option<Source> {
         let site = sending.site.as_ref().map(|site| site.series);
-        sending.sending = Some(InFlight::sending(&self.thread, site));
+        sending.sending = Some(InFlight::sending(&self.thread.serving().counters, site));
         let source = sending.lay(body, skip);
         *stream.sending.borrow_mut() = Some(sending);
         self.streams.borrow_mut().insert(Rc::clone(stream));
@@ -284,7 +284,7 @@ impl Connection {
         }
         .note(&self.thread);
         if let Some(request) = sending.request {
-            self.thread.buffers.give_head(request.head.into_storage());
+            self.thread.io.buffers.give_head(request.head.into_storage());
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Connection {
 /// Takes over a connection whose first bytes, as far as they were read, are `input`: after a PROXY header, after the
 /// TLS handshake. Requests that are there already are answered before anything is registered with the event loop.
 pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Permit, input: Vec<u8>) {
-    let now = thread.clock.coarse();
+    let now = thread.io.clock.coarse();
     let connection = Rc::new(Connection {
         thread: Rc::clone(thread),
         socket,
@@ -96,11 +96,11 @@ pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Per
         is_too_slow: Cell::new(false),
         is_cut: Cell::new(false),
         gives_way: Cell::new(false),
-        _open: Http2Connection::new(thread),
+        _open: Http2Connection::new(&thread.serving().counters),
         permit,
     });
     let weak = Rc::downgrade(&connection);
-    thread.deadlines.watch(weak);
+    thread.io.deadlines.watch(weak);
     // Whatever becomes of the task, no stream outlives it.
     let guard = Guard(connection);
     guard.0.work();
@@ -206,9 +206,9 @@ impl Connection {
     /// The state machine, with memory for its output and the time of this tick.
     pub(super) fn machine(&self) -> RefMut<'_, Machine> {
         let mut machine = self.machine.borrow_mut();
-        machine.set_time(self.thread.clock.coarse());
+        machine.set_time(self.thread.io.clock.coarse());
         if machine.output().capacity() == 0 {
-            *machine.output() = self.thread.buffers.take_large();
+            *machine.output() = self.thread.io.buffers.take_large();
         }
         machine
     }
@@ -216,7 +216,7 @@ impl Connection {
     /// What the state machine knows, for those who only ask.
     pub(super) fn ask<T>(&self, question: impl FnOnce(&mut Machine) -> T) -> T {
         let mut machine = self.machine.borrow_mut();
-        machine.set_time(self.thread.clock.coarse());
+        machine.set_time(self.thread.io.clock.coarse());
         question(&mut machine)
     }
 
@@ -276,7 +276,7 @@ impl Connection {
         }
         self.sent.set(0);
         if output.capacity() > 0 {
-            self.thread.buffers.give_large(std::mem::take(output));
+            self.thread.io.buffers.give_large(std::mem::take(output));
         }
         Ok(true)
     }
@@ -312,9 +312,9 @@ impl Connection {
             let mut ready = ready!(registered.poll_read_ready(context))?;
             let mut input = self.input.borrow_mut();
             if input.capacity() < crate::io::Buffers::LARGE {
-                let mut larger = self.thread.buffers.take_large();
+                let mut larger = self.thread.io.buffers.take_large();
                 larger.extend_from_slice(&input);
-                self.thread.buffers.give(std::mem::replace(&mut input, larger));
+                self.thread.io.buffers.give(std::mem::replace(&mut input, larger));
             }
             let room = input.capacity() - input.len();
             let received = self.socket.receive(&mut input)?;

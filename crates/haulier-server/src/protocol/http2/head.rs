@@ -32,7 +32,7 @@ pub(super) fn write(out: &mut Vec<u8>, thread: &Thread, status: u16, head: &Head
         out.extend_from_slice(SERVER);
     }
     if !has_date {
-        thread.clock.append_date_block(out);
+        thread.io.clock.append_date_block(out);
     }
     if let Some(length) = length {
         encode::content_length(out, length);

@@ -43,11 +43,11 @@ impl Connection {
     pub(super) fn take_frames(self: &Rc<Self>) {
         let input = self.input.take();
         if input.is_empty() || self.has_failed.get() {
-            self.thread.buffers.give_large(input);
+            self.thread.io.buffers.give_large(input);
             return;
         }
-        let (now, received) = (self.thread.clock.coarse(), clock::now());
-        let mut storage = self.thread.buffers.take_head();
+        let (now, received) = (self.thread.io.clock.coarse(), clock::now());
+        let mut storage = self.thread.io.buffers.take_head();
         let mut taken = 0;
         loop {
             let mut machine = self.machine();
@@ -61,7 +61,7 @@ impl Connection {
                     taken += step.taken;
                     let Some(event) = step.event else { break };
                     if matches!(event, Event::Request { .. }) {
-                        storage = self.thread.buffers.take_head();
+                        storage = self.thread.io.buffers.take_head();
                     }
                     self.heed(event, received);
                 }
@@ -72,7 +72,7 @@ impl Connection {
                 }
             }
         }
-        self.thread.buffers.give_head(storage);
+        self.thread.io.buffers.give_head(storage);
         self.keep_rest(input, taken);
     }
 
@@ -87,7 +87,7 @@ impl Connection {
         if !rest.is_empty() {
             *self.input.borrow_mut() = rest.to_vec();
         }
-        self.thread.buffers.give_large(input);
+        self.thread.io.buffers.give_large(input);
     }
 
     fn heed(self: &Rc<Self>, event: Event<'_>, received: Instant) {
@@ -107,7 +107,9 @@ impl Connection {
     fn begin(self: &Rc<Self>, id: u32, head: RequestHead, end: bool, received: Instant) {
         self.wait_for(Phase::Handler);
         self.served.set(self.served.get().saturating_add(1));
-        if self.served.get() >= self.thread.serving().settings.limits.keepalive_requests || self.thread.draining.get() {
+        if self.served.get() >= self.thread.serving().settings.limits.keepalive_requests
+            || self.thread.io.draining.get()
+        {
             self.say_farewell();
         }
         let stream = Stream::new(self, id, end, framing::expectation(&head) == Expectation::Continue);
@@ -151,7 +153,7 @@ impl Connection {
     fn expect_body(&self, stream: &Rc<Stream>) {
         if !stream.has_whole_body() {
             let weak = Rc::downgrade(stream);
-            self.thread.deadlines.watch(weak);
+            self.thread.io.deadlines.watch(weak);
         }
         self.streams.borrow_mut().insert(Rc::clone(stream));
     }

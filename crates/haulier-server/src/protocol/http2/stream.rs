@@ -60,7 +60,7 @@ impl Stream {
             sending: RefCell::default(),
             is_gone: Cell::new(false),
             client_ended: Cell::new(false),
-            waiting: Cell::new((Phase::Handler, connection.thread.clock.coarse())),
+            waiting: Cell::new((Phase::Handler, connection.thread.io.clock.coarse())),
             timeouts: RefCell::default(),
             expired: Cell::new(false),
             task: RefCell::default(),
@@ -144,7 +144,7 @@ impl Stream {
     }
 
     fn wait_for(&self, phase: Phase) {
-        self.waiting.set((phase, self.connection.thread.clock.coarse()));
+        self.waiting.set((phase, self.connection.thread.io.clock.coarse()));
     }
 
     fn poll_received(&self, context: &Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {

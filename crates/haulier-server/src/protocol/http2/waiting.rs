@@ -17,7 +17,7 @@ const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
 
 impl Connection {
     pub(super) fn wait_for(&self, phase: Phase) {
-        self.waiting.set((phase, self.thread.clock.coarse()));
+        self.waiting.set((phase, self.thread.io.clock.coarse()));
     }
 
     pub(super) fn is_waiting_for(&self, phase: Phase) -> bool {
@@ -71,12 +71,12 @@ impl Connection {
 
     /// What the machine takes for now where every stream has waited too long.
     pub(super) fn all_stalled(&self) -> Instant {
-        self.thread.clock.coarse() + self.thread.serving().settings.limits.send_timeout
+        self.thread.io.clock.coarse() + self.thread.serving().settings.limits.send_timeout
     }
 
     /// What the machine takes for now where a site's timeouts is not the usual one.
     fn stalled_until(&self) -> Instant {
-        let now = self.thread.clock.coarse();
+        let now = self.thread.io.clock.coarse();
         let usual = self.thread.serving().settings.limits.send_timeout;
         let timeouts = self.timeouts.borrow();
         let send = timeouts.as_ref().map_or(usual, |site| site.send);
@@ -106,7 +106,7 @@ impl Connection {
     /// Ends the connection in two steps (RFC 9113 §6.8): that there will be an end, and, when the client must have read
     /// that, which stream was the last. To be said again until it is over.
     pub(super) fn say_farewell(&self) {
-        let now = self.thread.clock.coarse();
+        let now = self.thread.io.clock.coarse();
         match self.announced.get() {
             None => {
                 self.announced.set(Some(now));

@@ -46,3 +46,8 @@ impl fmt::Display for Address {
         }
     }
 }
+
+/// An IPv4 client of an IPv6 listener is an IPv4 client.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

@@ -1,0 +1,28 @@
+//! What a thread serves: settings, sites, log and counters.
+
+use std::sync::Arc;
+
+use crate::access_log::AccessLog;
+use crate::metrics::Counters;
+use crate::settings::ServerSettings;
+use crate::site::Router;
+
+/// The settings, sites, log and counters of a thread, which a reload replaces as a whole. A request keeps those it began
+/// with.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub(crate) settings: Arc<ServerSettings>,
+    pub(crate) router: Arc<Router>,
+    /// The log of the server; a site may have its own.
+    pub(crate) log: AccessLog,
+    /// This thread's own part of the metrics.
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Serving {
+    /// Files each thread may hold open: those clients ask for, and those scripts name.
+    pub(super) fn open_files(&self) -> (usize, usize) {
+        let all = (self.settings.open_files / self.settings.threads.max(1)).max(16);
+        (all - all / 4, all / 4)
+    }
+}
