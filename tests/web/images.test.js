@@ -86,7 +86,7 @@ test('a dropped picture is seen in every mode and its address is copied', { time
   const bytes = await drawn(page);
   const id = createHash('md5').update(bytes).digest('hex');
   await drop(page, 'evening.jpg', bytes);
-  await page.getByText(`evening.jpg is here`).waitFor();
+  await page.getByText(`evening.jpg is uploaded`).waitFor();
   await everyCardIsDone(page);
   assert.equal(await page.locator('#id').innerText(), id);
   assert.match(await page.locator('#facts').innerText(), /^JPEG, 900 × 600, /);
@@ -120,7 +120,7 @@ test('what is no picture is refused in words', { timeout: 240_000 }, async (t) =
   const { page, complaints } = await open(t);
   await page.goto(`${address}/`);
   await drop(page, 'notes.jpg', Buffer.from('these are words'));
-  await page.getByText('notes.jpg was not taken: File type not support.').waitFor();
+  await page.getByText('notes.jpg was refused: File type not support.').waitFor();
   assert.equal(await page.locator('#picture').isVisible(), false);
   assert.deepEqual(complaints, []);
 });

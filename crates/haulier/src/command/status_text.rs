@@ -185,7 +185,7 @@ fn streaming(scripts: &[StreamingState]) -> String {
     let rows = rows.collect::<Vec<_>>();
     let mut text = "\nscripts that still stream large bodies through PHP:\n".to_owned();
     text.push_str(&table(&["script", "bodies", "bytes", "type"], &rows));
-    text.push_str("\nwhat would spare it that:\n\n");
+    text.push_str("\nsuggested rule:\n\n");
     let mut rules: Vec<&str> = scripts.iter().map(|script| script.rule.as_str()).collect();
     let mut said = HashSet::new();
     rules.retain(|rule| said.insert(*rule));
@@ -394,7 +394,7 @@ script            bodies  bytes  type
 shop /export.php       3   9 MB  text/csv
 shop /other.php        1   9 MB  text/csv
 
-what would spare it that:
+suggested rule:
 
 [site.shop.offload]
 types = [\"text/csv\"]

@@ -1,4 +1,4 @@
-//! What the documentation shows is true.
+//! The documentation shows configurations that are right and links that lead somewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,21 @@ pub(crate) fn pages() -> Vec<PathBuf> {
     pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
     pages.push(root.join("README.md"));
     pages
+}
+
+/// These pages, and those for people who change the code.
+fn pages_of_developers() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = ["crates", "experiments"].map(|folder| fs::read_dir(root.join(folder)).expect("a folder"));
+    let folders = folders
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.expect("an entry").path());
+    let readmes = folders
+        .map(|folder| folder.join("README.md"))
+        .filter(|page| page.is_file());
+    let further = ["ARCHITECTURE.md", "CONTRIBUTING.md", "experiments/README.md"].map(|page| root.join(page));
+    [pages(), further.to_vec(), readmes.collect()].concat()
 }
 
 #[test]
@@ -65,7 +80,7 @@ fn links(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What a heading is called in an address.
+/// The name of a heading in an address.
 fn anchor(heading: &str) -> String {
     let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
     let text: String = heading.to_lowercase().chars().filter(kept).collect();
@@ -75,7 +90,7 @@ fn anchor(heading: &str) -> String {
 #[test]
 fn every_link_within_the_documentation_leads_somewhere() {
     let mut seen = 0;
-    for page in pages() {
+    for page in pages_of_developers() {
         let text = fs::read_to_string(&page).expect("a page");
         for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
             let (path, place) = link.split_once('#').unwrap_or((link, ""));
@@ -88,7 +103,7 @@ fn every_link_within_the_documentation_leads_somewhere() {
                 let text = fs::read_to_string(&there).expect("a page");
                 let mut headings = text.lines().filter(|line| line.starts_with('#'));
                 let found = headings.any(|line| anchor(line.trim_start_matches('#').trim()) == place);
-                assert!(found, "{}: nothing is called {link}", page.display());
+                assert!(found, "{}: no heading is called {link}", page.display());
             }
             seen += 1;
         }

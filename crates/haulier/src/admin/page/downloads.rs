@@ -92,6 +92,6 @@ fn streaming(scripts: &[StreamingState]) -> String {
         }
         vec![name, count(script.responses), size(script.bytes as f64)]
     });
-    let caption = "Scripts that still stream large bodies through PHP, and the rule that would spare it that";
+    let caption = "Scripts that still stream large bodies through PHP, and the rule that takes them from it";
     table(caption, &columns, rows)
 }

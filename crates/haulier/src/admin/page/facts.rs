@@ -204,7 +204,7 @@ fn figures(view: &View) -> String {
     let workers: usize = view.pools.iter().map(|pool| pool.status.load.capacity).sum();
     let mut figures = vec![
         (rate(per_second), "requests/s"),
-        (count(under_way), "under way"),
+        (count(under_way), "in progress"),
         (count(state.connections as u64), "connections"),
     ];
     if workers > 0 {

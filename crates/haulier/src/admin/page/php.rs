@@ -46,7 +46,7 @@ fn in_words(pool: &PoolView) -> String {
     }
     let what = if pool.is_own { "workers" } else { "connections" };
     let waiting = match status.load.queued {
-        0 => "nobody waits".to_owned(),
+        0 => "no request waits".to_owned(),
         queued => format!(
             "{queued} waiting, the first for {}",
             span(status.load.longest_wait.as_secs_f64())
