@@ -24,7 +24,7 @@ pub(crate) fn pages() -> Vec<PathBuf> {
 }
 
 /// These pages, and those for people who change the code.
-fn pages_of_developers() -> Vec<PathBuf> {
+pub(crate) fn pages_of_developers() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folders = ["crates", "experiments"].map(|folder| fs::read_dir(root.join(folder)).expect("a folder"));
     let folders = folders

@@ -6,4 +6,5 @@ mod config_command;
 mod docs;
 mod program;
 mod shown;
+mod tree;
 mod understood;
