@@ -4,7 +4,7 @@
 
 use crate::field::{Fields, Known};
 
-/// A content coding we speak.
+/// A content coding of haulier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// RFC 8878, with a window of at most 8 MiB (RFC 9659).
@@ -58,9 +58,9 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Reads the Accept-Encoding lines of a request. Without such a line, or with an empty one, nothing but the plain
-    /// body is accepted. That the plain body itself is refused is not told: who sends such a list still wants an
-    /// answer, which RFC 9110 §12.5.3 leaves to us.
+    /// Reads the Accept-Encoding lines of a request. Without such a line, or with an empty one, only the plain body is
+    /// accepted. A list that refuses the plain body itself is ignored in that point: the client still wants an answer
+    /// (RFC 9110 §12.5.3 leaves this to the server).
     #[must_use]
     pub fn of(fields: &Fields) -> Self {
         let Some(first) = fields.known(Known::AcceptEncoding) else {
@@ -75,7 +75,7 @@ impl Accepted {
         } else {
             read(first, &mut weights, &mut others);
         }
-        // A dictionary is never meant by `*`: the client names the coding it has a dictionary for.
+        // `*` does not include dictionaries: the client names the coding it has a dictionary for.
         let default = |index: usize| {
             let named_only = index == Coding::DictionaryZstd.index();
             others.filter(|_| !named_only).unwrap_or(0)
@@ -110,7 +110,7 @@ impl Accepted {
     }
 }
 
-/// Reads one line. Of a coding named twice the first counts.
+/// Reads one line. If a coding is named twice, the first weight counts.
 fn read(value: &[u8], weights: &mut [Option<u16>; Coding::ALL.len()], others: &mut Option<u16>) {
     for item in value.split(|&byte| byte == b',') {
         let mut parts = item.splitn(2, |&byte| byte == b';');

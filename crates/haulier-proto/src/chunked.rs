@@ -38,13 +38,13 @@ pub fn write_end(out: &mut Vec<u8>, trailers: &Fields) {
 /// A fault in a chunked body. Its end is not known, so the connection cannot be used further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
-    /// A size line that does not begin with a hexadecimal digit, or goes on with something else.
+    /// A size line that does not begin with a hexadecimal digit, or continues with another byte.
     #[error("malformed chunk size")]
     Size,
     /// More than 16 digits.
     #[error("chunk size of more than 16 digits")]
     SizeTooLong,
-    /// An extension that is no name with or without a value, or a control byte in it.
+    /// An extension that is no name with an optional value, or that has a control byte.
     #[error("malformed chunk extension")]
     Extension,
     /// More than 4 KiB.
@@ -156,7 +156,7 @@ impl Decoder {
         matches!(self.state, State::Done)
     }
 
-    /// Bytes of the chunk at hand that are still to come.
+    /// Bytes of the present chunk that are still to come.
     #[must_use]
     pub const fn announced(&self) -> u64 {
         match self.state {
@@ -165,8 +165,8 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes of `input` and appends the body bytes among them to `out`, at most `room`. Returns the number of bytes
-    /// taken: all, unless the body ended or the room did.
+    /// Takes bytes of `input` and appends the body bytes among them to `out`, at most `room`. Returns the number of
+    /// bytes taken: all, unless the body ended or the room did.
     ///
     /// # Errors
     /// [`ChunkError`] at the first byte that RFC 9112 §7.1 does not allow, or that is beyond a limit. Body bytes before it
@@ -252,7 +252,7 @@ impl Decoder {
         }
     }
 
-    /// RFC 9112 §7.1.1: `BWS ";"`, so white space alone before the line end is no reading of it.
+    /// RFC 9112 §7.1.1: `BWS ";"`, so white space alone is not allowed before the line end.
     fn before_extension(&mut self, byte: u8) -> Result<State, ChunkError> {
         self.count(MOST_EXTENSION, ChunkError::ExtensionTooLong)?;
         match byte {
@@ -396,7 +396,7 @@ mod tests {
         );
     }
 
-    /// Every way past our reading of a chunk that another server is known to have taken.
+    /// Malformed chunks, each of which some server is known to have accepted.
     #[test]
     fn malformed_chunks_are_refused() {
         for (input, error) in [

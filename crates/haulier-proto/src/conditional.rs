@@ -20,7 +20,7 @@ pub struct Validators<'a> {
 /// The result of the conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precondition {
-    /// Answer as if there were none.
+    /// Answer as without conditions.
     Proceed,
     /// 304: the client has this representation.
     NotModified,
@@ -54,8 +54,8 @@ pub fn evaluate(fields: &Fields, method: Method, validators: &Validators<'_>) ->
 
 /// True if the Range field counts: If-Range is absent or names exactly this representation (RFC 9110 §13.1.5).
 ///
-/// A tag is compared strongly. A date must be the modification date to the second; that the file has not changed
-/// twice within that second is the caller's to know.
+/// A tag is compared strongly. A date must be the modification date to the second; the caller has to know that the file
+/// has not changed twice within that second.
 #[must_use]
 pub fn range_applies(fields: &Fields, validators: &Validators<'_>) -> bool {
     let Some(value) = fields.known(Known::IfRange) else {
@@ -80,7 +80,7 @@ fn if_match_holds(fields: &Fields, validators: &Validators<'_>) -> bool {
 
 /// True if `*` or any tag on any line of a field matches. `first` is the value of its first line.
 fn any_matches(fields: &Fields, name: &str, first: &[u8], matches: impl Fn(etag::EntityTag<'_>) -> bool) -> bool {
-    // `*` means any representation at all, and there is one.
+    // `*` means any representation, and there is one.
     first == b"*" || fields.get_all(name).any(|value| etag::list(value).any(&matches))
 }
 

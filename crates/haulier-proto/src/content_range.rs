@@ -1,7 +1,7 @@
 //! The Content-Range field of a 206 or 416 response (RFC 9110 §14.4).
 //!
-//! A download writes bytes where this field says they belong, so only the one form of the grammar is read: no sign, no
-//! white space inside, no end beyond the total.
+//! A download writes bytes at the position in this field, so only the strict grammar is accepted: no sign, no white
+//! space inside, no end beyond the total.
 
 use crate::range::ByteRange;
 

@@ -1,14 +1,14 @@
 //! HTTP dates (RFC 9110 §5.6.7), as seconds since 1970.
 //!
-//! A date leaves as IMF-fixdate only; the two obsolete forms are read as well. The server formats a date once a
-//! second or once a file, so this is not a hot path and the arithmetic is httpdate's.
+//! Dates are written as IMF-fixdate only; the two obsolete forms are read as well. The server formats a date once a
+//! second or once a file, so this is no hot path, and httpdate does the arithmetic.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 
-/// The last second of the year 9999, the end of what four digits can say.
+/// The last second of the year 9999: a year has four digits.
 const LAST: u64 = 253_402_300_799;
 
 /// Seconds since 1970 as IMF-fixdate, `Sun, 06 Nov 1994 08:49:37 GMT`. Beyond the year 9999 it is its last second.
@@ -22,7 +22,7 @@ pub fn format(unix_seconds: u64) -> [u8; 29] {
 /// Seconds since 1970 of a date in any of the three forms; `None` for anything else, a date that does not exist, a
 /// weekday that is not the date's, and years before 1970.
 ///
-/// RFC 9110 §5.6.7 wants two-digit years read relative to now; without a clock 70–99 are 19xx and 00–69 are 20xx.
+/// RFC 9110 §5.6.7 reads two-digit years relative to now; without a clock 70–99 are 19xx and 00–69 are 20xx.
 pub fn parse(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?;
     let time = SystemTime::from(text.parse::<HttpDate>().ok()?);

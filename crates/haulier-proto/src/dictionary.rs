@@ -1,4 +1,4 @@
-//! The fields of compression dictionaries (RFC 9842): what a client holds, and what an answer may be used for.
+//! The fields of compression dictionaries (RFC 9842): the one that a client has, and the offer of a response as one.
 //!
 //! Both are structured fields (RFC 9651); of those only the byte sequence is read here, and two parameters written.
 
@@ -12,7 +12,7 @@ const MOST_PATTERN: usize = 1024;
 #[must_use]
 pub fn available(value: &[u8]) -> Option<Hash> {
     let value = value.trim_ascii();
-    // Parameters may follow and mean nothing here (RFC 9651 §3.1.2).
+    // Parameters may follow, and are ignored (RFC 9651 §3.1.2).
     let value = value.strip_prefix(b":")?;
     let end = value.iter().position(|&byte| byte == b':')?;
     let rest = value[end + 1..].trim_ascii_start();
@@ -53,9 +53,9 @@ fn sextet(byte: u8) -> Option<u8> {
     }
 }
 
-/// Writes `Use-As-Dictionary` (RFC 9842 §2.1) for the paths of `pattern`, in which `*` stands for anything; `documents`
-/// limits it to pages. `None` if the pattern holds what a URL Pattern or a structured string would read otherwise:
-/// such a path is simply no dictionary.
+/// Writes `Use-As-Dictionary` (RFC 9842 §2.1) for the paths of `pattern`, in which `*` stands for any text; `documents`
+/// limits it to pages. `None` if the pattern has characters with another meaning in a URL Pattern or a structured
+/// string: such a path gets no dictionary.
 #[must_use]
 pub fn use_as(pattern: &str, documents: bool) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/*-._~!$&',;=@%".contains(&byte);

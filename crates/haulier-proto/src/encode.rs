@@ -1,9 +1,9 @@
-//! The response head as HTTP/1.1 bytes (RFC 9112 §4, §5).
+//! Status lines and field lines as HTTP/1.1 bytes (RFC 9112 §4, §5).
 
 use crate::field::Fields;
 use crate::status::reason_phrase;
 
-/// Appends `HTTP/1.1 200 OK` with its line end. We always answer as HTTP/1.1 (RFC 9110 §2.5).
+/// Appends `HTTP/1.1 200 OK` with its line end. The version is always HTTP/1.1 (RFC 9110 §2.5).
 pub fn status_line(out: &mut Vec<u8>, status: u16) {
     if status == 200 {
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");

@@ -5,14 +5,14 @@
 /// One entity tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntityTag<'a> {
-    /// Written with `W/`: equal in meaning, not byte for byte.
+    /// Written with `W/`: representations of the same tag are equal in meaning, not byte for byte.
     pub weak: bool,
     /// The text between the quotes; it may be empty.
     pub opaque: &'a [u8],
 }
 
 impl EntityTag<'_> {
-    /// Equal and both strong: the bytes are the same (RFC 9110 §8.8.3.2).
+    /// Strong comparison (RFC 9110 §8.8.3.2): true for equal tags that are both strong.
     pub fn strong_eq(&self, other: &EntityTag<'_>) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
@@ -31,7 +31,7 @@ pub fn parse(value: &[u8]) -> Option<EntityTag<'_>> {
     }
 }
 
-/// The entity tags of a list, `"a", W/"b"`. It ends at the first thing that is no tag: a damaged list matches less,
+/// The entity tags of a list, `"a", W/"b"`. It ends at the first text that is no tag: a damaged list matches less,
 /// never more.
 pub fn list(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     let mut rest = value;
@@ -42,7 +42,7 @@ pub fn list(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
         rest = match after.first() {
             None => after,
             Some(b',') => &after[1..],
-            // Two tags without a comma: this one is damaged, and so is what follows.
+            // Two tags without a comma: this one is damaged, and so is the rest.
             Some(_) => return None,
         };
         Some(tag)

@@ -1,9 +1,9 @@
 //! Field lines: names, values, and finding them (RFC 9110 §5).
 //!
-//! All names and values of a message lie in one buffer, in the order they came; a line is four numbers. The fields
-//! the server asks about on every request are found without a search: each keeps the number of its first line.
+//! All names and values of a message lie in one buffer, in the order they came; a line is four numbers. The fields that
+//! the server reads on every request are found without a search: each has the number of its first line.
 
-/// Field names the server itself acts on.
+/// Field names that the server itself reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Known {
@@ -35,7 +35,7 @@ impl Known {
         is_spelled(name, spelled).then_some(known)
     }
 
-    /// The same for a name that is in lower case already, as all are in HTTP/2.
+    /// The known field of this name, which is in lower case already, as all are in HTTP/2.
     fn of_lower_case(name: &[u8]) -> Option<Self> {
         let (known, spelled) = Self::candidate(name)?;
         (name == spelled).then_some(known)
@@ -68,11 +68,12 @@ impl Known {
     }
 }
 
-/// True if `name` is `spelled`, a known name of the same length, in any letter case. Compares eight bytes at a time: every
-/// field of every request is asked.
+/// True if `name` is `spelled`, a known name of the same length, in any letter case. Compares eight bytes at a time: it
+/// is called for every field of every request.
 #[inline]
 fn is_spelled(name: &[u8], spelled: &[u8]) -> bool {
-    // Bytes that differ in more than the bit of the letter case. Of what stands in known names, letters alone have the bit 0x40.
+    // Bytes that differ in more than the bit of the letter case. Of what stands in known names, letters alone have the
+    // bit 0x40.
     fn differs(name: u64, spelled: u64) -> u64 {
         (name ^ spelled) & !((spelled & 0x4040_4040_4040_4040) >> 1)
     }
@@ -165,12 +166,12 @@ impl Fields {
         );
     }
 
-    /// Takes over the buffer the lines point into.
+    /// Takes over the buffer that the lines point into.
     pub(crate) fn over(&mut self, bytes: Vec<u8>) {
         self.bytes = bytes;
     }
 
-    /// Puts bytes into the buffer that are no line yet, or never will be.
+    /// Puts bytes into the buffer that belong to no line yet.
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Span {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -189,7 +190,7 @@ impl Fields {
         self.push_stored(name, value);
     }
 
-    /// The buffer, to be used again; the lines are gone.
+    /// Takes the buffer out for another use, and drops the lines.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.bytes);
         self.clear();
@@ -363,7 +364,7 @@ pub fn is_name(name: &[u8]) -> bool {
 /// True if this may be sent as a field value: it has no control bytes but the tab (RFC 9110 §5.5).
 #[must_use]
 pub fn is_value(value: &[u8]) -> bool {
-    // Every byte is looked at even after a bad one: without the early end the loop runs on many bytes at once.
+    // The loop does not end at a bad byte: so it runs on many bytes at once.
     value.iter().fold(true, |good, &byte| {
         good & ((byte >= b' ' && byte != 0x7f) | (byte == b'\t'))
     })

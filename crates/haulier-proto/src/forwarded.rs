@@ -16,7 +16,7 @@ pub fn from_the_right(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     backwards(parts)
 }
 
-/// The same of `X-Forwarded-For` and its like, which know no quotes.
+/// The elements of `X-Forwarded-For` and similar lists, which have no quotes, the last one first.
 pub fn plain_from_the_right(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     backwards(value.split(|&byte| byte == b',').collect())
 }

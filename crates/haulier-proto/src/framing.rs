@@ -21,7 +21,7 @@ pub enum FramingError {
     /// 400.
     #[error("ambiguous framing: {0}")]
     Ambiguous(&'static str),
-    /// RFC 9112 §6.1: a transfer coding we do not know, 501.
+    /// RFC 9112 §6.1: an unknown transfer coding, 501.
     #[error("transfer coding other than chunked")]
     UnknownCoding,
 }
@@ -81,7 +81,7 @@ fn refused_coding(value: &[u8]) -> FramingError {
     }
 }
 
-/// RFC 9110 §8.6: digits only. A list of equal values may be accepted there; we refuse it (§6.3 of RFC 9112).
+/// RFC 9110 §8.6: digits only. A list of equal values, which may be accepted there, is refused (RFC 9112 §6.3).
 pub(crate) fn content_length(value: &[u8]) -> Result<u64, FramingError> {
     if value.is_empty() || value.len() > 19 || !value.iter().all(u8::is_ascii_digit) {
         return Err(FramingError::Ambiguous("bad Content-Length"));
@@ -96,7 +96,7 @@ pub fn wants_keep_alive(head: &RequestHead) -> bool {
     keeps_alive(head.version(), head.fields())
 }
 
-/// The rule of RFC 9112 §9.3, the same for both directions.
+/// True if the connection persists by RFC 9112 §9.3, which is the same for both directions.
 pub(crate) fn keeps_alive(version: Version, fields: &Fields) -> bool {
     match fields.known(Known::Connection) {
         None => return version == Version::Http11,

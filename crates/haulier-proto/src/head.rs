@@ -57,7 +57,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As PHP's SERVER_PROTOCOL and log lines want it.
+    /// The name for PHP's SERVER_PROTOCOL and log lines.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -154,11 +154,11 @@ const STACK_FIELDS: usize = 128;
 impl RequestHead {
     /// Parses the head at the start of `buffer`. `Ok(None)` means more bytes are needed; nothing has changed then.
     ///
-    /// On success the head owns `buffer`'s memory, and `buffer` holds what followed the head. `storage` lends the
+    /// On success the head owns `buffer`'s memory, and `buffer` has the bytes after the head. `storage` lends the
     /// memory of an earlier head's fields, see [`RequestHead::into_storage`].
     ///
     /// # Errors
-    /// [`HeadError`] when no further byte can make this a request we accept.
+    /// [`HeadError`] if no further byte can make this a valid request.
     pub fn parse(buffer: &mut Vec<u8>, limits: &HeadLimits, storage: &mut Fields) -> Result<Option<Self>, HeadError> {
         let mut parsed = if limits.fields <= STACK_FIELDS {
             let mut lines = [const { MaybeUninit::uninit() }; STACK_FIELDS];
@@ -180,8 +180,8 @@ impl RequestHead {
         head.finish(fields).map(Some)
     }
 
-    /// Makes a head of what HTTP/2 carries in pseudo-fields and fields (RFC 9113 §8.3.1); the names and values of
-    /// `fields` are checked already, and they are taken. The authority stands in a Host line too, so that everybody finds it there.
+    /// Makes a head of the pseudo-fields and fields of HTTP/2 (RFC 9113 §8.3.1). The names and values of `fields` are
+    /// checked already, and are taken out. The authority is added as a Host line, too, where all readers look for it.
     ///
     /// # Errors
     /// [`HeadError::Malformed`] for a head that would mean something else as HTTP/1 text or CGI variables.
@@ -224,7 +224,7 @@ impl RequestHead {
         })
     }
 
-    /// Judges what the lines say, once they are complete.
+    /// Checks the lines, once they are complete.
     fn finish(mut self, fields: Fields) -> Result<Self, HeadError> {
         let target = Target::parse(self.target.of(fields.buffer()), self.method).map_err(HeadError::Malformed)?;
         self.path = Span::within(fields.buffer(), target.path);
@@ -278,7 +278,7 @@ impl RequestHead {
         self.query.map(|query| query.of(self.fields.buffer()))
     }
 
-    /// Host and port the client wants to reach, checked: `example.com`, `[::1]:8080`. `None` in HTTP/1.0 only.
+    /// The checked host and port of the request: `example.com`, `[::1]:8080`. `None` in HTTP/1.0 only.
     #[must_use]
     pub fn authority(&self) -> Option<&[u8]> {
         self.authority
@@ -297,8 +297,8 @@ impl RequestHead {
         &self.fields
     }
 
-    /// Takes the authority from a part of the last field line called `name`, as a trusted proxy says it. False, and
-    /// nothing changed, if there is no such part or it is no host.
+    /// Takes the authority from a part of the last field line called `name`, which a trusted proxy has written. False,
+    /// without a change, if there is no such part or it is no host.
     pub fn take_authority(&mut self, name: &str, part: impl Fn(&[u8]) -> Option<&[u8]>) -> bool {
         let found = self.fields.get_all(name).last().and_then(part);
         let Some(host) = found.filter(|host| is_authority(host)) else {
@@ -348,7 +348,7 @@ fn split<'b>(
     Ok(Some((head, length)))
 }
 
-/// The request target that the pseudo-fields come to: `:path`, or for CONNECT the authority (RFC 9113 §8.5).
+/// The request target of the pseudo-fields: `:path`, or for CONNECT the authority (RFC 9113 §8.5).
 fn pseudo_target(pseudo: &PseudoFields, method: Method, bytes: &[u8]) -> Result<Span, HeadError> {
     let target = match (method, pseudo.scheme, pseudo.path) {
         (Method::Connect, None, None) => pseudo
@@ -389,7 +389,8 @@ fn version_error(buffer: &[u8]) -> HeadError {
     }
 }
 
-/// httparse takes LF for a line end; a proxy before us may not (RFC 9112 §2.2 allows to refuse).
+/// Finds a bare LF. httparse takes it for a line end, but a proxy before haulier may not (RFC 9112 §2.2 allows to
+/// refuse it).
 fn has_bare_line_feed(head: &[u8]) -> bool {
     // Without an early end the loop runs on many bytes at once.
     let pairs = head.iter().zip(head.iter().skip(1));
@@ -399,7 +400,7 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
     bare || head.first() == Some(&b'\n')
 }
 
-/// Limits of the first `length` bytes, which are a whole head or all there is of one.
+/// Checks the limits on the first `length` bytes, which are a whole head, or the part that has come.
 fn check_size(buffer: &[u8], length: usize, limits: &HeadLimits) -> Result<(), HeadError> {
     if length <= limits.request_line.min(limits.header) {
         return Ok(());
@@ -539,7 +540,7 @@ const HOST_BYTE: [bool; 256] = {
 fn is_authority(authority: &[u8]) -> bool {
     let (host, port) = match authority {
         [b'[', ..] => split_port(authority),
-        // A name holds neither brackets nor colons, so the last colon will do; it is near the end.
+        // A name has neither brackets nor colons, so the last colon is the right one; it is near the end.
         _ => match authority.iter().rposition(|&byte| byte == b':') {
             Some(at) => (&authority[..at], &authority[at + 1..]),
             None => (authority, &b""[..]),
@@ -550,7 +551,7 @@ fn is_authority(authority: &[u8]) -> bool {
         [b'[', inner @ .., b']'] => {
             std::str::from_utf8(inner).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
         }
-        // Every byte is looked at even after a bad one: no branch a byte.
+        // The loop does not end at a bad byte, so it needs no branch a byte.
         _ => host
             .iter()
             .fold(true, |good, &byte| good & HOST_BYTE[usize::from(byte)]),

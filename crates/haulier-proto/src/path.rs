@@ -15,10 +15,10 @@ pub enum PathError {
     /// A `%` that two hexadecimal digits do not follow.
     #[error("percent sign without two hexadecimal digits")]
     BadEscape,
-    /// `%2F`: a slash that is none to some and one to others (RFC 3986 §2.2).
+    /// `%2F`: some programs take it for a slash, others do not (RFC 3986 §2.2).
     #[error("percent-encoded slash")]
     EncodedSlash,
-    /// A zero byte: file names end there for the system, not for us.
+    /// A zero byte: for the system, a file name ends there.
     #[error("zero byte in path")]
     Nul,
     /// Another control byte, 0x01–0x1F or 0x7F. A line break in a name ends up in a field, a log or a pattern that
@@ -33,8 +33,8 @@ pub enum PathError {
 /// Percent-decodes a path once and resolves dot segments and repeated slashes.
 ///
 /// `raw` is the path as sent, without its query. The result begins with `/`, has no segment `.` or `..`, no `//`, no
-/// control byte, and keeps a trailing slash (`/a/.` and `/a/b/..` become `/a/`). It borrows `raw` if nothing was to
-/// do. A backslash is a byte like any other.
+/// control byte, and keeps a trailing slash (`/a/.` and `/a/b/..` become `/a/`). It borrows `raw` if
+/// nothing changes. A backslash is a byte like any other.
 pub fn normalize(raw: &[u8]) -> Result<Cow<'_, [u8]>, PathError> {
     if raw.first() != Some(&b'/') {
         return Err(PathError::NotAbsolute);
@@ -79,8 +79,8 @@ pub fn encode(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Nothing to decode, to resolve or to refuse. Every request is looked at here, so the usual path is two passes
-/// without a branch per byte, which the compiler turns into vector instructions.
+/// True if nothing has to be decoded, resolved or refused. Every request passes here, so the usual path costs two
+/// passes without a branch per byte, which the compiler turns into vector instructions.
 fn is_normal(raw: &[u8]) -> bool {
     let has_special = raw.iter().fold(false, |found, &byte| {
         found | (byte < b' ') | (byte == b'%') | (byte == 0x7f)
@@ -117,7 +117,7 @@ fn decode(segment: &[u8], path: &mut Vec<u8>) -> Result<(), PathError> {
             rest = after;
         }
         match byte {
-            // A bare slash ended the segment before it came here.
+            // A bare slash has ended the segment before.
             b'/' => return Err(PathError::EncodedSlash),
             0 => return Err(PathError::Nul),
             0x01..=0x1f | 0x7f => return Err(PathError::Control),

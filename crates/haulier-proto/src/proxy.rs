@@ -13,12 +13,13 @@ const WORD: &[u8] = b"PROXY ";
 const LONGEST_LINE: usize = 107;
 /// Signature, version and command, family, length.
 const FIXED: usize = 16;
-/// Longest version 2 header taken. Addresses and the usual extensions are far below; the length field would allow 64 KiB.
+/// Longest version 2 header taken. Addresses and the usual extensions are far below; the length field would allow 64
+/// KiB.
 const LONGEST_HEADER: usize = 4096;
-/// The extension that says the client's connection was TLS (§2.2.6), and its bit for that.
+/// The extension about TLS (§2.2.6), and its bit for a client's connection by TLS.
 const TYPE_SSL: u8 = 0x20;
 const CLIENT_SSL: u8 = 0x01;
-/// Least length of such an extension, bytes: the bits, and how the certificate of the client fared.
+/// Least length of such an extension, bytes: the bits, and the result of checking the client's certificate.
 const LEAST_SSL: usize = 5;
 
 /// A complete header.
@@ -26,8 +27,8 @@ const LEAST_SSL: usize = 5;
 pub struct ProxyHeader {
     /// Bytes it takes.
     pub length: usize,
-    /// Client and the address it reached; `None` for the proxy's own connections (health checks), and for families
-    /// without addresses we know.
+    /// Client and the address it reached; `None` for the proxy's own connections (health checks), and for
+    /// families other than IPv4 and IPv6.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The proxy says that the client's connection is encrypted. Only version 2 can.
     pub tls: bool,
@@ -135,7 +136,7 @@ fn parse_binary(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     }))
 }
 
-/// Addresses of a stream over IPv4 or IPv6, and what follows them.
+/// Addresses of a stream over IPv4 or IPv6, and the bytes after them.
 type Addressed<'i> = (Option<(SocketAddr, SocketAddr)>, &'i [u8]);
 
 fn addresses_of_family(family: u8, rest: &[u8]) -> Result<Addressed<'_>, ProxyHeaderError> {
@@ -169,7 +170,7 @@ fn addresses_of_family(family: u8, rest: &[u8]) -> Result<Addressed<'_>, ProxyHe
     Ok((addresses, extensions))
 }
 
-/// Looks through type, length, value triples; one that is cut short ends the list.
+/// Searches triples of type, length and value; one that is cut short ends the list.
 fn says_tls(mut extensions: &[u8]) -> bool {
     while let [kind, high, low, rest @ ..] = extensions {
         let length = usize::from(u16::from_be_bytes([*high, *low]));

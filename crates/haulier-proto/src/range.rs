@@ -32,7 +32,7 @@ pub enum Ranges {
     Many(Vec<ByteRange>),
 }
 
-/// One range-spec as written. Positions too large for 64 bits stand at their maximum: they are beyond any end.
+/// One range-spec as written. Positions beyond 64 bits become their maximum: they are beyond any end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spec {
     From { first: u64, last: u64 },
@@ -42,7 +42,7 @@ enum Spec {
 /// Resolves the value of a Range field against a representation of `length` bytes.
 ///
 /// At most `most` ranges are accepted, and together they may not be longer than the representation: a small request
-/// must not multiply what is sent (CVE-2011-3192).
+/// must not cause a huge response (CVE-2011-3192).
 pub fn resolve(value: &[u8], length: u64, most: usize) -> Ranges {
     let Some(set) = strip_unit(value) else {
         return Ranges::Whole;
@@ -110,7 +110,7 @@ impl Found {
 }
 
 impl Spec {
-    /// The part of a representation of `length` bytes it names; `None` if that is nothing.
+    /// The part that it names of a representation of `length` bytes; `None` if that is empty.
     fn within(self, length: u64) -> Option<ByteRange> {
         let end = length.checked_sub(1)?;
         match self {

@@ -63,10 +63,10 @@ pub struct ResponseHead {
 
 impl ResponseHead {
     /// Parses the head at the start of `buffer`. `Ok(None)` means more bytes are needed; nothing has changed then. On
-    /// success the head owns `buffer`'s memory, and `buffer` holds what followed the head.
+    /// success the head owns `buffer`'s memory, and `buffer` has the bytes after the head.
     ///
     /// # Errors
-    /// [`ResponseHeadError`] when no further byte can make this a response we accept.
+    /// [`ResponseHeadError`] if no further byte can make this a valid response.
     pub fn parse(buffer: &mut Vec<u8>, limits: &ResponseLimits) -> Result<Option<Self>, ResponseHeadError> {
         let mut lines = vec![MaybeUninit::uninit(); limits.fields];
         let mut fields = Fields::new();

@@ -2,11 +2,12 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// True for characters that a terminal or browser obeys or does not show: control characters, marks that turn the direction
-/// of writing (U+202E has `gpj.exe` read as `exe.jpg`), other invisible format characters, and the separators of lines.
+/// True for characters that a terminal or browser obeys or does not show: control characters, marks that turn the
+/// direction of writing (U+202E has `gpj.exe` read as `exe.jpg`), other invisible format characters, and the separators
+/// of lines.
 ///
-/// These are the general categories Cc, Zl, Zp and Cf (Unicode 16) but the signs of Cf that are visible, and the tags of
-/// plane 14, assigned or not.
+/// These are the general categories Cc, Zl, Zp and Cf (Unicode 16) but the signs of Cf that are visible, and the tags
+/// of plane 14, assigned or not.
 #[must_use]
 pub fn is_unseen(character: char) -> bool {
     matches!(
@@ -36,9 +37,9 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Text as HTML and XML take it, between tags and between double quotes: nothing in it is markup any more.
+/// Text escaped for HTML and XML, between tags and between double quotes.
 ///
-/// Control characters, which XML forbids and terminals act on, and what turns the direction of a line become U+FFFD.
+/// Control characters, which XML forbids and terminals obey, and marks that turn the direction of a line become U+FFFD.
 #[derive(Debug, Clone, Copy)]
 pub struct Escaped<'a>(pub &'a str);
 

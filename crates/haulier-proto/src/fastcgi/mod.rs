@@ -1,7 +1,7 @@
 //! FastCGI 1.0 as a web server speaks it: records, PARAMS, and the CGI response head inside STDOUT.
 //!
-//! Bytes in, bytes out; sockets and workers are `haulier-php`'s. One request a connection at a time, so every record
-//! carries [`REQUEST_ID`]: PHP answers FCGI_MPXS_CONNS with 0.
+//! `haulier-php` has the sockets and workers. A connection has one request at a time, so every record has
+//! [`REQUEST_ID`]: PHP answers FCGI_MPXS_CONNS with 0.
 
 pub mod params;
 pub mod record;

@@ -5,7 +5,7 @@
 
 use super::record::{HEADER_LEN, Header, MAX_CONTENT, RecordType};
 
-/// A pair of more than 65535 bytes, lengths included. The request wants a 431.
+/// A pair of more than 65535 bytes, lengths included. The answer is 431.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a FastCGI parameter of {length} bytes, at most 65535 can be sent")]
 pub struct PairTooLong {
@@ -33,7 +33,7 @@ impl EncodedPairs {
         Ok(())
     }
 
-    /// The pairs as they stand in a record.
+    /// The pairs as a record contains them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -53,7 +53,7 @@ impl<'a> ParamsWriter<'a> {
         Self { out, header: None }
     }
 
-    /// Adds a pair. An empty value is sent as such; a name that must be absent is simply not pushed.
+    /// Adds a pair. An empty value is sent as such; to leave a variable out, do not push it.
     ///
     /// # Errors
     /// The pair fits into no record; nothing was written for it.
@@ -135,7 +135,7 @@ pub struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// Reads `content`: what stands in the PARAMS records of a request, without their headers.
+    /// Reads `content`, the content of all PARAMS records of a request.
     pub const fn new(content: &'a [u8]) -> Self {
         Self { rest: content }
     }

@@ -1,7 +1,7 @@
 //! Records: an eight byte header, content, padding (FastCGI specification 1.0, §3.3).
 //!
-//! [`RecordReader`] takes bytes as the socket delivers them and returns the content as slices of the same bytes. It keeps
-//! only a header that was cut in two, and the eight bytes of an END_REQUEST.
+//! [`RecordReader`] takes bytes as the socket delivers them and returns the content as slices of the same bytes. It
+//! keeps only a header that was cut in two, and the eight bytes of an END_REQUEST.
 
 use super::REQUEST_ID;
 
@@ -17,7 +17,7 @@ pub const MAX_CONTENT: usize = 65_535;
 pub enum RecordType {
     /// The server opens a request.
     BeginRequest,
-    /// The server gives up. PHP ignores it, so we close instead.
+    /// The server aborts. PHP ignores it, so haulier closes the connection instead.
     AbortRequest,
     /// The application is done.
     EndRequest,
@@ -29,7 +29,7 @@ pub enum RecordType {
     Stdout,
     /// Text for the log.
     Stderr,
-    /// A number this module gives no name to.
+    /// Any other number.
     Other(u8),
 }
 
@@ -71,12 +71,12 @@ pub struct Header {
     pub request_id: u16,
     /// Bytes of content.
     pub content_length: u16,
-    /// Bytes after the content that mean nothing.
+    /// Bytes after the content, to be ignored.
     pub padding_length: u8,
 }
 
 impl Header {
-    /// A header for our one request, without padding.
+    /// A header for [`REQUEST_ID`](super::REQUEST_ID), without padding.
     pub const fn new(kind: RecordType, content_length: u16) -> Self {
         Self {
             kind,
@@ -86,7 +86,7 @@ impl Header {
         }
     }
 
-    /// The header as it stands on the wire.
+    /// The header as bytes.
     pub const fn encode(self) -> [u8; HEADER_LEN] {
         let [id_high, id_low] = self.request_id.to_be_bytes();
         let [length_high, length_low] = self.content_length.to_be_bytes();
@@ -119,7 +119,8 @@ impl Header {
     }
 }
 
-/// BEGIN_REQUEST for a responder that keeps the connection open, or closes it after its answer (§5.1): header and content.
+/// BEGIN_REQUEST for a responder that keeps the connection open, or closes it after its answer (§5.1): header and
+/// content.
 #[must_use]
 pub const fn begin_request(keep_conn: bool) -> [u8; 16] {
     const ROLE_RESPONDER: u8 = 1;
@@ -138,7 +139,7 @@ pub const fn begin_request(keep_conn: bool) -> [u8; 16] {
 
 /// The empty record that ends PARAMS.
 pub const END_PARAMS: [u8; HEADER_LEN] = Header::new(RecordType::Params, 0).encode();
-/// The empty record that ends STDIN. PHP waits for ever if it comes before CONTENT_LENGTH bytes.
+/// The empty record that ends STDIN. PHP waits forever if it comes before CONTENT_LENGTH bytes.
 pub const END_STDIN: [u8; HEADER_LEN] = Header::new(RecordType::Stdin, 0).encode();
 
 /// The content of END_REQUEST (§5.5).
@@ -153,7 +154,7 @@ pub struct EndRequest {
 /// The next finding of [`RecordReader`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// Some response bytes; a record may come in several pieces, an empty one does not come at all.
+    /// Some response bytes, not empty; a record may come in several pieces.
     Stdout(&'a [u8]),
     /// Some log bytes.
     Stderr(&'a [u8]),
@@ -170,7 +171,7 @@ pub enum RecordError {
         /// The bytes found instead.
         found: u8,
     },
-    /// A record for a request that we never opened.
+    /// A record for a request that was never opened.
     #[error("a record for request {found}, which was never opened")]
     RequestId {
         /// The id in the record.
@@ -218,7 +219,7 @@ impl Default for RecordReader {
 }
 
 impl RecordReader {
-    /// A reader in front of the first header.
+    /// A reader before the first header.
     pub const fn new() -> Self {
         Self {
             place: Place::Header { filled: 0 },
@@ -230,7 +231,7 @@ impl RecordReader {
     /// The next piece of content in `input`, which is advanced past it; `None` when `input` is used up.
     ///
     /// # Errors
-    /// See [`RecordError`]. The connection is of no use afterwards.
+    /// [`RecordError`]. The connection cannot be used further.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Record<'a>>, RecordError> {
         loop {
             match self.place {
@@ -279,12 +280,12 @@ impl RecordReader {
         }
     }
 
-    /// True where nothing of a record is outstanding, not even padding.
+    /// True between two records: all content and padding has been read.
     pub const fn is_between_records(&self) -> bool {
         matches!(self.place, Place::Header { filled: 0 })
     }
 
-    /// Content of the last STDOUT record that began, bytes; an application that sent a long one has often more of them.
+    /// Content of the last STDOUT record that began, bytes; after a long one, another long one often follows.
     pub const fn stdout_length(&self) -> u16 {
         self.stdout_length
     }
@@ -298,7 +299,7 @@ impl RecordReader {
         }
     }
 
-    /// Content of a STDOUT record that comes next, bytes; 0 if something else does.
+    /// Content of the STDOUT record that comes next, bytes; 0 if another record does.
     pub const fn stdout_left(&self) -> usize {
         match self.place {
             Place::Content {
@@ -310,10 +311,11 @@ impl RecordReader {
         }
     }
 
-    /// Content of a STDOUT record was taken past the reader, at most [`stdout_left`](Self::stdout_left) bytes.
+    /// Notes that content of a STDOUT record was taken past the reader, at most [`stdout_left`](Self::stdout_left)
+    /// bytes.
     ///
     /// # Panics
-    /// It was more.
+    /// If it was more.
     pub fn skip_stdout(&mut self, length: usize) {
         let left = self.stdout_left();
         assert!(

@@ -1,9 +1,9 @@
 //! The head of a CGI response (RFC 3875 §6) as PHP writes it into STDOUT.
 //!
-//! Lines end in LF or CRLF, also mixed. `Status:` gives the status, 200 without it. A block with a 1xx status is interim:
-//! 100 and 101 are dropped, as we alone decide about continuing and upgrading, others (103) are handed out before the
-//! final head. What could end a line early in an HTTP response (CR, NUL) is refused, never repaired; a line that is no
-//! field is dropped, if there is a field beside it.
+//! Lines end in LF or CRLF, also mixed. `Status:` gives the status, 200 without it. A block with a 1xx status is
+//! interim: 100 and 101 are dropped, because the server decides about continuing and upgrading; others (103) are
+//! returned before the final head. A byte that could end a line early in an HTTP response (CR, NUL) is refused. A line
+//! that is no field is dropped if another line is one.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub enum HeadError {
     /// A NUL, or a CR that ends no line.
     #[error("a control character in the response head")]
     ControlCharacter,
-    /// Nothing but lines without a colon, with an empty or misspelt name, or continuation lines.
+    /// No field: every line is without a colon, has an empty or invalid name, or is a continuation line.
     #[error("a response head of lines that are no fields")]
     NotAField,
     /// `Status:` without three digits between 100 and 999.
@@ -48,7 +48,7 @@ struct Span {
 pub enum Redirect<'a> {
     /// None: the head has a Status, or no Location.
     None,
-    /// The client is sent elsewhere; the status is 302.
+    /// The client is redirected; the status is 302.
     Client,
     /// The server answers with this path and query instead, as if it had been a GET; the body is dropped.
     Local(&'a [u8]),
@@ -108,7 +108,7 @@ impl CgiHead {
 #[derive(Debug, Clone)]
 pub struct HeadParser {
     limit: usize,
-    /// Bytes of all blocks so far: an application that sends interim blocks for ever meets the limit too.
+    /// Bytes of all blocks so far: an application that sends interim blocks for ever reaches the limit, too.
     length: usize,
     /// The start of the present line in the block.
     line_start: usize,
@@ -132,11 +132,11 @@ impl HeadParser {
         }
     }
 
-    /// Takes what belongs to the head from `input`, which is advanced, and gives the next block once it is complete.
+    /// Takes the bytes of the head from `input`, which is advanced, and returns the next block once it is complete.
     /// After a block that is not interim, `input` is the beginning of the body and the parser is done.
     ///
     /// # Errors
-    /// See [`HeadError`]. The response is a 502.
+    /// [`HeadError`]. The response is a 502.
     pub fn feed(&mut self, input: &mut &[u8]) -> Result<Option<CgiHead>, HeadError> {
         while !input.is_empty() {
             let line_end = input.iter().position(|&byte| byte == b'\n');

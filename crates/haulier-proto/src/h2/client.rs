@@ -19,7 +19,7 @@ use crate::field::Fields;
 use crate::framing::FramingError;
 use crate::response_head::{ResponseHead, ResponseHeadError, ResponseLimits};
 
-/// Streams opened before the server has said how many it takes: RFC 9113 §6.5.2 asks it for at least as many.
+/// Streams opened before the server has sent its limit: RFC 9113 §6.5.2 recommends at least as many.
 const FIRST_STREAMS: u32 = 100;
 /// The largest payload of our DATA frames, bytes, even if the server takes more.
 const MOST_PAYLOAD: u32 = 64 * 1024;
@@ -27,16 +27,16 @@ const MOST_PAYLOAD: u32 = 64 * 1024;
 /// Limits of one connection; the server is told the windows and the table.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
-    /// Bytes of a response's body that may be under way, a stream.
+    /// Bytes of a response's body that may be under way on one stream.
     pub stream_window: u32,
     /// The same for the whole connection.
     pub connection_window: u32,
-    /// Bytes of the dynamic table the server may keep with us.
+    /// Bytes of the dynamic table that the server may fill in our decoder.
     pub table: u32,
     pub response: ResponseLimits,
     /// CONTINUATION frames of one field block. Above it the connection ends.
     pub continuations: u32,
-    /// Interim responses before the final one, a stream.
+    /// Interim responses before the final one on a stream.
     pub interim: u32,
     /// Bytes of answers to PING and SETTINGS that may wait to be sent. Above it the connection ends.
     pub answers: usize,
@@ -61,7 +61,7 @@ impl Default for ClientLimits {
 pub enum StreamError {
     #[error("the server reset the stream with {0}")]
     Reset(ErrorCode),
-    /// The server says that it has not looked at the request: it may be sent again (RFC 9113 §8.7).
+    /// The server has not processed the request: it may be sent again (RFC 9113 §8.7).
     #[error("the server did not take the request")]
     Unprocessed,
     /// The stream ended before the body was as long as Content-Length.
@@ -145,7 +145,7 @@ pub struct Client {
     receive: Window,
     owed: u32,
     output: Vec<u8>,
-    /// For a field block of ours.
+    /// Memory for the field block to be sent.
     scratch: Vec<u8>,
     /// The last stream the server takes.
     last: Option<u32>,
@@ -242,8 +242,8 @@ impl Client {
         Some(id)
     }
 
-    /// Sends as much of `data` as the windows allow, and returns its length; `None` if the stream is gone. With `end`, it
-    /// is the last of the body, and may be empty.
+    /// Sends as much of `data` as the windows allow, and returns its length; `None` if the stream is gone. With `end`,
+    /// it is the last of the body, and may be empty.
     pub fn send_data(&mut self, stream: u32, data: &[u8], end: bool) -> Option<usize> {
         let most = self.most_payload();
         let place = self.place(stream)?;
@@ -282,7 +282,7 @@ impl Client {
     }
 
     fn place(&self, id: u32) -> Option<usize> {
-        // Servers mostly answer in order: the oldest stream is the likeliest.
+        // Servers mostly answer in order: the oldest stream is the most likely.
         match self.streams.first() {
             Some(first) if first.id == id => Some(0),
             _ => self.streams.binary_search_by_key(&id, |stream| stream.id).ok(),
@@ -310,7 +310,7 @@ impl Client {
         }
     }
 
-    /// The same for a stream that goes on.
+    /// Widens the window of a stream that continues.
     fn give_back_on(&mut self, place: usize, bytes: u32) {
         let least = (self.limits.stream_window / 2).max(1);
         let state = &mut self.streams[place];

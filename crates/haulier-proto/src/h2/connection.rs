@@ -1,9 +1,9 @@
 //! The server's side of one connection (RFC 9113).
 //!
-//! [`Connection::receive`] takes frames until one makes an event for the driver. Answers go into
-//! [`Connection::output`] as far as the windows allow; [`Connection::next_writable`] names the next stream that may send.
-//! This module counts what a client does too often ([`Limits`]); the driver limits the time it takes, except for
-//! streams that wait for a window ([`Connection::reset_stalled`]).
+//! [`Connection::receive`] takes frames until one makes an event for the driver. Answers go into [`Connection::output`]
+//! as far as the windows allow; [`Connection::next_writable`] names the next stream that may send. This module counts
+//! what a client does too often ([`Limits`]); the driver limits the time it takes, except for streams that wait for a
+//! window ([`Connection::reset_stalled`]).
 
 mod receive;
 
@@ -37,8 +37,8 @@ pub enum Event<'i> {
     Request { stream: u32, head: RequestHead, end: bool },
     /// A request too large to be taken; the driver answers it with the error's status.
     Refused { stream: u32, error: HeadError },
-    /// Some of a request's body. The driver calls [`Connection::consume`] when it has consumed it. With `end`, the body is
-    /// complete, and `data` may be empty.
+    /// Some of a request's body. The driver calls [`Connection::consume`] when it has consumed it. With `end`, the body
+    /// is complete, and `data` may be empty.
     Data { stream: u32, data: &'i [u8], end: bool },
     /// The stream is gone, by the client's will or by its fault: no more can be sent on it.
     Reset { stream: u32, code: ErrorCode },
@@ -83,7 +83,7 @@ pub struct Connection {
     updates: u32,
     /// The next block must say that we use no dynamic table (RFC 7541 §4.2).
     tell_table: bool,
-    /// The time of the turn at hand.
+    /// The time of the present turn.
     now: Instant,
     /// The time of the last DATA on any stream.
     progress: Instant,
@@ -160,7 +160,7 @@ impl Connection {
         self.send_head_of(stream, end, |out| out.extend_from_slice(block))
     }
 
-    /// The same for a block that `write` appends in its place.
+    /// Sends a field block that `write` appends in place.
     pub fn send_head_of(&mut self, stream: u32, end: bool, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         if self.streams.get(stream).is_none() {
             return false;
@@ -172,8 +172,8 @@ impl Connection {
         true
     }
 
-    /// Sends as much of `data` as the windows allow, and returns its length; `None` if the stream is gone. With `end`, it
-    /// is the last of the body, and may be empty. If some is left, the stream waits in the queue.
+    /// Sends as much of `data` as the windows allow, and returns its length; `None` if the stream is gone. With `end`,
+    /// it is the last of the body, and may be empty. If some is left, the stream waits in the queue.
     pub fn send_data(&mut self, stream: u32, data: &[u8], end: bool) -> Option<usize> {
         let most = self.most_payload();
         let state = self.streams.get(stream)?;
@@ -184,12 +184,12 @@ impl Connection {
         Some(room)
     }
 
-    /// Sends one DATA frame, whose payload `fill` writes in place: at most `left` bytes, which are all that are at hand.
-    /// `fill` returns the number of bytes; for 0 no frame is sent. With `end`, they are the last of the body. Returns the
-    /// bytes sent, or `None` if the stream is gone. If some are left, the stream waits in the queue.
+    /// Sends one DATA frame, whose payload `fill` writes in place: at most `left` bytes, which are all that are at
+    /// hand. `fill` returns the number of bytes; for 0 no frame is sent. With `end`, they are the last of the body.
+    /// Returns the bytes sent, or `None` if the stream is gone. If some are left, the stream waits in the queue.
     ///
     /// # Errors
-    /// That of `fill`; nothing is sent then.
+    /// That of `fill`; no frame is sent then.
     pub fn send_frame<E>(
         &mut self,
         stream: u32,
@@ -243,7 +243,7 @@ impl Connection {
         self.respond_of(stream, body, |out| out.extend_from_slice(block))
     }
 
-    /// The same for a block that `write` appends in its place.
+    /// Sends a response whose field block `write` appends in place.
     pub fn respond_of(&mut self, stream: u32, body: &[u8], write: impl FnOnce(&mut Vec<u8>)) -> Option<usize> {
         let end = body.is_empty();
         if !self.send_head_of(stream, end, write) {
@@ -294,8 +294,8 @@ impl Connection {
         self.streams.get(stream).map_or(0, |state| state.send.room().min(all))
     }
 
-    /// Notes that the driver has consumed `bytes` of a stream's body: the client may send as many more. The bytes that a
-    /// stream still holds when it ends count as consumed.
+    /// Notes that the driver has consumed `bytes` of a stream's body: the client may send as many more. The bytes that
+    /// a stream still holds when it ends count as consumed.
     pub fn consume(&mut self, stream: u32, bytes: usize) {
         let Some(state) = self.streams.get(stream) else { return };
         let bytes = (bytes as u32).min(state.held);
@@ -343,8 +343,8 @@ impl Connection {
         Some(id)
     }
 
-    /// Tells the client that the connection will end; requests that it sends meanwhile are still answered. Its answer to
-    /// a PING shows that it has read the announcement: then [`Connection::shut_down`] happens by itself.
+    /// Tells the client that the connection will end; requests that it sends meanwhile are still answered. Its answer
+    /// to a PING shows that it has read the announcement: then [`Connection::shut_down`] happens by itself.
     pub fn announce_shutdown(&mut self) {
         if self.shutdown == Shutdown::No {
             self.shutdown = Shutdown::Announced;

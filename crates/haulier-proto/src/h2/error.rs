@@ -1,4 +1,4 @@
-//! Error codes of RFC 9113 §7, and what ends a connection.
+//! Error codes of RFC 9113 §7, and the errors that end a connection.
 
 use std::fmt;
 

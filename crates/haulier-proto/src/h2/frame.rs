@@ -200,8 +200,8 @@ pub fn write_data(out: &mut Vec<u8>, stream: u32, data: &[u8], end_stream: bool,
     }
 }
 
-/// Appends one DATA frame of at most `most` bytes, which `fill` writes into their place and counts; if they are as many as
-/// `last`, they end the stream. Says how many they are; for none, there is no frame.
+/// Appends one DATA frame of at most `most` bytes, which `fill` writes into their place and counts; if they are as many
+/// as `last`, they end the stream. Says how many they are; for none, there is no frame.
 ///
 /// # Errors
 /// That of `fill`; there is no frame then.

@@ -12,7 +12,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 pub struct Limits {
     /// Streams open at once; a further one is refused.
     pub streams: u32,
-    /// Bytes of a request body that may be under way unread, a stream.
+    /// Bytes of a request body that may be under way unread on one stream.
     pub stream_window: u32,
     /// The same for the whole connection: the memory that uploads may hold.
     pub connection_window: u32,
@@ -24,13 +24,13 @@ pub struct Limits {
     pub path: u32,
     /// Field lines of all open streams together, counted as `header_list` counts; a further stream is refused.
     pub all_heads: u32,
-    /// Bytes of the dynamic table the client may keep with us.
+    /// Bytes of the dynamic table that the client may fill in our decoder.
     pub table: u32,
     /// CONTINUATION frames of one field block. Above it the connection ends.
     pub continuations: u32,
     /// Streams reset in a minute: by the client (CVE-2023-44487), or by us for the client's fault (CVE-2025-8671).
     pub resets: u32,
-    /// Frames in a minute that cost us work and carry nothing: SETTINGS, PING, PRIORITY, empty DATA, unknown ones, and
+    /// Frames in a minute that cost work and carry no data: SETTINGS, PING, PRIORITY, empty DATA, unknown ones, and
     /// WINDOW_UPDATE beyond what our own DATA calls for.
     pub control_frames: u32,
     /// The time that an answer may wait for the client to open its window.
@@ -61,7 +61,7 @@ impl Limits {
     pub(super) fn settings(&self) -> Settings {
         Settings {
             header_table_size: self.table,
-            // A server must not say that it takes pushes (RFC 9113 §6.5.2): the default goes unsaid.
+            // A server must not send ENABLE_PUSH = 1 (RFC 9113 §6.5.2): as the default it is not sent.
             enable_push: true,
             max_concurrent_streams: self.streams,
             initial_window_size: self.stream_window,
@@ -70,7 +70,7 @@ impl Limits {
         }
     }
 
-    /// Bytes of a compressed block held until it is complete: what is merely too large is still answered by 431.
+    /// Bytes of a compressed block held until it is complete: a list that is merely too large is still answered by 431.
     pub(super) fn block(&self) -> usize {
         self.header_list as usize * 2
     }
@@ -93,7 +93,7 @@ impl Budget {
         }
     }
 
-    /// Counts one; false if that is more than a minute allows.
+    /// Counts one event; false if a minute allows no more.
     #[must_use]
     pub(super) fn spend(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.since) >= PERIOD {

@@ -1,8 +1,8 @@
 //! HTTP/2 as a pure state machine (RFC 9113): bytes in → events, answers → frames out.
 //!
 //! [`connection::Connection`] is the server's side of one connection, [`client::Client`] the other; both read frames by
-//! one `reader`. Neither reads a socket or a clock: the driver gives it the bytes received, acts on the events, and sends
-//! the `output` of a turn in one write.
+//! one `reader`. Neither reads a socket or a clock: the driver gives it the bytes received, acts on the events, and
+//! sends the `output` of a turn in one write.
 
 mod block;
 pub mod client;

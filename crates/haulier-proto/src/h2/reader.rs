@@ -129,7 +129,8 @@ impl FrameReader {
         is_first
     }
 
-    /// Takes the next frame from `input`, beginning at `taken`, and moves that to its end. `None`: more input is needed.
+    /// Takes the next frame from `input`, beginning at `taken`, and moves that to its end. `None`: more input is
+    /// needed.
     #[inline]
     pub(super) fn next<'i>(
         &mut self,

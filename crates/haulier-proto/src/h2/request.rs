@@ -9,7 +9,7 @@ use super::limits::Limits;
 use crate::field::{Fields, Span, is_token_byte, is_value};
 use crate::head::{HeadError, PseudoFields, RequestHead};
 
-/// Takes the lines of a request's field block in.
+/// Collects the lines of a request's field block.
 #[derive(Debug)]
 pub(super) struct RequestLines<'l> {
     limits: &'l Limits,
@@ -62,7 +62,7 @@ impl<'l> RequestLines<'l> {
         self.size.min(self.limits.header_list as usize) as u32
     }
 
-    /// The head, once the block is complete; to be asked for once.
+    /// The head, once the block is complete; to be called once.
     pub(super) fn finish(&mut self) -> Result<RequestHead, HeadError> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -85,7 +85,7 @@ impl<'l> RequestLines<'l> {
         if let [b':', ..] = name {
             return self.pseudo(name, value);
         }
-        // Pseudo-fields are five at most, as a further one is a fault: they need no room in this limit.
+        // Pseudo-fields do not count: there are few, as a repeated one is a fault.
         if self.count > self.limits.fields.saturating_add(4) {
             return Err(HeadError::TooManyFields);
         }

@@ -5,7 +5,7 @@ use super::request::check_field;
 use crate::field::Fields;
 use crate::response_head::{ResponseHead, ResponseHeadError, ResponseLimits};
 
-/// Takes the lines of a response's field block in.
+/// Collects the lines of a response's field block.
 #[derive(Debug)]
 pub(super) struct ResponseLines<'l> {
     limits: &'l ResponseLimits,
@@ -68,7 +68,7 @@ impl<'l> ResponseLines<'l> {
     }
 }
 
-/// The status a pseudo-field says; `None` if it is another, or says none.
+/// The status in a pseudo-field; `None` if that is another field, or has no valid status.
 fn status_of(name: &[u8], value: &[u8]) -> Option<u16> {
     let &[hundreds @ b'1'..=b'9', tens, ones] = value else {
         return None;

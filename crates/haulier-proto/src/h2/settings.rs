@@ -24,7 +24,7 @@ pub struct Settings {
     pub initial_window_size: u32,
     /// Largest payload it takes, bytes.
     pub max_frame_size: u32,
-    /// Largest list of fields it takes, bytes with 32 a field; a wish only.
+    /// Largest list of fields it takes, bytes with 32 a field; advisory.
     pub max_header_list_size: u32,
 }
 

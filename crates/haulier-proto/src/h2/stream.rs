@@ -1,4 +1,4 @@
-//! Streams of a connection: the open ones, and a memory of those that ended (RFC 9113 §5.1).
+//! The open streams of a connection, and the numbers of those that ended last (RFC 9113 §5.1).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::flow::Window;
 
 /// Ended streams remembered: frames for them may still be under way.
 const MOST_ENDED: usize = 128;
-/// Marks an ended stream that we ended: what comes for it is ignored. Stream numbers have 31 bits.
+/// Marks a stream that we ended: frames for it are ignored. Stream numbers have 31 bits.
 const BY_US: u32 = 1 << 31;
 
 /// A stream whose answer is not complete yet.
@@ -81,7 +81,7 @@ impl Streams {
     }
 
     pub(super) fn get(&mut self, id: u32) -> Option<&mut Stream> {
-        // Mostly it is the one just opened.
+        // Mostly it is the last one opened.
         match self.open.last_mut() {
             Some(last) if last.id == id => self.open.last_mut(),
             _ => self.place(id).map(|place| &mut self.open[place]),

@@ -88,7 +88,7 @@ impl Client {
         }
         self.give_back(length);
         let Some(place) = self.place(stream) else {
-            // We gave it up, and the server did not know yet.
+            // We have cancelled it, and the server did not know yet.
             return Ok(None);
         };
         let state = &mut self.streams[place];
@@ -130,7 +130,7 @@ impl Client {
         })
     }
 
-    /// The response is complete. A request that is not is of no more use to the server (RFC 9113 §8.1).
+    /// Removes a stream whose response is complete. The rest of its request is cancelled (RFC 9113 §8.1).
     fn finish(&mut self, place: usize) {
         let stream = self.streams.remove(place);
         if stream.is_sending {
@@ -238,7 +238,7 @@ impl Client {
 
     fn settings<'i>(&mut self, payload: &[u8]) -> Outcome<'i> {
         let before = self.peer;
-        // A server has no pushes to allow (RFC 9113 §6.5.2).
+        // A server must not allow pushes (RFC 9113 §6.5.2).
         self.peer.enable_push = false;
         self.peer.apply(payload)?;
         if self.peer.enable_push {

@@ -199,7 +199,7 @@ impl Connection {
         });
     }
 
-    /// Takes a request back unread: the client may send it again (RFC 9113 §8.7).
+    /// Refuses a request unprocessed: the client may send it again (RFC 9113 §8.7).
     fn refuse(&mut self, id: u32) {
         frame::write_reset(&mut self.output, id, ErrorCode::REFUSED_STREAM);
         self.streams.remember(id, Ended::ByUs);
@@ -222,7 +222,7 @@ impl Connection {
         self.spend_control()?;
         let before = self.peer.initial_window_size;
         self.peer.apply(payload)?;
-        // Our encoder may use the default table until it says that it does not (RFC 7541 §4.2).
+        // The client expects the default table until a block says that there is none (RFC 7541 §4.2).
         self.tell_table |= self.peer.header_table_size < Settings::default().header_table_size;
         let change = i64::from(self.peer.initial_window_size) - i64::from(before);
         if change != 0 && !self.streams.iter_mut().all(|state| state.send.shift(change)) {
@@ -278,8 +278,8 @@ impl Connection {
         Ok(None)
     }
 
-    /// Ends a stream for the client's fault. If the driver knows the stream, it hears of it. These count as if the
-    /// client had reset the stream itself: it made us do the work for nothing all the same (CVE-2025-8671).
+    /// Ends a stream for the client's fault, and tells the driver if it knows the stream. It counts as a reset by the
+    /// client, which has caused the same useless work (CVE-2025-8671).
     fn fault<'i>(&mut self, id: u32, code: ErrorCode) -> Outcome<'i> {
         frame::write_reset(&mut self.output, id, code);
         let known = self.remove(id, Ended::ByUs).is_some();
@@ -316,7 +316,7 @@ impl Connection {
     }
 }
 
-/// Bytes the body must have, if Content-Length tells (RFC 9113 §8.1.1).
+/// Bytes the body must have, if Content-Length states them (RFC 9113 §8.1.1).
 fn due(head: &RequestHead, end: bool) -> Result<Option<u64>, ()> {
     if head.fields().known(Known::ContentLength).is_none() {
         return Ok(None);

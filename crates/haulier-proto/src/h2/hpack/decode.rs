@@ -12,7 +12,7 @@ pub struct Decoder {
     table: DynamicTable,
     /// The size that our SETTINGS_HEADER_TABLE_SIZE allows the peer.
     allowed: usize,
-    /// Huffman-coded strings of the line at hand, decoded.
+    /// Huffman-coded strings of the present line, decoded.
     scratch: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl<'b> Text<'b> {
 }
 
 impl Decoder {
-    /// For a peer that may keep a dynamic table of `table_size` bytes.
+    /// A decoder with a dynamic table of `table_size` bytes.
     #[must_use]
     pub fn new(table_size: u32) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Decoder {
     /// block. A short block may refer to long lines: `line` has to limit them.
     ///
     /// # Errors
-    /// [`HpackError`]; lines before the fault have been given. Nothing more can be read from this peer then.
+    /// [`HpackError`]; lines before the fault have been given. No later block of this peer can be read then.
     pub fn decode(&mut self, block: &[u8], mut line: impl FnMut(&[u8], &[u8])) -> Result<(), HpackError> {
         let mut rest = self.take_size_updates(block)?;
         while let Some(&first) = rest.first() {

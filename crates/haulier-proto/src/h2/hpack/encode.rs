@@ -15,8 +15,8 @@ const CONTENT_LENGTH: u32 = 28;
 pub(super) const LITERAL: u8 = 0x00;
 pub(super) const SECRET: u8 = 0x10;
 
-/// The block of a response: `:status` and all fields. Names become lower case; what only concerns a connection
-/// (RFC 9113 §8.2.2) is left out.
+/// The block of a response: `:status` and all fields. Names become lower case; fields of the connection
+/// alone (RFC 9113 §8.2.2) are left out.
 #[must_use]
 pub fn block(status: u16, fields: &Fields) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
@@ -64,14 +64,14 @@ pub fn content_length(out: &mut Vec<u8>, length: u64) {
     out.extend_from_slice(digits);
 }
 
-/// Appends all lines but those that only concern a connection.
+/// Appends all lines but those of the connection alone.
 pub fn fields(out: &mut Vec<u8>, fields: &Fields) {
     for (name, value) in fields.iter() {
         field(out, name, value);
     }
 }
 
-/// Appends one line, unless it only concerns a connection. The name becomes lower case.
+/// Appends one line, unless it is of the connection alone. The name becomes lower case.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     with_lower_case(name, |name| lower_case_field(out, name, value));
 }
@@ -106,7 +106,7 @@ fn lower_case_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     string(out, value);
 }
 
-/// Fields that HTTP/2 has no use for (RFC 9113 §8.2.2).
+/// True for fields that HTTP/2 forbids (RFC 9113 §8.2.2).
 #[must_use]
 pub fn is_connection_specific(name: &[u8]) -> bool {
     matches!(

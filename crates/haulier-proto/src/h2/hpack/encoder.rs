@@ -1,10 +1,11 @@
-//! Field lines to field blocks with a dynamic table (RFC 7541 §2.3.2, §6): a line that a client repeats becomes one byte.
+//! Field lines to field blocks with a dynamic table (RFC 7541 §2.3.2, §6): a line that a client repeats becomes one
+//! byte.
 
 use super::encode::{LITERAL, SECRET, integer};
 use super::encode::{is_connection_specific, is_secret, string, whole_entry, with_lower_case};
 use super::table::{DynamicTable, STATIC, static_name};
 
-/// The largest table we keep, bytes; a peer's SETTINGS may make it smaller.
+/// The largest table, bytes; a peer's SETTINGS may make it smaller.
 const MOST_TABLE: u32 = 4096;
 /// Literal that enters the table (RFC 7541 §6.2.1).
 const INDEXED_LITERAL: u8 = 0x40;
@@ -16,7 +17,7 @@ const SIZE_UPDATE: u8 = 0x20;
 pub struct Encoder {
     table: DynamicTable,
     limit: u32,
-    /// The smallest limit since the last block, which must be told of (RFC 7541 §4.2).
+    /// The smallest limit since the last block, which the next block must state (RFC 7541 §4.2).
     smallest: Option<u32>,
 }
 
@@ -42,7 +43,7 @@ impl Encoder {
         self.table.resize(limit as usize);
     }
 
-    /// Appends a whole block. Names become lower case; what only concerns a connection is left out.
+    /// Appends a whole block. Names become lower case; fields of the connection alone are left out.
     pub fn block<'f>(&mut self, out: &mut Vec<u8>, fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>) {
         if let Some(smallest) = self.smallest.take() {
             if smallest < self.limit {

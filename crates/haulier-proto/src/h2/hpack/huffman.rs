@@ -1,7 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541 §5.2 and appendix B).
 //!
-//! The code is canonical: codes of one length are consecutive numbers in the order of their symbols. So the lengths
-//! are all that is written down here, codes and decoding table are computed from them when this is compiled.
+//! The code is canonical: codes of one length are consecutive numbers in the order of their symbols. So only the
+//! lengths are written here; the compiler computes codes and decoding table from them.
 
 use super::HpackError;
 
@@ -58,7 +58,7 @@ struct Step {
     /// The symbol completed on the way; no code is shorter than 5 bits, so there is at most one.
     symbol: u8,
     emits: bool,
-    /// The way ran into EOS.
+    /// The bits contain EOS.
     fails: bool,
 }
 
@@ -147,7 +147,7 @@ const fn ends() -> [bool; 256] {
     ends
 }
 
-/// Appends the text that `coded` stands for: at most 8/5 of its length.
+/// Decodes `coded` and appends the text: at most 8/5 of its length.
 ///
 /// # Errors
 /// [`HpackError::Huffman`]; part of the text may have been appended.

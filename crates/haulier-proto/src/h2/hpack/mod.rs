@@ -1,8 +1,8 @@
 //! HPACK, the compression of field lines in HTTP/2 (RFC 7541).
 //!
-//! Decoding keeps the peer's dynamic table. A server's encoding uses the static table only, so that an encoded block
-//! depends on nothing but its fields: it is made once for a cached file and copied for every request. A client, whose
-//! requests are much alike, has an [`encoder::Encoder`] with a table.
+//! The decoder has the peer's dynamic table. A server encodes with the static table only, so that a block depends on
+//! its fields alone: it is made once for a cached file and copied for every request. A client, whose requests are much
+//! alike, has an [`encoder::Encoder`] with a table.
 
 pub mod decode;
 pub mod encode;
@@ -26,7 +26,7 @@ pub enum HpackError {
     /// Huffman padding longer than 7 bits or not of ones, or the EOS symbol (RFC 7541 §5.2).
     #[error("bad Huffman code")]
     Huffman,
-    /// A table size above what we allowed, or not at the start of the block (RFC 7541 §4.2).
+    /// A table size above the limit that we allowed, or not at the start of the block (RFC 7541 §4.2).
     #[error("dynamic table size update out of place or range")]
     TableSize,
 }

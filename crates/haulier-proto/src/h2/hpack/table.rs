@@ -61,7 +61,7 @@ impl Entry {
     }
 }
 
-/// The fields the peer asked to be remembered, the newest first (RFC 7541 §2.3.2).
+/// The dynamic table: fields that the peer has added, the newest first (RFC 7541 §2.3.2).
 #[derive(Debug)]
 pub struct DynamicTable {
     /// Newest at the front, as indices count.
@@ -87,13 +87,13 @@ impl DynamicTable {
         }
     }
 
-    /// Bytes as RFC 7541 §4.1 counts them.
+    /// Its size in bytes, as RFC 7541 §4.1 counts them.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Changes the size limit and evicts what no longer fits (RFC 7541 §4.3).
+    /// Changes the size limit and evicts the entries that no longer fit (RFC 7541 §4.3).
     pub fn resize(&mut self, most: usize) {
         self.most = most;
         self.evict(0);
