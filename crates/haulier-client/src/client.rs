@@ -6,9 +6,10 @@ use bytes::Bytes;
 use haulier_proto::h2::client::StreamError;
 
 use crate::connect::{ConnectSettings, Connector, Versions};
+use crate::connection::Connection;
 use crate::credentials::{Netrc, basic};
 use crate::error::ClientError;
-use crate::exchange::{Connection, Exchange, Timeouts};
+use crate::exchange::{Exchange, Timeouts};
 use crate::pool::Pool;
 use crate::redirect::{self, MOST_REDIRECTS};
 use crate::request::{MethodName, Request};

@@ -7,29 +7,22 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_proto::chunked::Decoder;
 use haulier_proto::field::Fields;
-use haulier_proto::response_head::{ResponseHead, ResponseHeadError, ResponseLength, ResponseLimits};
-use tokio::time::{Instant, timeout, timeout_at};
+use haulier_proto::response_head::{ResponseHead, ResponseLength};
+use tokio::time::timeout;
 
+use crate::call::{Call, Sender, Wait};
+use crate::connection::Connection;
 use crate::error::{ClientError, Phase};
-use crate::http1::Http1Sender;
-use crate::http2::{self, Found, Http2};
+use crate::http2;
 use crate::request::{Request, RequestBody};
-use crate::stream::Stream;
-use crate::upload::Upload;
-use crate::url::Origin;
 
 /// Bytes asked of the socket while a chunked body is read.
 const READ: usize = 256 * 1024;
-/// Bytes asked of the socket for a head: the body after it can still be spliced.
-const READ_HEAD: usize = 4 * 1024;
-/// Interim responses before the final one. A peer that sends more is no HTTP server.
-const MOST_INTERIM: usize = 16;
 
 /// Timeouts of one exchange.
 #[derive(Debug, Clone, Copy)]
@@ -49,56 +42,7 @@ impl Default for Timeouts {
     }
 }
 
-/// A connection between exchanges.
-#[derive(Debug)]
-pub struct Connection {
-    stream: Stream,
-    origin: Origin,
-    /// The target is written in full, because a proxy reads it.
-    absolute: bool,
-    /// Bytes read beyond the last head; of HTTP/2 the frames not taken yet.
-    buffer: Vec<u8>,
-    http2: Option<Box<Http2>>,
-}
-
 impl Connection {
-    /// A connection of the version that both ends agreed on, HTTP/1.1 if they did not. `absolute`: the target is written
-    /// in full, because a proxy reads it.
-    #[must_use]
-    pub fn new(stream: Stream, origin: Origin, absolute: bool) -> Self {
-        let http2 = stream.has_agreed_on_http2().then(Box::default);
-        Self {
-            stream,
-            origin,
-            absolute,
-            buffer: Vec::new(),
-            http2,
-        }
-    }
-
-    /// A connection of HTTP/2, whether the ends agreed on it or not (RFC 9113 §3.3).
-    #[must_use]
-    pub fn http2(stream: Stream, origin: Origin) -> Self {
-        Self {
-            http2: Some(Box::default()),
-            ..Self::new(stream, origin, false)
-        }
-    }
-
-    #[must_use]
-    pub fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
-    /// Says whether another exchange may be tried: the server has closed nothing and sent nothing unasked.
-    #[must_use]
-    pub fn is_reusable(&mut self) -> bool {
-        match &mut self.http2 {
-            Some(http2) => http2.is_reusable(&mut self.stream, &mut self.buffer),
-            None => self.buffer.is_empty() && self.stream.is_quiet(),
-        }
-    }
-
     /// Sends the request and waits for the head of its response.
     ///
     /// # Errors
@@ -120,42 +64,24 @@ impl Connection {
     /// another connection; [`ClientError::Broken`], [`ClientError::TimedOut`], [`ClientError::Head`],
     /// [`ClientError::Framing`], [`ClientError::Stream`], [`ClientError::Http2`], [`ClientError::RequestBody`].
     pub async fn exchange_with<B: RequestBody>(
-        mut self,
+        self,
         request: Request<B>,
         timeouts: Timeouts,
         mut on_interim: impl FnMut(&ResponseHead),
     ) -> Result<Exchange<B>, ClientError> {
         let method = request.method.kind();
-        let sender = match &mut self.http2 {
-            Some(http2) => Sender::Http2 {
-                stream: http2.open(&request)?,
-            },
-            None => Sender::Http1(Http1Sender::new(&request, self.absolute)),
-        };
-        let mut call = Call {
-            connection: self,
-            upload: Upload::new(request),
-            sender,
-        };
+        let mut call = Call::begin(self, request)?;
         let mut wait = Wait::new(Phase::FirstByte, timeouts.first_byte);
         let (head, rest, is_reusable) = match call.sender {
             Sender::Http1(_) => {
                 let head = call.http1_head(&mut wait, &mut on_interim).await?;
-                let rest = match head.body_length(method)? {
-                    ResponseLength::Known(length) => Rest::Known { length, received: 0 },
-                    ResponseLength::Chunked => Rest::Chunked(Decoder::with_trailers()),
-                    ResponseLength::UntilClose => Rest::UntilClose,
-                };
+                let rest = Rest::of_http1(head.body_length(method)?);
                 let is_reusable = head.keeps_alive() && head.status() != 101;
                 (head, rest, is_reusable)
             }
             Sender::Http2 { stream } => {
                 let (head, end) = call.http2_head(stream, &mut wait, &mut on_interim).await?;
-                let length = head.content_length()?;
-                let rest = match end {
-                    true => Rest::Known { length: 0, received: 0 },
-                    false => Rest::Stream { length, received: 0 },
-                };
+                let rest = Rest::of_http2(head.content_length()?, end);
                 (head, rest, true)
             }
         };
@@ -168,174 +94,6 @@ impl Connection {
             is_reusable,
             stall: timeouts.stall,
         })
-    }
-}
-
-/// A request on its way, on its connection.
-#[derive(Debug)]
-struct Call<B> {
-    connection: Connection,
-    upload: Upload<B>,
-    sender: Sender,
-}
-
-#[derive(Debug)]
-enum Sender {
-    Http1(Http1Sender),
-    Http2 { stream: u32 },
-}
-
-/// The time that a silent server has.
-#[derive(Debug)]
-struct Wait {
-    phase: Phase,
-    limit: Duration,
-    until: Instant,
-}
-
-impl Wait {
-    fn new(phase: Phase, limit: Duration) -> Self {
-        Self {
-            phase,
-            limit,
-            until: Instant::now() + limit,
-        }
-    }
-}
-
-impl<B: RequestBody> Call<B> {
-    async fn http1_head(
-        &mut self,
-        wait: &mut Wait,
-        on_interim: &mut impl FnMut(&ResponseHead),
-    ) -> Result<ResponseHead, ClientError> {
-        let limits = ResponseLimits::default();
-        let mut interim = 0;
-        let mut has_begun = false;
-        loop {
-            if let Some(head) = ResponseHead::parse(&mut self.connection.buffer, &limits)? {
-                if !head.is_interim() {
-                    return Ok(head);
-                }
-                interim += 1;
-                if interim > MOST_INTERIM {
-                    let why = ResponseHeadError::Malformed("interim responses without end");
-                    return Err(ClientError::Head(why));
-                }
-                self.take_interim(&head, on_interim);
-                continue;
-            }
-            let read = self.receive(None, READ_HEAD, wait).await;
-            self.expect_bytes(read, has_begun)?;
-            has_begun = true;
-        }
-    }
-
-    /// The final head of an HTTP/2 response, and whether the response ends with it.
-    async fn http2_head(
-        &mut self,
-        stream: u32,
-        wait: &mut Wait,
-        on_interim: &mut impl FnMut(&ResponseHead),
-    ) -> Result<(ResponseHead, bool), ClientError> {
-        let mut has_begun = false;
-        loop {
-            let Connection { buffer, http2, .. } = &mut self.connection;
-            let http2 = http2.as_mut().expect("the sender is of HTTP/2");
-            match http2.step(buffer, stream, &mut Vec::new(), 0)? {
-                Found::Head(head, end) => return Ok((*head, end)),
-                Found::Interim(head) => {
-                    has_begun = true;
-                    self.take_interim(&head, on_interim);
-                }
-                Found::Body | Found::Nothing => {
-                    let read = self.receive(None, http2::READ, wait).await;
-                    self.expect_bytes(read, has_begun)?;
-                }
-            }
-        }
-    }
-
-    fn take_interim(&mut self, head: &ResponseHead, on_interim: &mut impl FnMut(&ResponseHead)) {
-        if head.status() == 100 {
-            self.upload.go_on();
-        }
-        on_interim(head);
-    }
-
-    /// Names the error of a connection that ends or breaks before a head is complete.
-    fn expect_bytes(&mut self, read: Result<usize, ClientError>, has_begun: bool) -> Result<(), ClientError> {
-        let error = match read {
-            Ok(0) => io::ErrorKind::UnexpectedEof.into(),
-            Err(ClientError::Broken(error)) => error,
-            read => return read.map(drop),
-        };
-        let error = self.upload.take_failure().unwrap_or(error);
-        Err(if has_begun {
-            ClientError::Broken(error)
-        } else {
-            ClientError::Unanswered(error)
-        })
-    }
-
-    /// Reads what has come into `out`, or into the connection's buffer, and sends meanwhile; at most `most` bytes, 0 at
-    /// the end of the stream.
-    async fn receive(
-        &mut self,
-        mut out: Option<&mut Vec<u8>>,
-        most: usize,
-        wait: &mut Wait,
-    ) -> Result<usize, ClientError> {
-        loop {
-            let expects_until = self.upload.expects_until();
-            let until = expects_until.map_or(wait.until, |until| until.min(wait.until));
-            let received = std::future::poll_fn(|context| self.poll_receive(out.as_deref_mut(), most, context));
-            match timeout_at(until, received).await {
-                Ok(Ok(Some(read))) => return Ok(read),
-                Ok(Ok(None)) => wait.until = Instant::now() + wait.limit,
-                Ok(Err(error)) => return Err(error),
-                Err(_) if until < wait.until => self.upload.go_on(),
-                Err(_) => {
-                    return Err(ClientError::TimedOut {
-                        phase: wait.phase,
-                        waited: wait.limit,
-                    });
-                }
-            }
-        }
-    }
-
-    /// `None`: some of the request went out, and the server has sent nothing.
-    fn poll_receive(
-        &mut self,
-        out: Option<&mut Vec<u8>>,
-        most: usize,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<usize>, ClientError>> {
-        self.poll_send(context)?;
-        let Connection { stream, buffer, .. } = &mut self.connection;
-        let out = out.unwrap_or(buffer);
-        out.reserve(most);
-        match stream.poll_read(context, out) {
-            Poll::Pending if self.upload.has_moved() => Poll::Ready(Ok(None)),
-            read => Poll::Ready(Ok(Some(ready!(read).map_err(ClientError::Broken)?))),
-        }
-    }
-
-    /// Sends more of the request. A connection that takes no more may still bring a response.
-    fn poll_send(&mut self, context: &mut Context<'_>) -> Result<(), ClientError> {
-        let Connection { stream, http2, .. } = &mut self.connection;
-        let sent = match (&mut self.sender, http2) {
-            (Sender::Http1(sender), _) => sender.poll_send(&mut self.upload, stream, context),
-            (Sender::Http2 { stream: id }, Some(http2)) => http2.poll_send(*id, &mut self.upload, stream, context),
-            (Sender::Http2 { .. }, None) => return Ok(()),
-        };
-        match sent {
-            Poll::Ready(Err(ClientError::Broken(error))) => self.upload.stop(Some(error)),
-            Poll::Ready(Err(error)) => return Err(error),
-            Poll::Ready(Ok(())) | Poll::Pending => {}
-        }
-        Ok(())
     }
 }
 
@@ -354,6 +112,24 @@ enum Rest {
     },
     UntilClose,
     Nothing,
+}
+
+impl Rest {
+    fn of_http1(length: ResponseLength) -> Self {
+        match length {
+            ResponseLength::Known(length) => Self::Known { length, received: 0 },
+            ResponseLength::Chunked => Self::Chunked(Decoder::with_trailers()),
+            ResponseLength::UntilClose => Self::UntilClose,
+        }
+    }
+
+    fn of_http2(length: Option<u64>, end: bool) -> Self {
+        if end {
+            Self::Known { length: 0, received: 0 }
+        } else {
+            Self::Stream { length, received: 0 }
+        }
+    }
 }
 
 /// A response whose head is here and whose body follows. Dropping it closes the connection, unless the exchange is

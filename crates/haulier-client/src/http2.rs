@@ -136,7 +136,8 @@ impl Http2 {
         }
     }
 
-    /// Puts some of the body into the output; `false` if the source has none, a window is closed, or the stream is gone.
+    /// Puts some of the body into the output; `false` if the source has none, a window is closed, or the stream is
+    /// gone.
     fn fill_output<B: RequestBody>(
         &mut self,
         id: u32,

@@ -9,7 +9,9 @@ pub mod connect;
 pub mod error;
 pub mod stream;
 
+mod call;
 pub mod client;
+pub mod connection;
 pub mod credentials;
 pub mod decode;
 pub mod download;

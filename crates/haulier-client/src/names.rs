@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-/// The addresses of a name below `localhost`, which is always this machine (RFC 6761 §6.3). `localhost` itself is in every
-/// hosts file.
+/// The addresses of a name below `localhost`, which is always this machine (RFC 6761 §6.3). `localhost` itself is in
+/// every hosts file.
 pub fn of_this_machine(host: &str, port: u16) -> Option<[SocketAddr; 2]> {
     let name = host.strip_suffix('.').unwrap_or(host);
     let (before, last) = name.rsplit_once('.')?;

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use crate::exchange::Connection;
+use crate::connection::Connection;
 use crate::url::Origin;
 
 /// Idle connections kept in all.

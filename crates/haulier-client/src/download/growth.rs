@@ -1,8 +1,8 @@
 //! The number of connections: another one is added only where a gain is measured.
 //!
-//! One connection fills a free link, and more of them only cost. Where the server or the path limits each connection, the
-//! second brings as much as the first, and all that are allowed are of use. Where it brings less, the number doubles as
-//! long as doubling gains, and goes back where it does not.
+//! One connection fills a free link, and more of them only cost. Where the server or the path limits each connection,
+//! the second brings as much as the first, and all that are allowed are of use. Where it brings less, the number
+//! doubles as long as doubling gains, and goes back where it does not.
 
 use super::throughput::{Measurement, Sample};
 

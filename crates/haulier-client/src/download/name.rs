@@ -1,7 +1,7 @@
 //! The name of a downloaded file (RFC 6266). The server may choose it, but not its directory.
 //!
-//! A name comes from Content-Disposition, else from the address. It always becomes one visible name inside the directory:
-//! no path, no leading dot, no control bytes.
+//! A name comes from Content-Disposition, else from the address. It always becomes one visible name inside the
+//! directory: no path, no leading dot, no control bytes.
 
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,8 @@
 //! A worker fetches from its position to its end. Another worker may take the far half away at any moment; the cut lies
 //! so far ahead that the bytes the worker is moving stay before it.
 
-/// The shortest range that is split off, bytes: twice the bytes that a worker moves at once, so that no cut falls into them.
+/// The shortest range that is split off, bytes: twice the bytes that a worker moves at once, so that no cut falls into
+/// them.
 pub const LEAST: u64 = 2 * MOVE as u64;
 /// The most bytes that a worker moves at once.
 pub const MOVE: usize = 1024 * 1024;
@@ -98,8 +99,8 @@ impl Ranges {
         self.workers[worker].end = self.workers[worker].at;
     }
 
-    /// Ends the worker's range at its position. The rest goes to the worker whose range ends there, which only has to read
-    /// on; else it is free.
+    /// Ends the worker's range at its position. The rest goes to the worker whose range ends there, which only has to
+    /// read on; else it is free.
     pub fn release(&mut self, worker: usize) {
         let left = std::mem::replace(&mut self.workers[worker].is_working, false);
         let (start, end) = self.span(worker);

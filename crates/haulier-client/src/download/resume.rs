@@ -1,7 +1,8 @@
 //! An incomplete file, `NAME.part`, and its record, `NAME.part.json`.
 //!
-//! The record never claims a byte that was not written: it is saved after the data, by rename. The page cache survives a
-//! killed process but no crash of the machine, so a record from before the last boot counts only if its data were synced.
+//! The record never claims a byte that was not written: it is saved after the data, by rename. The page cache survives
+//! a killed process but no crash of the machine, so a record from before the last boot counts only if its data were
+//! synced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -72,9 +73,9 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 impl Part {
-    /// The part that an earlier run left for this address: at a target, or under any name in a directory. A part of another
-    /// query is taken if there is none of this one: addresses are signed anew, and only the server knows whether two are
-    /// the same file.
+    /// The part that an earlier run left for this address: at a target, or under any name in a directory. A part of
+    /// another query is taken if there is none of this one: addresses are signed anew, and only the server knows
+    /// whether two are the same file.
     ///
     /// # Errors
     /// [`DownloadError::Busy`] if another process has it.
@@ -391,8 +392,8 @@ pub enum PartLocation<'a> {
     Directory(&'a Path),
 }
 
-/// True if this response would bring the complete file at `path`: it has the same length, and the same entity tag from the
-/// same address, or the same date.
+/// True if this response would bring the complete file at `path`: it has the same length, and the same entity tag from
+/// the same address, or the same date.
 #[must_use]
 pub fn is_same(path: &Path, url: &Url, validators: &Validators, total: u64) -> bool {
     let Ok(metadata) = fs::metadata(path) else {

@@ -52,8 +52,8 @@ struct Worker {
 }
 
 impl Sums {
-    /// The checksums of an earlier run that still match. Blocks that changed are taken out of `done`; the second value is
-    /// their length in bytes.
+    /// The checksums of an earlier run that still match. Blocks that changed are taken out of `done`; the second value
+    /// is their length in bytes.
     pub(super) fn checked(file: &File, recorded: Vec<Sum>, done: &mut Spans) -> (Self, u64) {
         let (mut sums, mut damaged) = (Self::default(), 0);
         for sum in recorded {

@@ -19,8 +19,8 @@ pub struct Flow {
     pub at: f64,
 }
 
-/// The bytes that all connections have brought up to a moment. Each sample has the connections of the one before, in the same
-/// order, and new ones after them.
+/// The bytes that all connections have brought up to a moment. Each sample has the connections of the one before, in
+/// the same order, and new ones after them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// Seconds since the beginning.
@@ -84,7 +84,8 @@ pub struct Measurement {
     windows: usize,
     least: f64,
     most: f64,
-    /// Every connection has brought something in every window. Bursts of several connections by turns sample even in their sum.
+    /// Every connection has brought something in every window. Bursts of several connections by turns sample even in
+    /// their sum.
     is_steady: bool,
 }
 

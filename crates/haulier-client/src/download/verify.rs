@@ -1,7 +1,7 @@
 //! Checksums: given, listed in a file, or sent by the server (RFC 9530).
 //!
-//! A thread of its own hashes the file while it is written, and reads it from the page cache, so a checksum costs no time
-//! on a second core.
+//! A thread of its own hashes the file while it is written, and reads it from the page cache, so a checksum costs no
+//! time on a second core.
 
 use std::fs::File;
 use std::io;
@@ -254,10 +254,10 @@ impl Follower {
 
     /// Notes that the file is whole up to here.
     pub fn reached(&self, whole_up_to: u64) {
-        self.tell(|reach| reach.whole_up_to = whole_up_to);
+        self.update(|reach| reach.whole_up_to = whole_up_to);
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Reach)) {
+    fn update(&self, change: impl FnOnce(&mut Reach)) {
         let (reach, changed) = &*self.reach;
         change(&mut reach.lock().unwrap_or_else(PoisonError::into_inner));
         changed.notify_one();
@@ -269,7 +269,7 @@ impl Follower {
     /// # Errors
     /// If the file cannot be read.
     pub fn finish(mut self, length: u64) -> io::Result<Result<Vec<Checksum>, (Checksum, String)>> {
-        self.tell(|reach| {
+        self.update(|reach| {
             reach.whole_up_to = length;
             reach.is_final = true;
         });
@@ -290,7 +290,7 @@ impl Follower {
 /// Stops the thread: a download that failed needs no checksum.
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.tell(|reach| reach.is_given_up = true);
+        self.update(|reach| reach.is_given_up = true);
     }
 }
 

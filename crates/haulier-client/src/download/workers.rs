@@ -70,8 +70,8 @@ fn add(job: &Rc<Job>, workers: &mut JoinSet<Result<(), DownloadError>>) {
     }
 }
 
-/// True if an error of one worker ends the download. Others fetch a range that was refused to one; no worker can continue
-/// a file that has changed.
+/// True if an error of one worker ends the download. Others fetch a range that was refused to one; no worker can
+/// continue a file that has changed.
 fn is_final(error: &DownloadError) -> bool {
     match error {
         DownloadError::Ranges(_) | DownloadError::Status { .. } => false,

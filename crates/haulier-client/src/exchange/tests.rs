@@ -2,12 +2,14 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
+use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 
 use tokio::runtime::Runtime;
 
 use super::*;
 use crate::request::MethodName;
+use crate::stream::Stream;
 use crate::url::Url;
 
 /// A body whose pieces are a test's.

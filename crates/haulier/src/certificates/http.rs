@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use haulier_client::connect::{ConnectSettings, Connector};
+use haulier_client::connection::Connection;
 use haulier_client::error::ClientError;
-use haulier_client::exchange::{Connection, Timeouts};
+use haulier_client::exchange::Timeouts;
 use haulier_client::request::{MethodName, Request};
 use haulier_client::url::Url;
 use http_body_util::{BodyExt, Full};

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::peer::{Peer, close, data, honest, honest_head};
-use crate::program::Place;
+use crate::program::DownloadDir;
 
 const MIB: usize = 1024 * 1024;
 /// Short timeouts for tests, long enough for a busy machine.
@@ -27,7 +27,7 @@ fn a_server_that_cuts_is_continued_and_no_byte_comes_twice() {
         }
         wire.body(&served[start..end])
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.bin")]);
     assert!(place.read("f.bin") == *file);
     assert_eq!(peer.body_bytes(), file.len() as u64);
@@ -42,7 +42,7 @@ fn a_server_that_always_cuts_and_gives_no_ranges_never_makes_a_file() {
         wire.body(&file[..file.len() - 1])?;
         close()
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get(&[&peer.url("/f.bin"), "--retry", "2"]);
     assert_eq!(ended.code, Some(5), "{}", ended.stderr);
     place.assert_no_file("f.bin");
@@ -55,7 +55,7 @@ fn a_chunked_body_without_its_last_chunk_is_no_file() {
         wire.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n5\nhello\n")?;
         close()
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get(&[&peer.url("/f.txt"), "--retry", "0"]);
     assert_eq!(ended.code, Some(5), "{}", ended.stderr);
     assert!(ended.stderr.contains("without its last chunk"), "{}", ended.stderr);
@@ -67,7 +67,7 @@ fn a_whole_chunked_body_is_a_file() {
     let peer = Peer::start(|_, wire| {
         wire.head("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n5\nhello\n6;x=y\n world\n0\nT: r\n\n")
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.txt")]);
     assert_eq!(place.read("f.txt"), b"hello world");
 }
@@ -78,7 +78,7 @@ fn a_body_that_ends_with_the_connection_is_a_file_with_a_warning_and_a_reset_is_
         wire.head("HTTP/1.0 200 OK\n\nhello")?;
         close()
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get_well(&[&peer.url("/f.txt")]);
     assert_eq!(place.read("f.txt"), b"hello");
     assert!(ended.stderr.contains("cannot be detected"), "{}", ended.stderr);
@@ -105,7 +105,7 @@ fn a_server_that_stalls_is_given_up_or_continued() {
         }
         wire.body(&served[start..end])
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let url = peer.url("/f.bin");
     let ended = place.get(&args(&url, &[&FAST[..], &["--retry", "0"]].concat()));
     assert_eq!(ended.code, Some(4), "{}", ended.stderr);
@@ -122,7 +122,7 @@ fn a_server_that_never_answers_is_a_time_out() {
         thread::sleep(Duration::from_secs(120));
         close()
     });
-    let ended = Place::new().get(&[&peer.url("/f"), "--answer-timeout", "300ms", "--retry", "0"]);
+    let ended = DownloadDir::new().get(&[&peer.url("/f"), "--answer-timeout", "300ms", "--retry", "0"]);
     assert_eq!(ended.code, Some(4), "{}", ended.stderr);
 }
 
@@ -180,7 +180,7 @@ fn false_ranges_are_never_put_into_the_file() {
     for (number, (name, lie)) in lies.into_iter().enumerate() {
         let file = data(MIB, 10 + number as u64);
         let peer = lying_peer(Arc::clone(&file), lie);
-        let place = Place::new();
+        let place = DownloadDir::new();
         let ended = place.get(&[&peer.url("/f.bin")]);
         assert_eq!(ended.code, Some(0), "{name}: {}", ended.stderr);
         assert!(place.read("f.bin") == *file, "{name}");
@@ -206,7 +206,7 @@ fn a_file_that_changes_is_fetched_anew_and_never_mixed() {
         wire.body(&first[..MIB])?;
         close()
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get_well(&[&peer.url("/f.bin")]);
     assert!(place.read("f.bin") == *new);
     assert!(
@@ -226,7 +226,7 @@ fn a_file_that_never_stays_the_same_is_given_up() {
         wire.body(&file[..MIB / 2])?;
         close()
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get(&[&peer.url("/f.bin"), "--retry", "2"]);
     assert!(matches!(ended.code, Some(5 | 8)), "{ended:?}");
     place.assert_no_file("f.bin");
@@ -245,7 +245,7 @@ fn a_weak_validator_continues_nothing() {
         wire.body(&first[..MIB / 2])?;
         close()
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get_well(&[&peer.url("/f.bin")]);
     assert!(place.read("f.bin") == *new);
     assert!(ended.stderr.contains("all of it is fetched again"), "{}", ended.stderr);
@@ -265,7 +265,7 @@ fn framing_in_doubt_is_no_file() {
             wire.head(head)?;
             close()
         });
-        let place = Place::new();
+        let place = DownloadDir::new();
         let ended = place.get(&[&peer.url("/f"), "--retry", "0"]);
         assert_eq!(ended.code, Some(8), "{head}: {}", ended.stderr);
         assert_eq!(place.names(), [""; 0], "{head}");
@@ -281,7 +281,7 @@ fn a_download_ends_with_its_last_byte_though_the_server_keeps_the_connection() {
         thread::sleep(Duration::from_secs(120));
         Ok(())
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let begun = Instant::now();
     place.get_well(&[&peer.url("/f.bin")]);
     assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
@@ -294,7 +294,7 @@ fn retry_after_is_honoured() {
         0 => wire.head("HTTP/1.1 503 Service Unavailable\nRetry-After: 2\nContent-Length: 0\n\n"),
         _ => wire.head("HTTP/1.1 200 OK\nContent-Length: 5\n\nhello"),
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let begun = Instant::now();
     place.get_well(&[&peer.url("/f.txt")]);
     assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
@@ -313,7 +313,7 @@ fn every_kind_of_failure_has_its_exit_code() {
             _ => wire.head("HTTP/1.1 404 Not Found\nContent-Length: 0\n\n"),
         }
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let code = |arguments: &[&str]| place.get(&[arguments, &["--retry", "0"]].concat()).code;
     assert_eq!(code(&[&peer.url("/none")]), Some(6));
     assert_eq!(code(&[&peer.url("/500")]), Some(7));

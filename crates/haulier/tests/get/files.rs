@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::peer::{Peer, data, honest};
-use crate::program::Place;
+use crate::program::DownloadDir;
 
 fn naming(disposition: &'static str) -> Peer {
     Peer::start(move |_, wire| {
@@ -25,7 +25,7 @@ fn the_server_names_the_file_and_never_its_place() {
         ("attachment; filename=\".bashrc\"", "bashrc"),
         ("attachment; filename=\"..\"", "f.bin"),
     ] {
-        let place = Place::new();
+        let place = DownloadDir::new();
         place.get_well(&[&naming(disposition).url("/f.bin?x=/y")]);
         assert_eq!(place.names(), [name], "{disposition}");
     }
@@ -36,7 +36,7 @@ fn another_file_of_that_name_is_never_replaced_unasked() {
     let file = data(10_000, 1);
     let served = Arc::clone(&file);
     let peer = Peer::start(move |asked, wire| honest(asked, wire, &served, "\"a\""));
-    let place = Place::new();
+    let place = DownloadDir::new();
     fs::write(place.path("f.bin"), "mine").expect("written");
     place.get_well(&[&peer.url("/f.bin")]);
     assert_eq!(place.read("f.bin"), b"mine");
@@ -60,7 +60,7 @@ fn update_replaces_what_the_server_changed_and_only_that() {
         }
         wire.head(&format!("HTTP/1.1 200 OK\nContent-Length: 3\nETag: {tag}\n\n{tag}"))
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let url = peer.url("/f.txt");
     for expected in ["\"a\"", "\"a\"", "\"b\""] {
         place.get_well(&[&url, "--update"]);
@@ -74,7 +74,7 @@ fn a_file_is_as_old_as_the_servers() {
     let peer = Peer::start(|_, wire| {
         wire.head("HTTP/1.1 200 OK\nContent-Length: 5\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\n\nhello")
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.txt")]);
     let modified = fs::metadata(place.path("f.txt")).expect("there").modified();
     assert_eq!(modified.expect("known"), UNIX_EPOCH + Duration::from_secs(784_111_777));
@@ -92,7 +92,7 @@ fn several_files_of_one_name_come_side_by_side() {
         let digit = asked.line.as_bytes()[5] as char;
         wire.head(&format!("HTTP/1.1 200 OK\nContent-Length: 1\n\n{digit}"))
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let urls: Vec<String> = (1..=6).map(|number| peer.url(&format!("/{number}/f.txt"))).collect();
     let arguments: Vec<&str> = urls.iter().map(String::as_str).collect();
     place.get_well(&arguments);
@@ -106,7 +106,7 @@ fn several_files_of_one_name_come_side_by_side() {
 #[test]
 fn an_empty_file_is_a_file() {
     let peer = Peer::start(|_, wire| wire.head("HTTP/1.1 200 OK\nContent-Length: 0\n\n"));
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.txt")]);
     assert_eq!(place.read("f.txt"), b"");
 }
@@ -116,7 +116,7 @@ fn events_tell_the_whole_story_in_json() {
     let file = data(100_000, 2);
     let served = Arc::clone(&file);
     let peer = Peer::start(move |asked, wire| honest(asked, wire, &served, "\"a\""));
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get_well(&[&peer.url("/f.bin"), "--json"]);
     let started = ended.event("started");
     assert_eq!(

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::peer::{Peer, data, honest, honest_head};
-use crate::program::Place;
+use crate::program::DownloadDir;
 use crate::verifying::sha256;
 
 fn hello(wire: &mut crate::peer::Wire) -> std::io::Result<()> {
@@ -18,7 +18,7 @@ fn hello(wire: &mut crate::peer::Wire) -> std::io::Result<()> {
 #[test]
 fn a_name_below_localhost_is_this_machine() {
     let peer = Peer::start(|_, wire| hello(wire));
-    let place = Place::new();
+    let place = DownloadDir::new();
     let url = peer.url("/f.txt").replace("127.0.0.1", "shop.localhost");
     place.get_well(&[&url, "-o", "f.txt"]);
     assert_eq!(place.read("f.txt"), b"hello");
@@ -34,7 +34,7 @@ fn credentials_stay_with_the_host_they_were_given_for() {
         }
         wire.head(&format!("HTTP/1.1 302 Found\nLocation: {there}\nContent-Length: 0\n\n"))
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[
         &peer.url("/near"),
         "-o",
@@ -75,7 +75,7 @@ fn credentials_stay_behind_on_further_connections_and_of_a_list_elsewhere() {
         wire.head(&format!("HTTP/1.1 200 OK\nContent-Length: {length}\n\n"))?;
         wire.body(sum.as_bytes())
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let checksums = lists.url("/SHA256SUMS");
     let secrets = ["--user", "me:secret", "-H", "Cookie: a=b", "-H", "Host: inner.example"];
     let arguments = [
@@ -99,7 +99,7 @@ fn credentials_stay_behind_on_further_connections_and_of_a_list_elsewhere() {
 #[test]
 fn netrc_and_tokens_and_addresses_bring_credentials() {
     let peer = Peer::start(|_, wire| hello(wire));
-    let place = Place::new();
+    let place = DownloadDir::new();
     fs::write(place.path(".netrc"), "machine 127.0.0.1 login me password secret\n").expect("written");
     place.get_well(&[&peer.url("/a"), "-o", "a"]);
     place.get_well(&[&peer.url("/b"), "-o", "b", "--no-netrc"]);
@@ -116,7 +116,7 @@ fn netrc_and_tokens_and_addresses_bring_credentials() {
 #[test]
 fn a_proxy_is_asked_with_the_whole_address() {
     let proxy = Peer::start(|_, wire| hello(wire));
-    let place = Place::new();
+    let place = DownloadDir::new();
     let by_flag = proxy.url("").replace("http://", "http://p:q@");
     place.get_well(&["http://example.invalid/f?x=1", "-o", "f", "--proxy", &by_flag]);
     let asked = &proxy.requests()[0];
@@ -140,14 +140,14 @@ fn a_proxy_is_asked_with_the_whole_address() {
 #[test]
 fn https_goes_through_a_tunnel_and_a_refused_one_is_told() {
     let proxy = Peer::start(|_, wire| wire.head("HTTP/1.1 403 Forbidden\nContent-Length: 0\n\n"));
-    let ended = Place::new().get(&["https://example.invalid/f", "--proxy", &proxy.url(""), "--retry", "0"]);
+    let ended = DownloadDir::new().get(&["https://example.invalid/f", "--proxy", &proxy.url(""), "--retry", "0"]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     assert_eq!(proxy.requests()[0].line, "CONNECT example.invalid:443 HTTP/1.1");
 }
 
 #[test]
 fn a_local_socket_is_a_server() {
-    let place = Place::new();
+    let place = DownloadDir::new();
     let socket = place.path("web.sock");
     let listener = UnixListener::bind(&socket).expect("bound");
     let server = thread::spawn(move || {
@@ -178,7 +178,7 @@ fn a_content_coding_is_taken_off_only_where_it_was_asked_for() {
         ))?;
         wire.body(body)
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/plain.txt"), "--compressed"]);
     assert_eq!(place.read("plain.txt"), b"hello");
     assert_eq!(peer.requests()[0].field("accept-encoding"), Some("gzip, br, zstd"));
@@ -202,7 +202,7 @@ fn standard_output_gets_the_bytes_and_a_cut_is_continued() {
         }
         wire.body(&served[start..end])
     });
-    let ended = Place::new().get_well(&[&peer.url("/f"), "-o", "-", "-q"]);
+    let ended = DownloadDir::new().get_well(&[&peer.url("/f"), "-o", "-", "-q"]);
     assert!(ended.stdout == **file, "{} bytes of {}", ended.stdout.len(), file.len());
     assert_eq!(ended.stderr, "");
     assert_eq!(peer.body_bytes(), file.len() as u64);
@@ -213,7 +213,7 @@ fn a_rate_limit_holds_for_all_files_together() {
     let file = data(500_000, 2);
     let served = Arc::clone(&file);
     let peer = Peer::start(move |asked, wire| honest(asked, wire, &served, "\"a\""));
-    let place = Place::new();
+    let place = DownloadDir::new();
     let begun = Instant::now();
     place.get_well(&[&peer.url("/a"), &peer.url("/b"), "--limit", "500KB/s"]);
     let took = begun.elapsed();

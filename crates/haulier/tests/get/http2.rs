@@ -6,7 +6,7 @@ use haulier_proto::h2::error::ErrorCode;
 
 use crate::http2_peer::{Asked, Does, Peer, page};
 use crate::peer::data;
-use crate::program::Place;
+use crate::program::DownloadDir;
 use crate::servers::{haulier, nginx, three_downloads};
 use crate::tls::certificate;
 
@@ -39,7 +39,7 @@ fn honest(asked: &Asked, data: &[u8]) -> Does {
 /// The server refuses HTTP/1 by status, so that a download that succeeds came by HTTP/2.
 #[test]
 fn tls_gives_it_and_it_is_taken() {
-    let keys = Place::new();
+    let keys = DownloadDir::new();
     let (certificate, key) = certificate(&keys);
     let lines = format!(
         "ssl_certificate {certificate}; ssl_certificate_key {key};\n\
@@ -49,7 +49,7 @@ fn tls_gives_it_and_it_is_taken() {
     let file = data(20 * MIB, 3);
     fs::write(server.root().join("f.bin"), &**file).expect("written");
     let url = format!("https://localhost:{}/f.bin", server.address.port());
-    let place = Place::new();
+    let place = DownloadDir::new();
     let get = |arguments: &[&str]| {
         let mut command = place.command(&[&[url.as_str(), "--retry", "0"], arguments].concat());
         command
@@ -67,7 +67,7 @@ fn tls_gives_it_and_it_is_taken() {
 
 #[test]
 fn a_server_without_it_is_asked_by_http1_unless_it_is_demanded() {
-    let keys = Place::new();
+    let keys = DownloadDir::new();
     let (certificate, key) = certificate(&keys);
     let server = nginx(
         &format!("ssl_certificate {certificate}; ssl_certificate_key {key};"),
@@ -75,7 +75,7 @@ fn a_server_without_it_is_asked_by_http1_unless_it_is_demanded() {
     );
     fs::write(server.root().join("f.bin"), b"over HTTP/1.1").expect("written");
     let url = format!("https://localhost:{}/f.bin", server.address.port());
-    let place = Place::new();
+    let place = DownloadDir::new();
     let get = |arguments: &[&str]| {
         let mut command = place.command(&[&[url.as_str(), "--retry", "0"], arguments].concat());
         command
@@ -113,7 +113,7 @@ fn a_stream_that_ends_too_early_is_continued_and_never_called_complete() {
                 honest(asked, &content)
             }
         });
-        let place = Place::new();
+        let place = DownloadDir::new();
         place.get_well(&["--http", "2", &peer.url("/f.bin")]);
         assert!(place.read("f.bin") == **file);
         assert_eq!(peer.requests().len(), 2);
@@ -128,7 +128,7 @@ fn a_stream_that_ends_too_early_is_continued_and_never_called_complete() {
 #[test]
 fn a_body_beyond_its_length_is_no_file() {
     let peer = Peer::start(|_| Does::Short(10, 5));
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get(&["--http", "2", "--retry", "0", &peer.url("/f.bin")]);
     assert_eq!(ended.code, Some(8), "{}", ended.stderr);
     place.assert_no_file("f.bin");
@@ -145,7 +145,7 @@ fn a_request_that_was_not_taken_is_sent_again() {
             honest(asked, &content)
         }
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&["--http", "2", &peer.url("/f.bin")]);
     assert!(place.read("f.bin") == **file);
 }
@@ -153,7 +153,7 @@ fn a_request_that_was_not_taken_is_sent_again() {
 #[test]
 fn a_connection_that_says_goodbye_is_left_and_the_next_file_comes_on_another() {
     let peer = Peer::start(|_| Does::Last);
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&["--http", "2", "-j", "1", &peer.url("/a.txt"), &peer.url("/b.txt")]);
     assert_eq!(
         (place.read("a.txt"), place.read("b.txt")),
@@ -171,7 +171,7 @@ fn files_of_one_server_share_a_connection_and_redirects_are_followed_on_it() {
         }
         other => page(other),
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let urls = ["/old", "/b.txt", "/c.txt"].map(|path| peer.url(path));
     place.get_well(&["--http", "2", "-j", "1", &urls[0], &urls[1], &urls[2]]);
     assert_eq!(place.read("b.txt"), b"/b.txt");
@@ -192,7 +192,7 @@ fn a_server_that_falls_silent_is_given_up() {
             Does::Hang
         }
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get(&[
         "--http",
         "2",
@@ -212,7 +212,7 @@ fn a_server_that_falls_silent_is_given_up() {
 fn what_is_no_http2_is_no_file() {
     for does in [|| Does::Garbage, || Does::Close] {
         let peer = Peer::start(move |_| does());
-        let place = Place::new();
+        let place = DownloadDir::new();
         let ended = place.get(&["--http", "2", "--retry", "0", &peer.url("/f.bin")]);
         assert!(matches!(ended.code, Some(5 | 8)), "{ended:?}");
         place.assert_no_file("f.bin");

@@ -205,8 +205,8 @@ pub(crate) fn data(length: usize, seed: u64) -> Arc<Vec<u8>> {
     Arc::new(words.flatten().take(length).collect())
 }
 
-/// Writes the head of an honest server: 200, or 206 if a range was requested and the tag agrees. Returns the range of the
-/// body in `data`.
+/// Writes the head of an honest server: 200, or 206 if a range was requested and the tag agrees. Returns the range of
+/// the body in `data`.
 pub(crate) fn honest_head(asked: &Asked, wire: &mut Wire, data: &[u8], tag: &str) -> io::Result<(usize, usize)> {
     let length = data.len();
     let agrees = asked.field("if-range").is_none_or(|given| given == tag);

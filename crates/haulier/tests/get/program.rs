@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A directory to download into.
-pub(crate) struct Place {
+pub(crate) struct DownloadDir {
     directory: TempDir,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-impl Place {
+impl DownloadDir {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         Self { directory }

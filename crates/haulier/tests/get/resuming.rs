@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::peer::{Peer, close, data, honest, honest_head};
-use crate::program::Place;
+use crate::program::DownloadDir;
 
 const MIB: usize = 1024 * 1024;
 /// The bytes that a killed run may lose: those written since its record was saved last.
@@ -28,7 +28,7 @@ fn twenty_kills_at_random_moments_lose_no_more_than_a_segment_each() {
     const KILLS: u64 = 20;
     let file = data(64 * MIB, 1);
     let peer = slow(&file);
-    let place = Place::new();
+    let place = DownloadDir::new();
     let mut killed = 0;
     for round in 0..KILLS {
         let mut child = place.start(&[&peer.url("/f.bin")]);
@@ -79,7 +79,7 @@ fn another_query_gets_its_own_file_and_leaves_the_part_of_the_first() {
         }
         wire.body(&file[start..end])
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let broken = place.get(&[&peer.url("/dl?id=1"), "--retry", "0"]);
     assert_ne!(broken.code, Some(0));
     place.get_well(&[&peer.url("/dl?id=2")]);
@@ -100,7 +100,7 @@ fn a_file_that_was_changed_here_is_not_called_complete() {
         }
         honest(asked, wire, &served, "\"a\"")
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.bin"), "-o", "f.bin"]);
     place.get_well(&[&peer.url("/f.bin"), "-o", "f.bin"]);
     assert_eq!(peer.requests()[1].field("if-none-match"), Some("\"a\""));
@@ -121,7 +121,7 @@ fn a_bit_that_flips_between_two_runs_is_found_and_its_bytes_are_fetched_again() 
         wire.body(&served[..30 * MIB])?;
         close()
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let broken = place.get(&[&peer.url("/f.bin"), "--retry", "0"]);
     assert_ne!(broken.code, Some(0));
     let mut part = fs::read(place.path("f.bin.part")).expect("it stays");
@@ -147,7 +147,7 @@ fn a_server_that_gives_a_hundred_bytes_a_time_is_given_up() {
         wire.body(&served[start..end.min(start + 100)])?;
         close()
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get(&[&peer.url("/f.bin"), "--retry", "3"]);
     assert_eq!(ended.code, Some(5), "as after any broken connection: {}", ended.stderr);
     assert!(ended.stderr.contains("given up after 4 tries"), "{}", ended.stderr);
@@ -168,7 +168,7 @@ fn an_interrupted_run_leaves_all_it_had_and_says_so_by_its_code() {
         thread::sleep(Duration::from_secs(120));
         Ok(())
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let mut child = place.start(&[&peer.url("/f.bin")]);
     let part = place.path("f.bin.part");
     for _ in 0..600 {
@@ -197,7 +197,7 @@ fn a_complete_file_is_a_success_and_costs_no_body() {
         }
         honest(asked, wire, &served, "\"a\"")
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let url = peer.url("/f.bin");
     place.get_well(&[&url]);
     let ended = place.get_well(&[&url, "--json"]);
@@ -211,7 +211,7 @@ fn a_part_that_was_complete_but_for_its_name_is_only_named() {
     let file = data(MIB, 4);
     let served = Arc::clone(&file);
     let peer = Peer::start(move |asked, wire| honest(asked, wire, &served, "\"a\""));
-    let place = Place::new();
+    let place = DownloadDir::new();
     let url = peer.url("/f.bin");
     fs::write(place.path("f.bin.part"), &**file).expect("written");
     let record = format!(
@@ -235,7 +235,7 @@ fn a_file_that_shrank_to_what_we_have_is_not_taken_for_complete_under_another_ta
         wire.body(&first[..MIB])?;
         close()
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.bin")]);
     assert!(place.read("f.bin") == *new);
 }
@@ -244,7 +244,7 @@ fn a_file_that_shrank_to_what_we_have_is_not_taken_for_complete_under_another_ta
 fn two_runs_at_once_do_not_spoil_each_other() {
     let file = data(16 * MIB, 7);
     let peer = slow(&file);
-    let place = Place::new();
+    let place = DownloadDir::new();
     let mut first = place.start(&[&peer.url("/f.bin"), "-o", "x.bin"]);
     let record = place.path("x.bin.part.json");
     for _ in 0..600 {

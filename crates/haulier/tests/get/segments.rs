@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::peer::{Peer, data, honest_head};
-use crate::program::Place;
+use crate::program::DownloadDir;
 
 const MIB: usize = 1024 * 1024;
 
@@ -23,7 +23,7 @@ fn a_link_limited_for_each_connection_gets_more_of_them() {
         let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
         wire.slow_body(&served[start..end], 4_000_000)
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get_well(&[&peer.url("/f.bin"), "--json", "-x", "8"]);
     assert!(place.read("f.bin") == *file);
     assert!(
@@ -40,8 +40,8 @@ fn a_link_limited_for_each_connection_gets_more_of_them() {
     );
 }
 
-/// The second connection takes half and gains nothing, so it is retired: no byte may be missing, whichever ends last. The
-/// length decides how far both have come by then.
+/// The second connection takes half and gains nothing, so it is retired: no byte may be missing, whichever ends last.
+/// The length decides how far both have come by then.
 #[test]
 fn a_link_that_others_share_leaves_no_hole() {
     let ends: Vec<_> = (16..28)
@@ -60,7 +60,7 @@ fn a_link_that_others_share_leaves_no_hole() {
                     }
                     Ok(())
                 });
-                let place = Place::new();
+                let place = DownloadDir::new();
                 place.get_well(&[&peer.url("/f.bin"), "-x", "4"]);
                 assert!(place.read("f.bin") == *file, "of {mebibytes} MiB");
             })
@@ -79,7 +79,7 @@ fn a_limit_by_the_second_gets_all_connections_although_it_comes_in_bursts() {
         let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
         wire.bursts(&served[start..end], MIB)
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get_well(&[&peer.url("/f.bin"), "--json", "-x", "8"]);
     assert!(place.read("f.bin") == *file);
     assert_eq!(most_connections(&ended), 8);
@@ -93,7 +93,7 @@ fn one_connection_is_one_if_that_was_asked() {
         let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
         wire.slow_body(&served[start..end], 12_000_000)
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.bin"), "-x", "1"]);
     assert!(place.read("f.bin") == *file);
     assert_eq!(peer.connections(), 1);
@@ -110,7 +110,7 @@ fn a_server_that_promises_ranges_and_gives_none_costs_nothing() {
         ))?;
         wire.slow_body(&served, 8_000_000)
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.bin")]);
     assert!(place.read("f.bin") == *file);
 }
@@ -126,7 +126,7 @@ fn a_server_that_refuses_further_connections_is_left_with_one() {
         let (start, end) = honest_head(asked, wire, &served, "\"a\"")?;
         wire.slow_body(&served[start..end], 8_000_000)
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.bin")]);
     assert!(place.read("f.bin") == *file);
 }
@@ -142,7 +142,7 @@ fn lanes_that_break_leave_no_hole() {
         wire.slow_body(&served[start..end], 6_000_000)?;
         if most == MIB { crate::peer::close() } else { Ok(()) }
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.bin"), "-x", "8"]);
     assert!(place.read("f.bin") == *file);
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::peer::data;
 use crate::ports::free_port;
-use crate::program::Place;
+use crate::program::DownloadDir;
 
 const MIB: usize = 1024 * 1024;
 
@@ -149,7 +149,7 @@ pub(crate) fn three_downloads(server: &Server, arguments: &[&str]) {
     let hour_ago = SystemTime::now() - Duration::from_secs(3600);
     let opened = fs::File::options().write(true).open(&path).expect("ours");
     opened.set_modified(hour_ago).expect("ours");
-    let place = Place::new();
+    let place = DownloadDir::new();
     let url = format!("http://{}/f.bin", server.address);
     let with = |more: &[&'static str]| -> Vec<String> {
         let all = [arguments, more].concat();

@@ -4,11 +4,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::peer::data;
-use crate::program::Place;
+use crate::program::DownloadDir;
 use crate::servers::nginx;
 
 /// A certificate for localhost that signs itself, and its key, as PEM files in `place`.
-pub(crate) fn certificate(place: &Place) -> (String, String) {
+pub(crate) fn certificate(place: &DownloadDir) -> (String, String) {
     let (certificate, key) = (place.path("cert.pem"), place.path("key.pem"));
     let made = Command::new("openssl")
         .args([
@@ -41,7 +41,7 @@ pub(crate) fn certificate(place: &Place) -> (String, String) {
 
 #[test]
 fn a_trusted_certificate_is_downloaded_from_and_an_unknown_one_is_not() {
-    let keys = Place::new();
+    let keys = DownloadDir::new();
     let (certificate, key) = certificate(&keys);
     let server = nginx(
         &format!("ssl_certificate {certificate}; ssl_certificate_key {key};"),
@@ -50,7 +50,7 @@ fn a_trusted_certificate_is_downloaded_from_and_an_unknown_one_is_not() {
     let file = data(20 << 20, 1);
     fs::write(server.root().join("f.bin"), &**file).expect("written");
     let url = format!("https://localhost:{}/f.bin", server.address.port());
-    let place = Place::new();
+    let place = DownloadDir::new();
     let trusting = place.command(&[&url]).env("SSL_CERT_FILE", &certificate).output();
     let trusting = trusting.expect("the binary runs");
     assert!(

@@ -7,8 +7,9 @@ use std::process::Command;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use haulier_client::connection::Connection;
 use haulier_client::error::ClientError;
-use haulier_client::exchange::{Connection, Exchange, Timeouts};
+use haulier_client::exchange::{Exchange, Timeouts};
 use haulier_client::request::{MethodName, Request, RequestBody};
 use haulier_client::stream::Stream;
 use haulier_client::url::Url;

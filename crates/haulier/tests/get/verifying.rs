@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use crate::peer::{Peer, data};
-use crate::program::Place;
+use crate::program::DownloadDir;
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -30,7 +30,7 @@ fn serving(file: &Arc<Vec<u8>>, fields: String) -> Peer {
 fn a_given_checksum_decides() {
     let file = data(3_000_000, 1);
     let peer = serving(&file, String::new());
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get(&[&peer.url("/f.bin"), "--sha256", &sha256(b"another")]);
     assert_eq!(ended.code, Some(9), "{}", ended.stderr);
     assert!(
@@ -66,7 +66,7 @@ fn digests_that_come_along_are_checked_old_and_new() {
         (false, "Content-MD5: kAFQmDzST7DWlj99KOF/cg==\n".to_owned()),
     ] {
         let peer = serving(&file, field.clone());
-        let place = Place::new();
+        let place = DownloadDir::new();
         let ended = place.get(&[&peer.url("/f.bin"), "--require-digest"]);
         assert_eq!(ended.code, Some(if good { 0 } else { 9 }), "{field}: {}", ended.stderr);
         assert_eq!(place.path("f.bin").exists(), good, "{field}");
@@ -80,7 +80,7 @@ fn digests_that_come_along_are_checked_old_and_new() {
 #[test]
 fn where_a_digest_is_required_none_is_a_failure() {
     let peer = serving(&data(1000, 3), String::new());
-    let place = Place::new();
+    let place = DownloadDir::new();
     let ended = place.get(&[&peer.url("/f.bin"), "--require-digest"]);
     assert_eq!(ended.code, Some(9), "{}", ended.stderr);
     place.assert_no_file("f.bin");
@@ -100,7 +100,7 @@ fn a_checksum_file_is_read_from_here_and_from_a_server() {
         wire.head(&format!("HTTP/1.1 200 OK\nContent-Length: {}\n\n", body.len()))?;
         wire.body(body)
     });
-    let place = Place::new();
+    let place = DownloadDir::new();
     place.get_well(&[&peer.url("/f.bin"), "--checksums", &peer.url("/SHA256SUMS")]);
     fs::write(place.path("sums"), list).expect("written");
     place.get_well(&[&peer.url("/f.bin"), "--checksums", "sums", "--update"]);

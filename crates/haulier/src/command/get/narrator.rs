@@ -58,7 +58,7 @@ impl Screen {
     pub(super) fn problem(&self, problem: &str) {
         match self.style {
             Style::Json => self.json(&json!({"event": "failed", "reason": problem})),
-            _ => self.say(&format!("error: {problem}")),
+            _ => self.print_line(&format!("error: {problem}")),
         }
     }
 
@@ -79,7 +79,7 @@ impl Screen {
     }
 
     /// Prints a line that stays.
-    fn say(&self, line: &str) {
+    fn print_line(&self, line: &str) {
         self.draw(Some(line));
     }
 
@@ -160,7 +160,7 @@ impl Narrator {
                 })).collect::<Vec<_>>(),
             })),
             Style::Quiet => {}
-            Style::Moving | Style::Lines => self.screen.say(&self.last_line(finished, took)),
+            Style::Moving | Style::Lines => self.screen.print_line(&self.last_line(finished, took)),
         }
     }
 
@@ -196,9 +196,9 @@ impl Narrator {
             );
             return;
         }
-        self.screen.say(&format!("error: {}\n  {reason}", self.url));
+        self.screen.print_line(&format!("error: {}\n  {reason}", self.url));
         if self.kept.get() > 0 {
-            self.screen.say("  run the same command to continue");
+            self.screen.print_line("  run the same command to continue");
         }
     }
 
@@ -211,9 +211,9 @@ impl Narrator {
         self.screen.json(&value);
     }
 
-    fn tell(&self, words: &str) {
+    fn print(&self, words: &str) {
         match self.screen.style {
-            Style::Moving | Style::Lines => self.screen.say(&format!("{}  {words}", self.name.borrow())),
+            Style::Moving | Style::Lines => self.screen.print_line(&format!("{}  {words}", self.name.borrow())),
             Style::Json | Style::Quiet => {}
         }
     }
@@ -222,9 +222,9 @@ impl Narrator {
         self.kept.set(kept);
         let size = total.map_or_else(|| "of unknown length".to_owned(), amount);
         if kept > 0 {
-            self.tell(&format!("{size}, continuing after {}", amount(kept)));
+            self.print(&format!("{size}, continuing after {}", amount(kept)));
         } else if self.screen.style == Style::Lines {
-            self.tell(&size);
+            self.print(&size);
         }
         self.tenths.set(tenths(kept, total));
     }
@@ -239,7 +239,7 @@ impl Narrator {
             Style::Lines if tenths(done, total) > self.tenths.get() => {
                 self.tenths.set(tenths(done, total));
                 let rate = amount(rate as u64);
-                self.tell(&format!("{} %  {}  {rate}/s", self.tenths.get() * 10, amount(done)));
+                self.print(&format!("{} %  {}  {rate}/s", self.tenths.get() * 10, amount(done)));
             }
             Style::Json => self.json(json!({
                 "event": "progress",
@@ -274,19 +274,19 @@ impl Observer for Narrator {
                 "event": "retrying", "reason": chain(*error), "seconds": wait.as_secs_f64(),
             })),
             Event::Retrying { error, wait } => {
-                self.tell(&format!("{}; retrying in {}", chain(*error), time(*wait)));
+                self.print(&format!("{}; retrying in {}", chain(*error), time(*wait)));
             }
             Event::Damaged { bytes } if is_json => self.json(json!({"event": "damaged", "bytes": bytes})),
-            Event::Damaged { bytes } => self.tell(&format!(
+            Event::Damaged { bytes } => self.print(&format!(
                 "{} of the partial file changed since the last run; fetching them again",
                 amount(*bytes)
             )),
             Event::StartedAgain { reason } if is_json => {
                 self.json(json!({"event": "started_again", "reason": chain(*reason)}));
             }
-            Event::StartedAgain { reason } => self.tell(&format!("{}; starting again", chain(*reason))),
+            Event::StartedAgain { reason } => self.print(&format!("{}; starting again", chain(*reason))),
             Event::Warning(words) if is_json => self.json(json!({"event": "warning", "reason": words})),
-            Event::Warning(words) => self.tell(words),
+            Event::Warning(words) => self.print(words),
         }
     }
 }
