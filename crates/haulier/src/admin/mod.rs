@@ -14,6 +14,7 @@ mod received;
 mod reporter;
 mod socket;
 pub(crate) mod state;
+mod totals;
 mod view;
 mod visitors;
 

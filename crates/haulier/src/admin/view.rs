@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use haulier_php::{ExternalServer, PoolStatus, WorkerStatus};
-use haulier_server::metrics::{Failure, SlowRequest};
+use haulier_php::{ExternalServer, Pool, PoolStatus, WorkerStatus};
+use haulier_server::metrics::{Failure, Metrics, SiteTotals, SlowRequest, Totals, Transfer};
 
 use super::history::{Range, Sample};
 use super::state::State;
+use super::totals::all_sites;
 
 /// Everything at one moment.
 #[derive(Debug, Clone)]
@@ -82,4 +83,59 @@ pub(super) struct CodingView {
     /// Bytes after.
     pub(super) made: u64,
     pub(super) spent: Duration,
+}
+
+impl TransferView {
+    /// A transfer. `known` is an earlier moment with the bytes it had sent by then; without it the rate is that since the
+    /// beginning.
+    pub(super) fn of(transfer: &Transfer, now: Instant, known: Option<(Instant, u64)>) -> Self {
+        let (since, before) = known.filter(|(at, _)| *at < now).unwrap_or((transfer.since, 0));
+        let seconds = now.saturating_duration_since(since).as_secs_f64().max(0.001);
+        let sent = transfer.taken();
+        Self {
+            site: transfer.site.clone(),
+            target: transfer.target.clone(),
+            client: transfer.client,
+            sent,
+            length: transfer.length,
+            bytes_per_second: sent.saturating_sub(before) as f64 / seconds,
+            running: now.saturating_duration_since(transfer.since),
+        }
+    }
+}
+
+impl CodingView {
+    /// All codings of all sites.
+    pub(super) fn all(totals: &Totals) -> Vec<Self> {
+        let mut codings: Vec<Self> = Vec::new();
+        for (name, coding) in all_sites(totals).flat_map(SiteTotals::codings) {
+            let place = codings.iter().position(|known| known.name == name).unwrap_or_else(|| {
+                codings.push(Self {
+                    name,
+                    taken: 0,
+                    made: 0,
+                    spent: Duration::ZERO,
+                });
+                codings.len() - 1
+            });
+            let sum = &mut codings[place];
+            sum.taken += coding.taken;
+            sum.made += coding.made;
+            sum.spent += coding.spent;
+        }
+        codings
+    }
+}
+
+impl PoolView {
+    pub(super) fn of(pool: &Pool, metrics: &Metrics) -> Self {
+        Self {
+            name: pool.settings().name.clone(),
+            is_own: pool.settings().kind.supervised().is_some(),
+            status: metrics.pool_status(pool),
+            memory: metrics.pool_memory(pool),
+            workers: pool.workers(),
+            servers: pool.servers(),
+        }
+    }
 }

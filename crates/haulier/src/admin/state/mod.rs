@@ -1,0 +1,67 @@
+//! What `haulier status` and `/api/state.json` say: one shape for the server that tells and the command that prints.
+//!
+//! Durations are seconds or milliseconds as the names say, sizes bytes; what nobody knows is `null`.
+
+mod certificates;
+mod images;
+mod pools;
+mod sites;
+mod streaming;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::certificates::CertificateState;
+pub(crate) use self::images::{ImageState, made};
+pub(crate) use self::pools::{PoolState, RunningState};
+pub(crate) use self::sites::SiteState;
+pub(crate) use self::streaming::{StreamingState, streaming_states};
+
+/// A running haulier.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+    pub(crate) uptime_s: f64,
+    /// `None` for `serve` without a configuration.
+    pub(crate) config: Option<PathBuf>,
+    /// How long ago it was read again; `None` if it never was.
+    pub(crate) reloaded_s: Option<f64>,
+    pub(crate) listen: Vec<String>,
+    pub(crate) admin: Option<String>,
+    pub(crate) connections: usize,
+    pub(crate) sites: Vec<SiteState>,
+    pub(crate) pools: Vec<PoolState>,
+    pub(crate) downloads: Downloads,
+    /// Bodies that PHP has made and clients have not taken yet.
+    #[serde(default)]
+    pub(crate) spool: Spool,
+    /// Sites with TLS.
+    #[serde(default)]
+    pub(crate) certificates: Vec<CertificateState>,
+    /// Sites that serve images.
+    #[serde(default)]
+    pub(crate) images: Vec<ImageState>,
+    /// Worker time saved by all sites since the start.
+    pub(crate) worker_seconds_saved: f64,
+    /// Scripts that still stream large bodies through PHP, the worst first.
+    pub(crate) streaming: Vec<StreamingState>,
+}
+
+/// Responses that clients do not take at once.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Downloads {
+    pub(crate) active: u64,
+    /// Of all responses, in the last ten seconds.
+    pub(crate) bytes_per_second: f64,
+}
+
+/// Where bodies wait for their clients, of all sites.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spool {
+    pub(crate) memory_bytes: u64,
+    pub(crate) disk_bytes: u64,
+    /// Responses whose script had to wait for its client because there was no room.
+    pub(crate) full_total: u64,
+}
