@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::sync::{mpsc, oneshot};
 
-use super::received::Received;
+use super::received::{Received, SENT_AT_ONCE};
 use super::reporter::Reporter;
 use super::state::State;
 use super::visitors::{Stage, Standing};
@@ -30,8 +30,6 @@ const SILENCE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same for a reload, which starts PHP.
 const RELOAD_PATIENCE: Duration = Duration::from_secs(120);
-/// Descriptors sent with one message; the kernel takes 253 (SCM_MAX_FD).
-pub(super) const SENT_AT_ONCE: usize = 200;
 
 /// What can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

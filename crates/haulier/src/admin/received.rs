@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
 
-use super::control::SENT_AT_ONCE;
-
+/// Descriptors sent with one message; the kernel takes 253 (SCM_MAX_FD).
+pub(super) const SENT_AT_ONCE: usize = 200;
 /// Longest line, bytes: some thousand addresses.
 const LONGEST: usize = 256 * 1024;
 

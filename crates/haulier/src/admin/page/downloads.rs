@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
+use super::label::site;
 use super::table::{Column, table};
 use crate::admin::state::StreamingState;
 use crate::admin::view::{TransferView, View};
@@ -61,7 +62,7 @@ fn transfer(transfer: &TransferView) -> Vec<String> {
         format!(
             "<code>{}</code>{}",
             Escaped(&transfer.target),
-            super::requests::site(transfer.site.as_deref())
+            site(transfer.site.as_deref())
         ),
         transfer.client.to_string(),
         format!("{}/s", size(transfer.bytes_per_second)),
@@ -81,11 +82,7 @@ fn streaming(scripts: &[StreamingState]) -> String {
     ];
     let mut said = HashSet::new();
     let rows = scripts.iter().take(SHOWN).map(|script| {
-        let mut name = format!(
-            "<code>{}</code>{}",
-            Escaped(&script.script),
-            super::requests::site(Some(&script.site)),
-        );
+        let mut name = format!("<code>{}</code>{}", Escaped(&script.script), site(Some(&script.site)),);
         // One rule is for all scripts of a site.
         if said.insert(&script.rule) {
             let _ = write!(name, "<code class=\"rule\">{}</code>", Escaped(&script.rule));

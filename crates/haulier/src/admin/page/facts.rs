@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haulier_php::Work;
 
-use super::time_of_day;
+use super::time::time_of_day;
 use crate::admin::state::CertificateState;
 use crate::admin::view::{PoolView, View};
 use crate::config::tls::SOON;

@@ -7,23 +7,24 @@
 mod content;
 mod downloads;
 mod facts;
+mod label;
 mod php;
 mod requests;
 mod sites;
 mod table;
+mod time;
 mod traffic;
 
 use std::fmt::Write;
 use std::sync::LazyLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::history::{Range, Sample};
+use super::history::Range;
 use super::view::View;
-use haulier_charts::Axis;
+
 use haulier_proto::text::Escaped;
 
 static STYLE: LazyLock<String> = LazyLock::new(|| format!("{}{}", haulier_charts::STYLE, include_str!("style.css")));
@@ -95,62 +96,5 @@ fn ranges(current: Range) -> String {
     format!("{quarter}{}", link(Range::Day, "/?range=day", "24 hours"))
 }
 
-/// The x axis of every chart over time: seconds before now.
-fn time_axis(range: Range) -> Axis {
-    let span = range.span().as_secs_f64();
-    let labels: &[(f64, &str)] = match range {
-        Range::QuarterHour => &[(900.0, "−15 min"), (600.0, "−10 min"), (300.0, "−5 min"), (0.0, "now")],
-        Range::Day => &[
-            (86_400.0, "−24 h"),
-            (64_800.0, "−18 h"),
-            (43_200.0, "−12 h"),
-            (21_600.0, "−6 h"),
-            (0.0, "now"),
-        ],
-    };
-    let labels = labels.iter().map(|&(seconds, label)| (-seconds, label.to_owned()));
-    Axis::linear(-span, 0.0, 3, |_| String::new()).labelled(labels)
-}
-
-impl View {
-    /// A value of each sample, at its place on the time axis.
-    fn points(&self, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
-        let place = |sample: &Sample| -self.now.saturating_duration_since(sample.end).as_secs_f64();
-        self.samples
-            .iter()
-            .map(|sample| (place(sample), value(sample)))
-            .collect()
-    }
-}
-
-/// `03:12:44`, UTC
-fn time_of_day(at: SystemTime) -> String {
-    let second = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86_400;
-    let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{hours:02}:{minutes:02}:{seconds:02}")
-}
-
-/// What a series of values comes to, for the table below a chart: the last, the mean, the most.
-struct Summary {
-    last: f64,
-    mean: f64,
-    most: f64,
-}
-
-impl Summary {
-    /// Values that are no number are left out; of none it is zero.
-    fn of(points: &[(f64, f64)]) -> Self {
-        let values: Vec<f64> = points
-            .iter()
-            .map(|point| point.1)
-            .filter(|value| value.is_finite())
-            .collect();
-        Self {
-            last: values.last().copied().unwrap_or(0.0),
-            mean: values.iter().sum::<f64>() / values.len().max(1) as f64,
-            most: values.iter().copied().fold(0.0, f64::max),
-        }
-    }
-}
 #[cfg(test)]
 mod tests;

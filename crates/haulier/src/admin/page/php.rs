@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use haulier_php::{Work, WorkerStatus};
 
-use super::requests::cut;
+use super::label::cut;
 use super::table::legend;
-use super::{Summary, time_axis};
+use super::time::{Summary, time_axis};
 use crate::admin::history::PoolSample;
 use crate::admin::view::{PoolView, View};
 use crate::quantity::{count, counted, size, span};

@@ -4,15 +4,14 @@ use std::fmt::Write;
 
 use haulier_server::metrics::{Failure, Noted, SlowRequest};
 
+use super::label::{cut, site};
 use super::table::{Column, table};
-use super::time_of_day;
+use super::time::time_of_day;
 use crate::admin::view::View;
 use crate::quantity::{milliseconds, span};
 use haulier_proto::text::Escaped;
 
-/// Letters shown of a request. Fifty requests are most of the page; the log has them whole, by their ids.
-const LETTERS: usize = 44;
-/// Letters of a message that are shown at once; a longer one is unfolded.
+/// Characters of a message that are shown at once; the rest of a longer one unfolds.
 const BEGINNING: usize = 240;
 /// Failures whose message is shown.
 const MESSAGES: usize = 8;
@@ -47,7 +46,7 @@ fn failures(view: &View) -> String {
     table("The last requests that failed, by UTC", &columns, rows)
 }
 
-/// Whether one failure came right after another like it.
+/// True if the two failures differ in nothing but their time.
 fn is_same(one: &Failure, other: &Failure) -> bool {
     let about = |failure: &Failure| (failure.reason, failure.request.status, failure.request.site.clone());
     about(one) == about(other) && one.request.request == other.request.request && one.message == other.message
@@ -61,7 +60,8 @@ fn described(failure: &Failure, with_message: bool) -> String {
     out
 }
 
-/// A message as a whole: at once if it is short, else behind its beginning. `id` keeps it unfolded when the page is renewed.
+/// A message: the whole if it is short, otherwise its beginning, from which the rest unfolds. `id` keeps it unfolded when the
+/// page is renewed.
 fn unfolding(message: &str, id: &str) -> String {
     match message.char_indices().nth(BEGINNING) {
         None => format!("<span class=\"message\">{}</span>", Escaped(message)),
@@ -74,7 +74,7 @@ fn unfolding(message: &str, id: &str) -> String {
     }
 }
 
-/// Which request it was, with its id to be looked up in the log.
+/// A request, with its id for the log.
 fn named(request: &Noted) -> String {
     let mut out = match request.request.as_str() {
         "" => "<i>no request</i>".to_owned(),
@@ -85,19 +85,6 @@ fn named(request: &Noted) -> String {
         let _ = write!(out, " <small class=\"w\">{}</small>", Escaped(&request.id));
     }
     out
-}
-
-/// The name of a site, small, behind what belongs to it.
-pub(super) fn site(name: Option<&str>) -> String {
-    name.map_or_else(String::new, |name| format!(" <small>{}</small>", Escaped(name)))
-}
-
-/// The beginning of a text that may be long.
-pub(super) fn cut(text: &str) -> String {
-    match text.char_indices().nth(LETTERS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 fn slowest(view: &View) -> String {

@@ -1,9 +1,9 @@
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use haulier_php::{Counts, ExternalServer, FpmStatus, Load, PoolStatus, ServerStatus, Work, WorkerStatus};
 use haulier_server::metrics::{Failure, Noted, SlowRequest, Times, Totals};
 
-use super::super::history::PoolSample;
+use super::super::history::{PoolSample, Sample};
 use super::super::state::{CertificateState, Downloads, ImageState, SiteState, Spool, State, StreamingState};
 use super::super::view::{CodingView, PoolView, SiteFacts, TransferView};
 use super::*;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::table::legend;
-use super::{Summary, time_axis};
+use super::time::{Summary, time_axis};
 use crate::admin::history::Sample;
 use crate::admin::view::View;
 use crate::quantity::{milliseconds, rate};
