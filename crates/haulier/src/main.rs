@@ -9,6 +9,7 @@ mod certificates;
 mod cli;
 mod command;
 mod config;
+mod expiry;
 mod images;
 mod init;
 mod leftovers;

@@ -20,7 +20,8 @@ use tracing::{info, warn};
 
 use super::http::Client;
 use super::state::{self, Lock};
-use crate::config::tls::{Authority, Challenge, days};
+use crate::config::tls::{Authority, Challenge};
+use crate::expiry::days;
 use crate::lifecycle::with_sources;
 
 /// After the first failure; each further one doubles it.

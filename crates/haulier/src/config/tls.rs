@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use haulier_server::Address;
 use haulier_server::WithoutTls;
@@ -15,12 +15,11 @@ use haulier_settings::{Diagnostic, Placed, Report};
 use super::file::{File, SiteTable, SiteTlsTable};
 use super::server;
 use super::settings::{Mode, Site, choice, value_or};
+use crate::expiry::{SOON, days};
 use crate::privileges;
 
 /// Let's Encrypt.
 pub(super) const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
-/// Certificates that end so soon are spoken of: whoever renews them should have done so.
-pub(crate) const SOON: Duration = Duration::from_secs(7 * 86_400);
 /// Names that belong to nobody on the internet, or to this machine (RFC 2606, RFC 6761, RFC 8375, and usage).
 const PRIVATE_SUFFIXES: [&str; 9] = [
     "localhost",
@@ -409,18 +408,6 @@ fn check(certificate: &Certificate, cert: &Placed<String>, site: &Site, report: 
     }
 }
 
-/// `3 days`, `5 hours`
-pub(crate) fn days(span: Duration) -> String {
-    let hours = span.as_secs() / 3600;
-    let (count, unit) = if hours < 48 {
-        (hours, "hour")
-    } else {
-        (hours / 24, "day")
-    };
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {unit}{plural}")
-}
-
 /// What clients without TLS get from a site that has it.
 fn without_tls(file: &File, table: &SiteTable, site: &mut Site, report: &mut Report) -> WithoutTls {
     let general = &file.tls.of_sites;
@@ -533,14 +520,5 @@ mod tests {
         ] {
             assert!(!is_public(host), "{host}");
         }
-    }
-
-    #[test]
-    fn spans_are_said_in_hours_or_days() {
-        let said = |hours: u64| days(Duration::from_secs(hours * 3600));
-        assert_eq!(
-            [said(1), said(47), said(48), said(90 * 24)],
-            ["1 hour", "47 hours", "2 days", "90 days"]
-        );
     }
 }

@@ -8,7 +8,7 @@ use haulier_php::Work;
 use super::time::time_of_day;
 use crate::admin::state::CertificateState;
 use crate::admin::view::{PoolView, View};
-use crate::config::tls::SOON;
+use crate::expiry::SOON;
 use crate::quantity::{count, counted, rate, size, span};
 use haulier_proto::text::Escaped;
 

@@ -5,7 +5,7 @@ use haulier_php::{ExternalServer, FpmStatus};
 use super::table::{Column, table};
 use crate::admin::state::CertificateState;
 use crate::admin::view::View;
-use crate::config::tls::SOON;
+use crate::expiry::SOON;
 use crate::quantity::{count, milliseconds, rate};
 use haulier_proto::text::Escaped;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::tls::days;
+use crate::expiry::days;
 
 /// The certificates of one site.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
