@@ -125,18 +125,5 @@ class Findings(unittest.TestCase):
         self.assertEqual(said[2:], ["behind the best peer: memory (3.00 ×)"])
 
 
-class Kept(unittest.TestCase):
-    def test_a_part_that_failed_leaves_what_was_kept(self):
-        old = [script("fast"), script("slow"), script("third")]
-        new = [script("slow", part="failed"), dict(script("fast"), measured="now")]
-        merged = run.merge(old, new)
-        self.assertEqual([part["title"] for part in merged], ["fast", "slow", "third"])
-        self.assertEqual((merged[0]["measured"], merged[1]["part"]), ("now", "script"))
-
-    def test_what_has_never_been_measured_is_shown_as_failed(self):
-        (only,) = run.merge([], [script("slow", part="failed")])
-        self.assertEqual(only["part"], "failed")
-
-
 if __name__ == "__main__":
     unittest.main()

@@ -3,31 +3,27 @@
 
     experiments/run.py [--haulier PROGRAM] [--quick] [--only TEXT] [zds zimg symfony zstd download]
 
-Each experiment is a plan of its own (`haulier bench run`). What it found is kept in results/NAME.json as soon as it has
-ended; the report and docs/experiments.md are written anew after each from all that is kept. So an experiment can be run
-alone, and one that fails takes nothing from the others: what was not measured again stays, with its date.
+Each experiment is a plan of its own, and `haulier bench run --keep` keeps what it found in results/NAME.json. A plan cannot
+lay its figures beside goals over several tables, so `findings.py` does; the report and docs/experiments.md are written anew
+after each experiment from all that is kept. So an experiment can be run alone, and one that fails takes nothing from the
+others: what was not measured again stays, with its date.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import subprocess
 import sys
-import tempfile
-import time
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-sys.path[:0] = [HERE, f"{ROOT}/bench"]
+sys.path[:0] = [HERE]
 
 import findings  # noqa: E402
-import versions  # noqa: E402
 
 NAMES = ["zds", "zimg", "symfony", "zstd", "download"]  # in the order of the report
 PATIENCE = 25 * 60  # seconds for one; then it is ended and the next one begins
-ENGINE = "The engine alone"
 
 
 def main():
@@ -52,7 +48,6 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(NAMES)} (all)")
     parser.add_argument("--haulier", default=f"{ROOT}/target/release/haulier", help="the program")
-    parser.add_argument("--thumbnails", help="the example program of the image engine (beside the program)")
     parser.add_argument("--output", default=f"{ROOT}/target", help="where experiments.html and .json go")
     parser.add_argument("--page", default=f"{ROOT}/docs/experiments.md", help="the page in the repository (not with --quick)")
     parser.add_argument("--results", help="where each one's figures are kept (results; with --quick below --output)")
@@ -65,7 +60,6 @@ def arguments():
         parser.error(f"no experiment is called {', '.join(unknown)}; there are {', '.join(NAMES)}")
     chosen.names = [] if chosen.report else chosen.names or NAMES
     chosen.haulier = os.path.abspath(chosen.haulier)
-    chosen.thumbnails = chosen.thumbnails or f"{os.path.dirname(chosen.haulier)}/examples/thumbnails"
     chosen.results = chosen.results or (f"{chosen.output}/experiments-quick" if chosen.quick else f"{HERE}/results")
     os.makedirs(chosen.output, exist_ok=True)  # before anything is measured: what is kept there must find its place
     return chosen
@@ -73,91 +67,28 @@ def arguments():
 
 def experiment(name, chosen):
     """Measures one and keeps it; what went wrong, in words."""
-    begun = time.monotonic()
-    book, problem = measure(name, chosen)
-    if not book:
-        return problem
-    book["command"] = ["haulier", "bench", "run", f"experiments/{name}/plan.toml"]  # without the paths of this machine
-    page = book["pages"][0]
-    page["versions"] = page["versions"] or versions.of(name, chosen.haulier)
-    page["versions"] += versions.programs(name)
-    for part in page["parts"]:
-        part["measured"] = book["started"]
-    if name == "zimg" and not chosen.quick and not chosen.only:
-        made, wrong = engine(chosen)
-        page["parts"] += made
-        problem = problem or wrong
-    keep(name, book, time.monotonic() - begun, chosen)
-    failures = [f"{part['title']}: {part['why']}" for part in page["parts"] if part["part"] == "failed"]
-    return "; ".join(failures) or problem
-
-
-def measure(name, chosen):
-    """(the book of one run of the plan or None, what went wrong or None)"""
-    with tempfile.TemporaryDirectory(prefix="haulier-experiment-") as place:
-        target = f"{place}/book.json"
-        plan = f"experiments/{name}/plan.toml"
-        words = [word for text in chosen.only for word in ("--only", text)] + ["--quick"] * chosen.quick
-        try:
-            process = subprocess.Popen([chosen.haulier, "bench", "run", plan, *words, "-o", target], cwd=ROOT)
-        except OSError as why:
-            return None, f"{chosen.haulier}: {why}"
-        try:
-            code = process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            code = f"more than {PATIENCE // 60} minutes"
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()  # so that what it started ends, too
-            process.wait()
-        if not os.path.exists(target):
-            return None, f"nothing was measured ({code})"
-        with open(target) as file:
-            return json.load(file), None if code == 0 else f"it ended with {code}"
-
-
-def engine(chosen):
-    """(the part of the engine without a server, what went wrong or None)"""
-    with tempfile.TemporaryDirectory(prefix="haulier-experiment-") as place:
-        target = f"{place}/part.json"
-        command = [f"{HERE}/zimg/engine.py", "--thumbnails", chosen.thumbnails, "--part", target]
-        try:
-            code = subprocess.run(command, stdout=subprocess.DEVNULL, timeout=PATIENCE).returncode
-        except (OSError, subprocess.TimeoutExpired) as why:
-            return [], f"the engine: {why}"
-        if code:
-            return [], f"the engine ended with {code}"
-        with open(target) as file:
-            return [dict(json.load(file), title=ENGINE, measured=now())], None
-
-
-def now():
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def keep(name, book, seconds, chosen):
-    """Parts that were measured take the place of those that were kept; the others stay."""
-    path, page = f"{chosen.results}/{name}.json", book["pages"][0]
-    book["duration_s"] = seconds
-    if old := read(path):
-        before = old["pages"][0]
-        page["parts"] = merge(before["parts"], page["parts"])
-        if chosen.only:
-            book["duration_s"] = max(seconds, old["duration_s"])
-            page["versions"] = list(map(list, {**dict(before["versions"]), **dict(page["versions"])}.items()))
-            page["left_out"] = list(map(list, {**dict(before["left_out"]), **dict(page["left_out"])}.items()))
-    write(path, json.dumps(book, ensure_ascii=False, separators=(",", ":")) + "\n")
-
-
-def merge(old, new):
-    """The new parts, and the old ones of those that failed or were not measured, in the order of the old."""
-    found = {part["title"]: part for part in new}
-    for part in old:
-        if part["title"] not in found or found[part["title"]]["part"] == "failed":
-            found[part["title"]] = part
-    order = [part["title"] for part in old]
-    order += [title for title in found if title not in order]
-    return [found[title] for title in order]
+    kept = f"{chosen.results}/{name}.json"
+    words = [word for text in chosen.only for word in ("--only", text)]
+    words += ["--quick", "-o", kept] if chosen.quick else ["--keep", kept]
+    command = [chosen.haulier, "bench", "run", f"experiments/{name}/plan.toml", *words]
+    before = read(kept)
+    try:
+        process = subprocess.Popen(command, cwd=ROOT)
+    except OSError as why:
+        return f"{chosen.haulier}: {why}"
+    try:
+        code = process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        code = f"more than {PATIENCE // 60} minutes"
+    finally:
+        if process.poll() is None:
+            process.terminate()  # so that what it started ends, too
+        process.wait()
+    book = read(kept)
+    if not book or book == before:
+        return f"nothing was measured ({code})"
+    failures = [f"{part['title']}: {part['why']}" for part in book["pages"][0]["parts"] if part["part"] == "failed"]
+    return "; ".join(failures) or (None if code == 0 else f"it ended with {code}")
 
 
 def read(path):
@@ -225,6 +156,8 @@ def page(book, found, quick):
     when = " and ".join(date.replace("T", " ") + " UTC" for date in dates)
     first = [part("What came out", *findings.shown(found))] if found and not quick else []
     made["versions"] = [*made["versions"], ["measured", f"{when}, {book['tool']}"]]
+    for one in made["parts"]:
+        one.pop("measured", None)  # the page has all dates in one line
     made["parts"] = first + made["parts"]
     return made
 

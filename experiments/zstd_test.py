@@ -22,12 +22,20 @@ class Rounds(unittest.TestCase):
         self.assertEqual(zstd.ratios_of(results, "ours", "peer"), [0.5, 1.0])
         self.assertEqual(zstd.ratios_of(results, "ours", "nobody"), [])
 
-    def test_those_who_are_compared_follow_each_other_in_every_round(self):
-        for number in range(4):
-            names = [one.name for one in zstd.turns(number) if zstd.has_turn(one, number)]
-            for ours, peer in zstd.PAIRS:
-                if peer in names:  # nginx has brotli only where its module is installed
-                    self.assertEqual(abs(names.index(ours) - names.index(peer)), 1, f"{ours}, round {number}")
+    def test_those_who_are_compared_are_in_one_table(self):
+        tables = zstd.tables(list(zstd.contestants()))
+        for ours, peer in zstd.PAIRS:
+            of = next(names for names in ([one.name for one in of] for of in tables.values()) if ours in names)
+            if any(one.name == peer for one in zstd.contestants()):  # nginx has brotli only where its module is installed
+                self.assertIn(peer, of)
+
+    def test_slices_of_one_round_keep_their_order(self):
+        spent = {"cpu_us_per_request": 5000.0, "php_cpu_us_per_request": 1000.0}
+        slices = [dict(round=0, requests=4, requests_per_second=100.0, server=spent) for _ in range(2)]
+        slices.append(dict(round=1, requests=0, requests_per_second=0.0, server=None))
+        rows = zstd.rows_of({"slices": slices, "total": {"requests": 8, "bytes": {"body": 80}}})
+        self.assertEqual([row["round"] for row in rows], [(0, 0), (0, 1)])
+        self.assertEqual(rows[0], dict(ms=10.0, server=4.0, php=1.0, size=10.0, round=(0, 0)))
 
 
 class Table(unittest.TestCase):

@@ -44,6 +44,11 @@ ONE_THREAD = {**os.environ, "VIPS_CONCURRENCY": "1", "OMP_NUM_THREADS": "1", "MA
 
 def main():
     arguments = parse()
+    if arguments.script:
+        asked = json.load(sys.stdin)
+        if asked["quick"]:
+            return json.dump({"sentences": ["a quick run leaves this out"]}, sys.stdout)
+        arguments.thumbnails = f"{os.path.dirname(asked['haulier'])}/examples/thumbnails"
     for program in ("vipsthumbnail", "convert"):
         if not shutil.which(program):
             sys.exit(f"error: {program} is not installed (libvips-tools, imagemagick)")
@@ -54,9 +59,8 @@ def main():
     os.makedirs(os.path.dirname(os.path.abspath(arguments.page)), exist_ok=True)
     with open(arguments.page, "w", encoding="utf-8") as file:
         file.write(page)
-    if arguments.part:
-        with open(arguments.part, "w", encoding="utf-8") as file:
-            json.dump(part(results, photos), file)
+    if arguments.script:
+        return json.dump(outcome(results), sys.stdout)
     print(page)
 
 
@@ -66,7 +70,7 @@ def parse():
     parser.add_argument("--photos", help="a directory of JPEGs instead of the package")
     parser.add_argument("--rounds", type=int, default=5, help="variants of each photograph (5)")
     parser.add_argument("--page", default=PAGE, help="the page that is written")
-    parser.add_argument("--part", metavar="FILE", help="write the summary here as well, as JSON of a report's part")
+    parser.add_argument("--script", action="store_true", help="as a script of the plan: JSON in, the summary as JSON out")
     parser.add_argument("--conditions", default="", help="a sentence for the page about what else the machine was doing")
     return parser.parse_args()
 
@@ -193,8 +197,8 @@ def mean(values):
     return sum(values) / len(values)
 
 
-def part(results, photos):
-    """The figures in short, as a part of the experiment's page: CPU of a variant (geometric mean) and quality (mean)."""
+def outcome(results):
+    """The figures in short, for the experiment's page: CPU of a variant (geometric mean) and quality (mean)."""
     engines, rows, sentences = ["haulier", "libvips", "ImageMagick"], [], []
     for name, measured in results.items():
         spent = {engine: 1000 * geometric(row["cpu"][engine] for row in measured) for engine in engines}
@@ -206,13 +210,8 @@ def part(results, photos):
             holds = "holds" if times >= goal else "does not hold"
             sentences.append(f"{name}: {times:.2f} × {engine} (at least {goal}): {holds}")
     columns = [{"name": engine, "unit": "time", "best": "least"} for engine in engines]
-    about = (
-        f"Variants of {len(photos)} photographs (Debian's {PACKAGE}), JPEG at quality 75, on one thread without a server: CPU "
-        "time of one, the geometric mean, without what it takes to start; and likeness (SSIM) to a Lanczos reference."
-    )
     note = "Every photograph: docs/experiments/zimg-engine.md."
-    outcome = {"sentences": sentences, "tables": [{"columns": columns, "rows": rows, "note": note}]}
-    return {"part": "script", "title": "The engine alone", "about": about, "outcome": outcome}
+    return {"sentences": sentences, "tables": [{"columns": columns, "rows": rows, "note": note}]}
 
 
 def render(results, photos, arguments):

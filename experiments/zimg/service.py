@@ -3,359 +3,285 @@
 
 haulier with each of its caches and stores against nginx's image_filter, PHP's GD and ImageMagick behind nginx and php-fpm.
 Needs what `make bench` needs, and libnginx-mod-http-image-filter, php-gd, imagemagick, memcached, redis-server; what is
-missing is left out by name. Reads and writes JSON.
+missing is left out by name. The name of an image is the MD5 of its bytes, which a plan cannot know before: this script
+makes the picture, writes the plan, and has haulier run it. Reads and writes JSON.
+
+    service.py fill PORT PHOTO PATH     puts the picture into a server and asks for PATH until its caches are filled
 """
 
-import argparse
 import contextlib
 import hashlib
 import http.client
 import json
 import os
 import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [f"{ROOT}/bench", HERE]
+CONF = os.path.join(HERE, "../../bench/conf")
+sys.path[:0] = [os.path.dirname(HERE)]
 
-import load  # noqa: E402
-import measure  # noqa: E402
-import servers  # noqa: E402
+import nested  # noqa: E402
 
-# What may go wrong with one of many: it is left out, and the others still count.
-FAULTS = (servers.CannotStart, OSError, http.client.HTTPException, LookupError, ValueError, TypeError, AttributeError)
 IMAGE_FILTER = "/usr/lib/nginx/modules/ngx_http_image_filter_module.so"
 VERSITYGW = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
 SWEEP = (100, 300, 1000, 2000, 5000, 10000, 15000, 19000)
 SWEEP_OF_PEERS = (100, 1000, 5000, 10000, 19000)
 ECHO = "zimg works!"
 WARM = "?w=400&h=300&q=60"
+COLD = "?w={60..599}&q=75"  # another width for every request: nothing that was made before is of use
+
+HAULIER = """
+[server]
+threads = @CORES@
+http = "127.0.0.1:@PORT@"
+admin = "off"
+[log]
+access = "off"
+[limits]
+connections_per_ip = 0
+keepalive_requests = 1_000_000
+[site.img]
+[site.img.images]
+store = "@STORE@"
+cache = [@CACHE@]
+compat = "zimg"
+workers = @CORES@
+queue = 1000
+variants = 0
+"""
+BUCKET = """
+[store.bucket]
+endpoint = "http://127.0.0.1:@PORT_STORE@"
+region = "us-east-1"
+key = "access"
+secret = "secret"
+"""
+MEMCACHED = "memcached -l 127.0.0.1 -U 0 -u root -m 512 -p @PORT_CACHE@"
+REDIS = "redis-server --bind 127.0.0.1 --save '' --port @PORT_CACHE@ --dir '@RUN@'"
+OBJECTS = f"sh -c \"mkdir -p '@RUN@/objects/bucket' && exec '{VERSITYGW}' --port 127.0.0.1:@PORT_STORE@ posix '@RUN@/objects'\""
+FPM = "php-fpm@PHP_VERSION@ -F -c '@PLACE@/php.ini' -y '@RUN@/php-fpm.conf'"
+NGINX = "nginx -c '@RUN@/nginx.conf'"
 
 
-class Missing(Exception):
-    """Something this machine does not have; the text names it."""
+class Server:
+    """A server of the plan: its tables of settings, as TOML."""
+
+    def __init__(self, key, run, files, values=(), needs=(), **more):
+        self.key, self.run, self.files, self.values = key, run, files, dict(values)
+        self.needs, self.more = list(needs), more
+
+    def text(self):
+        lines = [f"[server.{self.key}]", f"run = {json.dumps(self.run)}", f"files = {table(self.files)}"]
+        lines += [f"values = {table(self.values)}"] * bool(self.values) + [f"needs = {json.dumps(self.needs)}"]
+        return "\n".join(lines + [f"{name} = {nested.quoted(value)}" for name, value in self.more.items()]) + "\n\n"
 
 
-def need(program):
-    found = servers.find(program) or shutil.which(program)
-    if not found:
-        raise Missing(f"{program} is not installed")
+def table(pairs):
+    return "{ " + ", ".join(f"{nested.quoted(name)} = {nested.quoted(value)}" for name, value in pairs.items()) + " }"
+
+
+class Contestants:
+    """Who takes part: servers, and name → (the table it belongs to, the server, the path)."""
+
+    def __init__(self, place, photo):
+        self.place, self.photo, self.servers, self.names = place, photo, [], {}
+        with open(photo, "rb") as file:
+            self.image = f"/{hashlib.md5(file.read()).hexdigest()}"
+
+    def add(self, name, kind, path, server):
+        if server not in self.servers:
+            self.servers.append(server)
+        self.names[name] = (kind, server.key, path)
+
+    def template(self, name, text):
+        path = f"{self.place}/{name}"
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def ours(self, key, caches, helper=(), with_bucket=False, path=WARM):
+        """haulier with an image service whose caches and store are given."""
+        fill = f"python3 '{HERE}/service.py' fill @PORT@ '{self.photo}' '{path}'"
+        values = {"STORE": "s3://bucket" if with_bucket else "@RUN@/store", "CACHE": caches}
+        files = {"haulier.toml": self.template(f"{key}.toml", HAULIER + (BUCKET if with_bucket else ""))}
+        run = [*helper, *[OBJECTS] * with_bucket, "'@HAULIER@' run -c '@RUN@/haulier.toml'"]
+        return Server(key, run, files, values, [VERSITYGW] * with_bucket, ready="/echo", setup=fill)
+
+    def nginx(self, key, ready, change=lambda text: text, fpm=FPM, needs=()):
+        with open(f"{CONF}/nginx.conf") as file:
+            files = {"nginx.conf": self.template(f"{key}.conf", change(file.read())), "php-fpm.conf": f"{CONF}/php-fpm.conf"}
+        return Server(key, [fpm, NGINX], files, needs=needs, ready=ready)
+
+
+def image_filter(text):
+    """nginx's configuration with a place whose images are made by image_filter."""
+    return f"load_module {IMAGE_FILTER};\n" + text.replace(
+        "location / {",
+        "location /resized/ { rewrite ^/resized(/.*)$ $1 break;"
+        " image_filter resize $arg_w -; image_filter_jpeg_quality 75; image_filter_buffer 20M; }\n"
+        "        location / {",
+    )
+
+
+def contestants(place, photo):
+    found = Contestants(place, photo)
+    memory, image = '"memory:64MiB"', found.image
+    plain = {"haulier.toml": f"{CONF}/haulier.toml"}
+    ours = Server("haulier", ["'@HAULIER@' run -c '@RUN@/haulier.toml'"], plain, ready="/small.jpg")
+    nginx = found.nginx("nginx", "/small.jpg")
+    found.add("static, 10 KB: haulier", "files", "/small.jpg", ours)
+    found.add("static, 10 KB: nginx", "files", "/small.jpg", nginx)
+    in_memory, in_bucket = found.ours("memory", memory), found.ours("bucket", memory, with_bucket=True)
+    found.add("original: haulier, a directory", "files", f"{image}?p=0", in_memory)
+    found.add("original: haulier, an object store", "files", f"{image}?p=0", in_bucket)
+    found.add("warm: haulier, memory", "files", image + WARM, in_memory)
+    found.add("warm: haulier, disk alone", "files", image + WARM, found.ours("disk", '"disk:@RUN@/cache:256MiB"'))
+    memcached = found.ours("memcached", '"memcached://127.0.0.1:@PORT_CACHE@"', [MEMCACHED])
+    redis = found.ours("redis", '"redis://127.0.0.1:@PORT_CACHE@"', [REDIS])
+    found.add("warm: haulier, memcached alone", "files", image + WARM, memcached)
+    found.add("warm: haulier, Redis alone", "files", image + WARM, redis)
+    found.add("warm: haulier, memory, object store", "files", image + WARM, in_bucket)
+    found.add("cold: haulier", "cold", image, found.ours("cold", "", path="?w=100"))
+    found.add("cold: haulier, object store", "cold", image, found.ours("cold-bucket", "", with_bucket=True, path="?w=100"))
+    filter_needs = [IMAGE_FILTER]
+    found.add("cold: nginx image_filter", "cold", "/resized/photo.jpg", found.nginx("filter", "/small.jpg", image_filter, needs=filter_needs))
+    if not subprocess.run(["php", "-r", "exit((int) !extension_loaded('gd'));"], stdout=subprocess.DEVNULL).returncode:
+        gd = found.nginx("gd", "/gd.php?w=100", fpm=f"{FPM} -d extension=gd")
+        found.add("cold: nginx and PHP, GD", "cold", "/gd.php", gd)
+    if shutil.which("convert"):
+        found.add("cold: nginx and PHP, ImageMagick", "cold", "/magick.php", nginx)
+    if program := shutil.which("imgproxy"):
+        settings = f"IMGPROXY_LOCAL_FILESYSTEM_ROOT='{place}/docroot' IMGPROXY_WORKERS=@CORES@"
+        more = "IMGPROXY_REQUESTS_QUEUE_SIZE=1000 IMGPROXY_LOG_LEVEL=error"
+        run = f"env IMGPROXY_BIND=127.0.0.1:@PORT@ {settings} {more} '{program}'"
+        # Its widths stand in the path, so it has a list of its own.
+        found.add("cold: imgproxy", "cold in paths", "/", Server("imgproxy", [run], {}, ready="/health"))
     return found
 
 
-def listening(port, process):
-    deadline = time.time() + 30
-    while time.time() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.02)
-    raise servers.CannotStart(f"{process.args[0]} does not listen on {port}")
+IMGPROXY = "/insecure/rs:fit:{60..599}:0/q:75/plain/local:///photo.jpg@jpg"
 
 
-@contextlib.contextmanager
-def helper(command, port, **env):
-    """A server haulier talks to."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=dict(os.environ, **env),
-    )
-    try:
-        listening(port, process)
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
+def plan(asked, found):
+    """Tables of files and of what is made; and zimg's echo at growing concurrency, beside files of the same text."""
+    place = asked["place"]
+    widths, paths = found.template("widths.txt", COLD + "\n"), found.template("paths.txt", IMGPROXY + "\n")
+    flags = {
+        "files": "-c 8 --slice 1500ms --rounds 3",
+        "cold": f"-c 8 -n 160 --rounds 3 --urls '{widths}'",
+        "cold in paths": f"-c 8 -n 160 --rounds 3 --urls '{paths}'",
+    }
+    out = f"""[plan]
+title = "Images"
+prepare = "cp '{CONF}/php.ini' '@PLACE@/php.ini'"
+env = {{ PHP_INI_SCAN_DIR = "", PHPRC = "@PLACE@", ROOT_ACCESS_KEY = "access", ROOT_SECRET_KEY = "secret" }}
+{nested.cores(asked)}
+[values]
+DOCROOT = "{place}/docroot"
+ROOT_DIR = "{place}/docroot"
+APP = "plain"
+FRONT = ""
+FASTCGI = ""
+HTTPS = ""
+HTTP2 = ""
+TLS = ""
+KEEPALIVE = "keepalive 6; keepalive_timeout 5s; keepalive_requests 1000000;"
+KEEP_CONN = "on"
+
+"""
+    peers = [
+        Server("lighttpd", ["lighttpd -D -f '@RUN@/lighttpd.conf'"], {"lighttpd.conf": f"{CONF}/lighttpd.conf"}, ready="/echo.txt"),
+        Server("h2o", ["h2o -c '@RUN@/h2o.conf'"], {"h2o.conf": f"{CONF}/h2o.conf"}, ready="/echo.txt"),
+    ]
+    out += "".join(server.text() for server in found.servers + peers)
+    for kind, line in flags.items():
+        targets = {name: key + path for name, (of, key, path) in found.names.items() if of == kind}
+        if targets:
+            out += part(kind, line, {plain(name): target for name, target in targets.items()})
+    sweep = "-n 38000 -s 18 --no-keepalive"
+    levels = {"sweep": SWEEP, "sweep of peers": SWEEP_OF_PEERS}
+    levels = {name: ",".join(str(one) for one in of if one <= 1000 or not asked["quick"]) for name, of in levels.items()}
+    out += part("sweep", f"-c {levels['sweep']} {sweep} --rounds 3", {"haulier": "memory/echo"}, f"expect = {nested.quoted(ECHO)}\n")
+    targets = {name: f"{name}/echo.txt" for name in ("nginx", "lighttpd", "h2o")}
+    out += part("sweep of peers", f"-c {levels['sweep of peers']} {sweep} --rounds 1", targets, f"expect = {nested.quoted(ECHO)}\n")
+    return out
 
 
-class Haulier(servers.Server):
-    """haulier with an image service whose caches and store are given."""
-
-    def __init__(self, place, haulier, caches, store=None, more=""):
-        self.caches, self.store, self.more = caches, store, more
-        super().__init__("haulier", place, haulier)
-
-    def command(self, haulier):
-        store = self.store or f"{self.run}/store"
-        path = f"{self.run}/haulier.toml"
-        caches = ", ".join(f'"{cache.format(run=self.run)}"' for cache in self.caches)
-        with open(path, "w") as file:
-            file.write(
-                f'[server]\nthreads = {servers.CORES}\nhttp = "127.0.0.1:{self.port}"\nadmin = "off"\n'
-                '[log]\naccess = "off"\n[limits]\nconnections_per_ip = 0\nkeepalive_requests = 1_000_000\n'
-                f'[site.img]\n[site.img.images]\nstore = "{store}"\ncache = [{caches}]\ncompat = "zimg"\n'
-                f"workers = {servers.CORES}\nqueue = 1000\nvariants = 0\n{self.more}"
-            )
-        return [haulier, "run", "-c", path]
-
-    def upload(self, photo):
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
-            connection.request("POST", "/upload", photo, {"Content-Type": "jpeg"})
-            answer = connection.getresponse().read().decode()
-        identity = hashlib.md5(photo).hexdigest()
-        if identity not in answer:
-            raise servers.CannotStart(f"the upload was answered {answer}")
-        return f"/{identity}"
+def part(title, flags, targets, more=""):
+    return f"[[table]]\ntitle = {nested.quoted(title)}\nflags = {nested.quoted(flags)}\ntargets = {table(targets)}\n{more}\n"
 
 
-class ImageFilter(servers.Server):
-    """nginx with image_filter."""
-
-    def __init__(self, place, haulier):
-        super().__init__("nginx", place, haulier)
-
-    def render(self, template, **values):
-        path = super().render(template, **values)
-        if template == "nginx.conf":
-            with open(path) as file:
-                text = file.read()
-            text = f"load_module {IMAGE_FILTER};\n" + text.replace(
-                "location / {",
-                "location ~ ^/resized/(?<width>\\d+)/ { rewrite ^/resized/\\d+(/.*)$ $1 break;"
-                " image_filter resize $width -; image_filter_jpeg_quality 75; image_filter_buffer 20M; }\n"
-                "        location / {",
-            )
-            with open(path, "w") as file:
-                file.write(text)
-        return path
+def plain(name):
+    """The name of a target: it has no colon."""
+    return name.replace(": ", " · ")
 
 
-class ImgProxy(servers.Server):
-    """imgproxy on the files of the document root."""
-
-    def __init__(self, place, haulier):
-        self.program = need("imgproxy")
-        super().__init__("imgproxy", place, haulier)
-
-    def command(self, haulier):
-        settings = {
-            "BIND": f"127.0.0.1:{self.port}",
-            "LOCAL_FILESYSTEM_ROOT": self.place.docroot,
-            "WORKERS": str(servers.CORES),
-            "REQUESTS_QUEUE_SIZE": "1000",
-            "LOG_LEVEL": "error",
-        }
-        return ["env", *(f"IMGPROXY_{name}={value}" for name, value in settings.items()), self.program]
-
-
-class WithGd(servers.Server):
-    """nginx and php-fpm, whose php.ini knows no extension by itself."""
-
-    def __init__(self, place, haulier):
-        super().__init__("nginx", place, haulier)
-
-    def fpm(self):
-        return [*super().fpm(), "-d", "extension=gd"]
+def measured(page, found):
+    """(name → a row for each slice, server → the sweep by connections)"""
+    names = {plain(name): name for name in found.names}
+    results, rows = {}, {}
+    for one in (one for one in page["parts"] if one["part"] == "run"):
+        for point in one["run"]["points"]:
+            target = one["run"]["targets"][point["target"]]["name"]
+            if target in names:
+                results[names[target]] = [row_of(cut) for cut in point["slices"] if cut["requests"]]
+            else:
+                slices, total = point["slices"], point["total"]
+                rate = statistics.median(cut["requests_per_second"] for cut in slices)
+                row = dict(connections=point["connections"], rps=rate, failed=sum(total["failures"].values()))
+                rows.setdefault(target, []).append(row)
+    return {name: results[name] for name in found.names if results.get(name)}, rows
 
 
-@contextlib.contextmanager
-def nothing():
-    yield ""
-
-
-@contextlib.contextmanager
-def memcached():
-    port = servers.free_port()
-    with helper([need("memcached"), "-l", "127.0.0.1", "-U", "0", "-u", "root", "-m", "512", "-p", str(port)], port):
-        yield f"memcached://127.0.0.1:{port}"
-
-
-@contextlib.contextmanager
-def redis():
-    port = servers.free_port()
-    with tempfile.TemporaryDirectory() as folder:
-        command = [need("redis-server"), "--bind", "127.0.0.1", "--save", "", "--port", str(port), "--dir", folder]
-        with helper(command, port):
-            yield f"redis://127.0.0.1:{port}"
-
-
-@contextlib.contextmanager
-def bucket():
-    if not os.access(VERSITYGW, os.X_OK):
-        raise Missing("versitygw is not installed (make test builds it where Go is there)")
-    port = servers.free_port()
-    with tempfile.TemporaryDirectory() as folder:
-        os.makedirs(f"{folder}/bucket")
-        command = [VERSITYGW, "--port", f"127.0.0.1:{port}", "posix", folder]
-        with helper(command, port, ROOT_ACCESS_KEY="access", ROOT_SECRET_KEY="secret"):
-            yield (
-                f'[store.bucket]\nendpoint = "http://127.0.0.1:{port}"\nregion = "us-east-1"\nkey = "access"\n'
-                'secret = "secret"\n'
-            )
-
-
-def fetch(port, path):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        body = answer.read()
-    if answer.status != 200 or not body.startswith(b"\xff\xd8\xff"):
-        raise servers.CannotStart(f"{path} is answered {answer.status} with {body[:60]!r}")
-    return body
-
-
-def warm_up(server, path):
-    """The variant is made and in its caches: they are filled behind the first answer."""
-    body = fetch(server.port, path)
-    for _ in range(10):
-        time.sleep(0.1)
-        if fetch(server.port, path) != body:
-            raise servers.CannotStart("two answers differ")
-    return len(body)
-
-
-def measured(server, path, seconds, script=None):
-    """One turn of wrk: requests a second, and CPU of the server's whole tree a request."""
-    measure.pin(server.roots, servers.cores()[0])
-    before = measure.Usage(server.roots)
-    url = f"http://127.0.0.1:{server.port}{path}"
-    command = ["wrk", "--latency", "-t1", "--timeout", "20s", "-c", "8", "-d", f"{seconds}s"]
-    output, _, _ = load.run(command + (["-s", script] if script else []) + [url], servers.cores()[1], seconds + 30)
-    parsed = load.parse_wrk(output)
-    time.sleep(0.05)
-    own, php = measure.Usage(server.roots).since(before)
-    done = max(parsed["done"], 1)
-    return dict(rps=parsed["rps"], cpu=1e6 * (own + php) / done, failed=parsed["failed"], p99=parsed["p99"])
-
-
-def turns(place, haulier, photo):
-    """(name, what it does with a running server) for every contestant; the server is started for each turn."""
-    small = f"{place.docroot}/small.jpg"
-
-    def ours(caches, path=WARM, script=None, with_cache=nothing, with_store=nothing):
-        @contextlib.contextmanager
-        def running():
-            with with_cache() as cache, with_store() as table:
-                named = [one for one in (*caches, cache) if one]
-                store = "s3://bucket" if table else None
-                with Haulier(place, haulier, named, store, table) as server:
-                    image = server.upload(photo)
-                    target = image + path
-                    if "WIDTH" not in target:
-                        warm_up(server, target)
-                    yield server, target, script
-
-        return running
-
-    def static(name):
-        @contextlib.contextmanager
-        def running():
-            with servers.Server(name, place, haulier) as server:
-                yield server, "/small.jpg", None
-
-        return running
-
-    def peer(make, target, script):
-        @contextlib.contextmanager
-        def running():
-            with make() as server:
-                fetch(server.port, target.replace("WIDTH", "100"))
-                yield server, target, script
-
-        return running
-
-    def image_filter():
-        if not os.path.exists(IMAGE_FILTER):
-            raise Missing("libnginx-mod-http-image-filter is not installed")
-        return ImageFilter(place, haulier)
-
-    def imgproxy():
-        return ImgProxy(place, haulier)
-
-    def gd():
-        if subprocess.run(["php", "-r", "exit((int) !extension_loaded('gd'));"]).returncode:
-            raise Missing("php-gd is not installed")
-        return WithGd(place, haulier)
-
-    def magick():
-        need("convert")
-        return servers.Server("nginx", place, haulier)
-
-    cold = f"{HERE}/cold.lua"
-    variants = "?w=WIDTH&q=75"
-    yield "static, 10 KB: haulier", static("haulier")
-    yield "static, 10 KB: nginx", static("nginx")
-    yield "original: haulier, a directory", ours(["memory:64MiB"], "?p=0")
-    yield "original: haulier, an object store", ours(["memory:64MiB"], "?p=0", with_store=bucket)
-    yield "warm: haulier, memory", ours(["memory:64MiB"])
-    yield "warm: haulier, disk alone", ours(["disk:{run}/cache:256MiB"])
-    yield "warm: haulier, memcached alone", ours([], with_cache=memcached)
-    yield "warm: haulier, Redis alone", ours([], with_cache=redis)
-    yield "warm: haulier, memory, object store", ours(["memory:64MiB"], with_store=bucket)
-    yield "cold: haulier", ours([], variants, cold)
-    yield "cold: haulier, object store", ours([], variants, cold, with_store=bucket)
-    yield "cold: nginx image_filter", peer(image_filter, "/resized/WIDTH/photo.jpg", cold)
-    yield "cold: imgproxy", peer(imgproxy, "/insecure/rs:fit:WIDTH:0/q:75/plain/local:///photo.jpg@jpg", cold)
-    yield "cold: nginx and PHP, GD", peer(gd, "/gd.php?w=WIDTH", cold)
-    yield "cold: nginx and PHP, ImageMagick", peer(magick, "/magick.php?w=WIDTH", cold)
-    assert os.path.exists(small)
+def row_of(cut):
+    cpu = (cut["server"] or {}).get("cpu_us_per_request") or 0.0
+    return dict(rps=cut["requests_per_second"], cpu=cpu, failed=cut["failed"], p99=cut["p99_us"] / 1000)
 
 
 def make_photos(place):
     """A picture with the detail of a photograph, and its 10 KB for the static file."""
-    convert = need("convert")
-    photo, small = f"{place.docroot}/photo.jpg", f"{place.docroot}/small.jpg"
+    docroot = f"{place}/docroot"
+    os.makedirs(docroot)
+    photo, small = f"{docroot}/photo.jpg", f"{docroot}/small.jpg"
     draw = ["-seed", "7", "-size", "1920x1280", "plasma:tomato-steelblue", "-attenuate", "0.15", "+noise", "Gaussian"]
-    subprocess.run([convert, *draw, "-quality", "88", photo], check=True)
+    subprocess.run(["convert", *draw, "-quality", "88", photo], check=True)
     for quality in range(90, 5, -3):
-        subprocess.run([convert, photo, "-resize", "400x300!", "-quality", str(quality), small], check=True)
+        subprocess.run(["convert", photo, "-resize", "400x300!", "-quality", str(quality), small], check=True)
         if os.path.getsize(small) <= 10_240:
             break
     for name in ("gd.php", "magick.php"):
-        shutil.copy(f"{HERE}/php/{name}", place.docroot)
-    with open(photo, "rb") as file:
-        return file.read()
-
-
-def burst(place, server, path, connections):
-    """A connection per request; every failure counts."""
-    requests = str(max(20_000, 2 * connections))
-    command = [f"{place.path}/burst", str(server.port), path, requests, str(connections), "18", ECHO]
-    output, _, _ = load.run(command, servers.cores()[1], 60)
-    return dict(load.from_json(output, connections), connections=connections)
-
-
-def sweep(place, haulier, most, rounds):
-    """Rows by server: zimg's echo at growing concurrency, and files of the same text from the peers."""
-    with open(f"{place.docroot}/echo.txt", "w") as file:
+        shutil.copy(f"{HERE}/php/{name}", docroot)
+    with open(f"{docroot}/echo.txt", "w") as file:
         file.write(ECHO)
-    found = {}
-
-    def note(name, server, path, levels):
-        for connections in (one for one in levels if one <= most):
-            row = burst(place, server, path, connections)
-            found.setdefault(name, []).append(row)
-            print(f"sweep, {name}, {connections}: {row['rps']:,.0f} a second, {row['failed']:.0f} failed", flush=True)
-
-    with Haulier(place, haulier, ["memory:64MiB"]) as server:
-        measure.pin(server.roots, servers.cores()[0])
-        for _ in range(rounds):
-            note("haulier", server, "/echo", SWEEP)
-    for name in ("nginx", "lighttpd", "h2o"):
-        if servers.available(name, haulier):
-            with contextlib.suppress(servers.CannotStart), servers.Server(name, place, haulier) as server:
-                measure.pin(server.roots, servers.cores()[0])
-                note(name, server, "/echo.txt", SWEEP_OF_PEERS)
-    return {name: by_level(rows) for name, rows in found.items()}
+    return photo
 
 
-def by_level(rows):
-    """One row for each number of connections: the median rate, and all failures."""
-    levels = dict.fromkeys(row["connections"] for row in rows)
-    of = {level: [row for row in rows if row["connections"] == level] for level in levels}
-    return [
-        dict(connections=level, rps=median(rows, "rps"), failed=sum(row["failed"] for row in rows))
-        for level, rows in of.items()
-    ]
+def ask(port, method, path, body=None):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request(method, path, body, {"Content-Type": "jpeg"} if body else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def fill(port, photo, path):
+    """Uploads the picture, and asks for a variant until it is in its caches: they are filled behind the first answer."""
+    with open(photo, "rb") as file:
+        content = file.read()
+    identity = hashlib.md5(content).hexdigest()
+    status, said = ask(port, "POST", "/upload", content)
+    if identity.encode() not in said:
+        raise SystemExit(f"the upload was answered {status} {said[:200]!r}")
+    status, body = ask(port, "GET", f"/{identity}{path}")
+    if status != 200 or not body.startswith(b"\xff\xd8\xff"):
+        raise SystemExit(f"{path} is answered {status} with {body[:60]!r}")
+    for _ in range(10):
+        time.sleep(0.1)
+        if ask(port, "GET", f"/{identity}{path}")[1] != body:
+            raise SystemExit("two answers differ")
 
 
 def median(rows, key):
@@ -422,52 +348,17 @@ def promises(results, rows):
     return said
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", metavar="TEXT", help="contestants whose name holds this; `sweep` for the sweep")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--most", type=int, default=19_000, help="connections the sweep ends with")
-    return parser.parse_args()
-
-
-def wanted(chosen, name):
-    return not chosen.only or any(part in name for part in chosen.only)
-
-
 def main():
-    chosen, asked = arguments(), json.load(sys.stdin)
-    haulier = asked["haulier"]
-    if asked["quick"]:
-        chosen.rounds, chosen.seconds, chosen.most = 1, 1, 1000
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
-    results, rows, missing = {}, {}, {}
-    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
-        place = servers.Place()
-        stack.callback(place.remove)
-        photo = make_photos(place)
-        for _ in range(chosen.rounds):
-            for name, running in turns(place, haulier, photo):
-                if name in missing or not wanted(chosen, name):
-                    continue
-                try:
-                    with running() as (server, target, script):
-                        row = measured(server, target, chosen.seconds, script)
-                except Missing as why:
-                    missing[name] = str(why)
-                    print(f"{name}: left out, {why}", flush=True)
-                    continue
-                except FAULTS as why:
-                    missing[name] = f"it failed: {why!r}"
-                    print(f"{name}: {why!r}", flush=True)
-                    continue
-                results.setdefault(name, []).append(row)
-                print(f"{name}: {row['rps']:,.0f} a second, {row['cpu']:,.0f} µs of CPU, {row['failed']:.0f} failed", flush=True)
-        if wanted(chosen, "sweep"):
-            try:
-                rows = sweep(place, haulier, chosen.most, chosen.rounds)
-            except FAULTS as why:
-                missing["sweep"] = f"it failed: {why!r}"
+    if sys.argv[1:2] == ["fill"]:
+        return fill(int(sys.argv[2]), *sys.argv[3:])
+    asked = json.load(sys.stdin)
+    found = contestants(asked["place"], make_photos(asked["place"]))
+    page = nested.run(asked, plan(asked, found), "images")
+    results, rows = measured(page, found)
+    missing = nested.left_out(page)
+    for server in found.servers:
+        if why := missing.pop(server.key, None):
+            missing |= {name: why for name, (_, key, _) in found.names.items() if key == server.key}
     json.dump(outcome(results, rows, missing), sys.stdout)
 
 

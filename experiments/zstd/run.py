@@ -3,34 +3,26 @@
 
 PHP sends the page plain and the server compresses it: haulier at every level and as it decides by itself, nginx,
 lighttpd and Caddy as they can; PHP's own gzencode() and ob_gzhandler; and a copy that was compressed once. Every
-contestant is a server of its own, so the script starts them, with the servers and settings of the benchmark. Reads and
-writes JSON.
+contestant is a server of its own with the settings of the benchmark. A plan has no loops, so this script writes the plan
+of all levels and has haulier run it. Reads and writes JSON.
 """
 
 import argparse
-import contextlib
-import http.client
 import json
 import os
 import resource
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [f"{ROOT}/bench", HERE]
+CONF = os.path.join(HERE, "../../bench/conf")
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import book  # noqa: E402
-import load  # noqa: E402
-import measure  # noqa: E402
-import servers  # noqa: E402
+import nested  # noqa: E402
 
-# What may go wrong with one of many: it is left out, and the others still count.
-FAULTS = (servers.CannotStart, OSError, http.client.HTTPException, LookupError, ValueError, TypeError, AttributeError)
 QUICK = ["uncompressed", "haulier zstd 3", "nginx gzip 6", "PHP gzencode"]
 LEVELS = {"zstd": range(1, 20), "br": range(0, 12), "gzip": range(1, 13)}
 BROTLI = "/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so"
@@ -39,7 +31,7 @@ server.modules += ( "mod_deflate" )
 deflate.mimetypes = ( "text/html" )
 deflate.allowed-encodings = ( "{}" )
 """
-NGINX = "gzip on; gzip_http_version 1.0; gzip_proxied any; gzip_comp_level {};"  # ab speaks HTTP/1.0
+NGINX = "gzip on; gzip_proxied any; gzip_comp_level {};"
 
 
 class Contestant:
@@ -50,31 +42,37 @@ class Contestant:
         self.path, self.group = f"/zstd/{path}", group or name
 
 
-# What is worth knowing beside the promises is measured in every third round; the other levels once, for the chart.
-NEAR = ["zstd 3", "br 4", "gzip 5", "gzip 6", "gzip 7", "gzip 8"]
-# Whose outcome stands in a promise is measured in every round, one after the other: both meet the same machine.
+# Whose outcome stands in a promise is measured in one table with its peer: both meet the same machine.
 PAIRS = [
     ("haulier zstd 3", "lighttpd zstd"),
     ("haulier br 4", "nginx br 4"),
     ("haulier gzip 6", "nginx gzip 6"),
     ("haulier, stored copy, zstd", "file of that length"),
 ]
-
-
-def has_turn(contestant, number):
-    """Whether it takes part in this round."""
-    if any(contestant.name in pair for pair in PAIRS):
-        return True
-    is_near = not contestant.name.startswith("haulier ") or contestant.name.removeprefix("haulier ") in NEAR
-    return number % 3 == 0 if is_near else number == 0
+# What is worth knowing beside the promises.
+NEAR = ["zstd 3", "br 4", "gzip 5", "gzip 6", "gzip 7", "gzip 8"]
+# Levels that need seconds for a page.
+SLOW = {"zstd": 15, "br": 9, "gzip": 10}
+# Requests of one round. A slice is counted and not timed: the slowest page takes longer than a slice should.
+REQUESTS = {
+    "pairs": {"zstd": 30, "br": 16, "gzip": 8},
+    "near": {"identity": 60, "zstd": 16, "br": 8, "gzip": 6},
+    "levels": {"zstd": 10, "br": 8, "gzip": 8},
+    "slow levels": {"zstd": 2, "br": 2, "gzip": 2},
+    "stored copies": {"zstd": 3000, "br": 3000, "gzip": 3000},
+}
+FLAGS = {
+    "pairs": "--rounds 8",
+    "near": "--rounds 3",
+    "levels": "--rounds 1",
+    "slow levels": "--rounds 1",
+    # It is made after the second request, and takes its time.
+    "stored copies": "--rounds 8 --warmup 8s",
+}
 
 
 def haulier_table(lines):
     return ("haulier.toml", f"\n[site.bench.compress]\n{lines}\n")
-
-
-# Longest a contestant is measured in one round; one that needs more for a page is asked for a single one.
-MOST_SECONDS = 1
 
 
 def contestants():
@@ -104,86 +102,128 @@ def contestants():
         yield Contestant(f"haulier, stored copy, {coding}", "haulier", coding, "book.html", group="haulier, stored copy")
 
 
-def turns(number):
-    """The contestants in the order of this round: pairs together, in every other round the other way around."""
-    pairs = {name: place for place, names in enumerate(PAIRS) for name in names}
-    found = sorted(contestants(), key=lambda one: pairs.get(one.name, len(PAIRS)))
-    return found[::-1] if number % 2 else found
+def kind(contestant):
+    """The table a contestant belongs to."""
+    name = contestant.name
+    if "stored" in name or name == "file of that length":
+        return "stored copies"
+    if any(name in pair for pair in PAIRS):
+        return "pairs"
+    level = name.removeprefix("haulier ")
+    if name == level or level in NEAR or not level[-1].isdigit():
+        return "near"
+    return "slow levels" if int(level.split()[1]) >= SLOW[contestant.coding] else "levels"
 
 
-class Server(servers.Server):
-    """A server of the benchmark with the contestant's own settings."""
-
-    def __init__(self, contestant, place, haulier):
-        self.more = contestant.more
-        super().__init__(contestant.server, place, haulier)
-
-    def render(self, template, **values):
-        path = super().render(template, **values)
-        if self.more and self.more[0] == template:
-            with open(path) as file:
-                text = file.read()
-            text = {
-                "nginx.conf": lambda: self.nginx(text),
-                "Caddyfile": lambda: text.replace("file_server", f"file_server\n\t{self.more[1]}"),
-            }.get(template, lambda: text + self.more[1])()
-            with open(path, "w") as file:
-                file.write(text)
-        return path
-
-    def nginx(self, text):
-        module = f"load_module {BROTLI};\n" if "brotli" in self.more[1] else ""
-        return module + text.replace("gzip off;", self.more[1])
+def tables(chosen):
+    """(coding that is asked for, kind) → contestants. A plain file is plain whatever is asked for."""
+    found = {}
+    for one in chosen:
+        coding = "zstd" if one.name == "file of that length" else one.coding
+        found.setdefault((coding, kind(one)), []).append(one)
+    return found
 
 
-def fetch(port, contestant):
-    """(bytes on the wire, whether they are in the coding that was asked for, whether that is a stored copy)"""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
-        connection.request("GET", contestant.path, headers={"Accept-Encoding": contestant.coding})
-        response = connection.getresponse()
-        body = response.read()
-    right = response.status == 200 and (response.getheader("Content-Encoding") or "identity") == contestant.coding
-    # What is coded on its way has a weak tag, or none.
-    return len(body), right, (response.getheader("ETag") or "W/").startswith('"')
+def plan(asked, chosen):
+    """The plan of the contestants: a server each, and tables of those who are asked alike."""
+    place = asked["place"]
+    out = f"""
+[plan]
+title = "Compression"
+prepare = "cp '{CONF}/php.ini' '@PLACE@/php.ini'"
+env = {{ PHP_INI_SCAN_DIR = "", PHPRC = "@PLACE@" }}
+{nested.cores(asked)}
+[values]
+DOCROOT = "{place}/docroot"
+ROOT_DIR = "{place}/docroot"
+APP = "plain"
+FRONT = ""
+FASTCGI = ""
+HTTPS = ""
+HTTP2 = ""
+TLS = ""
+KEEPALIVE = "keepalive 6; keepalive_timeout 5s; keepalive_requests 1000000;"
+KEEP_CONN = "on"
+"""
+    for number, one in enumerate(chosen):
+        out += server(f"s{number}", one, place)
+    names = {one.name: f"s{number}" for number, one in enumerate(chosen)}
+    for (coding, which), of in tables(chosen).items():
+        flags = f"-c 1 -n {REQUESTS[which][coding]} --accept {coding} {FLAGS[which]}"
+        out += f"\n[[table]]\ntitle = {nested.quoted(f'{coding}, {which}')}\nflags = {nested.quoted(flags)}\n[table.targets]\n"
+        out += "".join(f"{nested.quoted(one.name)} = {nested.quoted(names[one.name] + one.path)}\n" for one in of)
+    return out
 
 
-def settled(server, contestant):
-    """Size, coding and seconds of a page; of the stored copy where that is meant: it is made after the second request,
-    if it is not kept from the round before, and takes its time."""
-    begun = time.monotonic()
-    size, right, stored = fetch(server.port, contestant)
-    if "stored" in contestant.name:
-        deadline = time.time() + 60
-        while not stored and time.time() < deadline:
-            time.sleep(0.5)
-            size, right, stored = fetch(server.port, contestant)
-        time.sleep(2.5)  # every thread has looked by then
-        size, right, stored = fetch(server.port, contestant)
-        right = right and stored
-    if (took := time.monotonic() - begun) < MOST_SECONDS or "stored" in contestant.name:
-        begun = time.monotonic()  # PHP has started now, and its cache is filled
-        fetch(server.port, contestant)
-        took = time.monotonic() - begun
-    return size, right, took
+FPM = "php-fpm@PHP_VERSION@ -F -c '@PLACE@/php.ini' -y '@RUN@/php-fpm.conf'"
+RUN = {
+    "haulier": (["'@HAULIER@' run -c '@RUN@/haulier.toml'"], ["haulier.toml"]),
+    "nginx": ([FPM, "nginx -c '@RUN@/nginx.conf'"], ["nginx.conf", "php-fpm.conf"]),
+    "lighttpd": (["lighttpd -D -f '@RUN@/lighttpd.conf'"], ["lighttpd.conf"]),
+    "caddy": ([FPM, "caddy run --adapter caddyfile --config '@RUN@/Caddyfile'"], ["Caddyfile", "php-fpm.conf"]),
+}
 
 
-def one_round(contestant, place, haulier, chosen):
-    """One contestant's turn; None if it does not send the page in the coding."""
-    with Server(contestant, place, haulier) as server:
-        measure.pin(server.roots, servers.cores()[0])
-        size, right, took = settled(server, contestant)
-        if not right:
-            return None
-        # The highest levels take seconds a page, a stored copy less than a millisecond.
-        requests = max(1, min(chosen.requests, int(MOST_SECONDS / took)))
-        before = measure.Usage(server.roots)
-        url = f"http://127.0.0.1:{server.port}{contestant.path}"
-        command = ["ab", "-k", "-n", str(requests), "-c", "1", "-H", f"Accept-Encoding: {contestant.coding}", url]
-        output, wall, _ = load.run(command, servers.cores()[1], 600)
-        done = max(load.parse_ab(output, requests, wall)["done"], 1)
-        time.sleep(0.05)
-        spent, php = measure.Usage(server.roots).since(before)
-    return dict(size=size, ms=1000 * wall / done, server=1000 * spent / done, php=1000 * php / done)
+def server(key, contestant, place):
+    """The server of a contestant: a configuration of the benchmark with settings of its own."""
+    commands, names = RUN[contestant.server]
+    files = {name: os.path.join(CONF, name) for name in names}
+    if contestant.more:
+        name, more = contestant.more
+        with open(files[name]) as file:
+            text = changed(name, file.read(), more)
+        files[name] = f"{place}/{key}.template"
+        with open(files[name], "w") as file:
+            file.write(text)
+    listed = ", ".join(f"{nested.quoted(name)} = {nested.quoted(path)}" for name, path in files.items())
+    return f"""
+[server.{key}]
+about = {nested.quoted(contestant.name)}
+run = {json.dumps(commands)}
+files = {{ {listed} }}
+env = {{ HOME = "@RUN@", XDG_DATA_HOME = "@RUN@", XDG_CONFIG_HOME = "@RUN@" }}
+ready = {nested.quoted(contestant.path)}
+patience = "60s"
+"""
+
+
+def changed(name, text, more):
+    """A configuration with a contestant's own settings."""
+    if name == "nginx.conf":
+        module = f"load_module {BROTLI};\n" if "brotli" in more else ""
+        return module + text.replace("gzip off;", more)
+    if name == "Caddyfile":
+        return text.replace("file_server", f"file_server\n\t{more}")
+    return text + more
+
+
+def measured(page, chosen):
+    """(name → a row for each slice, name → why it was left out)"""
+    results, left_out = {}, nested.left_out(page)
+    coding = {one.name: one.coding for one in chosen}
+    for run in (part["run"] for part in page["parts"] if part["part"] == "run"):
+        for point in run["points"]:
+            target = run["targets"][point["target"]]
+            name = target["name"]
+            if target["answer"]["encoding"] != coding[name]:
+                left_out[name] = f"the answer is not in {coding[name]}"
+            else:
+                results[name] = rows_of(point)
+    return {name: rows for name, rows in results.items() if rows}, left_out
+
+
+def rows_of(point):
+    """A row for each slice; `round` tells which slices of others were measured beside it."""
+    total, met, rows = point["total"], {}, []
+    for one in point["slices"]:
+        number = met[one["round"]] = met.get(one["round"], -1) + 1
+        spent = one["server"] or {}
+        cpu, php = spent.get("cpu_us_per_request"), spent.get("php_cpu_us_per_request") or 0.0
+        if one["requests"] and cpu is not None:
+            size = total["bytes"]["body"] / total["requests"]
+            times = dict(ms=1000 / one["requests_per_second"], server=(cpu - php) / 1000, php=php / 1000)
+            rows.append(dict(times, size=size, round=(one["round"], number)))
+    return rows
 
 
 def median(rows, key):
@@ -262,7 +302,7 @@ BARE = {
 
 def bare(place):
     """CPU milliseconds of each coder's own tool for the page, its start taken off; only of those that are here."""
-    page, empty = f"{place.docroot}/zstd/book.html", f"{place.path}/empty"
+    page, empty = f"{place}/docroot/zstd/book.html", f"{place}/empty"
     open(empty, "w").close()
     found = {}
     for name, command in BARE.items():
@@ -345,55 +385,31 @@ def stored_copy(results):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--requests", type=int, default=3000, help="at most, of each in each round")
     parser.add_argument("--text", metavar="FILE", help="a text of your own in the page")
     return parser.parse_args()
 
 
-def place_with_book(stack, chosen):
-    """A place for servers with the page in it, and what book the page is."""
-    place = servers.Place()
-    stack.callback(place.remove)
-    shutil.copytree(f"{HERE}/php", f"{place.docroot}/zstd")
-    book_name = book.write(f"{place.docroot}/zstd/book.html", chosen.text)
-    with open(f"{place.docroot}/zstd/copy.bin", "wb") as copy:
-        subprocess.run(["zstd", "-19", "-q", "-c", f"{place.docroot}/zstd/book.html"], stdout=copy, check=True)
-    return place, book_name
+def make_docroot(place, text):
+    """The page in every form; what book it is."""
+    folder = f"{place}/docroot/zstd"
+    shutil.copytree(f"{HERE}/php", folder)
+    name = book.write(f"{folder}/book.html", text)
+    with open(f"{folder}/copy.bin", "wb") as copy:
+        subprocess.run(["zstd", "-19", "-q", "-c", f"{folder}/book.html"], stdout=copy, check=True)
+    return name
 
 
 def main():
-    chosen, asked = arguments(), json.load(sys.stdin)
-    if asked["quick"]:
-        chosen.rounds, chosen.requests = 1, 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs
-    results, left_out = {}, {}
-    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
-        place, book_name = place_with_book(stack, chosen)
-        for number in range(chosen.rounds):
-            for one in turns(number):
-                if (asked["quick"] and one.name not in QUICK) or not has_turn(one, number) or one.name in left_out:
-                    continue
-                if not servers.available(one.server, asked["haulier"]):
-                    left_out[one.name] = f"{one.server} is not on this machine"
-                    continue
-                try:
-                    row = one_round(one, place, asked["haulier"], chosen)
-                except FAULTS as why:
-                    left_out[one.name] = f"it failed: {why!r}"
-                    print(f"{one.name}: {why!r}", flush=True)
-                    continue
-                if row is None:
-                    left_out[one.name] = f"the answer is not in {one.coding}"
-                    continue
-                results.setdefault(one.name, []).append(row | {"round": number})
-                print(f"{one.name}: {row['size']:,} bytes, {row['server'] + row['php']:.1f} ms of CPU", flush=True)
-        coders = {} if asked["quick"] else bare(place)
-    results = {one.name: results[one.name] for one in contestants() if one.name in results}
+    text, asked = arguments().text, json.load(sys.stdin)
+    book_name = make_docroot(asked["place"], text)
+    chosen = [one for one in contestants() if not asked["quick"] or one.name in QUICK]
+    results, left_out = measured(nested.run(asked, plan(asked, chosen), "compression"), chosen)
+    coders = {} if asked["quick"] else bare(asked["place"])
+    results = {one.name: results[one.name] for one in chosen if one.name in results}
     sentences = verdicts(results, coders) + [f"left out: {name} ({why})" for name, why in left_out.items()]
-    tables = [table(results, book_name)] + [pairs for pairs in [side_by_side(results)] if pairs["rows"]]
-    tables += [coders_alone(coders)] if coders else []
-    json.dump({"sentences": sentences, "tables": tables, "charts": [chart(results)]}, sys.stdout)
+    found = [table(results, book_name)] + [pairs for pairs in [side_by_side(results)] if pairs["rows"]]
+    found += [coders_alone(coders)] if coders else []
+    json.dump({"sentences": sentences, "tables": found, "charts": [chart(results)]}, sys.stdout)
 
 
 if __name__ == "__main__":

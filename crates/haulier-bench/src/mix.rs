@@ -48,7 +48,8 @@ impl Mix {
     }
 
     /// Reads a file of lines `[WEIGHT] [METHOD] /path`. In a path, `{1..100}` is a number between the two and `{a|b|c}`
-    /// one of the words; `{{` is a brace. Empty lines and lines that begin with `#` say nothing.
+    /// one of the words; `{{` is a brace. A line that begins with `?` keeps the target's path. Empty lines and lines that
+    /// begin with `#` say nothing.
     ///
     /// # Errors
     /// [`MixError`] names the line.
@@ -143,7 +144,7 @@ impl Line {
             [method, path] if method.bytes().all(|byte| byte.is_ascii_uppercase()) => (*method, *path),
             _ => return Err(MixError::Line(number)),
         };
-        if !path.starts_with('/') {
+        if !path.starts_with(['/', '?']) {
             return Err(MixError::Line(number));
         }
         Ok(Self {

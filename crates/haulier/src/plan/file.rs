@@ -51,6 +51,7 @@ pub(super) struct ServerTable {
     pub(super) env: Pairs,
     pub(super) url: Text,
     pub(super) ready: Text,
+    pub(super) setup: Texts,
     pub(super) patience: Option<Placed<Duration>>,
     pub(super) version: Text,
 }
@@ -166,6 +167,7 @@ fn read_server(reader: &mut Reader<'_>, name: Placed<String>, table: &DeTable<'_
         env: pairs(reader, &section, "env"),
         url: reader.text(&section, "url"),
         ready: reader.text(&section, "ready"),
+        setup: reader.text_or_texts(&section, "setup"),
         patience: reader.deadline(&section, "patience"),
         version: reader.text(&section, "version"),
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,6 +53,12 @@ pub(super) enum ServerError {
         why: String,
         words: String,
     },
+    #[error("`{command}` failed ({status}): {words}")]
+    NotSetUp {
+        command: String,
+        status: ExitStatus,
+        words: String,
+    },
     #[error(transparent)]
     Value(#[from] NoValue),
     #[error("cannot write into the plan's directory")]
@@ -79,11 +86,7 @@ impl Server {
         };
         let env = filled(&plan.env, &values)?;
         for line in &plan.run {
-            let words = line
-                .0
-                .iter()
-                .map(|word| values.fill(word))
-                .collect::<Result<Vec<_>, _>>()?;
+            let words = filled_words(line, &values)?;
             let start = Start {
                 words: &words,
                 env: &env,
@@ -97,13 +100,45 @@ impl Server {
             server.started.push(started);
         }
         let ready = plan.ready.as_ref().map(|path| values.fill(path)).transpose()?;
-        match server.wait(ready.as_deref(), &log).await {
+        let is_set_up = match server.wait(ready.as_deref(), &log).await {
+            Ok(()) => server.set_up(plan, place, &values, &env).await,
+            Err(error) => Err(error),
+        };
+        match is_set_up {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.end().await;
                 Err(error)
             }
         }
+    }
+
+    /// Runs the commands that fill it.
+    async fn set_up(&self, plan: &ServerPlan, place: &Place, values: &Values, env: &Named) -> Result<(), ServerError> {
+        let log = self.run.join("setup.output");
+        for line in &plan.setup {
+            let words = filled_words(line, values)?;
+            let start = Start {
+                words: &words,
+                env,
+                directory: &self.run,
+                cores: &place.client_cores,
+            };
+            let cannot_start = |source| ServerError::CannotStart {
+                program: words[0].clone(),
+                source,
+            };
+            let mut started = start.start(place, &log).map_err(cannot_start)?;
+            let status = started.child().wait().await?;
+            if !status.success() {
+                return Err(ServerError::NotSetUp {
+                    command: words.join(" "),
+                    status,
+                    words: last_words(&log),
+                });
+            }
+        }
+        Ok(())
     }
 
     async fn wait(&mut self, ready: Option<&str>, log: &PathBuf) -> Result<(), ServerError> {
@@ -155,12 +190,7 @@ pub(super) async fn version(plan: &ServerPlan, place: &Place) -> Option<String> 
 
 /// What a command line prints first.
 pub(super) async fn printed(line: &CommandLine, values: &Values, place: &Place) -> Option<String> {
-    let words = line
-        .0
-        .iter()
-        .map(|word| values.fill(word))
-        .collect::<Result<Vec<_>, _>>()
-        .ok()?;
+    let words = filled_words(line, values).ok()?;
     let start = Start {
         words: &words,
         env: &Named::new(),
@@ -184,7 +214,12 @@ fn values(plan: &ServerPlan, place: &Place, run: &std::path::Path) -> Result<(Va
     values.set("RUN", run.to_string_lossy());
     values.set("PORT", port.to_string());
     let texts = plan.files.iter().map(|(_, text)| text.as_str());
-    let texts = texts.chain(plan.run.iter().flat_map(|line| line.0.iter().map(String::as_str)));
+    let texts = texts.chain(
+        plan.run
+            .iter()
+            .chain(&plan.setup)
+            .flat_map(|line| line.0.iter().map(String::as_str)),
+    );
     for text in texts
         .chain([plan.url.as_str()])
         .chain(plan.values.iter().map(|(_, text)| text.as_str()))
@@ -200,6 +235,10 @@ fn values(plan: &ServerPlan, place: &Place, run: &std::path::Path) -> Result<(Va
         values.set(name.as_str(), text);
     }
     Ok((values, port))
+}
+
+fn filled_words(line: &CommandLine, values: &Values) -> Result<Vec<String>, NoValue> {
+    line.0.iter().map(|word| values.fill(word)).collect()
 }
 
 fn filled(pairs: &Named, values: &Values) -> Result<Named, NoValue> {

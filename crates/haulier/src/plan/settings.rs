@@ -75,6 +75,7 @@ pub(crate) struct ServerPlan {
     pub(crate) env: Named,
     pub(crate) url: String,
     pub(crate) ready: Option<String>,
+    pub(crate) setup: Vec<CommandLine>,
     pub(crate) patience: Duration,
     pub(crate) version: Option<CommandLine>,
 }
@@ -322,6 +323,7 @@ impl<'a> Resolver<'a> {
             env: self.named(&table.env, &beside),
             url: text_or(table.url.as_ref(), URL.to_owned()),
             ready: table.ready.as_ref().map(|path| path.value.clone()),
+            setup: self.command_lines(table.setup.as_deref().unwrap_or_default(), &beside),
             patience: table.patience.as_ref().map_or(PATIENCE, |patience| patience.value),
             version: table.version.as_ref().and_then(|line| self.command_line(line, &beside)),
         }
@@ -665,6 +667,7 @@ fn merge(table: ServerTable, base: &ServerTable) -> ServerTable {
         env: both(base.env, table.env),
         url: table.url.or(base.url),
         ready: table.ready.or(base.ready),
+        setup: table.setup.or(base.setup),
         patience: table.patience.or(base.patience),
         version: table.version.or(base.version),
     }

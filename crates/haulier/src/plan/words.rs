@@ -111,6 +111,11 @@ pub(super) static SERVER: Table = Table {
             "A path that must answer with a status under 500.",
         ),
         word(
+            "setup",
+            "[]",
+            "Command lines that run once it is ready and before it is measured, such as one that fills it.",
+        ),
+        word(
             "patience",
             "\"15s\"",
             "How long it may take until it is ready, or has ended.",
