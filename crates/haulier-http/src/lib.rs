@@ -2,6 +2,8 @@
 //!
 //! README.md tells the life of a message. Nothing here opens a socket, starts a task or knows a setting.
 
+mod answer;
+mod backend;
 mod body;
 mod budget;
 mod file;
@@ -15,7 +17,9 @@ mod response;
 mod source;
 mod trace;
 
-pub use body::{Body, BodyStream, BrokenBody, Chunk, Parts};
+pub use answer::{Answer, AnswerHead, BadLength, Cost, interim_fields, is_live};
+pub use backend::{Backend, BackendError, Call, Caller, RequestBody};
+pub use body::{Body, Parts};
 pub use budget::{Budget, Charge};
 pub use file::{FileSlice, OpenFile, ReadNow};
 pub use network::{Network, NotANetwork};
@@ -25,5 +29,5 @@ pub use prepared::{FieldEncoding, PreparedHead};
 pub use request::{BodyError, Exchange, Presence, Request, Timeouts};
 pub use request_id::{RequestId, RequestIds};
 pub use response::{Head, Response};
-pub use source::ReadInto;
+pub use source::{BodySource, BrokenBody, Piece, ReadInto, ReadPiece};
 pub use trace::{Compressed, Handler, ImageResult, ImageTimes, PhpTrace, Streamed, Trace, Via};

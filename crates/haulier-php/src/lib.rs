@@ -5,6 +5,7 @@
 //! A worker belongs to one request from the lease to END_REQUEST. The parameters, and the way a response takes, are the
 //! server's.
 
+mod backend;
 mod background;
 mod children;
 mod connection;
@@ -42,7 +43,7 @@ pub use haulier_upstream::{Address, Load, ServerStatus, WaitTimes};
 pub use marker::finish_marker;
 pub use pool::Pool;
 pub use request::{Body, Request};
-pub use response::{Piece, Response, TryBody};
+pub use response::Response;
 pub use running::RunningRequest;
 pub use rustix::process::Resource;
 pub use settings::{

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use haulier_http::Presence;
+use haulier_http::{Presence, is_live};
 use haulier_proto::fastcgi::CgiHead;
 
 use crate::error::{AttemptError, PoolError, StartError};
@@ -122,7 +122,7 @@ impl Pool {
     /// # Errors
     /// See [`PoolError`].
     pub async fn send(
-        self: &Arc<Self>,
+        &self,
         request: &Request<'_>,
         on_interim: &mut dyn FnMut(&CgiHead),
     ) -> Result<Response, PoolError> {
@@ -178,7 +178,7 @@ impl Pool {
     ///
     /// # Errors
     /// See [`PoolError`].
-    pub async fn warm(self: &Arc<Self>) -> Result<(), PoolError> {
+    pub async fn warm(&self) -> Result<(), PoolError> {
         if !self.source.needs_warming() {
             return Ok(());
         }
@@ -275,7 +275,7 @@ fn response(head: CgiHead, exchange: Exchange, mut lease: Lease, queued: Duratio
         label
     };
     let (taken, pid) = (lease.taken(), lease.pid());
-    let may_stall = !exchange.is_complete() && !passes_at_once(&head);
+    let may_stall = !exchange.is_complete() && !head.fields().any(|(name, value)| is_live(name, value));
     let silence = may_stall.then(|| Silence::new(lease.body_timeout()));
     let mut response = Response {
         head,
@@ -287,17 +287,9 @@ fn response(head: CgiHead, exchange: Exchange, mut lease: Lease, queued: Duratio
         worker_time: None,
         silence,
         pid,
+        length: None,
+        error: None,
     };
     response.settle();
     response
-}
-
-/// True for a body that the script sends whenever it has an event, and which may be silent for ever in between.
-fn passes_at_once(head: &CgiHead) -> bool {
-    let is = |name, value: &str| {
-        head.field(name).is_some_and(|found| {
-            found.len() >= value.len() && found[..value.len()].eq_ignore_ascii_case(value.as_bytes())
-        })
-    };
-    is("content-type", "text/event-stream") || is("x-accel-buffering", "no")
 }

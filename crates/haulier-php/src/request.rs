@@ -1,9 +1,9 @@
 //! A request to PHP.
 
 use std::fmt;
-use std::fs::File;
 
 use haulier_http::Presence;
+pub use haulier_http::RequestBody as Body;
 use haulier_upstream::Ask;
 
 /// One request, complete before a worker is taken.
@@ -43,20 +43,4 @@ impl fmt::Debug for Request<'_> {
             .field("idempotent", &self.idempotent)
             .finish()
     }
-}
-
-/// A request body.
-#[derive(Debug, Clone, Copy)]
-pub enum Body<'a> {
-    /// None.
-    Empty,
-    /// In memory.
-    Bytes(&'a [u8]),
-    /// The first `length` bytes of a file.
-    File {
-        /// Read by position; its own position stays.
-        file: &'a File,
-        /// Bytes.
-        length: u64,
-    },
 }

@@ -2,11 +2,11 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haulier_http::ReadInto;
+use haulier_http::{BrokenBody, Piece, ReadInto, ReadPiece};
 use haulier_proto::fastcgi::CgiHead;
 use tokio::time::Sleep;
 
@@ -33,6 +33,10 @@ pub struct Response {
     /// Ends a body that is silent for too long; `None` if it may be.
     pub(crate) silence: Option<Silence>,
     pub(crate) pid: Option<u32>,
+    /// Bytes of the body, if the head said so.
+    pub(crate) length: Option<u64>,
+    /// Why the body broke off, until the reader asks.
+    pub(crate) error: Option<PoolError>,
 }
 
 /// The silence of PHP within a body. There is no timer while bytes come.
@@ -68,30 +72,11 @@ impl Silence {
     }
 }
 
-/// The next piece of a body.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
-    Bytes(Bytes),
-    /// This number of bytes was read into the place.
-    Placed(usize),
-}
-
 fn reborrow<'s>(place: &'s mut Option<ReadInto<'_>>) -> Option<ReadInto<'s>> {
     place.as_mut().map(|place| match place {
         ReadInto::Memory(memory) => ReadInto::Memory(memory),
         ReadInto::Pipe { end, most } => ReadInto::Pipe { end: *end, most: *most },
     })
-}
-
-/// The result of [`Response::try_body`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TryBody {
-    /// The next piece.
-    Chunk(Bytes),
-    /// The body is at its end, and the worker is free.
-    Complete,
-    /// Nothing has come yet.
-    Pending,
 }
 
 impl std::fmt::Debug for Response {
@@ -133,51 +118,30 @@ impl Response {
         poll_fn(|cx| self.poll_body(cx)).await
     }
 
-    /// Like [`body`](Self::body), without waiting.
-    ///
-    /// # Errors
-    /// As for [`body`](Self::body).
-    pub fn try_body(&mut self) -> Result<TryBody, PoolError> {
-        match self.poll_body(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(Some(chunk))) => Ok(TryBody::Chunk(chunk)),
-            Poll::Ready(Ok(None)) => Ok(TryBody::Complete),
-            Poll::Ready(Err(error)) => Err(error),
-            Poll::Pending => Ok(TryBody::Pending),
-        }
-    }
-
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, PoolError>> {
-        self.poll_piece(cx, None).map_ok(|piece| match piece? {
-            Piece::Bytes(bytes) => Some(bytes),
-            Piece::Placed(_) => unreachable!("there was no place"),
+        self.poll_next(cx, None).map_ok(|next| match next? {
+            ReadPiece::Piece(Piece::Bytes(bytes)) => Some(bytes),
+            ReadPiece::Piece(_) | ReadPiece::Placed(_) => unreachable!("there was no place"),
         })
     }
 
-    /// Whether the rest of the body is likely to come in long pieces from a process of this machine, which
-    /// [`poll_piece`](Self::poll_piece) need not copy.
-    pub fn has_long_pieces(&self) -> bool {
+    /// Whether the rest of the body is likely to come in long content from a process of this machine, which a pipe spares
+    /// a copy.
+    pub(crate) fn has_long_pieces(&self) -> bool {
         let can_splice = |lease: &Lease| lease.connection().can_splice();
         self.exchange.is_in_long_body() && self.lease.as_ref().is_some_and(can_splice)
     }
 
-    /// Bytes of the body that are certain to come: the rest of what PHP has begun to send.
-    pub fn content_left(&self) -> usize {
-        self.exchange.content_left()
-    }
-
-    /// Like [`body`](Self::body); bytes that are not read yet go into `place`, if there is one, without a copy. `None` is the
-    /// end.
-    ///
-    /// # Errors
-    /// As for [`body`](Self::body).
-    pub fn poll_piece(
+    /// The next piece of the body. What is not read yet goes to the place, if there is one, and is not copied on its way.
+    /// `None` is the end.
+    pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
         mut place: Option<ReadInto<'_>>,
-    ) -> Poll<Result<Option<Piece>, PoolError>> {
+    ) -> Poll<Result<Option<ReadPiece>, PoolError>> {
         loop {
             if let Some(chunk) = self.exchange.take_body() {
-                return Poll::Ready(Ok(Some(Piece::Bytes(chunk.into()))));
+                return Poll::Ready(Ok(Some(ReadPiece::Piece(Piece::Bytes(chunk.into())))));
             }
             let Some(lease) = &mut self.lease else {
                 return Poll::Ready(Ok(None));
@@ -189,7 +153,7 @@ impl Response {
                     }
                     self.settle();
                     if placed > 0 {
-                        return Poll::Ready(Ok(Some(Piece::Placed(placed))));
+                        return Poll::Ready(Ok(Some(ReadPiece::Placed(placed))));
                     }
                 }
                 Poll::Ready(Err(failure)) => {
@@ -206,6 +170,13 @@ impl Response {
                 }
             }
         }
+    }
+
+    /// Keeps the error for the reader, who is told the reason first.
+    pub(crate) fn break_off(&mut self, error: PoolError) -> BrokenBody {
+        let reason = error.reason();
+        self.error = Some(error);
+        BrokenBody { reason }
     }
 
     /// Gives the worker back after END_REQUEST, or leaves it to a script that goes on after its response.

@@ -24,6 +24,7 @@ pub mod pattern; // of paths, targets and host names
 mod pipeline; // the page that tells the story
 mod protocol; // bytes ⇄ requests and responses
 mod rate_limiter;
+mod relay; // answers of back ends become responses
 mod runtime; // one thread and one current_thread runtime per core
 mod seldom;
 mod site; // host → site

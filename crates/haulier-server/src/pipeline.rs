@@ -4,6 +4,7 @@
 //! at once or hands back a future. It knows nothing of protocols: bytes are somebody else's.
 
 use std::future::{Future, poll_fn};
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -167,8 +168,8 @@ fn answer(visit: &Visit<'_>) -> Decision {
             Decision::Answer(files::respond(&visit.owner().files, &request.head, &entry, now))
         }
         Found::Script(script) => match filter::on_script(visit, &script) {
-            Some(early) => early.into(),
-            None => run_script(visit, script),
+            ControlFlow::Break(early) => early.into(),
+            ControlFlow::Continue(asks_password) => run_script(visit, script, asks_password),
         },
         Found::SlashMissing => Decision::Answer(redirect::add_slash(path, visit.query)),
         Found::Directory if site.settings.files.listing => {
@@ -191,7 +192,7 @@ fn answer(visit: &Visit<'_>) -> Decision {
 /// What is no file belongs to the application, if it has one door for everything: a script, or a page.
 fn front_controller(visit: &Visit<'_>) -> Decision {
     match visit.find_front().or_else(|| visit.find_fallback()) {
-        Some(Found::Script(script)) => run_script(visit, script),
+        Some(Found::Script(script)) => run_script(visit, script, visit.routes.users.is_some()),
         Some(Found::File(entry)) => {
             let now = visit.thread.io.clock.coarse();
             Decision::Answer(files::respond(&visit.owner().files, &visit.request.head, &entry, now))
@@ -206,9 +207,9 @@ fn front_controller(visit: &Visit<'_>) -> Decision {
     }
 }
 
-fn run_script(visit: &Visit<'_>, script: Script) -> Decision {
+fn run_script(visit: &Visit<'_>, script: Script, asks_password: bool) -> Decision {
     // Only where a password was asked for is the name that came with it true.
-    let user = filter::asks_for_password(visit, &script)
+    let user = asks_password
         .then(|| password::user(visit.request.head.fields()))
         .flatten();
     let call = Call::new(script)

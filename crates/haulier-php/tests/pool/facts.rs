@@ -1,9 +1,11 @@
 //! How php-cgi and php-fpm really behave, and that the client gets it right with both.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use haulier_php::{Pool, TryBody};
+use haulier_http::BodySource;
+use haulier_php::Pool;
 
 use crate::support::{Answer, Call, Fpm, Scripts, external, own_pool};
 
@@ -48,7 +50,7 @@ async fn a_small_answer_is_complete_with_its_head_and_the_worker_free() {
             body.extend_from_slice(&chunk);
         }
         assert_eq!(pool.status().load.busy, 0, "{name}");
-        assert!(matches!(response.try_body(), Ok(TryBody::Complete)), "{name}");
+        assert!(matches!(response.try_piece(), Poll::Ready(Ok(None))), "{name}");
     })
     .await;
 }
@@ -285,7 +287,7 @@ async fn what_is_flushed_arrives_before_the_rest() {
             Some(&b"first"[..]),
             "{name}"
         );
-        assert!(matches!(response.try_body(), Ok(TryBody::Pending)), "{name}");
+        assert!(response.try_piece().is_pending(), "{name}");
         assert_eq!(pool.status().load.busy, 1, "{name}");
         scripts.open(&name.replace(' ', "-"));
         let rest = Answer::of(response).await.expect(name);

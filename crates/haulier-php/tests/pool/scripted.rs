@@ -5,10 +5,11 @@ use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::time::Duration;
 
-use haulier_http::ReadInto;
-use haulier_php::{BadResponse, Body, Piece, Pool, PoolError, Request, Response, TryBody};
+use haulier_http::{BodySource, Piece, ReadInto, ReadPiece};
+use haulier_php::{BadResponse, Body, Pool, PoolError, Request, Response};
 use haulier_proto::fastcgi::{CgiHead, HeadError, RecordError, RecordType};
 
 use crate::support::responder::{Responder, end, end_with, hello, record, stderr, stdout};
@@ -74,21 +75,26 @@ async fn taken_by_pipe(response: &mut Response, most: usize, at_once: bool) -> (
             end: writer.as_fd(),
             most,
         };
-        let piece = poll_fn(|cx| response.poll_piece(cx, Some(place()))).await;
+        let piece = poll_fn(|cx| response.poll_read(cx, place())).await;
         let Some(piece) = piece.expect("a whole body") else {
             break;
         };
-        piped += if let Piece::Placed(length) = piece { length } else { 0 };
+        piped += if let ReadPiece::Placed(length) = piece {
+            length
+        } else {
+            0
+        };
         match piece {
-            Piece::Placed(length) if at_once => read(length, &mut whole),
-            Piece::Bytes(bytes) if at_once => whole.extend(bytes),
+            ReadPiece::Placed(length) if at_once => read(length, &mut whole),
+            ReadPiece::Piece(Piece::Bytes(bytes)) if at_once => whole.extend(bytes),
             later => pieces.push(later),
         }
     }
     for piece in pieces {
         match piece {
-            Piece::Placed(length) => read(length, &mut whole),
-            Piece::Bytes(bytes) => whole.extend(bytes),
+            ReadPiece::Placed(length) => read(length, &mut whole),
+            ReadPiece::Piece(Piece::Bytes(bytes)) => whole.extend(bytes),
+            ReadPiece::Piece(other) => panic!("{other:?} of PHP"),
         }
     }
     (whole, piped)
@@ -182,11 +188,11 @@ async fn content_goes_behind_what_is_in_memory() {
         for _ in 0..2 {
             let mut response = Call::get(&scripts, "").send(&pool).await.expect("a head");
             let mut memory = Vec::new();
-            while let Some(piece) = poll_fn(|cx| response.poll_piece(cx, Some(ReadInto::Memory(&mut memory))))
+            while let Some(piece) = poll_fn(|cx| response.poll_read(cx, ReadInto::Memory(&mut memory)))
                 .await
                 .expect("a whole body")
             {
-                if let Piece::Bytes(bytes) = piece {
+                if let ReadPiece::Piece(Piece::Bytes(bytes)) = piece {
                     memory.extend(bytes);
                 }
             }
@@ -219,12 +225,12 @@ async fn a_worker_that_hangs_up_in_the_middle_of_long_content_is_noticed() {
             end: writer.as_fd(),
             most: 1 << 20,
         };
-        match poll_fn(|cx| response.poll_piece(cx, Some(place()))).await {
+        match poll_fn(|cx| response.poll_read(cx, place())).await {
             Ok(piece) => assert!(piece.is_some(), "no end of a body that is not complete"),
             Err(error) => break error,
         }
     };
-    assert_eq!(broken.reason(), "php_crashed");
+    assert_eq!(broken.reason, "php_crashed");
 }
 
 #[tokio::test]
@@ -371,8 +377,9 @@ async fn a_small_answer_is_complete_without_waiting() {
         0,
         "the worker is free although nobody took the body yet"
     );
-    assert_eq!(response.try_body().expect("a body"), TryBody::Chunk("hello".into()));
-    assert_eq!(response.try_body().expect("the end"), TryBody::Complete);
+    let body = response.try_piece();
+    assert!(matches!(body, Poll::Ready(Ok(Some(Piece::Bytes(bytes)))) if bytes == "hello"));
+    assert!(matches!(response.try_piece(), Poll::Ready(Ok(None))));
     assert_eq!(response.body().await.expect("the end"), None);
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haulier_http::{BodyError, Request};
+use haulier_http::{BodyError, Request, RequestBody};
 use rustix::fs::{Mode, OFlags};
 
 use crate::seldom::Seldom;
@@ -68,6 +68,15 @@ impl Collected {
             Self::Empty => 0,
             Self::Memory(bytes) => bytes.len() as u64,
             Self::File { length, .. } => *length,
+        }
+    }
+
+    /// The body as back ends take it.
+    pub(crate) fn as_request_body(&self) -> RequestBody<'_> {
+        match self {
+            Self::Empty => RequestBody::Empty,
+            Self::Memory(bytes) => RequestBody::Bytes(bytes),
+            Self::File { file, length, .. } => RequestBody::File { file, length: *length },
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use haulier_http::{BodyStream, BrokenBody, Chunk, Compressed, FileSlice};
+use haulier_http::{BodySource, BrokenBody, Compressed, FileSlice, Piece};
 
 use super::codec::{CodecError, Encoder};
 use super::policy::Choice;
@@ -129,9 +129,9 @@ impl CodedFile {
     }
 }
 
-impl BodyStream for CodedFile {
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Chunk>, BrokenBody>> {
-        Poll::Ready(self.next().map(|coded| coded.map(|bytes| Chunk::Bytes(bytes.into()))))
+impl BodySource for CodedFile {
+    fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>> {
+        Poll::Ready(self.next().map(|coded| coded.map(|bytes| Piece::Bytes(bytes.into()))))
     }
 
     fn length(&self) -> Option<u64> {

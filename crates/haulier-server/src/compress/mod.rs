@@ -1,14 +1,14 @@
 //! Compression: every body that gains by it, in the coding the client likes best, however it was made.
 //!
 //! `policy` chooses, `codec` does it, `load` says how busy we are. Whole bodies are coded here; what PHP still makes is
-//! coded on its way from PHP (`drained`), so that a coder lives no longer than a worker is busy; files get variants
+//! coded on its way from PHP (`body_coder`), so that a coder lives no longer than a worker is busy; files get variants
 //! that are made once (`store`, and `files::coded`).
 //!
 //! RFC 9110 §12.5.3 and §15.5.7 rule negotiation, §8.8.3 the entity tags.
 
+pub(crate) mod body_coder;
 pub(crate) mod codec;
 pub(crate) mod dictionary;
-pub(crate) mod drained;
 pub(crate) mod file;
 mod load;
 pub(crate) mod media_type;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use haulier_http::{Body, Chunk, FileSlice, Handler, Head, OpenFile, Parts, Response, Trace};
+use haulier_http::{Body, FileSlice, Handler, Head, OpenFile, Parts, Piece, Response, Trace};
 use haulier_proto::conditional::{self, Precondition, Validators};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
@@ -138,11 +138,11 @@ fn parts(entry: impl Representation, ranges: &[ByteRange]) -> Response {
         let mut head = format!("{line_end}--{boundary}\r\nContent-Type: ").into_bytes();
         head.extend_from_slice(entry.content_type());
         head.extend_from_slice(format!("\r\nContent-Range: {place}\r\n\r\n").as_bytes());
-        body.push(Chunk::Bytes(Bytes::from(head)));
-        body.push(Chunk::File(slice(&entry, range)));
+        body.push(Piece::Bytes(Bytes::from(head)));
+        body.push(Piece::File(slice(&entry, range)));
         line_end = "\r\n";
     }
-    body.push(Chunk::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
+    body.push(Piece::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
     let mut head = entry.into_head();
     head.fields_mut()
         .set("Content-Type", format!("multipart/byteranges; boundary={boundary}"));

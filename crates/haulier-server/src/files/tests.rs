@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use haulier_http::{Body, Chunk, Head, Response};
+use haulier_http::{Body, Head, Piece, Response};
 use haulier_proto::head::RequestHead;
 
 use super::fixture::{Root, age, head};
@@ -496,11 +496,11 @@ fn body(response: &mut Response) -> String {
         Body::Stream(stream) => {
             let mut all = String::new();
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            while let std::task::Poll::Ready(Ok(Some(chunk))) = stream.poll_next(&mut context) {
+            while let std::task::Poll::Ready(Ok(Some(chunk))) = stream.poll_piece(&mut context) {
                 match chunk {
-                    Chunk::Bytes(bytes) => all.push_str(&String::from_utf8_lossy(&bytes)),
-                    Chunk::File(slice) => all.push_str(&text(&slice)),
-                    Chunk::Pipe(_) => unreachable!("a static file is in no pipe"),
+                    Piece::Bytes(bytes) => all.push_str(&String::from_utf8_lossy(&bytes)),
+                    Piece::File(slice) => all.push_str(&text(&slice)),
+                    Piece::Pipe(_) => unreachable!("a static file is in no pipe"),
                 }
             }
             all

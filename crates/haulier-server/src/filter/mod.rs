@@ -13,14 +13,15 @@ mod request_id;
 mod server_timing;
 mod site_headers;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use haulier_http::{Request, Response};
-use haulier_proto::head::RequestHead;
 
 use crate::answer::redirect;
+use crate::body::Pacing;
 use crate::compress;
-use crate::compress::drained::{Manner, Plan};
+use crate::compress::body_coder::{self, BodyCoder};
 use crate::context::Visit;
 use crate::files::{self, Script};
 use crate::site::Site;
@@ -69,12 +70,14 @@ pub(crate) fn on_path(visit: &Visit<'_>) -> Option<Early> {
         .or_else(|| basic_auth::on_request(visit))
 }
 
-/// Who may have the script that a path leads to. What holds for its name holds for all that follows it, and what follows a
-/// front controller is a path of its own.
-pub(crate) fn on_script(visit: &Visit<'_>, script: &Script) -> Option<Early> {
-    further_names(visit, script).find_map(|path| {
+/// Judges the script that a path leads to by its other names, and says whether a password was asked for on the way. The
+/// rules for its name hold for all that follows it, and the path after a front controller is a path of its own.
+pub(crate) fn on_script(visit: &Visit<'_>, script: &Script) -> ControlFlow<Early, bool> {
+    let mut asks_password = visit.routes.users.is_some();
+    for path in further_names(visit, script) {
         let mut routes = visit.site.routes.find(&path);
         routes.deny |= files::is_denied(&visit.site.files, &path);
+        asks_password |= routes.users.is_some();
         let is_counted = |limiter| visit.routes.rate.is_some_and(|counted| Arc::ptr_eq(counted, limiter));
         let uncounted = routes.rate.filter(|&limiter| !is_counted(limiter));
         let further = Visit {
@@ -82,20 +85,18 @@ pub(crate) fn on_script(visit: &Visit<'_>, script: &Script) -> Option<Early> {
             routes: &routes,
             ..*visit
         };
-        uncounted
+        let early = uncounted
             .and_then(|limiter| rate::of_route(&further, limiter))
             .map(Early::Response)
-            .or_else(|| on_path(&further))
-    })
+            .or_else(|| on_path(&further));
+        if let Some(early) = early {
+            return ControlFlow::Break(early);
+        }
+    }
+    ControlFlow::Continue(asks_password)
 }
 
-/// Whether a password was asked for on the way to this script.
-pub(crate) fn asks_for_password(visit: &Visit<'_>, script: &Script) -> bool {
-    let asks = |path: Vec<u8>| visit.site.routes.find(&path).users.is_some();
-    visit.routes.users.is_some() || further_names(visit, script).any(asks)
-}
-
-/// What else the site may have said of a script with PATH_INFO.
+/// Other paths of a script with PATH_INFO that the site may have rules for.
 fn further_names<'s>(visit: &Visit<'_>, script: &'s Script) -> impl Iterator<Item = Vec<u8>> + use<'s> {
     let has_more = !script.path_info.is_empty();
     let prefix = visit.routes.mount.map_or("", |place| place.prefix.as_str());
@@ -105,27 +106,47 @@ fn further_names<'s>(visit: &Visit<'_>, script: &'s Script) -> impl Iterator<Ite
     has_more.then(|| script.name.clone()).into_iter().chain(behind)
 }
 
-/// Decides on a body that still comes from PHP, before its first byte is taken; `length` is what PHP announced, bytes.
-pub(crate) fn on_body(
-    site: &Site,
-    head: &RequestHead,
-    response: &mut Response,
-    length: Option<u64>,
-    manner: Manner,
-) -> Option<Plan> {
-    // What the configuration sets (`no-transform`) counts for compression too.
-    site_headers::on_response(site, true, response);
-    compress::drained::plan(site, head, response, length, manner)
+/// Adjusts a response before it leaves, whichever handler made it.
+pub(crate) fn on_response(site: &Site, request: &Request, response: &mut Response) {
+    adjust(site, request, response, None);
 }
 
-/// Adjusts a response, whoever made it.
-pub(crate) fn on_response(site: &Site, request: &Request, response: &mut Response) {
+/// Decides about a body that still comes, before its first byte is taken. [`on_response`] follows when the body is in place,
+/// and changes nothing that was decided here.
+pub(crate) fn on_body(
+    site: &Site,
+    request: &Request,
+    response: &mut Response,
+    length: Option<u64>,
+    pacing: Pacing,
+) -> Option<BodyCoder> {
+    adjust(site, request, response, Some(Coming { length, pacing }))
+}
+
+/// A body that still comes.
+struct Coming {
+    /// Bytes that were announced.
+    length: Option<u64>,
+    pacing: Pacing,
+}
+
+/// The response filters in their order.
+fn adjust(site: &Site, request: &Request, response: &mut Response, coming: Option<Coming>) -> Option<BodyCoder> {
     let Request { head, peer, .. } = request;
-    request_id::on_response(&request.id, response);
-    server_timing::on_response(site, head, response);
-    client_hints::on_response(site, response);
-    // What the configuration sets holds over what PHP says.
+    if coming.is_none() {
+        request_id::on_response(&request.id, response);
+        // It may add trailers to the body.
+        server_timing::on_response(site, head, response);
+        client_hints::on_response(site, response);
+    }
+    // The configuration overrules PHP, and counts for compression too (`no-transform`).
     site_headers::on_response(site, peer.tls, response);
     // Last: it depends on every other field, and nothing may change a body that is coded.
-    compress::on_response(&site.coding, head, response);
+    match coming {
+        Some(Coming { length, pacing }) => body_coder::decide(&site.coding, head, response, length, pacing),
+        None => {
+            compress::on_response(&site.coding, head, response);
+            None
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use haulier_http::{Body, BodyStream, BrokenBody, Chunk, ImageResult, ImageTimes, Response, Trace};
+use haulier_http::{Body, BodySource, BrokenBody, ImageResult, ImageTimes, Piece, Response, Trace};
 use haulier_proto::field::{Fields, tokens};
 use haulier_proto::head::{Method, RequestHead, Version};
 
@@ -114,13 +114,13 @@ impl Times {
 /// A body with the times behind it.
 #[derive(Debug)]
 struct Timed {
-    stream: Box<dyn BodyStream>,
+    stream: Box<dyn BodySource>,
     times: Times,
 }
 
-impl BodyStream for Timed {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Chunk>, BrokenBody>> {
-        self.stream.poll_next(context)
+impl BodySource for Timed {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>> {
+        self.stream.poll_piece(context)
     }
 
     fn length(&self) -> Option<u64> {
@@ -231,9 +231,9 @@ mod tests {
     #[derive(Debug)]
     struct Endless(Parts);
 
-    impl BodyStream for Endless {
-        fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Chunk>, BrokenBody>> {
-            self.0.poll_next(context)
+    impl BodySource for Endless {
+        fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>> {
+            self.0.poll_piece(context)
         }
 
         fn length(&self) -> Option<u64> {

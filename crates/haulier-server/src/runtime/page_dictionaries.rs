@@ -4,14 +4,13 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use haulier_http::{Body, BodyError, Chunk, Exchange, Peer, Presence, Request, Timeouts};
+use haulier_http::{Body, BodyError, Exchange, Peer, Piece, Presence, Request, Timeouts};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{HeadLimits, RequestHead};
 
@@ -103,9 +102,9 @@ async fn collect(body: Body) -> Result<Bytes, &'static str> {
     match body {
         Body::Empty | Body::Unsent(_) => {}
         Body::Bytes(bytes) => return if bytes.len() <= MOST { Ok(bytes) } else { Err(TOO_LONG) },
-        Body::File(slice) => add(&mut page, Chunk::File(slice))?,
+        Body::File(slice) => add(&mut page, Piece::File(slice))?,
         Body::Stream(mut stream) => {
-            while let Some(piece) = poll_fn(|context| stream.poll_next(context))
+            while let Some(piece) = poll_fn(|context| stream.poll_piece(context))
                 .await
                 .map_err(|broken| broken.reason)?
             {
@@ -118,27 +117,11 @@ async fn collect(body: Body) -> Result<Bytes, &'static str> {
 
 const TOO_LONG: &str = "it is longer than 1 MiB";
 
-fn add(page: &mut Vec<u8>, piece: Chunk) -> Result<(), &'static str> {
+fn add(page: &mut Vec<u8>, piece: Piece) -> Result<(), &'static str> {
     if page.len() as u64 + piece.len() > MOST as u64 {
         return Err(TOO_LONG);
     }
-    match piece {
-        Chunk::Bytes(bytes) => page.extend_from_slice(&bytes),
-        Chunk::File(slice) => {
-            let start = page.len();
-            page.resize(start + slice.len() as usize, 0);
-            let read = slice.file.file().read_exact_at(&mut page[start..], slice.range.start);
-            read.map_err(|_| "its spool cannot be read")?;
-        }
-        Chunk::Pipe(mut slice) => {
-            let mut end = page.len();
-            page.resize(end + slice.len() as usize, 0);
-            while !slice.is_empty() {
-                end += slice.read(&mut page[end..]).map_err(|_| "its pipe cannot be read")?;
-            }
-        }
-    }
-    Ok(())
+    piece.read_to(page).map_err(|_| "its spool cannot be read")
 }
 
 /// There is no connection behind the request.

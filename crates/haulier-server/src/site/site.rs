@@ -6,7 +6,7 @@ use haulier_php::Pool;
 
 use super::filters::MaintenanceSwitch;
 use super::{Routes, SitePhp, SiteSettings};
-use crate::body::spool::SpoolBudget;
+use crate::body::SpoolBudget;
 use crate::compress::SiteCoding;
 use crate::compress::store::VariantStore;
 use crate::files::SiteFiles;
@@ -21,7 +21,7 @@ pub(crate) struct Site {
     pub(crate) php: Option<SitePhp>,
     pub(crate) coding: Arc<SiteCoding>,
     /// What its spooled responses hold.
-    pub(crate) spool: SpoolBudget,
+    pub(crate) spool: Arc<SpoolBudget>,
     /// Rules for some of its paths.
     pub(crate) routes: Routes,
     pub(crate) maintenance: MaintenanceSwitch,
@@ -60,7 +60,7 @@ impl Site {
             files,
             php,
             coding,
-            spool: SpoolBudget::new(settings.spool.memory, settings.spool.disk),
+            spool: SpoolBudget::new(&settings.name, settings.spool.memory, settings.spool.disk),
             routes: Routes::open(&settings, shared, series)?,
             maintenance: MaintenanceSwitch::new(),
             settings,

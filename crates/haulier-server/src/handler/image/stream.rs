@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use haulier_http::{BodyStream, BrokenBody, Chunk};
+use haulier_http::{BodySource, BrokenBody, Piece};
 use haulier_store::StoreError;
 use tokio::sync::mpsc;
 
@@ -36,7 +36,7 @@ impl OriginalStream {
         }
     }
 
-    fn pass(&mut self, piece: Bytes) -> Result<Option<Chunk>, BrokenBody> {
+    fn pass(&mut self, piece: Bytes) -> Result<Option<Piece>, BrokenBody> {
         self.passed += piece.len() as u64;
         if let Some(passing) = &mut self.passing {
             passing.add(&piece);
@@ -49,12 +49,12 @@ impl OriginalStream {
                 reason: "store_damaged",
             });
         }
-        Ok(Some(Chunk::Bytes(piece)))
+        Ok(Some(Piece::Bytes(piece)))
     }
 }
 
-impl BodyStream for OriginalStream {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Chunk>, BrokenBody>> {
+impl BodySource for OriginalStream {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(self.pass(first));
         }
@@ -98,7 +98,7 @@ mod tests {
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut read = 0;
         loop {
-            match stream.poll_next(&mut context) {
+            match stream.poll_piece(&mut context) {
                 Poll::Ready(Ok(Some(chunk))) => read += chunk.len(),
                 Poll::Ready(Ok(None)) => return (read, Ok(read)),
                 Poll::Ready(Err(error)) => return (read, Err(error)),

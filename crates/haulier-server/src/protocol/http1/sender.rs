@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
-use haulier_http::{Body, BodyStream, BrokenBody, Chunk, FileSlice, Head, PipeSlice, Request, Response};
+use haulier_http::{Body, BodySource, BrokenBody, FileSlice, Head, Piece, PipeSlice, Request, Response};
 use haulier_proto::head::{Method, Version};
 use haulier_proto::{chunked, copy, encode, status};
 
@@ -79,7 +79,7 @@ pub(super) struct Sender {
     turn: usize,
     /// The next piece of `file` was just read ahead: it is not asked about again.
     read_ahead: bool,
-    source: Option<Box<dyn BodyStream>>,
+    source: Option<Box<dyn BodySource>>,
     chunked: bool,
     /// Bytes of the body still to come, if their number was promised.
     promised: Option<u64>,
@@ -139,7 +139,7 @@ impl Sender {
             keep_alive,
         };
         if !plan.head_only && !bodiless {
-            sender.lay(body);
+            sender.load(body);
         }
         sender
     }
@@ -154,7 +154,7 @@ impl Sender {
         self.sent.saturating_sub(self.head)
     }
 
-    fn lay(&mut self, body: Body) {
+    fn load(&mut self, body: Body) {
         match body {
             Body::Empty | Body::Unsent(_) => {}
             Body::Bytes(bytes) if bytes.len() <= COPIED => copy::append(&mut self.lead, &bytes),
@@ -288,8 +288,8 @@ impl Sender {
         let Some(source) = &mut self.source else {
             return Poll::Ready(Ok(()));
         };
-        match ready!(source.poll_next(context)) {
-            Ok(Some(chunk)) => self.lay_chunk(chunk),
+        match ready!(source.poll_piece(context)) {
+            Ok(Some(piece)) => self.push_piece(piece),
             Ok(None) if self.promised.is_some_and(|left| left > 0) => {
                 return Poll::Ready(Err(io::Error::other(BrokenBody { reason: "bad_response" })));
             }
@@ -307,26 +307,26 @@ impl Sender {
         Poll::Ready(Ok(()))
     }
 
-    fn lay_chunk(&mut self, mut chunk: Chunk) {
+    fn push_piece(&mut self, mut piece: Piece) {
         if let Some(left) = &mut self.promised {
-            chunk.truncate(*left);
-            *left -= chunk.len();
+            piece.truncate(*left);
+            *left -= piece.len();
         }
-        if chunk.is_empty() {
+        if piece.is_empty() {
             return;
         }
         if self.chunked {
-            chunked::write_chunk_head(&mut self.lead, chunk.len());
+            chunked::write_chunk_head(&mut self.lead, piece.len());
             self.tail = b"\r\n";
         }
-        match chunk {
-            Chunk::Bytes(bytes) => self.piece = bytes,
-            Chunk::File(slice) => {
+        match piece {
+            Piece::Bytes(bytes) => self.piece = bytes,
+            Piece::File(slice) => {
                 // Its tail is due after the file, not before.
                 self.tail = b"";
                 self.file = Some(slice);
             }
-            Chunk::Pipe(slice) => {
+            Piece::Pipe(slice) => {
                 self.tail = b"";
                 self.pipe = Some(slice);
             }

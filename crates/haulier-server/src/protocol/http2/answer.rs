@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use haulier_http::{Body, Chunk, Request, Response};
+use haulier_http::{Body, Piece, Request, Response};
 use haulier_proto::field::Fields;
 use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::hpack::encode;
@@ -114,7 +114,7 @@ impl Connection {
     ) -> Option<Source> {
         let site = sending.site.as_ref().map(|site| site.series);
         sending.sending = Some(InFlight::sending(&self.thread.serving().counters, site));
-        let source = sending.lay(body, skip);
+        let source = sending.load(body, skip);
         *stream.sending.borrow_mut() = Some(sending);
         self.streams.borrow_mut().insert(Rc::clone(stream));
         if source.is_none() {
@@ -210,16 +210,16 @@ impl Connection {
     }
 
     /// The next piece of a body that comes in pieces.
-    pub(super) fn lay(&self, stream: &Stream, chunk: Chunk) {
+    pub(super) fn load(&self, stream: &Stream, piece: Piece) {
         if let Some(sending) = &mut *stream.sending.borrow_mut() {
-            sending.lay_chunk(chunk);
+            sending.load_piece(piece);
         }
         self.ask(|machine| machine.queue(stream.id));
         self.wake();
     }
 
     /// The end of a body that came in pieces, with what stands behind it.
-    pub(super) fn lay_end(self: &Rc<Self>, stream: &Rc<Stream>, trailers: Option<Fields>) {
+    pub(super) fn load_end(self: &Rc<Self>, stream: &Rc<Stream>, trailers: Option<Fields>) {
         let is_sent = match trailers {
             Some(trailers) => {
                 let mut block = Vec::new();

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use haulier_http::{Body, BodyStream, Chunk, FileSlice, PipeSlice, ReadNow, Request, Trace};
+use haulier_http::{Body, BodySource, FileSlice, Piece, PipeSlice, ReadNow, Request, Trace};
 use haulier_proto::h2::connection::Connection as Machine;
 
 use super::super::listing::Listing;
@@ -47,13 +47,6 @@ pub(super) struct Sending {
     pub(super) length: Option<u64>,
 }
 
-#[derive(Debug)]
-enum Piece {
-    Bytes(Bytes),
-    File(FileSlice),
-    Pipe(PipeSlice),
-}
-
 /// What a turn came to.
 #[derive(Debug)]
 pub(super) enum Step {
@@ -72,7 +65,7 @@ pub(super) enum Step {
 }
 
 /// A body that is not all at hand.
-pub(super) type Source = Box<dyn BodyStream>;
+pub(super) type Source = Box<dyn BodySource>;
 
 impl Sending {
     pub(super) fn new(
@@ -101,8 +94,8 @@ impl Sending {
         }
     }
 
-    /// Lays out what follows the first `skip` bytes of a body. What comes in pieces is given back.
-    pub(super) fn lay(&mut self, body: Body, skip: usize) -> Option<Source> {
+    /// Loads what follows the first `skip` bytes of a body. A body that comes in pieces is given back.
+    pub(super) fn load(&mut self, body: Body, skip: usize) -> Option<Source> {
         let in_memory = |slice: &FileSlice| slice.in_memory_bytes();
         match body {
             Body::Empty | Body::Unsent(_) => {}
@@ -119,13 +112,9 @@ impl Sending {
         None
     }
 
-    /// Lays out the next piece of a source; it is not empty.
-    pub(super) fn lay_chunk(&mut self, chunk: Chunk) {
-        self.piece = Some(match chunk {
-            Chunk::Bytes(bytes) => Piece::Bytes(bytes),
-            Chunk::File(slice) => Piece::File(slice),
-            Chunk::Pipe(slice) => Piece::Pipe(slice),
-        });
+    /// Loads the next piece of a source; it is not empty.
+    pub(super) fn load_piece(&mut self, piece: Piece) {
+        self.piece = Some(piece);
     }
 
     pub(super) fn has_piece(&self) -> bool {

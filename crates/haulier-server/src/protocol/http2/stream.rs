@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use foldhash::fast::FixedState;
-use haulier_http::{BodyError, BodyStream, BrokenBody, Chunk, Exchange, Presence, Timeouts};
+use haulier_http::{BodyError, BodySource, BrokenBody, Exchange, Piece, Presence, Timeouts};
 use haulier_proto::field::Fields;
 use haulier_proto::h2::hpack::encode;
 
@@ -182,14 +182,14 @@ impl Stream {
     }
 
     /// The next piece of a body.
-    pub(super) fn poll_source(&self, source: &mut dyn BodyStream, context: &mut Context<'_>) -> Poll<Piece> {
+    pub(super) fn poll_source(&self, source: &mut dyn BodySource, context: &mut Context<'_>) -> Poll<NextPiece> {
         if self.is_gone.get() || (self.client_ended.get() && source.is_endless()) {
-            return Poll::Ready(Piece::Unwanted);
+            return Poll::Ready(NextPiece::Unwanted);
         }
-        match source.poll_next(context) {
-            Poll::Ready(Ok(Some(chunk))) => Poll::Ready(Piece::Chunk(chunk)),
-            Poll::Ready(Ok(None)) => Poll::Ready(Piece::End),
-            Poll::Ready(Err(broken)) => Poll::Ready(Piece::Broken(broken)),
+        match source.poll_piece(context) {
+            Poll::Ready(Ok(Some(piece))) => Poll::Ready(NextPiece::Piece(piece)),
+            Poll::Ready(Ok(None)) => Poll::Ready(NextPiece::End),
+            Poll::Ready(Err(broken)) => Poll::Ready(NextPiece::Broken(broken)),
             Poll::Pending => {
                 self.note_task(context);
                 Poll::Pending
@@ -214,8 +214,8 @@ impl Stream {
 
 /// What a source came to.
 #[derive(Debug)]
-pub(super) enum Piece {
-    Chunk(Chunk),
+pub(super) enum NextPiece {
+    Piece(Piece),
     End,
     Broken(BrokenBody),
     /// Nobody will read what it might still bring.

@@ -9,7 +9,7 @@ use haulier_http::FileSlice;
 
 use super::super::unwinding::Unwinding;
 use super::sending::Source;
-use super::stream::{Piece, Stream};
+use super::stream::{NextPiece, Stream};
 use crate::pipeline::Answered;
 
 impl Stream {
@@ -58,22 +58,22 @@ impl Stream {
         let mut promised = source.length();
         loop {
             match poll_fn(|context| self.poll_source(&mut *source, context)).await {
-                Piece::Chunk(mut chunk) => {
+                NextPiece::Piece(mut piece) => {
                     if let Some(left) = &mut promised {
-                        chunk.truncate(*left);
-                        *left -= chunk.len();
+                        piece.truncate(*left);
+                        *left -= piece.len();
                     }
-                    if !chunk.is_empty() {
-                        self.connection.lay(self, chunk);
+                    if !piece.is_empty() {
+                        self.connection.load(self, piece);
                         poll_fn(|context| self.poll_taken(context)).await;
                     }
                 }
-                Piece::End if promised.is_some_and(|left| left > 0) => {
+                NextPiece::End if promised.is_some_and(|left| left > 0) => {
                     return self.connection.break_off(self, Some("bad_response"));
                 }
-                Piece::End => return self.connection.lay_end(self, source.trailers()),
-                Piece::Broken(broken) => return self.connection.break_off(self, Some(broken.reason)),
-                Piece::Unwanted => return self.connection.break_off(self, None),
+                NextPiece::End => return self.connection.load_end(self, source.trailers()),
+                NextPiece::Broken(broken) => return self.connection.break_off(self, Some(broken.reason)),
+                NextPiece::Unwanted => return self.connection.break_off(self, None),
             }
         }
     }

@@ -11,13 +11,13 @@ use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
 use super::handoff::FileResponse;
-use crate::body::spool::Spool;
+use crate::body::Spool;
 use crate::site::OffloadSettings;
 
 /// How long the first byte may wait for the last one. Most files are through PHP within milliseconds.
-const PATIENCE: Duration = Duration::from_millis(250);
+const TIMEOUT: Duration = Duration::from_millis(250);
 /// The same where only a complete body can answer what was asked: a range of it.
-const PATIENCE_FOR_RANGE: Duration = Duration::from_secs(10);
+const TIMEOUT_FOR_RANGE: Duration = Duration::from_secs(10);
 
 /// Whether the rule is for this response. Its length is judged where it is known.
 pub(super) fn applies(rule: &OffloadSettings, head: &RequestHead, status: u16, fields: &Fields) -> bool {
@@ -73,9 +73,9 @@ fn file_name(disposition: &[u8]) -> Option<&[u8]> {
 }
 
 /// How long a complete body is waited for.
-pub(super) fn patience(head: &RequestHead, fields: &Fields) -> Duration {
+pub(super) fn timeout(head: &RequestHead, fields: &Fields) -> Duration {
     let wants_range = head.fields().known(Known::Range).is_some() && allows_ranges(head, fields);
-    if wants_range { PATIENCE_FOR_RANGE } else { PATIENCE }
+    if wants_range { TIMEOUT_FOR_RANGE } else { TIMEOUT }
 }
 
 /// A range is a part of what another run of the script may make anew: it must have said that this is the same each
@@ -105,6 +105,13 @@ pub(super) fn respond_in_pieces(head: &RequestHead, mut fields: Fields, spool: S
         fields.remove("Content-Range");
         fields.set("Accept-Ranges", "bytes");
     }
+    let mut response = Response::new(200, Handler::Offloaded).body(spool);
+    *response.head.fields_mut() = fields;
+    response
+}
+
+/// The response with a body of which the rest is still to come.
+pub(super) fn respond_early(fields: Fields, spool: Spool) -> Response {
     let mut response = Response::new(200, Handler::Offloaded).body(spool);
     *response.head.fields_mut() = fields;
     response

@@ -7,15 +7,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use haulier_http::{Body, Chunk, FileSlice, Handler, Head, OpenFile, Parts, Response, Via};
+use haulier_http::{Body, FileSlice, Handler, Head, OpenFile, Parts, Piece, Response, Via};
 use haulier_proto::conditional::Validators;
 use haulier_proto::date;
-use haulier_proto::fastcgi::CgiHead;
 use haulier_proto::field::Fields;
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::status;
 
-use super::translate::Translated;
 use crate::files::{self, Handed, Name, Refused, Representation, Sendable};
 use crate::site::{Site, send_token};
 use crate::thread::Thread;
@@ -51,9 +49,12 @@ pub(super) struct PartOrder<'h> {
 /// The private field of the prelude.
 const PRIVATE: &str = "x-haulier-send";
 
-/// What the head orders, if anything. The prelude's word counts first, an empty value is none.
-pub(super) fn order(head: &CgiHead) -> Option<Order<'_>> {
-    let field = |name: &str| head.field(name).filter(|value| !value.is_empty());
+/// The order among the fields for the server, if there is one. That of the prelude counts first, an empty value is none.
+pub(super) fn order(orders: &Fields) -> Option<Order<'_>> {
+    if orders.is_empty() {
+        return None;
+    }
+    let field = |name: &str| orders.get(name).filter(|value| !value.is_empty());
     let file = |name, via| {
         Order::File(FileOrder {
             name,
@@ -76,8 +77,8 @@ pub(super) fn order(head: &CgiHead) -> Option<Order<'_>> {
 }
 
 /// Whether the body itself was given to `zend_send_buffer`.
-pub(super) fn is_buffer(head: &CgiHead) -> bool {
-    head.field(PRIVATE).and_then(of_prelude) == Some(b"body")
+pub(super) fn is_buffer(orders: &Fields) -> bool {
+    orders.get(PRIVATE).and_then(of_prelude) == Some(b"body")
 }
 
 /// `file PATH`, or `file-by-extension PATH`; the path is percent-encoded.
@@ -129,12 +130,13 @@ pub(super) fn respond(
     site: &Site,
     head: &RequestHead,
     order: &Order<'_>,
-    translated: Translated,
+    status: u16,
+    fields: Fields,
 ) -> Result<Response, Refused> {
     let handed = &thread.caches.handed;
     let (mut response, via) = match order {
-        Order::File(order) => (respond_with_file(handed, site, head, order, translated)?, order.via),
-        Order::Parts(parts) => (respond_with_parts(handed, site, parts, translated)?, Via::XSendfile),
+        Order::File(order) => (respond_with_file(handed, site, head, order, status, fields)?, order.via),
+        Order::Parts(parts) => (respond_with_parts(handed, site, parts, status, fields)?, Via::XSendfile),
         Order::Malformed => return Err(Refused::Denied("X-Sendfile2 is not `/path first-last, …`".to_owned())),
     };
     response.trace.handler = Handler::Handed;
@@ -147,14 +149,13 @@ fn respond_with_file(
     site: &Site,
     head: &RequestHead,
     order: &FileOrder<'_>,
-    translated: Translated,
+    status: u16,
+    mut fields: Fields,
 ) -> Result<Response, Refused> {
-    let status = translated.status;
     if status::is_bodiless(status) {
-        return Ok(with_head(status, translated.fields, Body::Empty));
+        return Ok(with_head(status, fields, Body::Empty));
     }
     let sendable = opened(site, order.name, handed)?;
-    let mut fields = translated.fields;
     if order.via != Via::Zend {
         // It was said of the script's own body, by `zlib.output_compression` even where there is none.
         fields.remove("Content-Encoding");
@@ -175,7 +176,8 @@ fn respond_with_parts(
     handed: &Handed,
     site: &Site,
     orders: &[PartOrder<'_>],
-    translated: Translated,
+    status: u16,
+    mut fields: Fields,
 ) -> Result<Response, Refused> {
     let mut slices = Vec::with_capacity(orders.len());
     for order in orders {
@@ -194,14 +196,13 @@ fn respond_with_parts(
         Err(slices) => {
             let mut parts = Parts::default();
             for slice in slices.into_iter().filter(|slice| !slice.is_empty()) {
-                parts.push(Chunk::File(slice));
+                parts.push(Piece::File(slice));
             }
             Body::Stream(Box::new(parts))
         }
     };
-    let mut fields = translated.fields;
     fields.remove("Content-Encoding");
-    Ok(with_head(translated.status, fields, body))
+    Ok(with_head(status, fields, body))
 }
 
 fn with_head(status: u16, fields: Fields, body: Body) -> Response {
@@ -337,14 +338,14 @@ pub(super) fn field_of(order: &Order<'_>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use haulier_proto::fastcgi::HeadParser;
-
     use super::*;
 
-    fn parsed(lines: &str) -> CgiHead {
-        let text = format!("{lines}\r\n");
-        let head = HeadParser::new(64 * 1024).feed(&mut text.as_bytes());
-        head.expect("a valid head").expect("a whole head")
+    fn parsed(lines: &str) -> Fields {
+        let mut fields = Fields::new();
+        for (name, value) in lines.lines().filter_map(|line| line.split_once(':')) {
+            fields.append(name, value.trim());
+        }
+        fields
     }
 
     fn file(name: Name<'_>, via: Via, by_extension: bool) -> Option<Order<'_>> {

@@ -1,0 +1,54 @@
+//! What the spooled bodies of a site may take.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haulier_http::Budget;
+
+use super::hold::SPOOL_MEMORY_OF_ALL;
+
+/// What the spooled bodies of a site take now, bytes.
+#[derive(Debug)]
+pub(crate) struct SpoolBudget {
+    /// The name of the site, for the log.
+    pub(super) site: String,
+    /// In pieces that come and go, and in bodies that are held until they can be coded whole.
+    pub(super) memory: Arc<Budget>,
+    /// In bodies that lie in memory as a whole: in pipes, and coded ones.
+    pub(super) long: Arc<Budget>,
+    /// In files.
+    pub(super) disk: Arc<Budget>,
+    /// Bodies that found all budgets used up.
+    full: AtomicU64,
+}
+
+impl SpoolBudget {
+    pub(crate) fn new(site: &str, most_long: u64, most_disk: u64) -> Arc<Self> {
+        Arc::new(Self {
+            site: site.to_owned(),
+            memory: Budget::new(SPOOL_MEMORY_OF_ALL),
+            long: Budget::new(most_long),
+            disk: Budget::new(most_disk),
+            full: AtomicU64::new(0),
+        })
+    }
+
+    /// Bytes of long bodies in memory now.
+    pub(crate) fn in_memory(&self) -> u64 {
+        self.long.used()
+    }
+
+    /// Bytes in files now.
+    pub(crate) fn on_disk(&self) -> u64 {
+        self.disk.used()
+    }
+
+    /// How many bodies had to wait for their clients.
+    pub(crate) fn times_full(&self) -> u64 {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_full(&self) {
+        self.full.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,169 @@
+//! The one rule about holding a body back.
+//!
+//! A body of a back end goes through at most three stores, and each keeps back no more than is said here:
+//!
+//! 1. It is held until it is complete, so that it gets a length and leaves with its head in one send: [`Hold::for_length`].
+//! 2. A longer one that is to be coded is held once more until it is complete, since a body that is coded whole takes less
+//!    time and fewer bytes: [`Hold::for_coding`].
+//! 3. What is released lies in the spool until the client takes it: [`Keep`].
+//!
+//! In 1 and 2 a pause ends the wait. A program that pauses waits for something, or wants the client to see what it has
+//! written. In 3 nothing waits but for room.
+
+use std::time::{Duration, Instant};
+
+/// A program that sends nothing for this long is waiting for something: what it has sent goes out.
+const PAUSE: Duration = Duration::from_millis(50);
+/// No client waits longer than this for the first byte because a body is held.
+const LONGEST: Duration = Duration::from_millis(200);
+/// Most that is held for a length, bytes.
+const MOST_FOR_LENGTH: usize = 64 * 1024;
+/// Most that is held for coding, bytes.
+pub(crate) const MOST_FOR_CODING: usize = 8 * 1024 * 1024;
+/// Content of the longest record PHP sends, bytes: another is to come after it.
+const LONGEST_RECORD: usize = 65_528;
+
+/// Memory that the short pieces of one spooled body may take before it goes to disk, bytes.
+pub(crate) const SPOOL_MEMORY: u64 = 256 * 1024;
+/// The same of all spooled bodies of a site, and of those that are held for coding.
+pub(crate) const SPOOL_MEMORY_OF_ALL: u64 = 32 * 1024 * 1024;
+/// A longer piece is a body that was made in memory as a whole, bytes: it is charged by itself.
+pub(crate) const LONGEST_SHORT_PIECE: u64 = 192 * 1024;
+/// Most that is taken of a body without a reader, bytes. A script that goes on beyond it learns from its connection.
+pub(crate) const MOST_ABANDONED: usize = 64 * 1024 * 1024;
+
+/// How a body comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pacing {
+    /// Faster than it could be sent.
+    Fast,
+    /// With pauses: what is there must go out.
+    Paused,
+    /// For as long as the client listens.
+    Endless,
+}
+
+/// A body that is held back, and until when.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    most: usize,
+    /// More than `most` was announced, so the body is released once its next piece is certain to be long.
+    is_long: bool,
+    /// `None` until something is waited for.
+    until: Option<Instant>,
+}
+
+impl Hold {
+    /// Until the body has a length; `announced` is what its head said, bytes. The time begins with the first wait: a body
+    /// that is there already costs no look at the clock.
+    pub(crate) fn for_length(announced: Option<u64>) -> Self {
+        Self {
+            most: MOST_FOR_LENGTH,
+            is_long: announced.is_some_and(|announced| announced > MOST_FOR_LENGTH as u64),
+            until: None,
+        }
+    }
+
+    /// Until the body can be coded whole. The time begins now: a long body may come without a pause.
+    pub(crate) fn for_coding(now: Instant) -> Self {
+        Self {
+            most: MOST_FOR_CODING,
+            is_long: false,
+            until: Some(now + LONGEST),
+        }
+    }
+
+    /// How long the next piece is waited for.
+    pub(crate) fn wait(&mut self, now: Instant) -> Duration {
+        let until = *self.until.get_or_insert(now + LONGEST);
+        PAUSE.min(until.saturating_duration_since(now))
+    }
+
+    /// Whether a body with `held` bytes is to be released after a piece, and how it comes then. `coming` bytes are certain to
+    /// come next.
+    pub(crate) fn judge(&self, held: usize, coming: usize, now: impl FnOnce() -> Instant) -> Option<Pacing> {
+        if held > self.most || (self.is_long && held + coming >= LONGEST_RECORD) {
+            return Some(Pacing::Fast);
+        }
+        self.until.filter(|&until| now() >= until).map(|_| Pacing::Paused)
+    }
+}
+
+/// Where a piece of a spooled body is kept, if the budget for that has room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// In memory, charged as a long body.
+    Long,
+    /// In memory, charged as a piece that comes and goes.
+    Short,
+    /// In the file.
+    File,
+}
+
+impl Keep {
+    /// A piece of `length` bytes, with `in_memory` bytes of short pieces before it, of which `most` are allowed. A spool
+    /// that is to become a file as a whole allows none.
+    pub(crate) fn of(length: u64, in_memory: u64, most: u64) -> Self {
+        if most > 0 && length > LONGEST_SHORT_PIECE {
+            Self::Long
+        } else if in_memory + length <= most {
+            Self::Short
+        } else {
+            Self::File
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1024;
+
+    #[test]
+    fn a_short_body_is_held_and_a_long_one_released() {
+        let now = Instant::now();
+        let hold = Hold::for_length(None);
+        assert_eq!(hold.judge(64 * KIB, 0, || now), None);
+        assert_eq!(hold.judge(64 * KIB + 1, 0, || now), Some(Pacing::Fast));
+        let hold = Hold::for_coding(now);
+        assert_eq!(hold.judge(8 * KIB * KIB, 0, || now), None);
+        assert_eq!(hold.judge(8 * KIB * KIB + 1, 0, || now), Some(Pacing::Fast));
+    }
+
+    #[test]
+    fn an_announced_length_releases_a_body_before_its_next_record_comes() {
+        let now = Instant::now();
+        let announced = |length| Hold::for_length(Some(length)).judge(8 * KIB, 60 * KIB, || now);
+        assert_eq!(announced(64 * KIB as u64), None, "it may still be held whole");
+        assert_eq!(announced(4 * 1024 * KIB as u64), Some(Pacing::Fast));
+        let little = Hold::for_length(Some(4 * 1024 * KIB as u64)).judge(8 * KIB, 0, || now);
+        assert_eq!(little, None, "what comes next may be short");
+    }
+
+    #[test]
+    fn a_wait_ends_with_a_pause_and_all_waits_together_have_an_end() {
+        let begun = Instant::now();
+        let at = |milliseconds| begun + Duration::from_millis(milliseconds);
+        let mut hold = Hold::for_length(None);
+        assert_eq!(hold.judge(1, 0, || at(900)), None, "no wait has begun");
+        assert_eq!(hold.wait(at(0)), PAUSE);
+        assert_eq!(hold.wait(at(170)), Duration::from_millis(30));
+        assert_eq!(hold.judge(1, 0, || at(199)), None);
+        assert_eq!(hold.judge(1, 0, || at(200)), Some(Pacing::Paused));
+        assert_eq!(hold.wait(at(300)), Duration::ZERO);
+        let hold = Hold::for_coding(at(0));
+        assert_eq!(hold.judge(1, 0, || at(200)), Some(Pacing::Paused), "without a wait");
+    }
+
+    #[test]
+    fn pieces_fill_the_memory_before_the_file() {
+        let kept = |length, before| Keep::of(length, before, SPOOL_MEMORY);
+        assert_eq!(kept(64 * 1024, 0), Keep::Short);
+        assert_eq!(kept(64 * 1024, SPOOL_MEMORY - 64 * 1024), Keep::Short);
+        assert_eq!(kept(64 * 1024, SPOOL_MEMORY - 1), Keep::File);
+        assert_eq!(kept(LONGEST_SHORT_PIECE + 1, SPOOL_MEMORY), Keep::Long);
+        assert_eq!(Keep::of(1, 0, 0), Keep::File);
+        assert_eq!(Keep::of(LONGEST_SHORT_PIECE + 1, 0, 0), Keep::File);
+    }
+}

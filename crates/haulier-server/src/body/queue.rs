@@ -1,0 +1,278 @@
+//! The pieces of a spooled body between the task that brings them and the client that takes them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use haulier_http::{BrokenBody, Charge, FileSlice, OpenFile, Piece, Pipe, PipeSlice};
+use haulier_proto::field::Fields;
+
+use super::budget::SpoolBudget;
+use super::hold::{Keep, LONGEST_SHORT_PIECE};
+use super::request::nameless;
+use super::spool::SpoolRoom;
+use crate::seldom::Seldom;
+
+/// Logged now and then, however many bodies it concerns.
+static FAILURES: Seldom = Seldom::new();
+
+/// What the task and the client share. Both live on the same thread.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) budget: Arc<SpoolBudget>,
+    /// Directory of the file.
+    directory: PathBuf,
+    pieces: VecDeque<Piece>,
+    /// Bytes of short pieces that may stay in memory; 0 where all is to become a file.
+    most_memory: u64,
+    /// Bytes of short pieces in memory; they are charged to the site.
+    memory: u64,
+    pipe: PipePlace,
+    file: Option<Arc<OpenFile>>,
+    /// Bytes in `file`, charged to the site until it is gone.
+    file_length: u64,
+    /// The file could not be written: no more of this body is laid there.
+    has_failed: bool,
+    pub(super) end: Option<Result<(), BrokenBody>>,
+    /// The source's last field lines, once the end has come.
+    pub(super) trailers: Option<Fields>,
+    /// The source waits for the client: there is no room.
+    pub(super) is_full: bool,
+    /// The client is gone: what still comes is thrown away, so that the worker is free when PHP says so.
+    pub(super) is_abandoned: bool,
+    pub(super) reader: Option<Waker>,
+    pub(super) writer: Option<Waker>,
+}
+
+/// The pipe of a response that may have one.
+#[derive(Debug)]
+enum PipePlace {
+    /// It is made when it is needed.
+    Possible,
+    Open(Rc<Pipe>),
+    /// The response is to be a file, or there was no pipe to be had.
+    None,
+}
+
+impl Queue {
+    /// An empty queue; `most_memory` is 0 where all is to become a file.
+    pub(super) fn new(room: SpoolRoom, most_memory: u64) -> Self {
+        Self {
+            budget: room.budget,
+            directory: room.directory,
+            pieces: VecDeque::new(),
+            most_memory,
+            memory: 0,
+            pipe: if most_memory > 0 {
+                PipePlace::Possible
+            } else {
+                PipePlace::None
+            },
+            file: None,
+            file_length: 0,
+            has_failed: false,
+            end: None,
+            trailers: None,
+            is_full: false,
+            is_abandoned: false,
+            reader: None,
+            writer: None,
+        }
+    }
+
+    /// Keeps a piece in memory, else in the file; gives it back if there is no room.
+    pub(super) fn push(&mut self, piece: Bytes) -> Result<(), Bytes> {
+        let length = piece.len() as u64;
+        match Keep::of(length, self.memory, self.most_memory) {
+            Keep::Long if self.budget.long.take(length) => {
+                let charge = Charge::of_taken(&self.budget.long, length);
+                let lasting = Lasting {
+                    bytes: piece,
+                    _charge: charge,
+                };
+                self.pieces.push_back(Piece::Bytes(Bytes::from_owner(lasting)));
+            }
+            Keep::Short if self.budget.memory.take(length) => {
+                self.memory += length;
+                self.pieces.push_back(Piece::Bytes(piece));
+            }
+            Keep::Long | Keep::Short | Keep::File => self.push_to_file(piece)?,
+        }
+        self.wake_reader();
+        Ok(())
+    }
+
+    fn push_to_file(&mut self, piece: Bytes) -> Result<(), Bytes> {
+        let length = piece.len() as u64;
+        if self.has_failed || !self.budget.disk.take(length) {
+            return Err(piece);
+        }
+        match self.write(&piece) {
+            Ok(slice) => self.append_slice(slice),
+            Err(error) => {
+                self.budget.disk.give(length);
+                self.has_failed = true;
+                if let Some(times) = FAILURES.due() {
+                    let (site, directory) = (&self.budget.site, self.directory.display());
+                    tracing::warn!(site, %directory, %error, times, "cannot spool a response: PHP waits for the client");
+                }
+                return Err(piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a piece that lies in a file or a pipe of its own.
+    pub(super) fn push_as_it_is(&mut self, piece: Piece) {
+        self.pieces.push_back(piece);
+        self.wake_reader();
+    }
+
+    /// Keeps a piece in memory beyond the budget: the client has nothing else left to read.
+    pub(super) fn push_over_budget(&mut self, mut piece: Bytes) {
+        let length = piece.len() as u64;
+        self.budget.memory.overdraw(length);
+        self.memory += length;
+        while !piece.is_empty() {
+            let short = piece.split_to(piece.len().min(LONGEST_SHORT_PIECE as usize));
+            self.pieces.push_back(Piece::Bytes(short));
+        }
+        self.wake_reader();
+    }
+
+    /// Where long pieces may go without a copy.
+    pub(super) fn pipe(&mut self) -> Option<Rc<Pipe>> {
+        if let PipePlace::Possible = self.pipe {
+            if !self.budget.long.has_room() {
+                return None;
+            }
+            self.pipe = Pipe::new(&self.budget.long).map_or(PipePlace::None, |pipe| PipePlace::Open(Rc::new(pipe)));
+        }
+        match &self.pipe {
+            PipePlace::Open(pipe) => Some(Rc::clone(pipe)),
+            PipePlace::Possible | PipePlace::None => None,
+        }
+    }
+
+    /// So many bytes were put into the pipe.
+    pub(super) fn append_piped(&mut self, pipe: &Rc<Pipe>, length: u64) {
+        match self.pieces.back_mut() {
+            Some(Piece::Pipe(last)) => last.extend(length),
+            _ => self
+                .pieces
+                .push_back(Piece::Pipe(PipeSlice::new(Rc::clone(pipe), length))),
+        }
+        self.wake_reader();
+    }
+
+    fn write(&mut self, piece: &[u8]) -> io::Result<FileSlice> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(Arc::new(OpenFile::new(nameless(&self.directory)?, 0))),
+        };
+        file.file().write_all_at(piece, self.file_length)?;
+        let start = self.file_length;
+        self.file_length += piece.len() as u64;
+        Ok(FileSlice {
+            file: Arc::clone(file),
+            range: start..self.file_length,
+        })
+    }
+
+    fn append_slice(&mut self, slice: FileSlice) {
+        match self.pieces.back_mut() {
+            Some(Piece::File(last)) if last.range.end == slice.range.start => last.range.end = slice.range.end,
+            _ => self.pieces.push_back(Piece::File(slice)),
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        if let Piece::Bytes(bytes) = &piece
+            && bytes.len() as u64 <= LONGEST_SHORT_PIECE
+        {
+            self.memory -= bytes.len() as u64;
+            self.budget.memory.give(bytes.len() as u64);
+        }
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
+        }
+        Some(piece)
+    }
+
+    /// Bytes that nobody has taken yet.
+    pub(super) fn waiting(&self) -> u64 {
+        self.pieces.iter().map(Piece::len).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// The reader has gone: nothing is kept any more.
+    pub(super) fn abandon(&mut self) {
+        self.is_abandoned = true;
+        self.pipe = PipePlace::None;
+        while self.pop().is_some() {}
+        self.give_up_file();
+    }
+
+    pub(super) fn finish(&mut self, end: Result<(), BrokenBody>) {
+        self.end.get_or_insert(end);
+        // What is in it still has it.
+        self.pipe = PipePlace::None;
+        self.wake_reader();
+    }
+
+    /// The whole body as one file, if it is complete and nothing of it went elsewhere.
+    pub(super) fn take_file(&mut self) -> Option<OpenFile> {
+        let is_whole =
+            matches!(&self.pieces.make_contiguous()[..], [Piece::File(slice)] if slice.range == (0..self.file_length));
+        if self.end != Some(Ok(())) || !is_whole {
+            return None;
+        }
+        self.pieces.clear();
+        let file = Arc::into_inner(self.file.take()?)?;
+        let length = std::mem::take(&mut self.file_length);
+        let charge = Charge::of_taken(&self.budget.disk, length);
+        Some(OpenFile::new(file.into_file(), length).charged(charge))
+    }
+
+    pub(super) fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// The file goes, and the budget has its room back.
+    pub(super) fn give_up_file(&mut self) {
+        self.file = None;
+        let length = std::mem::take(&mut self.file_length);
+        self.budget.disk.give(length);
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.budget.memory.give(self.memory);
+        self.give_up_file();
+    }
+}
+
+/// A long body in memory with its charge, which lasts as long as somebody holds it.
+#[derive(Debug)]
+struct Lasting {
+    bytes: Bytes,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Lasting {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,151 @@
+//! From a source into the spool, as fast as the source can.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use haulier_http::{BodySource, BrokenBody, Budget, Piece, ReadPiece};
+
+use super::queue::Queue;
+use crate::seldom::Seldom;
+
+/// The way of a body into its spool: as it is, or through a coder.
+pub(crate) trait Transfer {
+    /// Bytes that will reach the spool, if they are known before the end.
+    fn length(&self, source: &impl BodySource) -> Option<u64>;
+
+    /// Takes the body to its end, or until the inlet is abandoned.
+    ///
+    /// # Errors
+    /// The source broke off, or what it sent cannot be passed on.
+    fn run<S: BodySource>(self, source: &mut S, inlet: &mut Inlet) -> impl Future<Output = Result<(), BrokenBody>>;
+}
+
+/// The source's end of a spool.
+#[derive(Debug)]
+pub(crate) struct Inlet {
+    queue: Rc<RefCell<Queue>>,
+    /// The budgets were used up once.
+    was_full: bool,
+}
+
+static FULL: Seldom = Seldom::new();
+
+impl Inlet {
+    pub(super) fn new(queue: &Rc<RefCell<Queue>>) -> Self {
+        Self {
+            queue: Rc::clone(queue),
+            was_full: false,
+        }
+    }
+
+    /// Whether the client has gone: nothing more is wanted.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.queue.borrow().is_abandoned
+    }
+
+    /// The budget for memory that a transfer needs meanwhile.
+    pub(crate) fn memory(&self) -> Arc<Budget> {
+        Arc::clone(&self.queue.borrow().budget.memory)
+    }
+
+    /// Puts bytes into the spool; waits for the client if the budgets are used up.
+    pub(crate) async fn push(&mut self, piece: Bytes) {
+        let mut waiting = Some(piece);
+        poll_fn(|context| {
+            let mut queue = self.queue.borrow_mut();
+            let Some(piece) = waiting.take().filter(|_| !queue.is_abandoned) else {
+                return Poll::Ready(());
+            };
+            match queue.push(piece) {
+                Ok(()) => Poll::Ready(()),
+                Err(piece) if queue.is_empty() => {
+                    queue.push_over_budget(piece);
+                    Poll::Ready(())
+                }
+                Err(piece) => {
+                    waiting = Some(piece);
+                    note_full(&queue, &mut self.was_full);
+                    queue.is_full = true;
+                    queue.wake_reader();
+                    queue.writer = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await;
+    }
+
+    /// The next piece of a source. Long content goes into the pipe of the spool, and is in it afterwards.
+    fn poll_into_pipe(
+        &self,
+        source: &mut impl BodySource,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<ReadPiece>, BrokenBody>> {
+        let mut queue = self.queue.borrow_mut();
+        let in_pieces = |source: &mut _, context: &mut _| {
+            BodySource::poll_piece(source, context).map_ok(|piece| piece.map(ReadPiece::Piece))
+        };
+        let Some(pipe) = queue.pipe() else {
+            return in_pieces(source, context);
+        };
+        let filled = pipe.fill(|place| {
+            let read = source.poll_read(context, place);
+            let piped = match &read {
+                Poll::Ready(Ok(Some(ReadPiece::Placed(length)))) => {
+                    queue.append_piped(&pipe, *length as u64);
+                    *length
+                }
+                Poll::Ready(Ok(Some(ReadPiece::Piece(_)))) => {
+                    pipe.note_full();
+                    0
+                }
+                _ => 0,
+            };
+            (read, piped)
+        });
+        filled.unwrap_or_else(|| in_pieces(source, context))
+    }
+}
+
+fn note_full(queue: &Queue, was_full: &mut bool) {
+    if std::mem::replace(was_full, true) {
+        return;
+    }
+    queue.budget.note_full();
+    if let Some(times) = FULL.due() {
+        let site = &queue.budget.site;
+        tracing::warn!(site, times, "spool_full: PHP waits for a slow client");
+    }
+}
+
+/// The body as the source sends it. Long pieces stay in the kernel.
+#[derive(Debug)]
+pub(crate) struct AsItIs;
+
+impl Transfer for AsItIs {
+    fn length(&self, source: &impl BodySource) -> Option<u64> {
+        source.length()
+    }
+
+    async fn run<S: BodySource>(self, source: &mut S, inlet: &mut Inlet) -> Result<(), BrokenBody> {
+        while !inlet.is_abandoned() {
+            let next = if source.is_worth_a_pipe() {
+                poll_fn(|context| inlet.poll_into_pipe(source, context)).await?
+            } else {
+                let piece = poll_fn(|context| source.poll_piece(context)).await?;
+                piece.map(ReadPiece::Piece)
+            };
+            match next {
+                Some(ReadPiece::Piece(Piece::Bytes(piece))) => inlet.push(piece).await,
+                Some(ReadPiece::Piece(piece)) => inlet.queue.borrow_mut().push_as_it_is(piece),
+                Some(ReadPiece::Placed(_)) => {}
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}

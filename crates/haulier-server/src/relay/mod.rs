@@ -1,0 +1,391 @@
+//! From the answer of a back end to a response of ours.
+//!
+//! Everything a body passes on its way out begins here: hand-off, offload, holding back, coding, the spool. Nothing here
+//! knows which kind of back end has answered.
+
+mod handoff;
+mod offload;
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use haulier_http::{
+    Answer, AnswerHead, BackendError, Body, BodySource, BrokenBody, Handler, PhpTrace, Request, Response, Streamed, Via,
+};
+use haulier_proto::field::Fields;
+use haulier_proto::head::Method;
+use haulier_proto::status;
+
+use crate::answer::error_page;
+use crate::body::spool::discard;
+use crate::body::transfer::AsItIs;
+use crate::body::{Completed, Gathered, Pacing, Resumed, Spool, SpoolRoom, gather};
+use crate::files::Refused;
+use crate::filter;
+use crate::site::{OffloadSettings, Site};
+use crate::thread::Thread;
+
+/// How long a script that has named a file may go on before its file is sent.
+const FINISH: Duration = Duration::from_millis(50);
+
+/// The request that an answer is for.
+#[derive(Debug)]
+pub(crate) struct Relay<'a> {
+    pub(crate) thread: &'a Thread,
+    pub(crate) site: &'a Arc<Site>,
+    pub(crate) request: &'a Request,
+    /// Path of the script in the document root, for logs and metrics.
+    pub(crate) script: &'a [u8],
+    /// The name of the back end.
+    pub(crate) backend: &'a Arc<str>,
+    /// The status of an error that the answer is the page for. Neither the status of the answer nor a condition or a range
+    /// of the request is about that page.
+    pub(crate) error: Option<u16>,
+}
+
+impl Relay<'_> {
+    /// Makes a response of an answer's head, and of its body as far as it came.
+    ///
+    /// # Errors
+    /// The back end broke off, or its answer must not be sent on.
+    pub(crate) async fn respond<S>(&self, answer: Answer<S>) -> Result<Response, BackendError>
+    where
+        S: BodySource + 'static,
+    {
+        let Answer { mut head, body, cost } = answer;
+        if let Some(line) = &head.dropped {
+            self.note_dropped(line);
+        }
+        head.status = self.error.unwrap_or(head.status);
+        let trace = PhpTrace {
+            queued: cost.queued,
+            taken: Some(cost.taken),
+            pool: Some(Arc::clone(self.backend)),
+            pid: cost.pid,
+            ..PhpTrace::default()
+        };
+        let mut response = match handoff::order(&head.orders) {
+            Some(order) => self.hand_off(&order, head.status, head.fields, body, trace).await,
+            None => self.take_body(head, body, trace).await?,
+        };
+        if response.status >= 500 {
+            // A 5xx without another reason is the script's own.
+            response.trace.reason.get_or_insert("php_error");
+        }
+        Ok(response)
+    }
+
+    /// The file that an answer names, in place of its body.
+    async fn hand_off<S>(
+        &self,
+        order: &handoff::Order<'_>,
+        status: u16,
+        fields: Fields,
+        body: S,
+        trace: PhpTrace,
+    ) -> Response
+    where
+        S: BodySource + 'static,
+    {
+        let Self {
+            thread, site, request, ..
+        } = self;
+        let mut response = match handoff::respond(thread, site, &request.head, order, status, fields) {
+            Ok(response) => response,
+            Err(refused) => self.refuse_file(handoff::field_of(order), refused),
+        };
+        response.trace.php = Some(Box::new(trace));
+        finish(&mut response, body).await;
+        response
+    }
+
+    /// A response without the file that a script named. The client does not learn which files a script may send.
+    fn refuse_file(&self, field: &str, refused: Refused) -> Response {
+        let Self { site, request, .. } = self;
+        let script = String::from_utf8_lossy(self.script);
+        let (site_name, id) = (&site.settings.name, &request.id);
+        match refused {
+            Refused::Denied(tried) => {
+                tracing::warn!(site = site_name, field, %script, request = %id, tried, "sendfile_denied");
+                error_page::respond(404, Some("sendfile_denied"), Some(site), id, Some(&tried))
+            }
+            Refused::Failed(error) => {
+                tracing::error!(site = site_name, field, %script, request = %id, %error, "cannot open a file that a script named");
+                let (status, reason) = error_page::of_file(&error);
+                error_page::respond(status, reason, Some(site), id, None)
+            }
+        }
+    }
+
+    /// The response with the body that the back end sends.
+    async fn take_body<S>(&self, head: AnswerHead, mut body: S, trace: PhpTrace) -> Result<Response, BackendError>
+    where
+        S: BodySource + 'static,
+    {
+        let is_buffer = handoff::is_buffer(&head.orders);
+        let mut begun = Begun::new(head.status, head.fields, trace);
+        let mut response = if head.status == 205 {
+            // RFC 9110 §15.3.6: it says that there is nothing to be seen.
+            begun.response.body = Bytes::new().into();
+            finish(&mut begun.response, body).await;
+            begun.complete()
+        } else if head.is_live {
+            self.stream(begun, Resumed::new(Vec::new(), body), Pacing::Endless)
+        } else {
+            let gathered = gather(&mut body).await.map_err(|broken| error_of(&mut body, broken))?;
+            match self.offload_rule(&begun, &gathered, head.length) {
+                Some(rule) => {
+                    self.offload(begun, rule, Resumed::new(gathered.into_pieces(), body))
+                        .await?
+                }
+                None => self.send_on(begun, gathered, body)?,
+            }
+        };
+        if is_buffer {
+            response.trace.handler = Handler::Offloaded;
+            response.trace.handoff = Some(Via::Zend);
+        }
+        Ok(response)
+    }
+
+    /// The site's rule, if it is for this body.
+    fn offload_rule(&self, begun: &Begun, gathered: &Gathered, announced: Option<u64>) -> Option<&OffloadSettings> {
+        let rule = self.site.php.as_ref()?.settings.offload.as_ref()?;
+        let is_long = match gathered {
+            Gathered::Whole(body) => body.len() as u64 >= rule.min_size,
+            Gathered::Part(..) => announced.is_none_or(|announced| announced >= rule.min_size),
+        };
+        let applies = || offload::applies(rule, &self.request.head, begun.response.status, &begun.fields);
+        (is_long && applies()).then_some(rule)
+    }
+
+    /// The response with a body that was gathered whole, or as it comes.
+    fn send_on<S>(&self, mut begun: Begun, gathered: Gathered, mut body: S) -> Result<Response, BackendError>
+    where
+        S: BodySource + 'static,
+    {
+        match gathered {
+            Gathered::Whole(whole) => {
+                note_end(&mut begun.response, &mut body);
+                begun.response.body = if status::is_bodiless(begun.response.status) {
+                    Body::Empty
+                } else if self.request.head.method() == Method::Head {
+                    Body::Unsent(body.length())
+                } else {
+                    self.exact(whole, body.length())?.into()
+                };
+                Ok(begun.complete())
+            }
+            Gathered::Part(pieces, pacing) => {
+                // A rule may spare the back end the work.
+                let streamed = Streamed::new(self.script, begun.fields.get("Content-Type"));
+                if let Some(php) = &mut begun.response.trace.php {
+                    php.streamed = Some(streamed);
+                }
+                Ok(self.stream(begun, Resumed::new(pieces, body), pacing))
+            }
+        }
+    }
+
+    /// The response with a body that still comes, through the filters and the spool.
+    ///
+    /// A source that keeps what it passes on, as a cache needs it, wraps `body` here: the body is not coded yet, and
+    /// whatever comes after this line reads any [`BodySource`].
+    fn stream(&self, begun: Begun, body: impl BodySource + 'static, pacing: Pacing) -> Response {
+        let busy = Arc::clone(&begun.busy);
+        let mut response = begun.complete();
+        let coder = match self.request.head.method() {
+            Method::Head => None,
+            _ => filter::on_body(self.site, self.request, &mut response, body.length(), pacing),
+        };
+        let room = self.spool_room();
+        let spool = match (coder, pacing) {
+            (Some(coder), Pacing::Endless) => Spool::live(room, body, coder, busy),
+            (None, Pacing::Endless) => Spool::live(room, body, AsItIs, busy),
+            (Some(coder), _) => Spool::drain(room, body, coder, busy),
+            (None, _) => Spool::drain(room, body, AsItIs, busy),
+        };
+        response.body = spool.into();
+        response
+    }
+
+    /// The response with a body that the site's rule takes off the back end.
+    async fn offload(
+        &self,
+        begun: Begun,
+        rule: &OffloadSettings,
+        body: impl BodySource + 'static,
+    ) -> Result<Response, BackendError> {
+        let Begun { response, fields, busy } = begun;
+        let head = &self.request.head;
+        let spool = if offload::needs_file(head, &fields) {
+            Spool::file(self.spool_room(), body, busy)
+        } else {
+            Spool::drain(self.spool_room(), body, AsItIs, busy)
+        };
+        let completed = spool.complete(offload::timeout(head, &fields)).await;
+        let (size, offloaded) = match completed.map_err(broken_off)? {
+            Completed::File(file) => (file.length(), offload::respond(head, fields, file)),
+            Completed::Pieces(spool) => (spool.waiting(), offload::respond_in_pieces(head, fields, spool)),
+            Completed::NotYet(spool) => {
+                let size = spool.length().unwrap_or(spool.waiting());
+                (size, offload::respond_early(fields, spool))
+            }
+        };
+        let mut trace = response.trace;
+        // A body without announced length may end before it is worth a word.
+        if size >= rule.min_size {
+            trace.handler = Handler::Offloaded;
+            trace.handoff = Some(Via::Transparent);
+        }
+        Ok(Response { trace, ..offloaded })
+    }
+
+    /// A body shorter than was announced is broken; what is longer was never part of it.
+    fn exact(&self, mut body: Bytes, announced: Option<u64>) -> Result<Bytes, BackendError> {
+        let Some(announced) = announced else { return Ok(body) };
+        let (length, site) = (body.len() as u64, &self.site.settings.name);
+        if length < announced {
+            let (why, request) = ("body shorter than its Content-Length", label(self.request));
+            tracing::error!(site, why, request, "bad_response");
+            return Err(failed("bad_response", why));
+        }
+        if length > announced {
+            let request = label(self.request);
+            tracing::warn!(
+                site,
+                request,
+                announced,
+                length,
+                "PHP sent more than its Content-Length: the rest is cut off"
+            );
+            body.truncate(usize::try_from(announced).unwrap_or(usize::MAX));
+        }
+        Ok(body)
+    }
+
+    fn spool_room(&self) -> SpoolRoom {
+        SpoolRoom {
+            budget: Arc::clone(&self.site.spool),
+            directory: self.thread.serving().settings.spool_dir.clone(),
+        }
+    }
+
+    /// Logs once a script that a line of its head was dropped.
+    fn note_dropped(&self, line: &[u8]) {
+        static TOLD: Mutex<BTreeSet<Vec<u8>>> = Mutex::new(BTreeSet::new());
+        let site = &self.site.settings.name;
+        let script = [site.as_bytes(), b" ", self.script].concat();
+        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < MOST_TOLD && told.insert(script) {
+            drop(told);
+            let script = String::from_utf8_lossy(self.script);
+            let line = line[..line.len().min(200)].escape_ascii();
+            let request = label(self.request);
+            tracing::warn!(site, %script, %line, request, "a header line of PHP is none, and was dropped: it has no `Name: value`");
+        }
+    }
+}
+
+/// Most scripts whose dropped lines are logged.
+const MOST_TOLD: usize = 1000;
+
+/// The request in a few words, for log lines.
+pub(crate) fn label(request: &Request) -> String {
+    format!(
+        "{} {} (req {})",
+        String::from_utf8_lossy(request.head.method_name()),
+        String::from_utf8_lossy(request.head.path()),
+        request.id
+    )
+}
+
+/// A response under way, while its body decides about the rest. Its fields are apart until then.
+struct Begun {
+    response: Response,
+    fields: Fields,
+    /// Gets the worker's time, microseconds.
+    busy: Arc<AtomicU64>,
+}
+
+impl Begun {
+    fn new(status: u16, fields: Fields, trace: PhpTrace) -> Self {
+        let busy = Arc::clone(&trace.busy);
+        let mut response = Response::new(status, Handler::Php);
+        response.trace.php = Some(Box::new(trace));
+        Self { response, fields, busy }
+    }
+
+    fn complete(self) -> Response {
+        let mut response = self.response;
+        *response.head.fields_mut() = self.fields;
+        response
+    }
+}
+
+/// Takes what a script still writes that has named a file, and drops it; a script that goes on for longer does so while the
+/// file is sent.
+async fn finish<S: BodySource + 'static>(response: &mut Response, mut body: S) {
+    let is_complete = matches!(body.try_piece(), Poll::Ready(Ok(None)));
+    // If it breaks off, the back end has said so; the file that was named is as good as before.
+    if !is_complete && tokio::time::timeout(FINISH, discard(&mut body)).await.is_err() {
+        let busy = response.trace.php.as_ref().map(|php| Arc::clone(&php.busy));
+        tokio::task::spawn_local(async move {
+            _ = discard(&mut body).await;
+            note_busy(&busy.unwrap_or_default(), &body);
+            body.log_stderr();
+        });
+        return;
+    }
+    note_end(response, &mut body);
+}
+
+/// Notes the end of a body in the trace: the worker's time, and the line of its error log that says most.
+fn note_end(response: &mut Response, body: &mut impl BodySource) {
+    let Some(php) = &mut response.trace.php else { return };
+    note_busy(&php.busy, body);
+    let text = body.take_stderr();
+    if text.is_empty() {
+        return;
+    }
+    let text = String::from_utf8_lossy(&text);
+    if let Some(line) = most_telling(&text) {
+        php.message = Some(line.to_owned());
+        php.stderr = text.into_owned();
+    }
+}
+
+fn note_busy(busy: &AtomicU64, body: &impl BodySource) {
+    busy.store(body.worker_time().as_micros() as u64, Ordering::Relaxed);
+}
+
+/// The error that ended the script, else the first line: notes before it are only notes.
+fn most_telling(stderr: &str) -> Option<&str> {
+    let is_fatal = |line: &&str| line.contains("PHP Fatal error: ") || line.contains("PHP Parse error: ");
+    let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.clone().find(is_fatal).or_else(|| lines.next())
+}
+
+/// The full error of a body that broke off before anything of it went out.
+pub(crate) fn error_of(body: &mut impl BodySource, broken: BrokenBody) -> BackendError {
+    body.take_error().unwrap_or_else(|| broken_off(broken))
+}
+
+fn broken_off(broken: BrokenBody) -> BackendError {
+    failed(broken.reason, broken)
+}
+
+fn failed(reason: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> BackendError {
+    BackendError {
+        status: 502,
+        reason,
+        detail: None,
+        stderr: String::new(),
+        cause: cause.into(),
+    }
+}
