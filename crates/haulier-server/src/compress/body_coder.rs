@@ -125,7 +125,7 @@ impl Transfer for BodyCoder {
                 inlet.push(coded).await;
                 return Ok(());
             }
-            input.put_back(held.into());
+            input.put_back(&held.into());
             self.pacing = Pacing::Paused;
             self.encoder = Some(self.new_encoder(input.announced)?);
         }
@@ -259,7 +259,7 @@ impl<'s, S: BodySource> Input<'s, S> {
     }
 
     /// Has bytes that were taken come once more.
-    fn put_back(&mut self, held: Bytes) {
+    fn put_back(&mut self, held: &Bytes) {
         self.announced = self.announced.map(|rest| rest + held.len() as u64);
         for start in (0..held.len()).step_by(TURN) {
             self.ahead.push_back(held.slice(start..held.len().min(start + TURN)));

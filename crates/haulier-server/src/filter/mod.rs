@@ -120,7 +120,7 @@ pub(crate) fn on_body(
     length: Option<u64>,
     pacing: Pacing,
 ) -> Option<BodyCoder> {
-    adjust(site, request, response, Some(Coming { length, pacing }))
+    adjust(site, request, response, Some(&Coming { length, pacing }))
 }
 
 /// A body that still comes.
@@ -131,7 +131,7 @@ struct Coming {
 }
 
 /// The response filters in their order.
-fn adjust(site: &Site, request: &Request, response: &mut Response, coming: Option<Coming>) -> Option<BodyCoder> {
+fn adjust(site: &Site, request: &Request, response: &mut Response, coming: Option<&Coming>) -> Option<BodyCoder> {
     let Request { head, peer, .. } = request;
     if coming.is_none() {
         request_id::on_response(&request.id, response);
@@ -143,7 +143,7 @@ fn adjust(site: &Site, request: &Request, response: &mut Response, coming: Optio
     site_headers::on_response(site, peer.tls, response);
     // Last: it depends on every other field, and nothing may change a body that is coded.
     match coming {
-        Some(Coming { length, pacing }) => body_coder::decide(&site.coding, head, response, length, pacing),
+        Some(&Coming { length, pacing }) => body_coder::decide(&site.coding, head, response, length, pacing),
         None => {
             compress::on_response(&site.coding, head, response);
             None
