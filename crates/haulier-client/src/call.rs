@@ -1,7 +1,7 @@
 //! A request on its way: it is sent while its response is awaited and read.
 
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use haulier_proto::response_head::{ResponseHead, ResponseHeadError, ResponseLimits};
@@ -33,12 +33,12 @@ pub(crate) enum Sender {
     Http2 { stream: u32 },
 }
 
-/// The time that a silent server has.
+/// The time that a server may be silent. The request's body going out counts as its life, too.
 #[derive(Debug)]
 pub(crate) struct Wait {
     phase: Phase,
     limit: Duration,
-    until: Instant,
+    began: Instant,
 }
 
 impl Wait {
@@ -46,7 +46,19 @@ impl Wait {
         Self {
             phase,
             limit,
-            until: Instant::now() + limit,
+            began: Instant::now(),
+        }
+    }
+
+    /// The end of the wait, given the last movement of the request.
+    pub(crate) fn until(&self, moved_at: Option<Instant>) -> Instant {
+        self.began.max(moved_at.unwrap_or(self.began)) + self.limit
+    }
+
+    pub(crate) fn timed_out(&self) -> ClientError {
+        ClientError::TimedOut {
+            phase: self.phase,
+            waited: self.limit,
         }
     }
 }
@@ -73,7 +85,7 @@ impl<B: RequestBody> Call<B> {
     /// Reads the final head of an HTTP/1.1 response.
     pub(crate) async fn http1_head(
         &mut self,
-        wait: &mut Wait,
+        wait: &Wait,
         on_interim: &mut impl FnMut(&ResponseHead),
     ) -> Result<ResponseHead, ClientError> {
         let limits = ResponseLimits::default();
@@ -92,7 +104,7 @@ impl<B: RequestBody> Call<B> {
                 self.take_interim(&head, on_interim);
                 continue;
             }
-            let read = self.receive(None, READ_HEAD, wait).await;
+            let read = self.receive(READ_HEAD, wait).await;
             self.expect_bytes(read, has_begun)?;
             has_begun = true;
         }
@@ -102,7 +114,7 @@ impl<B: RequestBody> Call<B> {
     pub(crate) async fn http2_head(
         &mut self,
         stream: u32,
-        wait: &mut Wait,
+        wait: &Wait,
         on_interim: &mut impl FnMut(&ResponseHead),
     ) -> Result<(ResponseHead, bool), ClientError> {
         let mut has_begun = false;
@@ -116,7 +128,7 @@ impl<B: RequestBody> Call<B> {
                     self.take_interim(&head, on_interim);
                 }
                 Found::Body | Found::Nothing => {
-                    let read = self.receive(None, http2::READ, wait).await;
+                    let read = self.receive(http2::READ, wait).await;
                     self.expect_bytes(read, has_begun)?;
                 }
             }
@@ -145,48 +157,36 @@ impl<B: RequestBody> Call<B> {
         })
     }
 
-    /// Reads what has come into `out`, or into the connection's buffer, and sends meanwhile; at most `most` bytes, 0 at
-    /// the end of the stream.
-    pub(crate) async fn receive(
-        &mut self,
-        mut out: Option<&mut Vec<u8>>,
-        most: usize,
-        wait: &mut Wait,
-    ) -> Result<usize, ClientError> {
+    /// Reads some bytes of the head into the connection's buffer; 0 at the end of the stream.
+    async fn receive(&mut self, most: usize, wait: &Wait) -> Result<usize, ClientError> {
         loop {
-            let expects_until = self.upload.expects_until();
-            let until = expects_until.map_or(wait.until, |until| until.min(wait.until));
-            let received = std::future::poll_fn(|context| self.poll_receive(out.as_deref_mut(), most, context));
-            match timeout_at(until, received).await {
-                Ok(Ok(Some(read))) => return Ok(read),
-                Ok(Ok(None)) => wait.until = Instant::now() + wait.limit,
-                Ok(Err(error)) => return Err(error),
-                Err(_) if until < wait.until => self.upload.go_on(),
-                Err(_) => {
-                    return Err(ClientError::TimedOut {
-                        phase: wait.phase,
-                        waited: wait.limit,
-                    });
-                }
+            let silent_until = wait.until(self.upload.moved_at());
+            let until = self.upload.expects_until().unwrap_or(silent_until).min(silent_until);
+            let received = std::future::poll_fn(|context| self.poll_receive(None, most, context));
+            if let Ok(received) = timeout_at(until, received).await {
+                return received;
+            }
+            if until < silent_until {
+                self.upload.go_on();
+            } else if wait.until(self.upload.moved_at()) <= until {
+                return Err(wait.timed_out());
             }
         }
     }
 
-    /// `None`: some of the request went out, and the server has sent nothing.
-    fn poll_receive(
+    /// Reads what has come into `out`, or into the connection's buffer, and sends meanwhile; about `most` bytes, 0 at the
+    /// end of the stream.
+    pub(crate) fn poll_receive(
         &mut self,
         out: Option<&mut Vec<u8>>,
         most: usize,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<usize>, ClientError>> {
+    ) -> Poll<Result<usize, ClientError>> {
         self.poll_send(context)?;
         let Connection { stream, buffer, .. } = &mut self.connection;
         let out = out.unwrap_or(buffer);
         out.reserve(most);
-        match stream.poll_read(context, out) {
-            Poll::Pending if self.upload.has_moved() => Poll::Ready(Ok(None)),
-            read => Poll::Ready(Ok(Some(ready!(read).map_err(ClientError::Broken)?))),
-        }
+        stream.poll_read(context, out).map_err(ClientError::Broken)
     }
 
     /// Sends more of the request. A connection that takes no more may still bring a response.

@@ -7,13 +7,14 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_proto::chunked::Decoder;
 use haulier_proto::field::Fields;
 use haulier_proto::response_head::{ResponseHead, ResponseLength};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::call::{Call, Sender, Wait};
 use crate::connection::Connection;
@@ -71,16 +72,16 @@ impl Connection {
     ) -> Result<Exchange<B>, ClientError> {
         let method = request.method.kind();
         let mut call = Call::begin(self, request)?;
-        let mut wait = Wait::new(Phase::FirstByte, timeouts.first_byte);
+        let wait = Wait::new(Phase::FirstByte, timeouts.first_byte);
         let (head, rest, is_reusable) = match call.sender {
             Sender::Http1(_) => {
-                let head = call.http1_head(&mut wait, &mut on_interim).await?;
+                let head = call.http1_head(&wait, &mut on_interim).await?;
                 let rest = Rest::of_http1(head.body_length(method)?);
                 let is_reusable = head.keeps_alive() && head.status() != 101;
                 (head, rest, is_reusable)
             }
             Sender::Http2 { stream } => {
-                let (head, end) = call.http2_head(stream, &mut wait, &mut on_interim).await?;
+                let (head, end) = call.http2_head(stream, &wait, &mut on_interim).await?;
                 let rest = Rest::of_http2(head.content_length()?, end);
                 (head, rest, true)
             }
@@ -177,30 +178,59 @@ impl<B: RequestBody> Exchange<B> {
     /// # Errors
     /// Any [`ClientError`] of a body: short, damaged, stalled, broken. The bytes appended before are good.
     pub async fn read(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
-        match &mut self.rest {
-            Rest::Nothing => Ok(0),
-            Rest::Known { length, received } if length == received => {
-                self.rest = Rest::Nothing;
-                Ok(0)
+        let wait = Wait::new(Phase::Body, self.stall);
+        loop {
+            let until = wait.until(self.call.upload.moved_at());
+            let read = std::future::poll_fn(|context| self.poll_read(out, most, context));
+            if let Ok(read) = timeout_at(until, read).await {
+                return read;
             }
-            Rest::Known { .. } => self.read_known(out, most).await,
-            Rest::Chunked(_) => self.read_chunked(out, most).await,
-            Rest::Stream { .. } => self.read_stream(out, most).await,
-            Rest::UntilClose => self.read_until_close(out, most).await,
+            if wait.until(self.call.upload.moved_at()) <= until {
+                return Err(wait.timed_out());
+            }
         }
     }
 
-    async fn read_known(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
+    /// The same for a caller that polls, and that limits the time itself.
+    ///
+    /// # Errors
+    /// As [`Exchange::read`], but for [`ClientError::TimedOut`].
+    pub fn poll_read(
+        &mut self,
+        out: &mut Vec<u8>,
+        most: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, ClientError>> {
+        match &mut self.rest {
+            Rest::Nothing => Poll::Ready(Ok(0)),
+            Rest::Known { length, received } if length == received => {
+                self.rest = Rest::Nothing;
+                Poll::Ready(Ok(0))
+            }
+            Rest::Known { .. } => self.poll_known(out, most, context),
+            Rest::Chunked(_) => self.poll_chunked(out, most, context),
+            Rest::Stream { .. } => self.poll_stream(out, most, context),
+            Rest::UntilClose => self.poll_until_close(out, most, context),
+        }
+    }
+
+    fn poll_known(
+        &mut self,
+        out: &mut Vec<u8>,
+        most: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, ClientError>> {
         let Rest::Known { length, received } = self.rest else {
-            return Ok(0);
+            return Poll::Ready(Ok(0));
         };
         let left = usize::try_from(length - received).unwrap_or(usize::MAX);
+        let most = most.min(left);
         let before = out.len();
-        if !self.take_buffered(out, most.min(left)) && self.receive(Some(out), most.min(left)).await? == 0 {
-            return Err(ClientError::ShortBody {
+        if !self.take_buffered(out, most) && ready!(self.call.poll_receive(Some(out), most, context))? == 0 {
+            return Poll::Ready(Err(ClientError::ShortBody {
                 received,
                 expected: length,
-            });
+            }));
         }
         // A read may bring more than was asked for: bytes after the response, which no request explains.
         if out.len() - before > left {
@@ -209,38 +239,48 @@ impl<B: RequestBody> Exchange<B> {
         }
         let read = out.len() - before;
         self.received(read);
-        Ok(read)
+        Poll::Ready(Ok(read))
     }
 
-    async fn read_chunked(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
+    fn poll_chunked(
+        &mut self,
+        out: &mut Vec<u8>,
+        most: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, ClientError>> {
         let before = out.len();
         loop {
             let Rest::Chunked(decoder) = &mut self.rest else {
-                return Ok(0);
+                return Poll::Ready(Ok(0));
             };
             let buffer = &mut self.call.connection.buffer;
             let taken = decoder.decode(buffer, out, most)?;
             buffer.drain(..taken);
-            if decoder.is_done() {
+            let is_done = decoder.is_done();
+            if is_done {
                 self.trailers = Some(decoder.take_trailers()).filter(|trailers| !trailers.is_empty());
                 self.rest = Rest::Nothing;
-                return Ok(out.len() - before);
             }
-            if out.len() > before {
-                return Ok(out.len() - before);
+            if is_done || out.len() > before {
+                return Poll::Ready(Ok(out.len() - before));
             }
-            if self.receive(None, READ.min(most)).await? == 0 {
-                return Err(ClientError::NoLastChunk);
+            if ready!(self.call.poll_receive(None, READ.min(most), context))? == 0 {
+                return Poll::Ready(Err(ClientError::NoLastChunk));
             }
         }
     }
 
-    async fn read_stream(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
+    fn poll_stream(
+        &mut self,
+        out: &mut Vec<u8>,
+        most: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, ClientError>> {
         let before = out.len();
         loop {
             let Connection { buffer, http2, .. } = &mut self.call.connection;
             let (Sender::Http2 { stream }, Some(http2)) = (&self.call.sender, http2) else {
-                return Ok(0);
+                return Poll::Ready(Ok(0));
             };
             let is_complete = http2.take_body(buffer, *stream, out, most)?;
             let read = out.len() - before;
@@ -255,12 +295,26 @@ impl<B: RequestBody> Exchange<B> {
                 self.rest = Rest::Nothing;
             }
             if is_complete || read > 0 {
-                return Ok(read);
+                return Poll::Ready(Ok(read));
             }
-            if self.receive(None, http2::READ).await? == 0 {
-                return Err(self.cut_stream());
+            if ready!(self.call.poll_receive(None, http2::READ, context))? == 0 {
+                return Poll::Ready(Err(self.cut_stream()));
             }
         }
+    }
+
+    fn poll_until_close(
+        &mut self,
+        out: &mut Vec<u8>,
+        most: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, ClientError>> {
+        self.is_reusable = false;
+        let before = out.len();
+        if !self.take_buffered(out, most) && ready!(self.call.poll_receive(Some(out), most, context))? == 0 {
+            self.rest = Rest::Nothing;
+        }
+        Poll::Ready(Ok(out.len() - before))
     }
 
     /// The error of a connection that ended within a stream.
@@ -272,15 +326,6 @@ impl<B: RequestBody> Exchange<B> {
             } => ClientError::ShortBody { received, expected },
             _ => ClientError::Broken(io::ErrorKind::UnexpectedEof.into()),
         }
-    }
-
-    async fn read_until_close(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
-        self.is_reusable = false;
-        let before = out.len();
-        if !self.take_buffered(out, most) && self.receive(Some(out), most).await? == 0 {
-            self.rest = Rest::Nothing;
-        }
-        Ok(out.len() - before)
     }
 
     /// Moves bytes that came with the head; `false` if there are none.
@@ -330,11 +375,6 @@ impl<B: RequestBody> Exchange<B> {
         if let Rest::Known { received, .. } = &mut self.rest {
             *received += bytes as u64;
         }
-    }
-
-    async fn receive(&mut self, out: Option<&mut Vec<u8>>, most: usize) -> Result<usize, ClientError> {
-        let mut wait = Wait::new(Phase::Body, self.stall);
-        self.call.receive(out, most, &mut wait).await
     }
 
     /// The connection, if another exchange may follow on it.

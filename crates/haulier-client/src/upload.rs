@@ -34,8 +34,8 @@ pub(crate) struct Upload<B> {
     /// Bytes that the body still has to give, if its length was announced.
     due: Option<u64>,
     state: State,
-    /// Bytes went out since [`Upload::has_moved`] was asked.
-    has_moved: bool,
+    /// The moment at which bytes last went out.
+    moved_at: Option<Instant>,
 }
 
 impl<B: RequestBody> Upload<B> {
@@ -53,7 +53,7 @@ impl<B: RequestBody> Upload<B> {
             piece: Bytes::new(),
             due,
             state,
-            has_moved: false,
+            moved_at: None,
         }
     }
 
@@ -140,11 +140,11 @@ impl<B: RequestBody> Upload<B> {
     }
 
     pub(crate) fn note_moved(&mut self) {
-        self.has_moved = true;
+        self.moved_at = Some(Instant::now());
     }
 
-    /// Says whether bytes went out since the last call.
-    pub(crate) fn has_moved(&mut self) -> bool {
-        std::mem::take(&mut self.has_moved)
+    /// The moment at which bytes last went out.
+    pub(crate) fn moved_at(&self) -> Option<Instant> {
+        self.moved_at
     }
 }

@@ -2,7 +2,6 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
-use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 
 use tokio::runtime::Runtime;
