@@ -1,8 +1,8 @@
 //! The control socket's protocol: a line of JSON asks, a line of JSON answers.
 //!
-//! `{"command":"status"}` is answered by `{"state":{…}}`, what cannot be done by `{"error":"…"}`. A connection may ask
-//! again and again. What changes something goes to the main loop (`Asked`), which answers when it is done; with the
-//! answer to `sockets` the listening sockets themselves are sent along.
+//! The answer to `{"command":"status"}` is `{"state":{…}}`, that to a command which fails `{"error":"…"}`. A connection may
+//! carry any number of commands. A command that changes something goes to the main loop ([`PendingCommand`]), which answers
+//! when it is done. The answer to `sockets` carries the listening sockets themselves.
 
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,61 +15,61 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::sync::{mpsc, oneshot};
 
+use super::connections::{Stage, StageCell};
 use super::received::{Received, SENT_AT_ONCE};
 use super::reporter::Reporter;
 use super::state::State;
-use super::visitors::{Stage, Standing};
 
-/// Longest question, bytes.
+/// Longest command, bytes.
 const LONGEST: u64 = 4096;
-/// How long a connection may be silent before its first question.
+/// Longest silence of a connection before its first command.
 const FIRST_SILENCE: Duration = Duration::from_secs(5);
-/// And between two.
+/// Longest silence between two commands.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The same for a reload, which starts PHP.
-const RELOAD_PATIENCE: Duration = Duration::from_secs(120);
+/// Longest time for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time for the answer to a reload, which starts PHP.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What can be asked.
+/// A command of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
-pub(crate) enum Question {
-    /// What it is doing.
+pub(crate) enum Command {
+    /// Report the state.
     Status,
     /// Read the configuration again.
     Reload {
-        /// Messages in colours.
+        /// Colour the messages.
         #[serde(default)]
         color: bool,
-        /// Fresh workers for every pool, whatever has changed.
+        /// Start fresh workers for every pool, changed or not.
         #[serde(default)]
         php: bool,
     },
     /// End.
     Stop {
-        /// Without waiting for anything.
+        /// Without waiting for requests.
         #[serde(default)]
         now: bool,
     },
-    /// The listening sockets.
+    /// Send the listening sockets.
     Sockets,
-    /// The asker listens on them by now: end, and leave them.
+    /// The client listens on them now: end, and leave them open.
     GiveWay,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Answer {
     State(Box<State>),
-    /// It is done; in words.
+    /// It is done; the text says what.
     Done(String),
-    /// The configuration is wrong: what `check` would print.
+    /// The configuration is wrong: the text is that of `check`.
     Wrong(String),
-    /// It could not be done.
+    /// It failed.
     Error(String),
-    /// What each of the sockets sent along is, in their order.
+    /// The roles of the attached sockets, in their order.
     Sockets(Vec<HandedOver>),
 }
 
@@ -77,11 +77,11 @@ pub(crate) enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HandedOver {
     pub(crate) role: Role,
-    /// How many descriptors.
+    /// Number of descriptors.
     pub(crate) count: usize,
 }
 
-/// What a listening socket is for.
+/// The role of a listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
@@ -93,16 +93,16 @@ pub(crate) enum Role {
     Control,
 }
 
-/// A question for the main loop.
+/// A command for the main loop, which answers it.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) question: Question,
-    /// Who asks, where the system tells.
+pub(crate) struct PendingCommand {
+    pub(crate) command: Command,
+    /// Process id of the client, where the system tells.
     pub(crate) pid: Option<i32>,
     pub(crate) reply: oneshot::Sender<Reply>,
 }
 
-/// An answer with the descriptors that go with it.
+/// An answer with the descriptors attached to it.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) answer: Answer,
@@ -118,12 +118,12 @@ impl From<Answer> for Reply {
     }
 }
 
-/// Answers the questions of one connection.
+/// Answers the commands of one connection.
 pub(super) async fn serve(
     stream: tokio::net::UnixStream,
     reporter: &Reporter,
-    commands: &mpsc::Sender<Asked>,
-    standing: &Standing,
+    commands: &mpsc::Sender<PendingCommand>,
+    stage: &StageCell,
 ) -> io::Result<()> {
     let mut silence = FIRST_SILENCE;
     let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
@@ -136,34 +136,34 @@ pub(super) async fn serve(
             return Ok(());
         }
         silence = SILENCE;
-        standing.set(Stage::Waiting);
-        let question = serde_json::from_slice::<Question>(&line);
-        let reply = match &question {
-            Ok(Question::Status) => Answer::State(Box::new(reporter.state())).into(),
-            Ok(question) => ask_main(*question, pid, commands).await,
-            Err(error) => Answer::Error(format!("this haulier does not understand the question: {error}")).into(),
+        stage.set(Stage::Waiting);
+        let command = serde_json::from_slice::<Command>(&line);
+        let reply = match &command {
+            Ok(Command::Status) => Answer::State(Box::new(reporter.state())).into(),
+            Ok(command) => ask_main(*command, pid, commands).await,
+            Err(error) => Answer::Error(format!("this haulier does not understand the command: {error}")).into(),
         };
         let mut text = serde_json::to_vec(&reply.answer)?;
         text.push(b'\n');
-        let is_stop = matches!(question, Ok(Question::Stop { .. }));
-        standing.set(if is_stop { Stage::Waiting } else { Stage::Taking });
-        tokio::time::timeout(PATIENCE, send(&mut stream, &text, &reply.sockets)).await??;
+        let is_stop = matches!(command, Ok(Command::Stop { .. }));
+        stage.set(if is_stop { Stage::Waiting } else { Stage::Taking });
+        tokio::time::timeout(ANSWER_TIMEOUT, send(&mut stream, &text, &reply.sockets)).await??;
         if is_stop {
-            // The end of the connection tells that we are gone.
+            // The connection ends with the process: the client waits for that.
             return std::future::pending().await;
         }
         if line.last() != Some(&b'\n') {
             return Ok(());
         }
-        standing.set(Stage::Between);
+        stage.set(Stage::Between);
     }
 }
 
-async fn ask_main(question: Question, pid: Option<i32>, commands: &mpsc::Sender<Asked>) -> Reply {
+async fn ask_main(command: Command, pid: Option<i32>, commands: &mpsc::Sender<PendingCommand>) -> Reply {
     let (reply, answer) = oneshot::channel();
-    let asked = Asked { question, pid, reply };
-    let gone = || Answer::Error("this haulier is at its end".to_owned()).into();
-    match commands.send(asked).await {
+    let pending = PendingCommand { command, pid, reply };
+    let gone = || Answer::Error("this haulier is stopping".to_owned()).into();
+    match commands.send(pending).await {
         Ok(()) => answer.await.unwrap_or_else(|_| gone()),
         Err(_) => gone(),
     }
@@ -208,13 +208,13 @@ pub(crate) struct Client {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
-    /// Nobody listens there, or we may not.
+    /// No process listens there, or this user may not connect.
     #[error("cannot ask {}", path.display())]
     Connect { path: PathBuf, source: io::Error },
-    /// It was there and is not any more, or does not answer.
+    /// The connection was closed, or no answer came.
     #[error("no answer from {}", path.display())]
     Lost { path: PathBuf, source: io::Error },
-    /// It speaks, but not as this version does.
+    /// The answer is not one of this version.
     #[error("{} answers: {answer}", path.display())]
     Refused { path: PathBuf, answer: String },
 }
@@ -226,8 +226,8 @@ impl Client {
     /// [`AskError::Connect`].
     pub(crate) fn connect(path: &Path) -> Result<Self, AskError> {
         let connected = UnixStream::connect(path).and_then(|stream| {
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             Ok(stream)
         });
         match connected {
@@ -242,36 +242,36 @@ impl Client {
         }
     }
 
-    /// What it is doing now.
+    /// The state of the server now.
     ///
     /// # Errors
     /// [`AskError::Lost`] and [`AskError::Refused`].
     pub(crate) fn status(&mut self) -> Result<State, AskError> {
-        match self.ask(Question::Status)? {
+        match self.ask(Command::Status)? {
             Answer::State(state) => Ok(*state),
             other => Err(self.refused(other)),
         }
     }
 
-    /// Asks one thing and waits for the answer.
+    /// Sends a command and waits for the answer.
     ///
     /// # Errors
-    /// [`AskError::Lost`], and [`AskError::Refused`] if the answer is none of ours.
-    pub(crate) fn ask(&mut self, question: Question) -> Result<Answer, AskError> {
-        if matches!(question, Question::Reload { .. }) {
-            let _ = self.stream.get_ref().set_read_timeout(Some(RELOAD_PATIENCE)); // refused for zero only
+    /// [`AskError::Lost`], and [`AskError::Refused`] if the answer is not one of this version.
+    pub(crate) fn ask(&mut self, command: Command) -> Result<Answer, AskError> {
+        if matches!(command, Command::Reload { .. }) {
+            let _ = self.stream.get_ref().set_read_timeout(Some(RELOAD_TIMEOUT)); // refused for zero only
         }
-        let text = self.send(question).and_then(|()| self.read_answer());
+        let text = self.send(command).and_then(|()| self.read_answer());
         self.understand(&text.map_err(|source| self.lost(source))?)
     }
 
-    /// Asks for the listening sockets; they come with what each is.
+    /// Asks for the listening sockets, with the role of each.
     ///
     /// # Errors
     /// As [`Client::ask`].
     pub(crate) fn sockets(&mut self) -> Result<(Vec<HandedOver>, Vec<OwnedFd>), AskError> {
         let received = self
-            .send(Question::Sockets)
+            .send(Command::Sockets)
             .and_then(|()| Received::line(self.stream.get_ref()));
         let received = received.map_err(|source| self.lost(source))?;
         match self.understand(&received.text)? {
@@ -282,10 +282,10 @@ impl Client {
         }
     }
 
-    /// Waits until it is gone, after it was told to stop.
+    /// Waits until the server has ended, after the command to stop.
     ///
     /// # Errors
-    /// What the system says while waiting.
+    /// The error of the system while waiting.
     pub(crate) fn wait_for_end(&mut self) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(None)?;
         let mut rest = Vec::new();
@@ -309,11 +309,11 @@ impl Client {
         }
     }
 
-    /// Any answer but the one that was asked for.
+    /// The error of an unexpected answer.
     pub(crate) fn refused(&self, answer: Answer) -> AskError {
         let answer = match answer {
             Answer::Error(text) | Answer::Wrong(text) | Answer::Done(text) => text,
-            Answer::State(_) | Answer::Sockets(_) => "something else was asked".to_owned(),
+            Answer::State(_) | Answer::Sockets(_) => "an answer to another command".to_owned(),
         };
         AskError::Refused {
             path: self.path.clone(),
@@ -321,8 +321,8 @@ impl Client {
         }
     }
 
-    fn send(&mut self, question: Question) -> io::Result<()> {
-        let mut line = serde_json::to_string(&question)?;
+    fn send(&mut self, command: Command) -> io::Result<()> {
+        let mut line = serde_json::to_string(&command)?;
         line.push('\n');
         self.stream.get_mut().write_all(line.as_bytes())
     }
@@ -338,7 +338,7 @@ impl Client {
     }
 }
 
-/// A state with thousands of sites is shorter, bytes.
+/// Longest answer, bytes: more than a state with thousands of sites.
 const LONGEST_ANSWER: u64 = 64 << 20;
 
 #[cfg(test)]
@@ -346,18 +346,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_what_other_versions_ask_too() {
-        let question = |text: &str| serde_json::from_str::<Question>(text).ok();
-        assert_eq!(question(r#"{"command":"status"}"#), Some(Question::Status));
-        let reload = Question::Reload {
+    fn commands_are_those_of_other_versions_too() {
+        let command = |text: &str| serde_json::from_str::<Command>(text).ok();
+        assert_eq!(command(r#"{"command":"status"}"#), Some(Command::Status));
+        let reload = Command::Reload {
             color: false,
             php: false,
         };
-        assert_eq!(question(r#"{"command":"reload"}"#), Some(reload));
-        let stop = Question::Stop { now: true };
-        assert_eq!(question(r#"{"command":"stop","now":true,"new":1}"#), Some(stop));
-        assert_eq!(question(r#"{"command":"give_way"}"#), Some(Question::GiveWay));
-        assert_eq!(question(r#"{"command":"dance"}"#), None);
-        assert_eq!(question("{}"), None);
+        assert_eq!(command(r#"{"command":"reload"}"#), Some(reload));
+        let stop = Command::Stop { now: true };
+        assert_eq!(command(r#"{"command":"stop","now":true,"new":1}"#), Some(stop));
+        assert_eq!(command(r#"{"command":"give_way"}"#), Some(Command::GiveWay));
+        assert_eq!(command(r#"{"command":"dance"}"#), None);
+        assert_eq!(command("{}"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! How a command finds the haulier it is about.
+//! The haulier that a command is for.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
-//! What the dashboard's charts show: a quarter of an hour by the second, a day by the minute, in memory of a fixed size.
+//! The history for the dashboard's charts: a quarter of an hour by the second, a day by the minute, in memory of a fixed
+//! size.
 //!
-//! A [`Sample`] is what happened in a span of time; several make one of their whole span. That is how seconds become
+//! A [`Sample`] has the numbers of a span of time; several make one of their whole span. That is how seconds become
 //! minutes, and how both become as many points as a chart can show.
 
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ pub(super) struct Reading {
     pub(super) pools: Vec<(Arc<str>, PoolStatus)>,
 }
 
-/// What happened in a span of time that ended at a moment.
+/// Numbers of a span of time.
 #[derive(Debug, Clone)]
 pub(super) struct Sample {
     pub(super) end: Instant,
@@ -41,7 +42,7 @@ pub(super) struct Sample {
     pub(super) pools: Vec<PoolSample>,
 }
 
-/// What a pool did in that time.
+/// Numbers of a pool in that time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PoolSample {
     pub(super) name: Arc<str>,
@@ -55,7 +56,7 @@ pub(super) struct PoolSample {
 }
 
 impl Sample {
-    /// What happened between two readings.
+    /// The numbers between two readings.
     pub(super) fn between(earlier: &Reading, later: &Reading) -> Self {
         let span = later.at.saturating_duration_since(earlier.at);
         let (before, after) = (Sums::of(&earlier.totals), Sums::of(&later.totals));
@@ -105,7 +106,7 @@ impl Sample {
         self
     }
 
-    /// A number of things as so many a second.
+    /// A number as a rate per second.
     pub(super) fn rate(&self, number: u64) -> f64 {
         number as f64 / self.seconds.max(0.001)
     }
@@ -169,7 +170,7 @@ impl Sums {
     }
 }
 
-/// How far back a chart looks.
+/// The range of a chart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Range {
     #[default]
@@ -211,8 +212,8 @@ impl Ring {
         self.taken += 1;
     }
 
-    /// So many samples as one, each. Which ones belong together does not change as time goes on, so a chart moves and
-    /// does not tremble; the first and the last may be of fewer.
+    /// Samples merged in groups of this size. Groups do not change as time goes on, so that a chart moves and does not
+    /// tremble; the first and the last may be smaller.
     fn by(&self, together: usize) -> Vec<Sample> {
         let first = self.taken - self.samples.len();
         let numbered: Vec<_> = self.samples.iter().enumerate().collect();
@@ -237,7 +238,7 @@ impl History {
         }
     }
 
-    /// What a chart of this range shows, the oldest first.
+    /// The points of a chart of this range, the oldest first.
     pub(super) fn points(&self, range: Range) -> Vec<Sample> {
         match range {
             Range::QuarterHour => self.seconds.by(SECONDS / POINTS),
@@ -273,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// A second with so many requests and one pool.
+    /// A second with this number of requests and one pool.
     fn second(begin: Instant, number: u64, requests: u64, busy: f64, queued: usize) -> Sample {
         Sample {
             end: begin + Duration::from_secs(number),

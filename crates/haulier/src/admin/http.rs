@@ -1,7 +1,7 @@
 //! HTTP for the admin address and that of probes: GET only, one answer a connection.
 //!
-//! A page of some other site must not read this by giving our address a name of its own (DNS rebinding), so the host
-//! must be a loopback name, or the very address that was reached.
+//! A page of another site must not read this by giving our address a name of its own (DNS rebinding), so the host must be
+//! a loopback name, or the very address that was reached.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,21 +13,21 @@ use haulier_proto::{date, encode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::connections::{Stage, StageCell};
 use super::history::Range;
 use super::page;
 use super::reporter::Reporter;
-use super::visitors::{Stage, Standing};
 
 const LIMITS: HeadLimits = HeadLimits {
     request_line: 4096,
     header: 16 * 1024,
     fields: 100,
 };
-/// For the request head.
-const HEAD_PATIENCE: Duration = Duration::from_secs(3);
-/// For the answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long what the client still sends is read away, so that no reset overtakes the answer (RFC 9112 §9.6).
+/// Longest time for the request head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest time for sending the answer.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for which further bytes of the client are read and dropped, so that no reset overtakes the answer (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(1);
 
 /// An answer to be sent.
@@ -87,11 +87,11 @@ impl Answer {
     }
 }
 
-/// What an address tells.
+/// The pages of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     Everything,
-    /// Whether it lives and is ready: nothing that anybody could misuse.
+    /// Liveness and readiness: nothing that can be misused.
     Probes,
 }
 
@@ -101,16 +101,16 @@ pub(super) async fn serve(
     local: Option<IpAddr>,
     scope: Scope,
     reporter: &Reporter,
-    standing: &Standing,
+    stage: &StageCell,
 ) -> io::Result<()> {
-    let answer = match timeout(HEAD_PATIENCE, read_head(&mut stream)).await?? {
+    let answer = match timeout(HEAD_TIMEOUT, read_head(&mut stream)).await?? {
         Some(head) => respond(&head, local, scope, reporter),
-        None => Answer::text(400, "not a request\n"),
+        None => Answer::text(400, "this is not an HTTP request\n"),
     };
-    standing.set(Stage::Taking);
-    timeout(PATIENCE, stream.write_all(&answer.to_bytes())).await??;
+    stage.set(Stage::Taking);
+    timeout(SEND_TIMEOUT, stream.write_all(&answer.to_bytes())).await??;
     stream.shutdown().await?;
-    standing.set(Stage::Silent);
+    stage.set(Stage::Silent);
     let mut rest = tokio::io::sink();
     let _ = timeout(LINGER, tokio::io::copy(&mut stream.take(64 * 1024), &mut rest)).await;
     Ok(())
@@ -137,7 +137,7 @@ fn respond(head: &RequestHead, local: Option<IpAddr>, scope: Scope, reporter: &R
         return Answer::text(403, "this address answers to localhost and to its own number only\n");
     }
     if head.method() != Method::Get {
-        return Answer::text(405, "there is nothing to change here\n");
+        return Answer::text(405, "only GET is allowed here\n");
     }
     match head.path() {
         b"/livez" => probed(reporter.why_not_alive()),
@@ -175,7 +175,7 @@ fn probed(fault: Option<String>) -> Answer {
     }
 }
 
-/// How far back the charts look: `?range=day`, else a quarter of an hour.
+/// The range of the charts: a day for `?range=day`, otherwise a quarter of an hour.
 fn range_of(query: Option<&[u8]>) -> Range {
     match query {
         Some(b"range=day") => Range::Day,
@@ -183,7 +183,7 @@ fn range_of(query: Option<&[u8]>) -> Range {
     }
 }
 
-/// A browser always says which host it means; what says none is no browser.
+/// True for a host of ours, and without one: a browser always names the host.
 fn is_known_host(host: Option<&[u8]>, local: Option<IpAddr>) -> bool {
     let Some(host) = host else { return true };
     let Ok(host) = std::str::from_utf8(host) else {

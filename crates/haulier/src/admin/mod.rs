@@ -1,8 +1,9 @@
-//! What a running haulier tells about itself: metrics and health on the admin address, `status` on the control socket.
+//! The state of a running haulier: metrics, health and dashboard on the admin address, `status` on the control socket.
 //!
-//! All of it runs on the main thread, which has little else to do, and reads the same counters. Nothing on the admin
-//! address can change anything; on the control socket, which is its owner's alone, the main loop is asked to.
+//! All of it runs on the main thread, which has little else to do, and reads the same counters. The admin address can change
+//! nothing. The control socket, which only its owner can open, asks the main loop to.
 
+mod connections;
 mod control;
 mod find;
 mod fpm;
@@ -16,7 +17,6 @@ mod socket;
 pub(crate) mod state;
 mod totals;
 mod view;
-mod visitors;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
@@ -29,7 +29,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-pub(crate) use control::{Answer, AskError, Asked, Client, HandedOver, Question, Reply, Role};
+pub(crate) use control::{Answer, AskError, Client, Command, HandedOver, PendingCommand, Reply, Role};
 pub(crate) use find::{cannot_ask, find};
 pub(crate) use place::place_for;
 pub(crate) use reporter::{Identity, Reporter};
@@ -53,7 +53,7 @@ impl AdminListener {
     /// Binds it; `None` if it is off. With `or_next`, a port that is taken leads to one that is not.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn bind(address: &AdminAddress, or_next: bool) -> io::Result<Option<Self>> {
         match address {
             AdminAddress::Off => Ok(None),
@@ -120,7 +120,7 @@ fn bind_from(address: SocketAddr) -> io::Result<StdTcpListener> {
     StdTcpListener::bind(with_port(0))
 }
 
-/// Everything that listens for questions. The socket files go with it.
+/// The admin listeners. Their socket files go with them.
 #[derive(Debug)]
 pub(crate) struct Admin {
     listener: Option<AdminListener>,
@@ -130,7 +130,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// What is bound, and does not answer yet.
+    /// Bound listeners, which do not answer yet.
     pub(crate) fn new(
         listener: Option<AdminListener>,
         probes: Option<AdminListener>,
@@ -144,17 +144,17 @@ impl Admin {
         }
     }
 
-    /// Where programs find metrics and health: `127.0.0.1:4870`.
+    /// The address of metrics and health: `127.0.0.1:4870`.
     pub(crate) fn address(&self) -> Option<String> {
         self.listener.as_ref().map(ToString::to_string)
     }
 
-    /// Where balancers ask, if it is an address of its own.
+    /// The address of probes, if it is one of its own.
     pub(crate) fn probes(&self) -> Option<String> {
         self.probes.as_ref().map(ToString::to_string)
     }
 
-    /// The first as an address of the network, if it is one.
+    /// The address of metrics and health, if it is one of the network.
     pub(crate) fn internet(&self) -> Option<SocketAddr> {
         match &self.listener {
             Some(AdminListener::Tcp(_, address)) => Some(*address),
@@ -162,7 +162,7 @@ impl Admin {
         }
     }
 
-    /// Where `status` asks.
+    /// The path of the control socket.
     pub(crate) fn control_path(&self) -> Option<PathBuf> {
         self.control.as_ref().map(|socket| socket.path().to_owned())
     }
@@ -179,15 +179,19 @@ impl Admin {
             .collect()
     }
 
-    /// Answers questions from now on, on the current runtime; what changes something is asked of `commands`.
+    /// Answers from now on, on the current runtime; a command that changes something goes to `commands`.
     ///
     /// # Errors
     /// A listener could not be handed to the event loop.
-    pub(crate) fn serve(&mut self, reporter: &Arc<Reporter>, commands: &mpsc::Sender<Asked>) -> io::Result<()> {
+    pub(crate) fn serve(
+        &mut self,
+        reporter: &Arc<Reporter>,
+        commands: &mpsc::Sender<PendingCommand>,
+    ) -> io::Result<()> {
         let listeners = [(&self.listener, Scope::Everything), (&self.probes, Scope::Probes)];
         for (listener, scope) in listeners {
             if let Some(listener) = listener {
-                let accepting = accept_http(Door::of(listener)?, scope, Arc::clone(reporter));
+                let accepting = accept_http(Acceptor::of(listener)?, scope, Arc::clone(reporter));
                 self.accepting.push(tokio::spawn(accepting).abort_handle());
             }
         }
@@ -230,7 +234,7 @@ impl Admin {
     }
 
     /// Leaves the sockets to another process. Connections that are open still get their answers.
-    pub(crate) fn give_way(&mut self) {
+    pub(crate) fn yield_sockets(&mut self) {
         self.accepting.drain(..).for_each(|accepting| accepting.abort());
         for listener in [self.listener.take(), self.probes.take()] {
             if let Some(AdminListener::Unix(socket)) = listener {
@@ -245,7 +249,7 @@ impl Admin {
 
 /// A listener in the event loop.
 #[derive(Debug)]
-enum Door {
+enum Acceptor {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
@@ -255,7 +259,7 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-impl Door {
+impl Acceptor {
     fn of(listener: &AdminListener) -> io::Result<Self> {
         match listener {
             AdminListener::Tcp(listener, _) => TcpListener::from_std(listener.try_clone()?).map(Self::Tcp),
@@ -263,10 +267,10 @@ impl Door {
         }
     }
 
-    fn is_awaited(&self) -> bool {
+    fn has_pending(&self) -> bool {
         match self {
-            Self::Tcp(listener) => visitors::is_awaited(listener),
-            Self::Unix(listener) => visitors::is_awaited(listener),
+            Self::Tcp(listener) => connections::has_pending(listener),
+            Self::Unix(listener) => connections::has_pending(listener),
         }
     }
 
@@ -283,22 +287,22 @@ impl Door {
     }
 }
 
-async fn accept_http(door: Door, scope: Scope, reporter: Arc<Reporter>) {
-    let accept = || door.accept();
-    let serve = |(stream, local), standing| {
+async fn accept_http(acceptor: Acceptor, scope: Scope, reporter: Arc<Reporter>) {
+    let accept = || acceptor.accept();
+    let serve = |(stream, local), stage| {
         let reporter = Arc::clone(&reporter);
-        async move { http::serve(stream, local, scope, &reporter, &standing).await }
+        async move { http::serve(stream, local, scope, &reporter, &stage).await }
     };
-    visitors::receive(accept, || door.is_awaited(), serve).await;
+    connections::accept_and_serve(accept, || acceptor.has_pending(), serve).await;
 }
 
-async fn accept_control(listener: UnixListener, reporter: Arc<Reporter>, commands: mpsc::Sender<Asked>) {
+async fn accept_control(listener: UnixListener, reporter: Arc<Reporter>, commands: mpsc::Sender<PendingCommand>) {
     let accept = || listener.accept();
-    let serve = |(stream, _), standing| {
+    let serve = |(stream, _), stage| {
         let (reporter, commands) = (Arc::clone(&reporter), commands.clone());
-        async move { control::serve(stream, &reporter, &commands, &standing).await }
+        async move { control::serve(stream, &reporter, &commands, &stage).await }
     };
-    visitors::receive(accept, || visitors::is_awaited(&listener), serve).await;
+    connections::accept_and_serve(accept, || connections::has_pending(&listener), serve).await;
 }
 
 #[cfg(test)]

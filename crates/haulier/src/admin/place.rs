@@ -1,4 +1,4 @@
-//! Where control sockets lie when nobody says so, and how a command finds the haulier that runs.
+//! The usual places of control sockets, and the search for a running haulier.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Beginning and end of a socket's name; the port it serves is in between.
 const PREFIX: &str = "haulier-";
 const SUFFIX: &str = ".sock";
-/// What systemd made for the service we are, or are to tell something (RuntimeDirectory=).
+/// The directory that systemd made for this service, or for the one that a command is for (RuntimeDirectory=).
 const OF_SERVICE: &str = "RUNTIME_DIRECTORY";
 
 /// The socket for a server on this port: `/run/haulier/haulier-80.sock`. `None` if no directory is fit for it.
@@ -41,7 +41,7 @@ fn given(name: &str) -> Option<PathBuf> {
     first.filter(|path| path.is_absolute())
 }
 
-/// Whether we may put a socket there. The last one is made; in a shared folder somebody else may sit on its name.
+/// Whether we may put a socket there. The last directory is created; in a shared folder another user may have taken its name.
 fn is_usable(directory: &Path) -> bool {
     if directory.starts_with(std::env::temp_dir()) {
         let _ = DirBuilder::new().mode(0o700).create(directory); // it may be there already
@@ -80,7 +80,7 @@ fn is_control_socket(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let ours = rustix::process::geteuid().as_raw();
     let fits = name.strip_prefix(PREFIX).is_some_and(|rest| rest.ends_with(SUFFIX));
-    // What another user put into a shared folder is not asked.
+    // A socket that another user put into a shared folder does not count.
     fits && fs::symlink_metadata(path).is_ok_and(|found| found.uid() == ours || found.uid() == 0)
 }
 

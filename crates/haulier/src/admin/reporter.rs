@@ -1,4 +1,4 @@
-//! Turns counters into what people ask for: rates, medians, shares. It remembers a minute of readings for that.
+//! Turns counters into rates, medians and shares, from a minute of readings.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use super::state::{
 use super::totals::{all_sites, bytes, find, requests};
 use super::view::{CodingView, PoolView, SiteFacts, TransferView, View};
 
-/// How often a reading is taken.
+/// Time between two readings.
 const PACE: Duration = Duration::from_secs(1);
-/// What medians, shares and failures are of.
+/// Period of medians, shares and failures.
 const MINUTE: Duration = Duration::from_secs(60);
-/// What rates are of.
+/// Period of rates.
 const RATE: Duration = Duration::from_secs(10);
 
-/// What it is, apart from its numbers.
+/// The server apart from its numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) config: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub(crate) struct Identity {
     pub(crate) reloaded: Option<Instant>,
 }
 
-/// Tells what the server has counted.
+/// Reports the numbers of the server.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     identity: Mutex<Identity>,
@@ -51,7 +51,7 @@ pub(crate) struct Reporter {
     is_leaving: AtomicBool,
 }
 
-/// Serving threads look round ten times a second; one that has not for so long hangs.
+/// Silence after which a serving thread hangs. Its loop runs at least ten times a second.
 const HUNG: Duration = Duration::from_secs(10);
 
 /// Between two looks at a transfer that its rate is made of; that is of the last minute. The kernel of a client that reads
@@ -77,21 +77,21 @@ impl Reporter {
 
     /// The threads serve from now on.
     pub(crate) fn serving(&self, server: Arc<ServerHandle>) {
-        let _ = self.server.set(server); // said once
+        let _ = self.server.set(server); // called once
     }
 
-    /// It is to end: nobody new should be sent here.
+    /// The server will end: balancers should send no new clients.
     pub(crate) fn leaving(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Why it should be started anew, if it should.
+    /// The reason to restart the server, if there is one.
     pub(super) fn why_not_alive(&self) -> Option<String> {
         let lag = self.server.get()?.lag();
         (lag > HUNG).then(|| format!("a serving thread hangs since {} s", lag.as_secs()))
     }
 
-    /// Why nobody should be sent here now, if so.
+    /// The reason not to send clients here now, if there is one.
     pub(super) fn why_not_ready(&self) -> Option<String> {
         if self.server.get().is_none() {
             return Some("starting".to_owned());
@@ -178,14 +178,14 @@ impl Reporter {
         sick.map(|pool| pool.settings().name.clone()).collect()
     }
 
-    /// The pool of this name in the words of php-fpm.
+    /// Status of the pool of this name in the words of php-fpm.
     pub(super) fn fpm_status(&self, name: &[u8]) -> Option<FpmStatus> {
         let pools = self.metrics.pools();
         let pool = pools.iter().find(|pool| pool.settings().name.as_bytes() == name)?;
         Some(FpmStatus::of(pool, &self.metrics.pool_status(pool)))
     }
 
-    /// What it is doing now.
+    /// The state now.
     pub(crate) fn state(&self) -> State {
         self.state_of(&reading(&self.metrics, Instant::now()))
     }
@@ -258,7 +258,7 @@ impl Reporter {
         all.collect()
     }
 
-    /// What the dashboard shows, with charts of this range.
+    /// The content of the dashboard, with charts of this range.
     pub(super) fn view(&self, range: Range) -> View {
         let now = reading(&self.metrics, Instant::now());
         let none = &now.totals.none;

@@ -28,7 +28,7 @@ impl SocketFile {
     /// Binds it. A file left by a process that is gone is replaced.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody listens there, or something else has that name; else what the system says.
+    /// `AddrInUse` if a process listens there, or another file has that name; otherwise the error of the system.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         let listener = match listen(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(path) => {
@@ -57,7 +57,7 @@ impl SocketFile {
         })
     }
 
-    /// The file is ours from now on: whoever had bound it has given it away.
+    /// The file is ours from now on: the process that had bound it has given it away.
     pub(crate) fn claim(&mut self) {
         let found = fs::symlink_metadata(&self.path).ok();
         self.identity = found.map(|found| (found.dev(), found.ino()));
@@ -100,7 +100,7 @@ impl Drop for SocketFile {
 
 fn listen(path: &Path) -> io::Result<StdUnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-    // Linux gives the file the mode of the socket, so nobody gets in between binding and the next line.
+    // Linux gives the file the mode of the socket, so no other user can connect before the next line.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     socket.bind(&SockAddr::unix(path)?)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
@@ -108,7 +108,7 @@ fn listen(path: &Path) -> io::Result<StdUnixListener> {
     Ok(socket.into())
 }
 
-/// True for a socket that nobody listens on.
+/// True for a socket on which no process listens.
 fn is_abandoned(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
         && UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)

@@ -1,4 +1,4 @@
-//! What the dashboard shows, as plain data: taken by the reporter, made into a page by `page`.
+//! The content of the dashboard as plain data. The reporter takes it, `page` makes HTML of it.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -40,12 +40,12 @@ pub(crate) struct View {
     pub(super) saved_day: Duration,
 }
 
-/// What is known of a site before its first request.
+/// Facts of a site that are known before its first request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SiteFacts {
     pub(crate) name: String,
     pub(crate) hosts: Vec<String>,
-    /// What was recognised and where: `Symfony in /srv/shop/public`.
+    /// The recognised application and its directory: `Symfony in /srv/shop/public`.
     pub(crate) what: String,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct TransferView {
     pub(super) running: Duration,
 }
 
-/// What was coded in one coding since the start.
+/// Bodies coded in one coding since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CodingView {
     pub(super) name: &'static str,

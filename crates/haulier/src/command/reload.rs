@@ -3,19 +3,19 @@
 use std::io::{self, Write};
 
 use super::{Outcome, configuration};
-use crate::admin::{Answer, Question, cannot_ask, find};
+use crate::admin::{Answer, Command, cannot_ask, find};
 use crate::cli::{Console, ReloadArgs};
 
 /// Its name in messages.
 const COMMAND: &str = "reload";
 
 pub(super) fn run(arguments: &ReloadArgs, console: &Console) -> Outcome {
-    let question = Question::Reload {
+    let command = Command::Reload {
         color: console.colors_stderr(),
         php: arguments.php,
     };
     let answer = find(arguments.socket.as_deref(), COMMAND)
-        .and_then(|mut client| client.ask(question).map_err(|error| cannot_ask(&error, COMMAND)));
+        .and_then(|mut client| client.ask(command).map_err(|error| cannot_ask(&error, COMMAND)));
     // Whoever cannot be told is told by the exit code.
     match answer {
         Ok(Answer::Done(words)) => {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use haulier_settings::Diagnostic;
 
 use super::{Outcome, configuration};
-use crate::admin::{Answer, Client, Question, cannot_ask, find};
+use crate::admin::{Answer, Client, Command, cannot_ask, find};
 use crate::cli::{Console, StopArgs};
 
 /// Its name in messages.
@@ -25,8 +25,8 @@ pub(super) fn run(arguments: &StopArgs, console: &Console) -> Outcome {
 
 fn stop(mut client: Client, arguments: &StopArgs, console: &Console) -> Result<(), Diagnostic> {
     let begun = Instant::now();
-    let question = Question::Stop { now: arguments.now };
-    let words = match client.ask(question).map_err(|error| cannot_ask(&error, COMMAND))? {
+    let command = Command::Stop { now: arguments.now };
+    let words = match client.ask(command).map_err(|error| cannot_ask(&error, COMMAND))? {
         Answer::Done(words) => words,
         other => return Err(cannot_ask(&client.refused(other), COMMAND)),
     };

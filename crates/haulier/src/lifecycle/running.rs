@@ -21,7 +21,7 @@ use super::projects::Projects;
 use super::source::{self, Configuration, Source};
 use super::systemd::Notifier;
 use super::{Signals, Wish, take_over, warm};
-use crate::admin::{Admin, Answer, Asked, Question, Reply, Reporter};
+use crate::admin::{Admin, Answer, Command, PendingCommand, Reply, Reporter};
 use crate::announce;
 use crate::app::App;
 use crate::assemble::{AssembleError, Assembled, Parts, Present, Purpose};
@@ -75,7 +75,7 @@ enum Next {
     Reload,
     /// The same, since there is something else to be served in this directory.
     Project(PathBuf),
-    Answer(Asked),
+    Answer(PendingCommand),
 }
 
 /// Why the configuration stays as it is.
@@ -87,7 +87,11 @@ struct Refused {
 
 impl Running {
     /// Serves until it is told to end.
-    pub(super) async fn operate(mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<Asked>) -> Outcome {
+    pub(super) async fn operate(
+        mut self,
+        signals: &mut Signals,
+        commands: &mut mpsc::Receiver<PendingCommand>,
+    ) -> Outcome {
         self.notifier.ready(&self.status());
         let following = tokio::spawn(follow_roots(self.server.handle()));
         let living = tokio::spawn(show_life(self.server.handle(), Arc::clone(&self.notifier)));
@@ -108,7 +112,7 @@ impl Running {
         outcome
     }
 
-    async fn serve(&mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<Asked>) -> End {
+    async fn serve(&mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<PendingCommand>) -> End {
         let is_watched = self.purpose == Purpose::Development;
         let mut files = FilesWatch::new(is_watched, &self.configuration.files);
         let mut projects = Projects::new(is_watched, &self.configuration.settings);
@@ -119,7 +123,7 @@ impl Running {
                     Wish::Interrupt => return End::Drain,
                     Wish::Reload => Next::Reload,
                 },
-                Some(asked) = commands.recv() => Next::Answer(asked),
+                Some(pending) = commands.recv() => Next::Answer(pending),
                 () = files.changed() => Next::Reload,
                 directory = projects.changed() => Next::Project(directory),
                 Some(_) = self.leaving.join_next() => continue,
@@ -131,7 +135,7 @@ impl Running {
                     reloaded.map(|read| files.follow(read)).err()
                 }
                 Next::Project(directory) => unless_ended(self.take_up(&directory), signals).await.err(),
-                Next::Answer(asked) => match unless_ended(self.answer(asked), signals).await {
+                Next::Answer(pending) => match unless_ended(self.answer(pending), signals).await {
                     Ok(end) => end,
                     Err(end) => Some(end),
                 },
@@ -163,28 +167,28 @@ impl Running {
     }
 
     /// Does what somebody asks for on the control socket.
-    async fn answer(&mut self, asked: Asked) -> Option<End> {
-        let Asked { question, pid, reply } = asked;
-        let (answer, end): (Reply, _) = match question {
-            Question::Reload { color, php } => (self.reload_for(color, php).await.into(), None),
-            Question::Stop { now } => {
+    async fn answer(&mut self, pending: PendingCommand) -> Option<End> {
+        let PendingCommand { command, pid, reply } = pending;
+        let (answer, end): (Reply, _) = match command {
+            Command::Reload { color, php } => (self.reload_for(color, php).await.into(), None),
+            Command::Stop { now } => {
                 let end = if now { End::AtOnce } else { End::Leave };
                 (Answer::Done(self.farewell(end)).into(), Some(end))
             }
-            Question::Sockets => (take_over::hand_over(&self.server.handle(), &self.admin), None),
-            Question::GiveWay => {
+            Command::Sockets => (take_over::hand_over(&self.server.handle(), &self.admin), None),
+            Command::GiveWay => {
                 if let Some(pid) = pid {
                     self.notifier.succeeded_by(pid);
                 }
                 self.server.handle().give_way();
-                self.admin.give_way();
+                self.admin.yield_sockets();
                 self.parts
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .own_sockets(false);
                 (Answer::Done(self.farewell(End::Drain)).into(), Some(End::Drain))
             }
-            Question::Status => (Answer::Error("the control socket answers that".to_owned()).into(), None),
+            Command::Status => (Answer::Error("the control socket answers that".to_owned()).into(), None),
         };
         let _ = reply.send(answer); // whoever asked may have gone
         if end == Some(End::AtOnce) {
@@ -546,7 +550,7 @@ async fn serve_on(
     end: End,
     lame_duck: Duration,
     signals: &mut Signals,
-    commands: &mut mpsc::Receiver<Asked>,
+    commands: &mut mpsc::Receiver<PendingCommand>,
 ) -> End {
     if lame_duck.is_zero() {
         return end;
@@ -565,7 +569,7 @@ async fn serve_on(
             wish = signals.next() => if wish != Wish::Reload {
                 return End::Drain;
             },
-            Some(asked) = commands.recv() => if answer_while_stopping(asked).await.is_some() {
+            Some(pending) = commands.recv() => if answer_while_stopping(pending).await.is_some() {
                 return End::AtOnce;
             },
         }
@@ -578,7 +582,7 @@ async fn stop(
     end: End,
     grace: Duration,
     signals: &mut Signals,
-    commands: &mut mpsc::Receiver<Asked>,
+    commands: &mut mpsc::Receiver<PendingCommand>,
 ) -> Outcome {
     if end == End::AtOnce {
         warn!(connections = running.active(), "stopped at once");
@@ -595,7 +599,7 @@ async fn stop(
                 Wish::Interrupt => Some(Outcome::Interrupted),
                 Wish::Reload => None,
             },
-            Some(asked) = commands.recv() => answer_while_stopping(asked).await,
+            Some(pending) = commands.recv() => answer_while_stopping(pending).await,
             () = sleep(LOOK) => None,
         };
         if let Some(outcome) = impatient {
@@ -613,13 +617,13 @@ async fn stop(
     Outcome::Done
 }
 
-async fn answer_while_stopping(asked: Asked) -> Option<Outcome> {
-    let now = asked.question == Question::Stop { now: true };
-    let answer = match asked.question {
-        Question::Stop { .. } => Answer::Done("it is stopping already".to_owned()),
+async fn answer_while_stopping(pending: PendingCommand) -> Option<Outcome> {
+    let now = pending.command == Command::Stop { now: true };
+    let answer = match pending.command {
+        Command::Stop { .. } => Answer::Done("it is stopping already".to_owned()),
         _ => Answer::Error("this haulier is stopping".to_owned()),
     };
-    let _ = asked.reply.send(answer.into()); // whoever asked may have gone
+    let _ = pending.reply.send(answer.into()); // whoever asked may have gone
     if now {
         sleep(LOOK).await; // for the answer to get out
     }

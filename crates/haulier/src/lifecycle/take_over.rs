@@ -9,7 +9,7 @@ use haulier_server::{Inherited, ServerHandle};
 use haulier_settings::Diagnostic;
 
 use super::systemd::Passed;
-use crate::admin::{self, Admin, Answer, AskError, Client, HandedOver, Question, Reply, Role};
+use crate::admin::{self, Admin, Answer, AskError, Client, Command, HandedOver, Reply, Role};
 use crate::config::Settings;
 
 /// Listening sockets that others have bound for us.
@@ -95,7 +95,7 @@ impl Predecessor {
     /// # Errors
     /// It does not answer; then both serve.
     pub(super) fn relieve(&mut self) -> Result<String, AskError> {
-        match self.client.ask(Question::GiveWay)? {
+        match self.client.ask(Command::GiveWay)? {
             Answer::Done(text) => Ok(text),
             other => Err(self.client.refused(other)),
         }
@@ -125,7 +125,7 @@ fn failed(error: &AskError) -> Diagnostic {
         .help("the other one must run as this user, or this one as root")
 }
 
-/// The answer to [`Question::Sockets`].
+/// The answer to [`Command::Sockets`].
 pub(super) fn hand_over(server: &ServerHandle, admin: &Admin) -> Reply {
     match copies(server, admin) {
         Ok((list, sockets)) => Reply {

@@ -1,4 +1,4 @@
-//! What became of content on its way: compression, and images.
+//! Compression and images.
 
 use super::table::{Column, table};
 use crate::admin::state::ImageState;
@@ -40,7 +40,7 @@ fn compression(view: &View) -> Option<String> {
     (!used.is_empty()).then(|| table("Bodies coded since the start", &columns, rows))
 }
 
-/// Where images came from, and what making them takes.
+/// Sources of images, and the cost of making them.
 fn images(sites: &[ImageState]) -> Option<String> {
     let mut shown: Vec<_> = sites.iter().collect();
     shown.sort_by(|a, b| b.made_per_second.total_cmp(&a.made_per_second));

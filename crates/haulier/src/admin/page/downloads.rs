@@ -19,7 +19,7 @@ pub(super) fn section(view: &View) -> String {
     let _ = write!(
         out,
         "<p>{} on the way, {}/s in all. PHP workers were spared <strong>{}</strong> in the last 24 hours, {} since the \
-         start: time in which clients were still reading and the worker already answered somebody else.</p>",
+         start: time in which clients were still reading while the worker already served other requests.</p>",
         counted(view.transfers.len() as u64, "long response", "long responses"),
         size(state.downloads.bytes_per_second),
         span(view.saved_day.as_secs_f64()),

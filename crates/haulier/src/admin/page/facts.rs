@@ -1,4 +1,4 @@
-//! The first lines: whether all is well, in words, and who is speaking.
+//! The first lines: findings in words, figures, and facts of the server.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::expiry::SOON;
 use crate::quantity::{count, counted, rate, size, span};
 use haulier_proto::text::Escaped;
 
-/// How things stand, the worst first.
+/// Findings about the server, the worst first.
 #[derive(Debug)]
 pub(super) struct Judgement {
     findings: Vec<Finding>,
@@ -22,7 +22,7 @@ pub(super) struct Judgement {
 struct Finding {
     grade: Grade,
     text: String,
-    /// What else is known of it; may be empty.
+    /// A second line; may be empty.
     detail: String,
 }
 
@@ -36,10 +36,10 @@ enum Grade {
 
 /// Findings shown below the first.
 const SHOWN: usize = 6;
-/// A queue that empties within this time is none to speak of.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A queue whose first request waits no longer than this is no trouble.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// Looks at everything that can be wrong.
+/// Checks pools, failures, certificates and the spool.
 pub(super) fn judge(view: &View) -> Judgement {
     let mut findings: Vec<Finding> = view.pools.iter().flat_map(of_pool).collect();
     findings.extend(of_failures(view));
@@ -85,7 +85,7 @@ fn of_pool(pool: &PoolView) -> Vec<Finding> {
             Work::Long(request, running) => Some(format!("longest: {request}, {}", span(running.as_secs_f64()))),
             Work::Short | Work::Idle => None,
         });
-        let grade = if status.load.longest_wait >= PATIENCE {
+        let grade = if status.load.longest_wait >= SHORT_WAIT {
             trouble
         } else {
             attention
@@ -97,7 +97,7 @@ fn of_pool(pool: &PoolView) -> Vec<Finding> {
     findings
 }
 
-/// Who renews certificates should have done so by now.
+/// A certificate that ends soon: its renewal is overdue.
 fn of_certificate(certificate: &CertificateState) -> Option<Finding> {
     let grade = match certificate.left_s {
         Some(left) if left < 0.0 => trouble,
@@ -195,7 +195,7 @@ fn list(findings: &[Finding]) -> String {
     format!("<ul class=\"findings\">{}</ul>", items.collect::<String>())
 }
 
-/// The numbers one looks for first.
+/// The figures that are looked for first.
 fn figures(view: &View) -> String {
     let state = &view.state;
     let per_second: f64 = state.sites.iter().map(|site| site.requests_per_second).sum();

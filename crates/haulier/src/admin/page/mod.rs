@@ -1,4 +1,4 @@
-//! The dashboard: one HTML answer that needs nothing else, in the order of what one asks at three in the morning.
+//! The dashboard: one HTML page that loads nothing else. Its sections have the order of the questions during an outage.
 //!
 //! It is complete without JavaScript; with it, `live.js` asks for the page again each second and puts the sections that
 //! have changed in the place of the old ones. The browser is told to run and load nothing else: the two hashes of

@@ -1,4 +1,4 @@
-//! PHP pools: how busy they were, and what every worker does.
+//! PHP pools: load over time, and the status of every worker.
 
 use std::fmt::Write;
 

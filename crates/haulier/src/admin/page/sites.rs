@@ -82,7 +82,7 @@ fn sites(view: &View) -> String {
     }
 }
 
-/// Those that need somebody first.
+/// Certificates, the first to end first.
 fn certificates(view: &View) -> String {
     let mut all: Vec<&CertificateState> = view.state.certificates.iter().collect();
     if all.is_empty() {
@@ -108,7 +108,7 @@ fn certificates(view: &View) -> String {
     }
 }
 
-/// What a server says of itself, where it does.
+/// A number of a server's own status page, or a dash.
 fn told(server: &ExternalServer, show: impl Fn(FpmStatus) -> String) -> String {
     server.told.map_or_else(|| "–".to_owned(), show)
 }

@@ -1,4 +1,4 @@
-//! Requests by the second and who answered them; how long they took.
+//! Requests per second by handler, and response times.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn requests(view: &View) -> String {
         let of = |sample: &Sample| sample.rate(sample.requests.get(number).copied().unwrap_or(0));
         (view.handlers[number], view.points(of))
     });
-    // What did not happen needs no colour.
+    // A handler without requests needs no colour.
     let series: Vec<_> = series
         .filter(|(_, points)| points.iter().any(|point| point.1 > 0.0))
         .collect();
@@ -86,7 +86,7 @@ fn requests(view: &View) -> String {
     format!("<figure><figcaption>Requests per second, by who answers</figcaption>{svg}{legend}</figure>")
 }
 
-/// `12k` where `12000` would not fit beside the axis.
+/// `12k`, because `12000` would not fit beside the axis.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1e15 => format!("{value:.0e}"),
@@ -114,7 +114,7 @@ const QUANTILES: [(f64, &str, Ink, Dash); 3] = [
 ];
 
 fn latency(view: &View) -> String {
-    // The histogram's first class ends at a millisecond: nobody knows better.
+    // The histogram's first class ends at a millisecond: shorter times are not known.
     let known = |time: Duration| (time.as_secs_f64() * 1000.0).max(1.0);
     let series = QUANTILES.map(|(share, name, ink, dash)| {
         let points = view.points(|sample| sample.times.quantile(share).map_or(f64::NAN, known));

@@ -29,7 +29,7 @@ pub(crate) struct ImageState {
 }
 
 impl ImageState {
-    /// What of it came from a cache, 0 to 1; `None` without any.
+    /// Share of images that came from a cache, 0 to 1; `None` without any image.
     pub(crate) fn cached(&self) -> Option<f64> {
         let found = ["memory", "disk", "memcached", "redis"];
         (!self.shares.is_empty()).then(|| found.iter().filter_map(|name| self.shares.get(*name)).sum())

@@ -1,6 +1,7 @@
-//! What `haulier status` and `/api/state.json` say: one shape for the server that tells and the command that prints.
+//! The state for `haulier status` and `/api/state.json`: one shape for the server that writes it and the command that reads
+//! it. Each part is made in the file of its shape.
 //!
-//! Durations are seconds or milliseconds as the names say, sizes bytes; what nobody knows is `null`.
+//! Durations are seconds or milliseconds as the names say, sizes bytes; an unknown value is `null`.
 
 mod certificates;
 mod images;
@@ -26,7 +27,7 @@ pub(crate) struct State {
     pub(crate) uptime_s: f64,
     /// `None` for `serve` without a configuration.
     pub(crate) config: Option<PathBuf>,
-    /// How long ago it was read again; `None` if it never was.
+    /// Time since the last reload; `None` if there was none.
     pub(crate) reloaded_s: Option<f64>,
     pub(crate) listen: Vec<String>,
     pub(crate) admin: Option<String>,
@@ -57,7 +58,7 @@ pub(crate) struct Downloads {
     pub(crate) bytes_per_second: f64,
 }
 
-/// Where bodies wait for their clients, of all sites.
+/// Bodies that wait for their clients, of all sites.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spool {
     pub(crate) memory_bytes: u64,

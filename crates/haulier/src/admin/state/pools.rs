@@ -14,7 +14,7 @@ pub(crate) struct PoolState {
     pub(crate) workers: usize,
     pub(crate) busy: usize,
     pub(crate) queued: usize,
-    /// Workers that ended, for whatever reason.
+    /// Workers that ended for any reason but being idle.
     pub(crate) restarts: u64,
     pub(crate) memory_bytes: Option<u64>,
     /// Requests that take long, the longest first.

@@ -11,12 +11,12 @@ pub(crate) struct StreamingState {
     pub(crate) media_type: Option<String>,
     pub(crate) responses: u64,
     pub(crate) bytes: u64,
-    /// What to write into the configuration.
+    /// The lines to add to the configuration.
     pub(crate) rule: String,
 }
 
-/// What PHP says of a body whose script says nothing: a rule for it would be one for every page.
-const SAYS_NOTHING: &str = "text/html";
+/// PHP's own media type, for a body whose script sets none: a rule for it would be one for every page.
+const DEFAULT_TYPE: &str = "text/html";
 
 pub(crate) fn streaming_states(scripts: Vec<StreamingScript>) -> Vec<StreamingState> {
     let rules: Vec<_> = scripts.iter().map(|script| rule_for(script, &scripts)).collect();
@@ -34,7 +34,7 @@ pub(crate) fn streaming_states(scripts: Vec<StreamingScript>) -> Vec<StreamingSt
 /// The table that takes the bodies of a script, and of all others of its site, off PHP's hands; names of sites need no
 /// quotes.
 fn rule_for(script: &StreamingScript, scripts: &[StreamingScript]) -> String {
-    let says_nothing = |kind: &str| kind.is_empty() || kind == SAYS_NOTHING;
+    let says_nothing = |kind: &str| kind.is_empty() || kind == DEFAULT_TYPE;
     if script.media_type.as_deref().is_none_or(says_nothing) {
         let name = &script.script;
         return format!("# have {name} send the Content-Type of what it streams, or name the file (X-Sendfile)");

@@ -1,7 +1,7 @@
-//! The connections of one of our own listeners: few at a time, and those that say nothing give way to newcomers.
+//! The connections of one admin listener: few at a time, and new ones take the place of silent ones.
 //!
-//! Whatever sites do with their descriptors, some are kept for these, so that a health check and `haulier stop` are answered
-//! by a server that has none left.
+//! Some descriptors are reserved for them, so that a server that has none left still answers a health check and
+//! `haulier stop`.
 
 use std::future::Future;
 use std::io;
@@ -15,32 +15,32 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::machine::Reserve;
 
-/// Connections each listener serves at a time.
-const AT_ONCE: usize = 32;
-/// How long accepting pauses when the system has nothing to give.
+/// Most connections that a listener serves at a time.
+const MOST: usize = 32;
+/// Pause of accepting when the system has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long the reserve of descriptors is open: whoever waits is accepted at once.
-const AT_ONCE_MEANS: Duration = Duration::from_millis(5);
+/// Time for which the reserve of descriptors is open: a waiting client is accepted at once.
+const RESERVE_OPEN: Duration = Duration::from_millis(5);
 
-/// What a connection is at; the lesser one gives way first.
+/// The stage of a connection; one at a lower stage is closed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Stage {
-    /// It has not asked for anything, or has its answer.
+    /// It has not sent a request, or has its answer.
     Silent,
-    /// It has asked before and may ask again.
+    /// It is between two requests.
     Between,
-    /// It takes its answer.
+    /// It receives its answer.
     Taking,
-    /// Its answer is being made.
+    /// Its answer is being made: it is never closed for another.
     Waiting,
 }
 
-/// Where a connection says what it is at.
+/// The stage of a connection, shared with the list of connections.
 #[derive(Debug, Clone)]
-pub(super) struct Standing(Arc<AtomicU8>);
+pub(super) struct StageCell(Arc<AtomicU8>);
 
-impl Standing {
+impl StageCell {
     pub(super) fn new() -> Self {
         Self(Arc::new(AtomicU8::new(Stage::Silent as u8)))
     }
@@ -49,70 +49,70 @@ impl Standing {
         self.0.store(stage as u8, Ordering::Relaxed);
     }
 
-    /// Of those that may be turned out.
-    fn patience(&self) -> Option<u8> {
+    /// The stage, if the connection may be closed for another.
+    fn evictable(&self) -> Option<u8> {
         let stage = self.0.load(Ordering::Relaxed);
         (stage != Stage::Waiting as u8).then_some(stage)
     }
 }
 
-/// Accepts connections and serves them, for as long as it is polled. `is_awaited` says whether somebody waits to be
+/// Accepts connections and serves them, for as long as it is polled. `has_pending` is true while a client waits to be
 /// accepted.
-pub(super) async fn receive<S, A, F>(
+pub(super) async fn accept_and_serve<S, A, F>(
     accept: impl Fn() -> A,
-    is_awaited: impl Fn() -> bool,
-    serve: impl Fn(S, Standing) -> F,
+    has_pending: impl Fn() -> bool,
+    serve: impl Fn(S, StageCell) -> F,
 ) where
     A: Future<Output = io::Result<S>>,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
-    let mut visitors = Visitors::new();
+    let mut connections = Connections::new();
     loop {
-        visitors.forget_gone();
+        connections.remove_closed();
         let accepted = tokio::select! {
             accepted = accept() => accepted,
-            Some(_) = visitors.tasks.join_next() => continue,
+            Some(_) = connections.tasks.join_next() => continue,
         };
-        // Without descriptors the system says so whether or not anybody is there.
+        // Without descriptors, accepting fails whether or not a client waits.
         let accepted = match accepted {
-            Err(_) if is_awaited() => from_reserve(accept()).await,
+            Err(_) if has_pending() => from_reserve(accept()).await,
             accepted => accepted,
         };
         match accepted {
             Ok(stream) => {
-                visitors.make_room().await;
-                let standing = Standing::new();
-                visitors.admit(standing.clone(), serve(stream, standing));
+                connections.make_room().await;
+                let stage = StageCell::new();
+                connections.admit(stage.clone(), serve(stream, stage));
             }
-            // Whoever has one and says nothing needs it less.
-            Err(_) if is_awaited() && visitors.turn_out_silent() => tokio::task::yield_now().await,
+            // A silent connection needs its descriptor less.
+            Err(_) if has_pending() && connections.evict_silent() => tokio::task::yield_now().await,
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-/// Accepts with what is kept for us.
+/// Accepts with a descriptor of the reserve.
 async fn from_reserve<S>(accept: impl Future<Output = io::Result<S>>) -> io::Result<S> {
     let _open = Reserve::open();
-    let accepted = tokio::time::timeout(AT_ONCE_MEANS, accept).await;
+    let accepted = tokio::time::timeout(RESERVE_OPEN, accept).await;
     accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The connections that are open, the oldest first.
 #[derive(Debug)]
-struct Visitors {
-    open: Vec<(Standing, AbortHandle)>,
+struct Connections {
+    open: Vec<(StageCell, AbortHandle)>,
     tasks: JoinSet<()>,
 }
 
-impl Drop for Visitors {
-    /// Those that are open still get their answers.
+impl Drop for Connections {
+    /// Open connections still get their answers.
     fn drop(&mut self) {
         self.tasks.detach_all();
     }
 }
 
-impl Visitors {
+impl Connections {
     fn new() -> Self {
         Self {
             open: Vec::new(),
@@ -120,47 +120,47 @@ impl Visitors {
         }
     }
 
-    fn admit(&mut self, standing: Standing, serving: impl Future<Output = io::Result<()>> + Send + 'static) {
+    fn admit(&mut self, stage: StageCell, serving: impl Future<Output = io::Result<()>> + Send + 'static) {
         let task = self.tasks.spawn(async move {
-            // A client that stops talking is not worth a word in the log.
+            // A client that stops reading is not worth a line in the log.
             let _ = serving.await;
         });
-        self.open.push((standing, task));
+        self.open.push((stage, task));
     }
 
-    fn forget_gone(&mut self) {
+    fn remove_closed(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         self.open.retain(|(_, task)| !task.is_finished());
     }
 
-    /// Room for one more: one that gives way, or the first whose answer is complete.
+    /// Makes room for one more: closes one, or waits for the first whose answer is complete.
     async fn make_room(&mut self) {
-        while self.open.len() >= AT_ONCE {
-            self.turn_out(u8::MAX);
+        while self.open.len() >= MOST {
+            self.evict(u8::MAX);
             let _ = self.tasks.join_next().await;
-            self.forget_gone();
+            self.remove_closed();
         }
     }
 
-    fn turn_out_silent(&mut self) -> bool {
-        self.turn_out(Stage::Silent as u8)
+    fn evict_silent(&mut self) -> bool {
+        self.evict(Stage::Silent as u8)
     }
 
-    /// Ends the oldest of those that can be spared most, if it is at no more than this stage.
-    fn turn_out(&mut self, most: u8) -> bool {
-        let spare = self.open.iter().enumerate().filter_map(|(place, (standing, _))| {
-            let stage = standing.patience().filter(|stage| *stage <= most)?;
-            Some((stage, place))
+    /// Closes the oldest connection at the lowest stage, if that is no higher than `most`.
+    fn evict(&mut self, most: u8) -> bool {
+        let spare = self.open.iter().enumerate().filter_map(|(index, (cell, _))| {
+            let stage = cell.evictable().filter(|stage| *stage <= most)?;
+            Some((stage, index))
         });
-        let Some((_, place)) = spare.min() else { return false };
-        let (_, task) = self.open.remove(place);
+        let Some((_, index)) = spare.min() else { return false };
+        let (_, task) = self.open.remove(index);
         task.abort();
         true
     }
 }
 
-/// Whether somebody waits in the queue of a socket that listens.
-pub(super) fn is_awaited(socket: impl AsFd) -> bool {
+/// True while a client waits to be accepted on this listening socket.
+pub(super) fn has_pending(socket: impl AsFd) -> bool {
     let mut poll = [PollFd::new(&socket, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut poll, Some(&now)).map_or(true, |count| count > 0)
@@ -176,24 +176,24 @@ mod tests {
     use super::*;
 
     /// Answers every byte with the same byte.
-    async fn echo(mut stream: DuplexStream, standing: Standing) -> io::Result<()> {
+    async fn echo(mut stream: DuplexStream, stage: StageCell) -> io::Result<()> {
         let byte = stream.read_u8().await?;
-        standing.set(Stage::Waiting);
+        stage.set(Stage::Waiting);
         tokio::task::yield_now().await;
         stream.write_u8(byte).await?;
-        standing.set(Stage::Silent);
+        stage.set(Stage::Silent);
         std::future::pending().await
     }
 
     #[tokio::test]
-    async fn whoever_speaks_is_answered_beside_any_number_of_silent_ones() {
+    async fn a_client_that_sends_is_answered_in_spite_of_any_number_of_silent_ones() {
         let (doorbell, door) = mpsc::unbounded_channel();
         let door = Arc::new(tokio::sync::Mutex::new(door));
         let accept = move || {
             let door = Arc::clone(&door);
             async move { door.lock().await.recv().await.ok_or(io::ErrorKind::NotConnected.into()) }
         };
-        let receiving = tokio::spawn(receive(accept, || true, echo));
+        let receiving = tokio::spawn(accept_and_serve(accept, || true, echo));
         let connect = || {
             let (client, server) = duplex(16);
             doorbell.send(server).expect("it accepts");
@@ -201,9 +201,7 @@ mod tests {
         };
         let held = Mutex::new(Vec::new());
         for _ in 0..5 {
-            held.lock()
-                .expect("no panic")
-                .extend((0..AT_ONCE * 3).map(|_| connect()));
+            held.lock().expect("no panic").extend((0..MOST * 3).map(|_| connect()));
             let mut client = connect();
             client.write_u8(7).await.expect("room for a byte");
             assert_eq!(client.read_u8().await.expect("an answer"), 7);
