@@ -1,7 +1,7 @@
 //! Measuring servers: load, samples, statistics, and reports.
 //!
 //! A run in the order of its parts: targets → pacer → runner → samples → statistics → result. `campaign` is the story;
-//! the data it leaves behind is `result`, and `report` shows it.
+//! the data it leaves behind is `result`, `report` shows it, and `plan` starts the servers of several runs.
 
 pub mod mix;
 pub mod target;
@@ -34,3 +34,5 @@ pub mod statistics;
 pub mod result;
 
 pub mod report;
+
+pub mod plan;

@@ -17,7 +17,6 @@ mod lifecycle;
 mod log;
 mod machine;
 mod php_discovery;
-mod plan;
 mod port_holder;
 mod prelude;
 mod privileges;

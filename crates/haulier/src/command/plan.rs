@@ -4,15 +4,17 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Parser;
 use haulier_bench::surroundings;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Outcome;
 use super::configuration::{self, print_one};
 use super::report::{unreadable, write_all};
-use crate::cli::Console;
 use crate::cli::report::PlanArgs;
-use crate::plan::{self, Event, Plan, RunError, Wishes};
+use crate::cli::{Cli, Console};
+use crate::php_discovery;
+use haulier_bench::plan::{self, Event, Plan, RunError, Wishes};
 use haulier_bench::report::Report;
 use haulier_bench::report::data::{self, DataError};
 use haulier_bench::report::document::{self, Page};
@@ -52,7 +54,7 @@ fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
     let mut wrong = false;
     for path in &arguments.plans {
         let mut report = haulier_settings::Report::default();
-        match Plan::load(path, &mut report) {
+        match Plan::load(path, check_flags, &mut report) {
             Ok(plan) => plans.push(plan),
             Err(error) => report.push(Diagnostic::error(
                 "plan::unreadable",
@@ -67,6 +69,30 @@ fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
         }
     }
     if wrong { Err(Outcome::AskedWrong) } else { Ok(plans) }
+}
+
+/// Says what `haulier bench` would say of these flags.
+fn check_flags(flags: &[String]) -> Result<(), String> {
+    let before = ["haulier", "bench"].map(str::to_owned);
+    let target = "http://127.0.0.1/".to_owned();
+    match Cli::try_parse_from(before.into_iter().chain(flags.iter().cloned()).chain([target])) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let text = error.to_string();
+            let said = text.lines().next().unwrap_or_default();
+            Err(said.strip_prefix("error: ").unwrap_or(said).to_owned())
+        }
+    }
+}
+
+/// The php-cgi of this machine and its version, such as 8.2, as plans call them.
+fn php() -> Vec<(String, String)> {
+    let php = php_discovery::find(None, &[], &[]).ok();
+    let version = php.as_ref().map_or("", |php| php.version.as_str());
+    let minor = version.rsplit_once('.').map_or(version, |(minor, _)| minor);
+    let program = php.as_ref().map_or("php-cgi".into(), |php| php.path.to_string_lossy());
+    let values = [("PHP_CGI", program.as_ref()), ("PHP_VERSION", minor)];
+    values.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
 /// What is dropped at a signal takes everything that was started along.
@@ -94,6 +120,7 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
         only: arguments.only.clone(),
         quick: arguments.quick,
         rounds: arguments.rounds,
+        values: php(),
     };
     let mut pages = Vec::new();
     for plan in plans {

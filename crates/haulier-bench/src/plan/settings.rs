@@ -3,17 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Parser;
 use haulier_settings::reader::nearest;
 use haulier_settings::{Diagnostic, Pairs, Place, Placed, Report, Source, UnreadableFile};
 
 use super::command_line::{self, CommandLine, NoCommandLine};
 use super::file::{self, File, PartTable, ScriptTable, ServerTable, TableSection};
 use super::template;
-use haulier_bench::report::goal::{Goal, NoGoal};
-use haulier_bench::report::quantity::Column;
-
-use crate::cli::Cli;
+use crate::report::goal::{Goal, NoGoal};
+use crate::report::quantity::Column;
 
 /// How long a server may take to come, and to go.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -40,56 +37,59 @@ pub(super) const FURTHER_PORT: &str = "PORT_";
 
 /// A plan that can be run.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) path: PathBuf,
-    pub(crate) title: String,
+pub struct Plan {
+    pub path: PathBuf,
+    pub title: String,
     /// Paragraphs.
-    pub(crate) about: String,
-    pub(crate) prepare: Vec<CommandLine>,
-    pub(crate) values: Named,
-    pub(crate) env: Named,
-    pub(crate) servers: Vec<ServerPlan>,
-    pub(crate) parts: Vec<Part>,
+    pub about: String,
+    pub prepare: Vec<CommandLine>,
+    pub values: Named,
+    pub env: Named,
+    pub servers: Vec<ServerPlan>,
+    pub parts: Vec<Part>,
     /// Empty is all of them.
-    pub(crate) server_cores: Vec<usize>,
-    pub(crate) client_cores: Vec<usize>,
+    pub server_cores: Vec<usize>,
+    pub client_cores: Vec<usize>,
     /// Name of a program, and the command line that prints its version.
-    pub(crate) versions: Vec<(String, CommandLine)>,
+    pub versions: Vec<(String, CommandLine)>,
     /// True if no other such plan may run meanwhile.
-    pub(crate) is_alone: bool,
+    pub is_alone: bool,
 }
 
+/// Says what is wrong with flags of `haulier bench`, whose grammar the command line has.
+pub type FlagCheck = fn(&[String]) -> Result<(), String>;
+
 /// Names with texts that still hold `@NAME@`.
-pub(crate) type Named = Vec<(String, String)>;
+pub type Named = Vec<(String, String)>;
 
 /// A server to start.
 #[derive(Debug)]
-pub(crate) struct ServerPlan {
-    pub(crate) name: String,
-    pub(crate) about: String,
-    pub(crate) needs: Vec<String>,
-    pub(crate) run: Vec<CommandLine>,
+pub struct ServerPlan {
+    pub name: String,
+    pub about: String,
+    pub needs: Vec<String>,
+    pub run: Vec<CommandLine>,
     /// Name of the file in `@RUN@`, and its template.
-    pub(crate) files: Named,
-    pub(crate) values: Named,
-    pub(crate) env: Named,
-    pub(crate) url: String,
-    pub(crate) ready: Option<String>,
-    pub(crate) setup: Vec<CommandLine>,
-    pub(crate) patience: Duration,
-    pub(crate) version: Option<CommandLine>,
+    pub files: Named,
+    pub values: Named,
+    pub env: Named,
+    pub url: String,
+    pub ready: Option<String>,
+    pub setup: Vec<CommandLine>,
+    pub patience: Duration,
+    pub version: Option<CommandLine>,
 }
 
 /// What is measured.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub enum Part {
     Table(TablePlan),
     Script(ScriptPlan),
 }
 
 impl Part {
     /// Its heading.
-    pub(crate) fn title(&self) -> &str {
+    pub fn title(&self) -> &str {
         match self {
             Self::Table(table) => &table.title,
             Self::Script(script) => &script.title,
@@ -99,64 +99,67 @@ impl Part {
 
 /// One run of `haulier bench`.
 #[derive(Debug)]
-pub(crate) struct TablePlan {
-    pub(crate) title: String,
-    pub(crate) about: String,
-    pub(crate) flags: Vec<String>,
-    pub(crate) targets: Vec<TargetPlan>,
-    pub(crate) expect: Option<String>,
+pub struct TablePlan {
+    pub title: String,
+    pub about: String,
+    pub flags: Vec<String>,
+    pub targets: Vec<TargetPlan>,
+    pub expect: Option<String>,
     /// The file that every answer must be.
-    pub(crate) body: Option<String>,
+    pub body: Option<String>,
     /// Columns of the table, by name; empty is all of them.
-    pub(crate) show: Vec<String>,
-    pub(crate) goals: Vec<Goal>,
+    pub show: Vec<String>,
+    pub goals: Vec<Goal>,
 }
 
 /// A path of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TargetPlan {
-    pub(crate) name: String,
+pub struct TargetPlan {
+    pub name: String,
     /// Index into the servers of the plan.
-    pub(crate) server: usize,
-    pub(crate) path: String,
+    pub server: usize,
+    pub path: String,
 }
 
 /// A program of the plan's own.
 #[derive(Debug)]
-pub(crate) struct ScriptPlan {
-    pub(crate) title: String,
-    pub(crate) about: String,
-    pub(crate) run: CommandLine,
+pub struct ScriptPlan {
+    pub title: String,
+    pub about: String,
+    pub run: CommandLine,
     /// Indices into the servers of the plan.
-    pub(crate) servers: Vec<usize>,
-    pub(crate) patience: Duration,
+    pub servers: Vec<usize>,
+    pub patience: Duration,
 }
 
 impl Plan {
-    /// Reads and checks a plan and its templates; it is complete if `report` has no error.
+    /// Reads and checks a plan and its templates; it is complete if `report` has no error. `check` knows the flags of
+    /// `haulier bench`.
     ///
     /// # Errors
     /// When the file cannot be read at all.
-    pub(crate) fn load(path: &Path, report: &mut Report) -> Result<Self, UnreadableFile> {
+    pub fn load(path: &Path, check: FlagCheck, report: &mut Report) -> Result<Self, UnreadableFile> {
         let file = file::load(path, report)?;
-        Ok(Resolver::new(path, &file, report).plan())
+        Ok(Resolver::new(path, &file, check, report).plan())
     }
 }
 
 struct Resolver<'a> {
     path: &'a Path,
     file: &'a File,
+    check: FlagCheck,
     report: &'a mut Report,
     /// What texts outside of servers may use.
     known: Vec<String>,
 }
 
 impl<'a> Resolver<'a> {
-    fn new(path: &'a Path, file: &'a File, report: &'a mut Report) -> Self {
+    fn new(path: &'a Path, file: &'a File, check: FlagCheck, report: &'a mut Report) -> Self {
         let known = EVERYWHERE.iter().map(|&name| name.to_owned()).collect();
         Self {
             path,
             file,
+            check,
             report,
             known,
         }
@@ -511,17 +514,9 @@ impl<'a> Resolver<'a> {
 
     /// What `haulier bench` would say of them.
     fn check_flags(&mut self, written: Option<&Placed<String>>, flags: &[String]) {
-        let before = ["haulier", "bench"].map(str::to_owned);
-        let words = before
-            .into_iter()
-            .chain(flags.iter().cloned())
-            .chain(["http://127.0.0.1/".to_owned()]);
-        if let Err(error) = Cli::try_parse_from(words) {
-            let text = error.to_string();
-            let said = text.lines().next().unwrap_or_default();
-            let title = said.strip_prefix("error: ").unwrap_or(said).to_owned();
-            let error = Diagnostic::error("plan::flags", title)
-                .at(written.and_then(|flags| flags.place.as_ref()), "these flags");
+        if let Err(why) = (self.check)(flags) {
+            let error =
+                Diagnostic::error("plan::flags", why).at(written.and_then(|flags| flags.place.as_ref()), "these flags");
             self.report.push(error.help("`haulier bench --help` lists them"));
         }
     }
@@ -721,7 +716,7 @@ mod tests {
             std::fs::write(folder.path().join(name), text).expect("the folder is ours");
         }
         let mut report = Report::default();
-        let plan = Plan::load(&folder.path().join("plan.toml"), &mut report).expect("it can be read");
+        let plan = Plan::load(&folder.path().join("plan.toml"), |_| Ok(()), &mut report).expect("it can be read");
         (plan, report)
     }
 

@@ -10,7 +10,6 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use super::settings::{Named, Plan};
 use super::template::{NoValue, Values};
-use crate::php_discovery;
 
 /// Where Debian keeps servers; a user's PATH often lacks it.
 const SERVER_PLACES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -41,7 +40,7 @@ struct Directory(PathBuf);
 
 /// Why there is no place to run in.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PlaceError {
+pub enum PlaceError {
     #[error("cannot make a directory in {}", path.display())]
     Directory { path: PathBuf, source: io::Error },
     #[error("cannot find the plan's directory")]
@@ -51,14 +50,17 @@ pub(crate) enum PlaceError {
 }
 
 impl Place {
-    /// A fresh directory, with the values of this machine and of the plan.
-    pub(super) fn make(plan: &Plan) -> Result<Self, PlaceError> {
+    /// A fresh directory, with the values of this machine, those that are `known` beside, and those of the plan.
+    pub(super) fn make(plan: &Plan, known: &Named) -> Result<Self, PlaceError> {
         let directory = Directory::make()?;
         let root = geteuid().is_root();
         let cores = |wanted: &[usize]| present(wanted, core_count());
         let server_cores = cores(&plan.server_cores);
         let mut values = Values::default();
         set_machine(&mut values, server_cores.len());
+        for (name, text) in known {
+            values.set(name.as_str(), text.as_str());
+        }
         let plan_directory = plan.path.parent().filter(|path| !path.as_os_str().is_empty());
         let plan_directory = plan_directory.unwrap_or(Path::new(".")).canonicalize();
         values.set("PLAN", plan_directory.map_err(PlaceError::Plan)?.to_string_lossy());
@@ -154,12 +156,6 @@ fn set_machine(values: &mut Values, cores: usize) {
     values.set("CORES", cores.to_string());
     values.set("FDS", descriptors.to_string());
     values.set("CONNECTIONS", descriptors.saturating_sub(OTHER_DESCRIPTORS).to_string());
-    let php = php_discovery::find(None, &[], &[]).ok();
-    let version = php.as_ref().map_or("", |php| php.version.as_str());
-    let minor = version.rsplit_once('.').map_or(version, |(minor, _)| minor);
-    let program = php.as_ref().map_or("php-cgi".into(), |php| php.path.to_string_lossy());
-    values.set("PHP_CGI", program);
-    values.set("PHP_VERSION", minor);
 }
 
 /// This program, even if another one took its name on the disk meanwhile.

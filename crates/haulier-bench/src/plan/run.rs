@@ -16,28 +16,30 @@ use super::server::{self, Server};
 use super::settings::{Named, Part as PartPlan, Plan, ScriptPlan, TablePlan, TargetPlan};
 use super::template::NoValue;
 use super::verify;
-use haulier_bench::report::data::{self, DataError};
-use haulier_bench::report::document::{Content, Judgement, Outcome, Page, Part};
-use haulier_bench::result::Run;
-use haulier_bench::surroundings;
+use crate::report::data::{self, DataError};
+use crate::report::document::{Content, Judgement, Outcome, Page, Part};
+use crate::result::Run;
+use crate::surroundings;
 
 /// The most that a script may say.
 const MOST_READ: u64 = 64 << 20;
 
 /// How a plan is run, beside what it says itself.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wishes {
+pub struct Wishes {
     /// Only parts whose title holds one of these texts; all without any.
-    pub(crate) only: Vec<String>,
+    pub only: Vec<String>,
     /// Does it run? Everything once, and short.
-    pub(crate) quick: bool,
+    pub quick: bool,
     /// Rounds of every table, in place of its own number.
-    pub(crate) rounds: Option<u32>,
+    pub rounds: Option<u32>,
+    /// `PHP_CGI` and `PHP_VERSION` of this machine.
+    pub values: Vec<(String, String)>,
 }
 
 /// What happens, for whoever watches.
 #[derive(Debug)]
-pub(crate) enum Event<'a> {
+pub enum Event<'a> {
     /// Another plan that wants to be alone is running; this one waits for its end.
     Waits,
     /// A part begins.
@@ -50,7 +52,7 @@ pub(crate) enum Event<'a> {
 
 /// Why a plan came to no end.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
+pub enum RunError {
     #[error(transparent)]
     Place(#[from] PlaceError),
     #[error("`{command}` failed ({status}): {words}")]
@@ -98,7 +100,7 @@ enum PartError {
 ///
 /// # Errors
 /// When nothing could be measured at all: no place to run in, or a command that prepares failed.
-pub(crate) async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event<'_>)) -> Result<Page, RunError> {
+pub async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event<'_>)) -> Result<Page, RunError> {
     let parts = wanted(plan, wishes);
     if parts.is_empty() {
         return Err(RunError::NoPart(wishes.only.join(" or ")));
@@ -107,7 +109,7 @@ pub(crate) async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event
         true => Some(Lock::take(|| tell(Event::Waits)).await?),
         false => None,
     };
-    let place = Place::make(plan)?;
+    let place = Place::make(plan, &wishes.values)?;
     prepare(plan, &place).await?;
     let mut run = Running {
         plan,

@@ -3,17 +3,17 @@
 //! `file` is what a plan says, `settings` what it means; everything is checked before anything starts. `place` and
 //! `server` make servers of it, `run` lets them take their turns and writes a `report`.
 
-pub(crate) mod command_line;
+pub mod command_line;
 mod file;
 mod lock;
 mod place;
 mod processes;
 mod run;
 mod server;
-pub(crate) mod settings;
+pub mod settings;
 mod template;
 mod verify;
 mod words;
 
-pub(crate) use run::{Event, RunError, Wishes, run};
-pub(crate) use settings::{Part, Plan};
+pub use run::{Event, RunError, Wishes, run};
+pub use settings::{Part, Plan};

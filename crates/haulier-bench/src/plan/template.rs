@@ -9,27 +9,27 @@ const ROOT_LINE: &str = "@ROOT@ ";
 
 /// Names with their texts; a later one of the same name wins.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Values {
+pub(super) struct Values {
     pairs: Vec<(String, String)>,
 }
 
 /// A name that has no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`@{name}@` has no value")]
-pub(crate) struct NoValue {
-    pub(crate) name: String,
+pub struct NoValue {
+    pub name: String,
     /// Where it stands in the text, in bytes.
-    pub(crate) span: Range<usize>,
+    pub span: Range<usize>,
 }
 
 impl Values {
     /// Gives a name its value.
-    pub(crate) fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+    pub(super) fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.pairs.push((name.into(), value.into()));
     }
 
     /// The value of a name.
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         let pair = self.pairs.iter().rev().find(|(known, _)| known == name);
         pair.map(|(_, value)| value.as_str())
     }
@@ -38,7 +38,7 @@ impl Values {
     ///
     /// # Errors
     /// With the first name that has none.
-    pub(crate) fn fill(&self, text: &str) -> Result<String, NoValue> {
+    pub(super) fn fill(&self, text: &str) -> Result<String, NoValue> {
         let mut out = String::with_capacity(text.len());
         let mut end = 0;
         for span in placeholders(text) {
@@ -59,13 +59,13 @@ impl Values {
     ///
     /// # Errors
     /// With the first name that has no value.
-    pub(crate) fn render(&self, template: &str, root: bool) -> Result<String, NoValue> {
+    pub(super) fn render(&self, template: &str, root: bool) -> Result<String, NoValue> {
         self.fill(&root_lines(template, root))
     }
 }
 
 /// The names that a text asks for, with their places; `@ROOT@` lines count as what follows.
-pub(crate) fn names_in(template: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
+pub(super) fn names_in(template: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
     placeholders(template)
         .into_iter()
         .map(|span| (&template[span.start + 1..span.end - 1], span))

@@ -4,11 +4,11 @@
 
 /// A program and its arguments; values are not put in yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CommandLine(pub(crate) Vec<String>);
+pub struct CommandLine(pub(crate) Vec<String>);
 
 /// Why a text is no command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoCommandLine {
+pub enum NoCommandLine {
     #[error("a quote without its end")]
     OpenQuote,
     #[error("no program is named")]
@@ -20,7 +20,7 @@ impl CommandLine {
     ///
     /// # Errors
     /// When a quote stays open, or there is not one word.
-    pub(crate) fn parse(line: &str) -> Result<Self, NoCommandLine> {
+    pub fn parse(line: &str) -> Result<Self, NoCommandLine> {
         let words = words(line)?;
         match words.is_empty() {
             true => Err(NoCommandLine::Empty),
@@ -33,7 +33,7 @@ impl CommandLine {
 ///
 /// # Errors
 /// When a quote stays open.
-pub(crate) fn words(line: &str) -> Result<Vec<String>, NoCommandLine> {
+pub fn words(line: &str) -> Result<Vec<String>, NoCommandLine> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for character in line.chars() {
         match quote {
