@@ -10,6 +10,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::declare::{Declared, Header};
 use crate::diagnostic::{Diagnostic, Report};
 use crate::source::{Place, Placed};
 use crate::value::{self, ExpandError, Rate};
@@ -41,6 +42,8 @@ pub struct Section<'t> {
     words: &'static Table,
     /// As the user would write it: `site.shop`.
     name: String,
+    /// The last part of it, and where it stands.
+    header: Placed<String>,
     table: &'t DeTable<'t>,
 }
 
@@ -101,6 +104,7 @@ impl<'r> Reader<'r> {
             language: self.language,
             words,
             name: name.to_owned(),
+            header: Placed::default(),
             table,
         }
     }
@@ -127,6 +131,75 @@ impl<'r> Reader<'r> {
             );
         }
         table
+    }
+
+    /// The header of a section, with the names of the settings in it.
+    pub fn header(&self, section: &Section<'_>) -> Header {
+        let written = section
+            .words
+            .names()
+            .filter_map(|name| section.key_span(name).map(|span| (name, span)));
+        Header {
+            name: section.header.clone(),
+            directory: self.report.sources[self.source].directory(),
+            written: written
+                .map(|(name, span)| Placed {
+                    value: name,
+                    place: Some(self.place(span)),
+                })
+                .collect(),
+            misspelt: section.words.names().filter(|name| section.misspells(name)).collect(),
+        }
+    }
+
+    /// A declared table below a section.
+    pub fn declared<T: Declared>(&mut self, section: &Section<'_>, key: &str) -> Option<T> {
+        let table = self.table(section, key)?;
+        let header = Placed {
+            value: key.to_owned(),
+            place: section.key_span(key).map(|span| self.place(span)),
+        };
+        Some(self.declared_table(&section.path_of(key), header, table))
+    }
+
+    /// The declared tables of an array `[[…]]` below a section.
+    pub fn declared_list<T: Declared>(&mut self, section: &Section<'_>, key: &str) -> Vec<T> {
+        let tables = self.tables(section, key).into_iter();
+        tables
+            .map(|(place, table)| {
+                let header = Placed {
+                    value: key.to_owned(),
+                    place: Some(place),
+                };
+                self.declared_table(&section.path_of(key), header, table)
+            })
+            .collect()
+    }
+
+    /// A declared table that stands at `path`.
+    pub fn declared_table<T: Declared>(&mut self, path: &str, header: Placed<String>, table: &DeTable<'_>) -> T {
+        let mut section = self.section(T::TABLE, path, table);
+        section.header = header;
+        T::read(self, &section)
+    }
+
+    /// One of a closed set of words.
+    pub fn choice<T: Copy>(&mut self, section: &Section<'_>, key: &str, known: &[(&str, T)]) -> Option<Placed<T>> {
+        let written = self.text(section, key)?;
+        if let Some((_, value)) = known.iter().find(|(word, _)| *word == written.value) {
+            return Some(written.with(*value));
+        }
+        let words: Vec<String> = known.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let label = match nearest(&written.value, known.iter().map(|(word, _)| *word)) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "no such word here".to_owned(),
+        };
+        self.report.push(
+            Diagnostic::error("config::value", format!("`{key}` knows no \"{}\"", written.value))
+                .at(written.place.as_ref(), label)
+                .help(format!("one of {}", words.join(", "))),
+        );
+        None
     }
 
     /// Whether `key` is written as a table, for settings that take a short form too.
@@ -495,6 +568,14 @@ impl<'r> Reader<'r> {
 }
 
 impl<'t> Section<'t> {
+    /// The name of a table below it.
+    fn path_of(&self, key: &str) -> String {
+        match self.name.as_str() {
+            "" => key.to_owned(),
+            name => format!("{name}.{key}"),
+        }
+    }
+
     fn entry(&self, key: &str) -> Option<Entry<'t>> {
         debug_assert!(
             self.words.knows(key),

@@ -13,7 +13,7 @@ pub struct Place {
 }
 
 /// A value and where it was written; `None` when it came from the command line.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Placed<T> {
     /// The value.
     pub value: T,

@@ -9,6 +9,44 @@ pub struct Word {
     pub default: &'static str,
     /// One sentence for the reference page.
     pub about: &'static str,
+    /// The forms of its value; none of a table.
+    pub kinds: &'static [Kind],
+    /// Whether it holds a path, or a list of them, that starts at the file.
+    pub path: bool,
+    /// The table or the list of tables that it is.
+    pub below: Below,
+}
+
+/// A form that a value may have.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// A string.
+    Text,
+    /// One of these words.
+    Choice(fn() -> Vec<&'static str>),
+    /// A whole number.
+    Count,
+    /// `true` or `false`.
+    Flag,
+    /// A list of strings.
+    Texts,
+    /// A list of whole numbers.
+    Counts,
+    /// Names of the user's own, each with a text; numbers and flags count as PHP's texts for them.
+    Pairs,
+}
+
+/// The tables below a setting.
+#[derive(Debug, Clone, Copy)]
+pub enum Below {
+    /// It is a plain value.
+    Nothing,
+    /// It is a table.
+    Table(&'static Table),
+    /// It is a list of tables.
+    List(&'static Table),
+    /// It holds tables whose names are the user's.
+    Named(&'static Table),
 }
 
 /// A table with its settings. `NAME` stands for a name the user chooses.
@@ -63,6 +101,31 @@ impl Language {
 }
 
 impl Word {
+    /// A table at the top of a file.
+    pub const fn table(name: &'static str, about: &'static str, below: Below) -> Self {
+        Self {
+            name,
+            default: "",
+            about,
+            kinds: &[],
+            path: false,
+            below,
+        }
+    }
+
+    /// The sentence for the reference page.
+    pub fn about(&self) -> &'static str {
+        self.about.trim_start()
+    }
+
+    /// The default as the reference page shows it: one that can be written as such is set as code.
+    pub fn shown_default(&self) -> String {
+        match self.literal_default() {
+            Some(_) => format!("`{}`", self.default),
+            None => self.default.to_owned(),
+        }
+    }
+
     /// The default as a value, where it is one and not a description in words.
     pub fn literal_default(&self) -> Option<serde_json::Value> {
         serde_json::from_str(self.default).ok()
@@ -83,5 +146,12 @@ impl Table {
 
 /// An entry of a table.
 pub const fn word(name: &'static str, default: &'static str, about: &'static str) -> Word {
-    Word { name, default, about }
+    Word {
+        name,
+        default,
+        about,
+        kinds: &[],
+        path: false,
+        below: Below::Nothing,
+    }
 }

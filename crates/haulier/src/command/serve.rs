@@ -5,15 +5,16 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use haulier_server::WithoutTls;
+use haulier_server::{Compat, WithoutTls};
 use haulier_settings::{Diagnostic, Placed, Report};
 
 use super::{Outcome, configuration};
 use crate::announce::{self, Announcement};
 use crate::assemble::Purpose;
 use crate::cli::{Console, ServeArgs};
-use crate::config::file::{File, PoolTable, SiteTable};
+use crate::config::file::File;
 use crate::config::settings::{self, Mode, Settings};
+use crate::config::tables::{PoolTable, SiteTable, WorkersTable};
 use crate::config::tls::Tls;
 use crate::lifecycle::{self, Beginning, Source};
 use crate::machine::Machine;
@@ -149,7 +150,7 @@ fn apply_images(file: &mut File, directory: &Path) -> Result<(), Diagnostic> {
     let text = |value: &str| Placed::unplaced(value.to_owned());
     let images = site.images.get_or_insert_default();
     images.store = Some(text(&directory.to_string_lossy()));
-    images.compat = Some(text("zimg"));
+    images.compat.set(Compat::Zimg);
     images.admin = Some(vec![text("127.0.0.0/8"), text("::1")]);
     let variants = format!("disk:{}:{VARIANTS}", directory.join("variants").display());
     images.cache = Some(vec![text("memory:128MiB"), text(&variants)]);
@@ -165,9 +166,9 @@ fn apply_arguments(file: &mut File, arguments: &ServeArgs, directory: &Path) -> 
             );
         };
         if let Some(app) = &arguments.app {
-            site.app = Some(Placed::unplaced(app.clone()));
+            site.app.set(app.clone());
         }
-        site.document_root = arguments
+        file.document_root = arguments
             .root
             .as_deref()
             .map(|root| document_root(root, directory))
@@ -180,12 +181,15 @@ fn apply_arguments(file: &mut File, arguments: &ServeArgs, directory: &Path) -> 
         file.pools.push(PoolTable::named("php"));
     }
     for pool in file.pools.iter_mut().filter(|pool| pool.servers.is_none()) {
-        pool.workers = arguments.workers.map(Placed::unplaced).or(pool.workers.take());
-        let php = arguments
-            .php
-            .as_ref()
-            .map(|php| Placed::unplaced(php.to_string_lossy().into_owned()));
-        pool.php = php.or(pool.php.take());
+        if let Some(workers) = arguments.workers {
+            pool.workers = Some(WorkersTable {
+                max: Some(Placed::unplaced(workers)),
+                ..WorkersTable::default()
+            });
+        }
+        if let Some(php) = &arguments.php {
+            pool.php.set(php.to_string_lossy().into_owned());
+        }
     }
     Ok(())
 }

@@ -3,27 +3,17 @@
 use std::ops::RangeInclusive;
 
 use haulier_proto::accept::Coding;
-use haulier_server::{CompressLevel, CompressSettings};
+use haulier_server::CompressSettings;
 use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::file::CompressTable;
-use super::settings::{choice, value_or};
-
-/// Room for compressed copies of files.
-pub(super) const STORE: u64 = 256 << 20;
-
-const LEVELS: [(&str, CompressLevel); 4] = [
-    ("off", CompressLevel::Off),
-    ("fast", CompressLevel::Fast),
-    ("balanced", CompressLevel::Balanced),
-    ("small", CompressLevel::Small),
-];
+use super::settings::value_or;
+use super::tables::SiteCompressTable;
 
 /// What a table says, where it says nothing as `general` does.
-pub(super) fn resolve(table: &CompressTable, general: &CompressSettings, report: &mut Report) -> CompressSettings {
+pub(super) fn resolve(table: &SiteCompressTable, general: &CompressSettings, report: &mut Report) -> CompressSettings {
     let [zstd, br, gzip] = general.explicit;
     CompressSettings {
-        level: choice("level", table.level.as_ref(), &LEVELS, report).unwrap_or(general.level),
+        level: value_or(table.level.as_ref(), general.level),
         algorithms: match &table.algorithms {
             Some(names) => names.iter().filter_map(|name| coding(name, report)).collect(),
             None => general.algorithms.clone(),

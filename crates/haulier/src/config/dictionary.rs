@@ -4,24 +4,18 @@ use haulier_server::DictionarySettings;
 use haulier_server::pattern::glob::Glob;
 use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::file::DictionaryTable;
 use super::rules;
-use super::settings::choice;
+use super::tables::DictionaryTable;
 
 /// What changes with every deployment, and only a little.
 const FILES: [&str; 2] = ["*.js", "*.css"];
 
 pub(super) fn resolve(table: &DictionaryTable, report: &mut Report) -> DictionarySettings {
-    let keeps = choice(
-        "static",
-        table.of_files.as_ref(),
-        &[("off", false), ("previous", true)],
-        report,
-    );
-    let files = match (&table.files, keeps.unwrap_or(false)) {
+    let keeps = table.of_files.get();
+    let files = match (&table.files, keeps) {
         (Some(files), true) => files.iter().filter_map(|file| rules::glob(file, report)).collect(),
-        // What `static` was meant to say is not known then.
-        (Some(_), false) if table.of_files.is_some() && keeps.is_none() => Vec::new(),
+        // With a `static` that cannot be read its meaning is unknown.
+        (Some(_), false) if table.of_files.is_none() && table.heading.has("static") => Vec::new(),
         (Some(files), false) => {
             report.push(of_no_use(files));
             Vec::new()

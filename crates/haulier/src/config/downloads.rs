@@ -5,10 +5,7 @@ use std::path::{Path, PathBuf};
 use haulier_server::{OffloadSettings, SendfileSettings};
 use haulier_settings::{Diagnostic, Pairs, Placed, Report};
 
-use super::file::{OffloadTable, SiteTable};
-
-/// Shorter bodies cost more as a file than they hold PHP up.
-const MIN_SIZE: u64 = 64 << 10;
+use super::tables::{OffloadTable, SiteTable};
 
 /// Where files that scripts name may lie: the project, if nothing is said.
 pub(super) fn sendfile(table: &SiteTable, project: Option<&Path>, report: &mut Report) -> SendfileSettings {
@@ -25,7 +22,7 @@ pub(super) fn sendfile(table: &SiteTable, project: Option<&Path>, report: &mut R
 
 /// An application may make a directory later, so a missing one is worth no more than a word.
 fn directory(table: &SiteTable, written: &Placed<String>, report: &mut Report) -> PathBuf {
-    let path = table.directory.join(&written.value);
+    let path = table.heading.directory.join(&written.value);
     if path.exists() && !path.is_dir() {
         let title = format!("sendfile root {} is a file", path.display());
         report.push(Diagnostic::error("sendfile::root", title).at(
@@ -70,7 +67,7 @@ pub(super) fn offload(table: &OffloadTable, report: &mut Report) -> Option<Offlo
         .filter_map(|written| extension(written, report))
         .collect();
     if table.types.is_none() && table.extensions.is_none() {
-        if let Some(min_size) = &table.min_size {
+        if let Some(min_size) = table.min_size.as_ref() {
             report.push(
                 Diagnostic::warning("config::offload", "nothing is offloaded")
                     .at(min_size.place.as_ref(), "of no use alone")
@@ -79,7 +76,7 @@ pub(super) fn offload(table: &OffloadTable, report: &mut Report) -> Option<Offlo
         }
         return None;
     }
-    let min_size = table.min_size.as_ref().map_or(MIN_SIZE, |size| size.value);
+    let min_size = table.min_size.get();
     Some(OffloadSettings {
         types,
         extensions,

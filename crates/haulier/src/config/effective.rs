@@ -5,34 +5,15 @@
 
 use std::fmt::Write as _;
 
-use haulier_settings::{Report, Source, Table, Word, reader};
+use haulier_settings::{Below, Report, Source, Table, Word, reader};
 use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::pool::{EXTERNAL, SUPERVISED};
 use super::settings::Settings;
-use super::words;
+use super::tables::TOP;
 
-/// Settings that hold a path, or a list of them, relative to the file that says them.
-const PATHS: [(&str, &str); 16] = [
-    ("log", "file"),
-    ("tls", "cert"),
-    ("tls", "key"),
-    ("tls", "state"),
-    ("site.NAME.tls", "cert"),
-    ("site.NAME.tls", "key"),
-    ("site.NAME", "root"),
-    ("site.NAME.images", "fallback"),
-    ("site.NAME.images", "store"),
-    ("site.NAME.log", "file"),
-    ("site.NAME.maintenance", "file"),
-    ("site.NAME.route", "root"),
-    ("site.NAME.route", "basic_auth"),
-    ("site.NAME.sendfile", "roots"),
-    ("pool.NAME", "php"),
-    ("pool.NAME.slow", "log"),
-];
 /// Comments begin here where the value leaves room.
 const COMMENT_COLUMN: usize = 44;
 
@@ -109,30 +90,17 @@ impl Effective {
             settings,
             sections: Vec::new(),
         };
-        for top in words::TOP.names().filter(|&top| top != "include") {
+        for word in TOP.words {
             let mut written = parsed
                 .iter()
-                .filter_map(|(source, table)| Some((*source, table.get_ref().get(top)?.get_ref().as_table()?)));
-            if let Some(words) = words::table(&format!("{top}.NAME")) {
-                let named: Vec<_> = written
-                    .flat_map(|(source, table)| sorted(table).map(move |entry| (source, entry)))
-                    .collect();
-                for (source, (name, value)) in &named {
-                    if let Some(table) = value.get_ref().as_table() {
-                        all.add(
-                            Some(source),
-                            &[top.to_owned(), (*name).to_owned()],
-                            Some(words),
-                            Some(table),
-                        );
-                    }
+                .filter_map(|(source, table)| Some((*source, table.get_ref().get(word.name)?.get_ref().as_table()?)));
+            match word.below {
+                Below::Nothing | Below::List(_) => {}
+                Below::Table(below) => {
+                    let (source, table) = written.next().unzip();
+                    all.add(source, &[word.name.to_owned()], below, table);
                 }
-                for name in all.invented(top, &named.iter().map(|(_, (name, _))| *name).collect::<Vec<_>>()) {
-                    all.add(None, &[top.to_owned(), name], Some(words), None);
-                }
-            } else if let Some(words) = words::table(top) {
-                let (source, table) = written.next().unzip();
-                all.add(source, &[top.to_owned()], Some(words), table);
+                Below::Named(below) => all.add_named(word.name, below, written),
             }
         }
         Self { sections: all.sections }
@@ -214,65 +182,93 @@ struct Collector<'s> {
 }
 
 impl Collector<'_> {
-    /// Adds one table with its sub-tables: first what is written, with the defaults of what is not, in the order of the
-    /// reference.
-    fn add(
+    /// Adds the tables of a kind that users name, and those that no file has.
+    fn add_named<'t>(
         &mut self,
-        source: Option<&Source>,
-        path: &[String],
-        words: Option<&'static Table>,
-        table: Option<&DeTable<'_>>,
+        kind: &str,
+        declared: &'static Table,
+        written: impl Iterator<Item = (&'t Source, &'t DeTable<'t>)>,
     ) {
-        let mut lines = Vec::new();
-        let mut below = Vec::new();
-        let written = |name: &str| table.and_then(|table| table.get(name));
-        match words {
-            Some(words) => {
-                for word in words.words {
-                    let sub_words = words::table(&format!("{}.{}", words.name, word.name));
-                    match (written(word.name), source) {
-                        (Some(value), Some(source)) => match is_section(source, value) {
-                            true => below.push((word.name.to_owned(), sub_words, Some(value))),
-                            false => lines.push(setting(source, Some(words), word.name, value)),
-                        },
-                        _ if is_excluded(words, word, table) => {}
-                        _ if sub_words.is_some() && word.default == "{}" => {
-                            below.push((word.name.to_owned(), sub_words, None));
-                        }
-                        _ => lines.push(self.unwritten(path, word)),
-                    }
-                }
-            }
-            // Names of the user's own: headers, php.ini settings.
-            None => {
-                for ((name, value), source) in table.into_iter().flat_map(sorted).zip(source.into_iter().cycle()) {
-                    match is_section(source, value) {
-                        true => below.push((name.to_owned(), None, Some(value))),
-                        false => lines.push(setting(source, None, name, value)),
-                    }
+        let mut names = Vec::new();
+        for (source, tables) in written {
+            for (name, value) in sorted(tables) {
+                names.push(name);
+                if let Some(table) = value.get_ref().as_table() {
+                    self.add(Some(source), &[kind.to_owned(), name.to_owned()], declared, Some(table));
                 }
             }
         }
+        for name in self.invented(kind, &names) {
+            self.add(None, &[kind.to_owned(), name], declared, None);
+        }
+    }
+
+    /// Adds a declared table with the tables below it: what is written, and the defaults of the rest, in the order of
+    /// the reference.
+    fn add(&mut self, source: Option<&Source>, path: &[String], declared: &'static Table, table: Option<&DeTable<'_>>) {
+        let mut lines = Vec::new();
+        let mut below = Vec::new();
+        for word in declared.words {
+            let is_table = matches!(word.below, Below::Table(_) | Below::List(_));
+            match (table.and_then(|table| table.get(word.name)), source) {
+                (Some(value), Some(source)) if is_section(source, value) => below.push((word, Some(value))),
+                (Some(value), Some(source)) => lines.push(setting(source, word.path, word.name, value)),
+                _ if is_excluded(declared, word, table) => {}
+                _ if is_table && word.default == "{}" => below.push((word, None)),
+                _ => lines.push(self.unwritten(path, word)),
+            }
+        }
+        let is_optional = path.len() > 2 || path == ["tls"];
         self.sections.push(Section {
             path: path.to_vec(),
             is_element: false,
-            is_remark: source.is_none() && (path.len() > 2 || path == ["tls"]) && lines.iter().all(Line::is_default),
+            is_remark: source.is_none() && is_optional && lines.iter().all(Line::is_default),
             lines,
         });
-        for (name, words, value) in below {
-            let path: Vec<String> = path.iter().cloned().chain([name]).collect();
-            match value.map(Spanned::get_ref) {
-                Some(DeValue::Array(elements)) => {
-                    for element in elements {
-                        let first = self.sections.len();
-                        self.add(source, &path, words, element.get_ref().as_table());
-                        self.sections[first].is_element = true;
-                    }
-                }
-                Some(value) => self.add(source, &path, words, value.as_table()),
-                None => self.add(None, &path, words, None),
-            }
+        for (word, value) in below {
+            let path: Vec<String> = path.iter().cloned().chain([word.name.to_owned()]).collect();
+            self.add_below(source.filter(|_| value.is_some()), &path, word, value);
         }
+    }
+
+    /// Adds what stands below a setting: a declared table, a list of them, or names of the user's own.
+    fn add_below(
+        &mut self,
+        source: Option<&Source>,
+        path: &[String],
+        word: &Word,
+        value: Option<&Spanned<DeValue<'_>>>,
+    ) {
+        let value = value.map(Spanned::get_ref);
+        match word.below {
+            Below::Table(below) => self.add(source, path, below, value.and_then(DeValue::as_table)),
+            Below::List(below) => {
+                for element in value
+                    .and_then(DeValue::as_array)
+                    .into_iter()
+                    .flat_map(|list| list.iter())
+                {
+                    let first = self.sections.len();
+                    self.add(source, path, below, element.get_ref().as_table());
+                    self.sections[first].is_element = true;
+                }
+            }
+            Below::Nothing | Below::Named(_) => self.add_free(source, path, value.and_then(DeValue::as_table)),
+        }
+    }
+
+    /// Adds a table whose names are the user's own: headers, php.ini settings.
+    fn add_free(&mut self, source: Option<&Source>, path: &[String], table: Option<&DeTable<'_>>) {
+        let entries = table.into_iter().flat_map(sorted);
+        self.sections.push(Section {
+            path: path.to_vec(),
+            is_element: false,
+            is_remark: false,
+            lines: entries
+                .zip(source.into_iter().cycle())
+                .map(|((name, value), source)| setting(source, false, name, value))
+                .collect(),
+        });
     }
 
     /// What holds for a setting that nobody wrote.
@@ -378,10 +374,9 @@ fn is_section(source: &Source, value: &Spanned<DeValue<'_>>) -> bool {
 }
 
 /// A value as it is written.
-fn setting(source: &Source, words: Option<&Table>, name: &str, value: &Spanned<DeValue<'_>>) -> Line {
+fn setting(source: &Source, is_path: bool, name: &str, value: &Spanned<DeValue<'_>>) -> Line {
     let span = value.span();
     let line = source.text[..span.start].matches('\n').count() + 1;
-    let is_path = words.is_some_and(|words| PATHS.contains(&(words.name, name)));
     let plain = json_of(value.get_ref());
     let paths = if is_path {
         absolute_paths(source, name, &plain)

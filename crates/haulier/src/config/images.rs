@@ -10,23 +10,16 @@ use haulier_settings::value::size;
 use haulier_settings::{Diagnostic, Placed, Report};
 use haulier_store::{Location, ObjectOptions};
 
-use super::file::{File, ImagesTable, SiteTable, StoreTable};
+use super::file::File;
 use super::rules;
-use super::settings::{choice, to_usize, value_or};
+use super::settings::{to_usize, value_or};
+use super::tables::{ImagesTable, SiteTable, StoreTable};
 use crate::machine::Machine;
 
 /// Pixels of an original where the images are the site's own: who put them there knew why.
 const OWN_PIXELS: u64 = 50_000_000;
 /// Memory for variants.
 const MEMORY: u64 = 128 << 20;
-/// Variants that may wait for a worker.
-const QUEUE: u64 = 64;
-/// Variants of an image that are kept: ten widths in two formats and for two kinds of screens, and some more.
-const VARIANTS: u64 = 64;
-/// One variant.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Whether variants say whose they are.
-const METADATA: [(&str, bool); 2] = [("none", false), ("copyright", true)];
 /// Longest side there may be: the longest that JPEG and WebP can say together.
 const LONGEST_SIDE: u64 = 16_383;
 
@@ -88,13 +81,8 @@ pub(super) fn resolve(
     machine: &Machine,
     report: &mut Report,
 ) -> Option<Images> {
-    let compats = [
-        ("native", Compat::Native),
-        ("zimg", Compat::Zimg),
-        ("zimg_v1", Compat::Zimg1),
-    ];
-    let compat = choice("compat", table.compat.as_ref(), &compats, report).unwrap_or(Compat::Native);
-    let base = std::path::absolute(&site.directory).unwrap_or_else(|_| site.directory.clone());
+    let compat = table.compat.get();
+    let base = std::path::absolute(&site.heading.directory).unwrap_or_else(|_| site.heading.directory.clone());
     let store = table
         .store
         .as_ref()
@@ -103,7 +91,7 @@ pub(super) fn resolve(
     if table.store.is_none() && table.root.is_none() {
         report.push(
             Diagnostic::error("config::images", "`images` with neither `store` nor `root`")
-                .at(table.place.as_ref(), "no images to serve")
+                .at(table.heading.name.place.as_ref(), "no images to serve")
                 .help("`store = \"/srv/images\"` takes uploads; `root = \".\"` is for images of the document root"),
         );
         return None;
@@ -113,7 +101,7 @@ pub(super) fn resolve(
     let networks = |written: &Option<Vec<Placed<String>>>, report: &mut Report| {
         written.as_ref().map(|written| rules::networks(written, report))
     };
-    let upload = networks(&table.upload_from, report);
+    let upload = networks(&table.upload.from, report);
     let presets = table.presets.iter().flatten();
     Some(Images {
         compat,
@@ -132,10 +120,10 @@ pub(super) fn resolve(
         presets: presets
             .filter_map(|(name, query)| preset(name, query, &defaults, report))
             .collect(),
-        client_hints: value_or(table.client_hints.as_ref(), false),
-        only_presets: value_or(table.only_presets.as_ref(), false),
+        client_hints: table.client_hints.get(),
+        only_presets: table.only_presets.get(),
         widths: resolve_widths(table, report),
-        variants: to_usize(value_or(table.variants.as_ref(), VARIANTS)),
+        variants: to_usize(table.variants.get()),
         sign: keys(table.sign.as_deref().unwrap_or_default(), report),
         fallback: table
             .fallback
@@ -145,8 +133,8 @@ pub(super) fn resolve(
             .workers
             .as_ref()
             .map_or(machine.cores, |workers| to_usize(workers.value)),
-        queue: to_usize(value_or(table.queue.as_ref(), QUEUE)),
-        timeout: value_or(table.timeout.as_ref(), TIMEOUT),
+        queue: to_usize(table.queue.get()),
+        timeout: table.timeout.get(),
     })
 }
 
@@ -177,7 +165,7 @@ fn resolve_store(
     let options = match &location {
         Location::Bucket { bucket, .. } => tables
             .iter()
-            .find(|table| table.name.value == *bucket)
+            .find(|table| table.heading.name.value == *bucket)
             .map(object_options)
             .unwrap_or_default(),
         Location::Directory(_) => ObjectOptions::default(),
@@ -257,7 +245,7 @@ fn resolve_defaults(table: &ImagesTable, compat: Compat, report: &mut Report) ->
             _ => format(written, report).map_or(usual, FormatChoice::As),
         },
     };
-    let quality = value_or(table.quality.as_ref(), 75);
+    let quality = table.quality.get();
     if quality > 100 {
         report.push(Diagnostic::error("config::value", "`quality` is at most 100").at(
             table.quality.as_ref().and_then(|quality| quality.place.as_ref()),
@@ -267,8 +255,8 @@ fn resolve_defaults(table: &ImagesTable, compat: Compat, report: &mut Report) ->
     Defaults {
         format,
         quality: u8::try_from(quality.min(100)).unwrap_or(100),
-        enlarge: value_or(table.enlarge.as_ref(), true),
-        copyright: choice("metadata", table.metadata.as_ref(), &METADATA, report).unwrap_or(false),
+        enlarge: table.enlarge.get(),
+        copyright: table.metadata.get(),
         first_version: compat == Compat::Zimg1,
     }
 }
@@ -320,7 +308,7 @@ fn format(written: &Placed<String>, report: &mut Report) -> Option<Format> {
 fn resolve_limits(table: &ImagesTable, has_store: bool, report: &mut Report) -> Limits {
     let usual = Limits::default();
     let pixels = if has_store { usual.pixels } else { OWN_PIXELS };
-    let side = value_or(table.max_side.as_ref(), usual.output_side.into());
+    let side = table.max_side.get();
     if side > LONGEST_SIDE {
         report.push(
             Diagnostic::error("config::value", format!("`max_side` is at most {LONGEST_SIDE}")).at(
@@ -332,8 +320,10 @@ fn resolve_limits(table: &ImagesTable, has_store: bool, report: &mut Report) -> 
     Limits {
         pixels: value_or(table.max_pixels.as_ref(), pixels),
         output_side: u32::try_from(side.min(LONGEST_SIDE)).unwrap_or(usual.output_side),
-        file: value_or(table.upload_max_size.as_ref(), usual.file),
-        avif_pixels: value_or(table.timeout.as_ref(), TIMEOUT)
+        file: table.upload.max_size.get(),
+        avif_pixels: table
+            .timeout
+            .get()
             .as_secs()
             .max(1)
             .saturating_mul(AVIF_PIXELS_A_SECOND),
@@ -343,7 +333,7 @@ fn resolve_limits(table: &ImagesTable, has_store: bool, report: &mut Report) -> 
 
 /// The ladder of sizes, ascending. What is longer than a variant may be leads nowhere.
 fn resolve_widths(table: &ImagesTable, report: &mut Report) -> Vec<u32> {
-    let longest = value_or(table.max_side.as_ref(), Limits::default().output_side.into());
+    let longest = table.max_side.get();
     let written = table.widths.as_deref().unwrap_or_default();
     for width in written.iter().filter(|width| width.value > longest) {
         report.push(

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use haulier_server::Redirect;
 use haulier_settings::{Diagnostic, Pairs, Placed, Report};
 
-use super::file::SiteTable;
 use super::settings::Site;
+use super::tables::SiteTable;
 
 /// More hops than a browser follows.
 const MOST_HOPS: usize = 32;

@@ -22,8 +22,8 @@ pub(crate) mod schema;
 mod server;
 pub(crate) mod settings;
 mod site;
+pub(crate) mod tables;
 pub(crate) mod tls;
 pub(crate) mod value;
-pub(crate) mod words;
 
 pub(crate) use settings::Settings;

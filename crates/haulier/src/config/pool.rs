@@ -12,8 +12,9 @@ use haulier_settings::value::show_size;
 use haulier_settings::{Diagnostic, Pairs, Place, Placed, Report, reader};
 
 use super::environment;
-use super::file::{File, HealthTable, PoolTable};
+use super::file::File;
 use super::settings::{Mode, Pool, Site, to_usize, value_or};
+use super::tables::{HealthTable, PoolTable};
 use crate::account;
 use crate::machine::Machine;
 use crate::php_discovery::{self, PhpCgi, PhpError};
@@ -106,8 +107,14 @@ pub(super) fn resolve_all(
 
 /// A pool either runs PHP or names those who do.
 fn check_kind(table: &PoolTable, report: &mut Report) {
-    let find = |names: &[&str]| table.written.iter().find(|written| names.contains(&written.value));
-    let name = &table.name.value;
+    let find = |names: &[&str]| {
+        table
+            .heading
+            .written
+            .iter()
+            .find(|written| names.contains(&written.value))
+    };
+    let name = &table.heading.name.value;
     match (find(&["servers"]), find(&SUPERVISED), find(&EXTERNAL)) {
         (Some(servers), Some(own), _) => report.push(
             Diagnostic::error("config::pool", format!("pool `{name}` is both supervised and external"))
@@ -139,13 +146,13 @@ fn choose_pools(file: &File, tables: &[PoolTable], sites: &mut [Site], report: &
             Some(written) => by_name(written, tables, report),
             None if !site.runs_php() => None,
             None if tables.len() > 1 => {
-                report.push(ambiguous(site, table.name.place.as_ref(), tables));
+                report.push(ambiguous(site, table.heading.name.place.as_ref(), tables));
                 None
             }
             None => Some(0),
         }
         .filter(|_| site.runs_php());
-        choose_for_places(site, table.name.place.as_ref(), tables, report);
+        choose_for_places(site, table.heading.name.place.as_ref(), tables, report);
     }
 }
 
@@ -166,7 +173,9 @@ fn choose_for_places(site: &mut Site, name: Option<&Place>, tables: &[PoolTable]
 }
 
 fn by_name(written: &Placed<String>, tables: &[PoolTable], report: &mut Report) -> Option<usize> {
-    let found = tables.iter().position(|table| table.name.value == written.value);
+    let found = tables
+        .iter()
+        .position(|table| table.heading.name.value == written.value);
     if found.is_none() {
         report.push(no_such_pool(written, tables));
     }
@@ -174,16 +183,22 @@ fn by_name(written: &Placed<String>, tables: &[PoolTable], report: &mut Report) 
 }
 
 fn no_such_pool(written: &Placed<String>, tables: &[PoolTable]) -> Diagnostic {
-    let names: Vec<String> = tables.iter().map(|table| format!("`{}`", table.name.value)).collect();
+    let names: Vec<String> = tables
+        .iter()
+        .map(|table| format!("`{}`", table.heading.name.value))
+        .collect();
     let mut error = Diagnostic::error("config::pool", format!("no pool named `{}`", written.value))
         .at(written.place.as_ref(), "named here");
     if let Some(first) = tables.first() {
         error = error.beside(
-            first.name.place.as_ref(),
+            first.heading.name.place.as_ref(),
             format!("the pools of this file: {}", names.join(", ")),
         );
     }
-    let near = reader::nearest(&written.value, tables.iter().map(|table| table.name.value.as_str()));
+    let near = reader::nearest(
+        &written.value,
+        tables.iter().map(|table| table.heading.name.value.as_str()),
+    );
     match (near, tables) {
         (Some(near), [_]) => error.help(format!(
             "did you mean `{near}`? With a single pool this line can go: it is the default"
@@ -194,12 +209,15 @@ fn no_such_pool(written: &Placed<String>, tables: &[PoolTable]) -> Diagnostic {
 }
 
 fn ambiguous(site: &Site, place: Option<&Place>, tables: &[PoolTable]) -> Diagnostic {
-    let names: Vec<String> = tables.iter().map(|table| format!("`{}`", table.name.value)).collect();
+    let names: Vec<String> = tables
+        .iter()
+        .map(|table| format!("`{}`", table.heading.name.value))
+        .collect();
     Diagnostic::error(
         "config::pool",
         format!("site `{}` does not say which pool runs its PHP", site.name),
     )
-    .at(place, format!("add `pool = \"{}\"`", tables[0].name.value))
+    .at(place, format!("add `pool = \"{}\"`", tables[0].heading.name.value))
     .help(format!("the pools of this configuration: {}", names.join(", ")))
 }
 
@@ -212,9 +230,9 @@ fn warn_unused(file: &File, sites: &[Site], report: &mut Report) {
             report.push(
                 Diagnostic::warning(
                     "config::pool",
-                    format!("pool `{}` is used by no site", table.name.value),
+                    format!("pool `{}` is used by no site", table.heading.name.value),
                 )
-                .at(table.name.place.as_ref(), "not started"),
+                .at(table.heading.name.place.as_ref(), "not started"),
             );
         }
     }
@@ -237,7 +255,7 @@ fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, re
         remote_root: table.remote_root.as_ref().map(|root| PathBuf::from(&root.value)),
         php,
         settings: PoolSettings {
-            name: table.name.value.clone(),
+            name: table.heading.name.value.clone(),
             kind,
             timeout,
             body_timeout: value_or(table.body_timeout.as_ref(), timeout),
@@ -287,6 +305,7 @@ fn supervised(
     let workers = table
         .workers
         .as_ref()
+        .and_then(|workers| workers.max.as_ref())
         .map_or_else(|| machine.workers(php.memory_limit), |workers| to_usize(workers.value));
     let shrink = shrink(table, workers, report);
     warn_memory(table, workers, &php, machine, report);
@@ -302,7 +321,7 @@ fn supervised(
         env,
         env_copy,
         user,
-        nice: value_or(table.nice.as_ref(), 0),
+        nice: table.nice.get(),
         rlimits: rlimits(table),
         separate: false,
         // One for all pools, made when they start.
@@ -313,32 +332,29 @@ fn supervised(
 
 /// Which workers give their memory back.
 fn shrink(table: &PoolTable, workers: usize, report: &mut Report) -> Option<Shrink> {
-    let written = table.shrink.as_ref()?;
-    let least = written.min.as_ref().map_or(1, |min| to_usize(min.value)).min(workers);
+    let written = table.workers.as_ref().filter(|workers| workers.heading.is_written())?;
+    let least = to_usize(written.min.get()).min(workers);
     if let Some(min) = written.min.as_ref().filter(|min| to_usize(min.value) > workers) {
         report.push(
             Diagnostic::error("config::value", "`min` is more than `max`")
                 .at(min.place.as_ref(), format!("the pool has {workers} workers"))
-                .beside(
-                    table.workers.as_ref().and_then(|max| max.place.as_ref()),
-                    "as said here",
-                ),
+                .beside(written.max.as_ref().and_then(|max| max.place.as_ref()), "as said here"),
         );
     }
     Some(Shrink {
         least,
-        idle: value_or(written.idle.as_ref(), Duration::from_secs(10)),
+        idle: written.idle.get(),
     })
 }
 
 fn spawn_rate(table: &PoolTable) -> Option<u32> {
-    let rate = table.shrink.as_ref()?.spawn_rate.as_ref()?;
+    let rate = table.workers.as_ref()?.spawn_rate.as_ref()?;
     Some(u32::try_from(rate.value).unwrap_or(u32::MAX))
 }
 
 fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
     let written = &table.recycle;
-    if let (Some(short), Some(long)) = (&table.max_requests, &written.requests) {
+    if let (Some(short), Some(long)) = (table.max_requests.as_ref(), written.requests.as_ref()) {
         report.push(
             Diagnostic::error(
                 "config::pool",
@@ -351,7 +367,7 @@ fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
     }
     let requests = written.requests.as_ref().or(table.max_requests.as_ref());
     Recycle {
-        requests: value_or(requests, 1000),
+        requests: requests.map_or_else(|| table.max_requests.get(), |requests| requests.value),
         memory: value_or(written.memory.as_ref(), 0),
         age: value_or(written.age.as_ref(), Duration::ZERO),
     }
@@ -367,9 +383,7 @@ fn rlimits(table: &PoolTable) -> Vec<Rlimit> {
 
 /// What stands in `rlimits`, with the names of both sides.
 fn rlimit_entries(table: &PoolTable) -> Vec<(&'static str, Resource, &Placed<u64>)> {
-    let Some(written) = &table.rlimits else {
-        return Vec::new();
-    };
+    let written = &table.rlimits;
     let all = [
         ("files", Resource::Nofile, &written.files),
         ("processes", Resource::Nproc, &written.processes),
@@ -386,7 +400,7 @@ fn rlimit_entries(table: &PoolTable) -> Vec<(&'static str, Resource, &Placed<u64
 /// Once haulier has become `user` it cannot give the PHP it starts itself more than it has.
 pub(super) fn check_without_root(table: &PoolTable, user: &User, report: &mut Report) {
     if let Some(nice) = table.nice.as_ref().filter(|nice| nice.value < 0) {
-        let title = format!("`nice` of pool `{}` needs root", table.name.value);
+        let title = format!("`nice` of pool `{}` needs root", table.heading.name.value);
         report.push(
             Diagnostic::error("config::user", title)
                 .at(nice.place.as_ref(), format!("haulier is `{}` by then", user.name))
@@ -429,8 +443,8 @@ fn slow(table: &PoolTable, mode: Mode) -> Option<Slow> {
         return (mode == Mode::Serve).then_some(Slow { after: LONG, log: None });
     };
     Some(Slow {
-        after: value_or(written.after.as_ref(), Duration::from_secs(5)),
-        log: written.log.as_ref().map(|log| table.directory.join(&log.value)),
+        after: written.after.get(),
+        log: written.log.as_ref().map(|log| table.heading.directory.join(&log.value)),
     })
 }
 
@@ -478,7 +492,7 @@ fn find_php(
     report: &mut Report,
 ) -> Option<PhpCgi> {
     let written = table.php.as_ref().filter(|php| php.value != "auto");
-    let path = written.map(|php| program(&php.value, &table.directory));
+    let path = written.map(|php| program(&php.value, &table.heading.directory));
     match php_discovery::find(path.as_deref(), ini, env) {
         Ok(php) => Some(php),
         Err(error) => {
@@ -517,7 +531,10 @@ fn warn_memory(table: &PoolTable, workers: usize, php: &PhpCgi, machine: &Machin
             show(all),
             show(machine.memory)
         );
-        let place = table.workers.as_ref().and_then(|workers| workers.place.as_ref());
+        let place = table
+            .workers
+            .as_ref()
+            .and_then(|workers| workers.max.as_ref()?.place.as_ref());
         report.push(Diagnostic::warning("php::memory", title).at(place, "fewer workers, or a lower memory_limit"));
     }
 }
@@ -586,9 +603,15 @@ fn web_user(table: &PoolTable, report: &mut Report) -> Option<User> {
     let user = account::look_up(WEB_USER);
     if user.is_none() {
         report.push(
-            Diagnostic::warning("php::user", format!("pool `{}` runs PHP as root", table.name.value))
-                .at(table.name.place.as_ref(), format!("there is no account {WEB_USER}"))
-                .help("name an account for it: `user = \"…\"`"),
+            Diagnostic::warning(
+                "php::user",
+                format!("pool `{}` runs PHP as root", table.heading.name.value),
+            )
+            .at(
+                table.heading.name.place.as_ref(),
+                format!("there is no account {WEB_USER}"),
+            )
+            .help("name an account for it: `user = \"…\"`"),
         );
     }
     user
@@ -597,13 +620,17 @@ fn web_user(table: &PoolTable, report: &mut Report) -> Option<User> {
 fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) -> External {
     if servers.is_empty() {
         let place = table
+            .heading
             .written
             .iter()
             .find(|written| written.value == "servers")
             .and_then(|key| key.place.as_ref());
         report.push(
-            Diagnostic::error("config::pool", format!("pool `{}` names no server", table.name.value))
-                .at(place, "needs at least one, such as \"unix:/run/php/php-fpm.sock\""),
+            Diagnostic::error(
+                "config::pool",
+                format!("pool `{}` names no server", table.heading.name.value),
+            )
+            .at(place, "needs at least one, such as \"unix:/run/php/php-fpm.sock\""),
         );
     }
     External {
@@ -612,13 +639,10 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
             .filter_map(|server| resolve_server(server, report))
             .collect(),
         balance: balance(table.balance.as_ref(), report),
-        connections: table
-            .connections
-            .as_ref()
-            .map_or(32, |connections| to_usize(connections.value)),
-        connect_timeout: value_or(table.connect_timeout.as_ref(), Duration::from_secs(1)),
-        keep_conn: value_or(table.keep_conn.as_ref(), false),
-        idle_timeout: value_or(table.idle_timeout.as_ref(), Duration::from_secs(5)),
+        connections: to_usize(table.connections.get()),
+        connect_timeout: table.connect_timeout.get(),
+        keep_conn: table.keep_conn.get(),
+        idle_timeout: table.idle_timeout.get(),
         health: table.health.as_ref().and_then(|written| health(written, report)),
     }
 }
@@ -656,16 +680,14 @@ fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
         let place = written
             .path
             .as_ref()
-            .map_or(written.place.as_ref(), |path| path.place.as_ref());
+            .map_or(written.heading.name.place.as_ref(), |path| path.place.as_ref());
         report.push(
             Diagnostic::error("config::pool", "`health` needs the path that php-fpm answers")
                 .at(place, "such as `path = \"/ping\"`, the `ping.path` of its pool"),
         );
         return None;
     };
-    let count = |written: Option<&Placed<u64>>, default| {
-        written.map_or(default, |count| u32::try_from(count.value).unwrap_or(u32::MAX))
-    };
+    let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let status = written.status.as_ref();
     if let Some(wrong) = status.filter(|status| !status.value.starts_with('/')) {
         report.push(
@@ -678,9 +700,9 @@ fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
     Some(Health {
         path: path.value.clone(),
         status: status.map(|status| status.value.clone()),
-        every: value_or(written.every.as_ref(), Duration::from_secs(5)),
-        fail: count(written.fail.as_ref(), 3),
-        recover: count(written.recover.as_ref(), 2),
+        every: written.every.get(),
+        fail: count(written.fail.get()),
+        recover: count(written.recover.get()),
     })
 }
 

@@ -6,14 +6,14 @@ use haulier_server::pattern::glob::Glob;
 use haulier_server::{Htpasswd, HtpasswdError, Login, RouteSettings};
 use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::file::{RouteTable, SiteTable};
 use super::settings::{Place, Route, Site};
+use super::tables::{RouteTable, SiteTable};
 use super::{rules, site};
 
 /// All routes of a site. Those with a root come first: a route for a part of such a place is one of that place.
 pub(super) fn resolve_all(table: &SiteTable, site: &Site, report: &mut Report) -> Vec<Route> {
-    let (with_root, others): (Vec<_>, Vec<_>) = table.routes.iter().partition(|route| route.root.is_some());
-    let mut routes: Vec<Route> = Vec::with_capacity(table.routes.len());
+    let (with_root, others): (Vec<_>, Vec<_>) = table.route.iter().partition(|route| route.root.is_some());
+    let mut routes: Vec<Route> = Vec::with_capacity(table.route.len());
     for route in with_root.into_iter().chain(others) {
         if let Some(route) = resolve(route, table, site, &routes, report) {
             routes.push(route);
@@ -26,13 +26,13 @@ fn resolve(route: &RouteTable, table: &SiteTable, site: &Site, before: &[Route],
     let Some(path) = &route.path else {
         report.push(
             Diagnostic::error("config::route", "a route without `path`")
-                .at(Some(&route.place), "needs the paths it is for")
+                .at(route.heading.name.place.as_ref(), "needs the paths it is for")
                 .help("add `path = \"/admin/*\"`"),
         );
         return None;
     };
     let mut rules = RouteSettings::new(rules::glob(path, report)?);
-    rules.deny = route.deny.as_ref().is_some_and(|deny| deny.value);
+    rules.deny = route.deny.get();
     rules.allow = route.allow.as_deref().map(|networks| rules::networks(networks, report));
     rules.login = route.basic_auth.as_ref().and_then(|file| login(file, table, report));
     rules.rate = route
@@ -100,12 +100,14 @@ fn place_with_root(
         );
         return None;
     };
-    let mut own = SiteTable::rooted(&table.name.value, std::path::Path::new(""));
-    own.directory.clone_from(&table.directory);
+    let mut own = SiteTable::rooted(&table.heading.name.value, std::path::Path::new(""));
+    own.heading.directory.clone_from(&table.heading.directory);
     own.root = Some(root.clone());
-    own.app.clone_from(&route.app);
+    if let Some(app) = &route.app {
+        own.app.set_placed(app.clone());
+    }
     own.front.clone_from(&route.front);
-    let mut inner = site::resolve_site(&own, None, report);
+    let mut inner = site::resolve_site(&own, None, None, report);
     inner.extensions.clone_from(&outer.extensions);
     inner.never = site::never_run(inner.app.preset.never, &inner.extensions);
     inner.headers.clone_from(&outer.headers);
@@ -161,7 +163,7 @@ fn login(written: &Placed<String>, table: &SiteTable, report: &mut Report) -> Op
     if written.value == "off" {
         return Some(Login::Off);
     }
-    match Htpasswd::open(&table.directory.join(&written.value)) {
+    match Htpasswd::open(&table.heading.directory.join(&written.value)) {
         Ok(users) => Some(Login::Users(Arc::new(users))),
         Err(error) => {
             let why = match &error {

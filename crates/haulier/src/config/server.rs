@@ -7,9 +7,10 @@ use haulier_php::User;
 use haulier_server::Address;
 use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::file::{File, PoolTable};
+use super::file::File;
 use super::listen_address;
 use super::settings::{Pool, Site};
+use super::tables::PoolTable;
 use crate::account;
 
 /// Everybody on this machine may connect, as to a port.
@@ -160,7 +161,9 @@ pub(super) fn share_user(user: &User, tables: &[PoolTable], pools: &mut [Pool], 
         let Some(supervised) = pool.settings.kind.supervised_mut() else {
             continue;
         };
-        let table = tables.iter().find(|table| table.name.value == pool.settings.name);
+        let table = tables
+            .iter()
+            .find(|table| table.heading.name.value == pool.settings.name);
         let named = table.and_then(|table| table.user.as_ref());
         if let (Some(named), Some(User { uid: 0, .. })) = (named, &supervised.user) {
             let title = format!("pool `{}` cannot run as `{}`", pool.settings.name, named.value);
@@ -186,7 +189,7 @@ pub(super) fn share_user(user: &User, tables: &[PoolTable], pools: &mut [Pool], 
 fn check_lone_group(table: &PoolTable, user: &User, report: &mut Report) {
     let group = table.group.as_ref();
     if let Some(group) = group.filter(|group| account::group(&group.value) != Some(user.gid)) {
-        let title = format!("`group` of pool `{}` without `user`", table.name.value);
+        let title = format!("`group` of pool `{}` without `user`", table.heading.name.value);
         report.push(
             Diagnostic::error("config::user", title)
                 .at(

@@ -16,10 +16,11 @@ use haulier_server::{
     Canonical, CompressSettings, DictionarySettings, EntityTags, Limits, Maintenance, OffloadSettings, RateLimiter,
     Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,
 };
-use haulier_settings::{Diagnostic, Placed, Report, reader};
+use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::file::{File, LimitsTable, LogTable, SiteTable};
+use super::file::File;
 use super::images::Images;
+use super::tables::{LimitsTable, LogTable, SiteTable};
 use super::tls::{self, Tls};
 use super::{compress, images, listen_address, pool, server, site};
 use crate::app::App;
@@ -303,7 +304,7 @@ pub(crate) enum Mode {
 /// The longest request body of a site, and which setting says so: the nearest word counts.
 fn body_limit(table: &SiteTable, limits: &LimitsTable, of_php: Option<u64>) -> (u64, &'static str) {
     let bytes = |written: &Option<Placed<u64>>| written.as_ref().map(|body| body.value);
-    let of_site = bytes(&table.body).map(|body| (body, "`body` in the site's `limits`"));
+    let of_site = bytes(&table.limits.body).map(|body| (body, "`body` in the site's `limits`"));
     let general = || bytes(&limits.body).map(|body| (body, "`body` in `[limits]`"));
     let of_php = of_php.map(|body| {
         (
@@ -335,7 +336,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
     let workers = pools.iter().map(Pool::workers).sum();
     let allowed = machine.connections(workers, threads, places);
     let mut limits = resolve_limits(&file.limits, allowed, machine, report);
-    let general = compress::resolve(&file.compress, &CompressSettings::default(), report);
+    let general = compress::resolve(&file.compress.of_sites(), &CompressSettings::default(), report);
     for (site, table) in sites.iter_mut().zip(&file.sites) {
         let compress = compress::resolve(&table.compress, &general, report);
         let of_php = site.pool.and_then(|pool| pools[pool].php.as_ref()?.post_max_size);
@@ -376,21 +377,21 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         tls,
         socket_mode: server::resolve_socket_mode(file.server.socket_mode.as_ref(), report),
         trusted_proxies: server::resolve_proxies(file, report),
-        proxy_protocol: value_or(file.server.proxy_protocol.as_ref(), false),
+        proxy_protocol: file.server.proxy_protocol.get(),
         user,
-        http2: value_or(file.server.http2.as_ref(), true),
-        reuse_port: value_or(file.server.reuse_port.as_ref(), false),
-        defer_accept: value_or(file.server.defer_accept.as_ref(), true),
+        http2: file.server.http2.get(),
+        reuse_port: file.server.reuse_port.get(),
+        defer_accept: file.server.defer_accept.get(),
         threads,
         open_files: machine.open_files(threads, places),
-        grace: value_or(file.server.grace.as_ref(), Duration::from_secs(30)),
-        lame_duck: value_or(file.server.lame_duck.as_ref(), Duration::ZERO),
+        grace: file.server.grace.get(),
+        lame_duck: file.server.lame_duck.get(),
         admin,
         probes,
         control: resolve_control(file.server.control.as_ref(), report),
         spool_dir: resolve_spool_dir(file.server.spool_dir.as_ref(), report),
         limits,
-        variants: value_or(file.compress.store.as_ref(), compress::STORE),
+        variants: file.compress.store.get(),
         log: resolve_log(&file.log, report),
         pools,
         sites,
@@ -526,109 +527,61 @@ fn resolve_spool_dir(written: Option<&Placed<String>>, report: &mut Report) -> P
     path
 }
 
-const FORMATS: [(&str, Format); 4] = [
-    ("auto", Format::Auto),
-    ("text", Format::Text),
-    ("json", Format::Json),
-    ("combined", Format::Combined),
-];
-const ACCESSES: [(&str, Access); 3] = [("on", Access::On), ("off", Access::Off), ("errors", Access::Errors)];
-
 fn resolve_log(table: &LogTable, report: &mut Report) -> LogSettings {
-    let levels = [
-        ("error", tracing::Level::ERROR),
-        ("warn", tracing::Level::WARN),
-        ("info", tracing::Level::INFO),
-        ("debug", tracing::Level::DEBUG),
-        ("trace", tracing::Level::TRACE),
-    ];
-    let default = LogSettings::default();
     LogSettings {
-        format: choice("format", table.format.as_ref(), &FORMATS, report).unwrap_or(default.format),
-        access: choice("access", table.access.as_ref(), &ACCESSES, report).unwrap_or(default.access),
-        level: choice("level", table.level.as_ref(), &levels, report).unwrap_or(default.level),
-        file: server::resolve_log_file(table.file.as_ref(), &table.directory, report),
+        format: table.format.get(),
+        access: table.access.get(),
+        level: table.level.get(),
+        file: server::resolve_log_file(table.file.as_ref(), &table.heading.directory, report),
     }
 }
 
 fn resolve_site_log(table: &SiteTable, report: &mut Report) -> SiteLog {
     SiteLog {
-        format: choice("format", table.log.format.as_ref(), &FORMATS, report),
-        access: choice("access", table.log.access.as_ref(), &ACCESSES, report),
-        file: server::resolve_log_file(table.log.file.as_ref(), &table.directory, report),
+        format: table.log.format.as_ref().map(|written| written.value),
+        access: table.log.access.as_ref().map(|written| written.value),
+        file: server::resolve_log_file(table.log.file.as_ref(), &table.heading.directory, report),
     }
-}
-
-/// One of a closed set of words.
-pub(super) fn choice<T: Copy>(
-    key: &str,
-    written: Option<&Placed<String>>,
-    known: &[(&str, T)],
-    report: &mut Report,
-) -> Option<T> {
-    let written = written?;
-    if let Some((_, value)) = known.iter().find(|(word, _)| *word == written.value) {
-        return Some(*value);
-    }
-    let words: Vec<String> = known.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-    let label = match reader::nearest(&written.value, known.iter().map(|(word, _)| *word)) {
-        Some(near) => format!("did you mean \"{near}\"?"),
-        None => "no such word here".to_owned(),
-    };
-    report.push(
-        Diagnostic::error("config::value", format!("`{key}` knows no \"{}\"", written.value))
-            .at(written.place.as_ref(), label)
-            .help(format!("one of {}", words.join(", "))),
-    );
-    None
 }
 
 fn resolve_limits(table: &LimitsTable, allowed: usize, machine: &Machine, report: &mut Report) -> Limits {
-    let default = Limits::default();
-    let duration = |written: &Option<Placed<Duration>>, default| value_or(written.as_ref(), default);
-    let u32_of = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let u32_or = |written: &Option<Placed<u64>>, default| written.as_ref().map_or(default, |found| u32_of(found.value));
-    let window = |written: &Option<Placed<u64>>, default| u32_or(written, default).min(MOST_WINDOW);
+    let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let window = |size: u64| count(size).min(MOST_WINDOW);
     Limits {
-        head_timeout: duration(&table.head_timeout, default.head_timeout),
-        body_timeout: duration(&table.body_timeout, default.body_timeout),
-        idle_timeout: duration(&table.idle_timeout, default.idle_timeout),
-        send_timeout: duration(&table.send_timeout, default.send_timeout),
-        header: table
-            .header
-            .as_ref()
-            .map_or(default.header, |size| to_usize(size.value)),
-        header_fields: table
-            .header_fields
-            .as_ref()
-            .map_or(default.header_fields, |count| to_usize(count.value)),
+        head_timeout: table.head_timeout.get(),
+        body_timeout: table.body_timeout.get(),
+        idle_timeout: table.idle_timeout.get(),
+        send_timeout: table.send_timeout.get(),
+        header: to_usize(table.header.get()),
+        header_fields: to_usize(table.header_fields.get()),
         body: value_or(table.body.as_ref(), BODY),
-        keepalive_requests: u32_or(&table.keepalive_requests, default.keepalive_requests),
-        min_send_rate: table
-            .min_send_rate
-            .as_ref()
-            .map_or(default.min_send_rate, |rate| rate.value),
-        body_spool: value_or(table.body_spool.as_ref(), default.body_spool),
+        keepalive_requests: count(table.keepalive_requests.get()),
+        min_send_rate: table.min_send_rate.get(),
+        body_spool: value_or(table.body_spool.as_ref(), Limits::default().body_spool),
         connections: resolve_connections(table.connections.as_ref(), allowed, machine, report),
-        connections_per_ip: u32_or(&table.connections_per_ip, default.connections_per_ip),
+        connections_per_ip: count(table.connections_per_ip.get()),
         local_per_ip: table.connections_per_ip.is_some(),
-        h2_streams: u32_or(&table.h2_streams, default.h2_streams),
-        h2_stream_window: window(&table.h2_stream_window, default.h2_stream_window),
-        h2_connection_window: window(&table.h2_connection_window, default.h2_connection_window),
-        h2_resets: u32_or(&table.h2_resets, default.h2_resets),
-        h2_control_frames: u32_or(&table.h2_control_frames, default.h2_control_frames),
-        ..default
+        h2_streams: count(table.h2_streams.get()),
+        h2_stream_window: window(table.h2_stream_window.get()),
+        h2_connection_window: window(table.h2_connection_window.get()),
+        h2_resets: count(table.h2_resets.get()),
+        h2_control_frames: count(table.h2_control_frames.get()),
+        ..Limits::default()
     }
 }
 
 /// The deadlines of a site that says some of its own; the rest is as for all.
 fn timeouts(table: &SiteTable, limits: &Limits) -> Option<Arc<Timeouts>> {
-    let own = [&table.body_timeout, &table.idle_timeout, &table.send_timeout];
+    let own = [
+        &table.limits.body_timeout,
+        &table.limits.idle_timeout,
+        &table.limits.send_timeout,
+    ];
     own.iter().any(|written| written.is_some()).then(|| {
         Arc::new(Timeouts {
-            body: value_or(table.body_timeout.as_ref(), limits.body_timeout),
-            idle: value_or(table.idle_timeout.as_ref(), limits.idle_timeout),
-            send: value_or(table.send_timeout.as_ref(), limits.send_timeout),
+            body: value_or(table.limits.body_timeout.as_ref(), limits.body_timeout),
+            idle: value_or(table.limits.idle_timeout.as_ref(), limits.idle_timeout),
+            send: value_or(table.limits.send_timeout.as_ref(), limits.send_timeout),
         })
     })
 }

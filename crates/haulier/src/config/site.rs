@@ -3,31 +3,18 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use haulier_server::pattern::glob::Glob;
 use haulier_server::pattern::target::Target;
-use haulier_server::{CHARSET, CompressSettings, EntityTags, Maintenance, RateLimiter, Redirect};
+use haulier_server::{CHARSET, CompressSettings, Maintenance, RateLimiter, Redirect};
 use haulier_settings::{Diagnostic, Placed, Report, reader};
 
-use super::file::{File, MaintenanceTable, SiteTable};
-use super::settings::{BODY, Site, SiteLog, choice, value_or};
+use super::file::File;
+use super::settings::{BODY, Site, SiteLog};
+use super::tables::{MaintenanceTable, SiteTable};
 use super::{dictionary, downloads, loops, route, rules, value};
 use crate::account;
 use crate::app::{self, App, DetectError, PRESETS, Preset, htaccess};
-
-/// Long spooled responses of one site in memory.
-const MEMORY: u64 = 128 << 20;
-/// The same on disk.
-const SPOOL: u64 = 2 << 30;
-/// When clients come back to a site that is closed.
-const RETRY_AFTER: Duration = Duration::from_secs(300);
-
-const ENTITY_TAGS: [(&str, EntityTags); 3] = [
-    ("stat", EntityTags::Stat),
-    ("content", EntityTags::Content),
-    ("off", EntityTags::Off),
-];
 
 pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
     if file.sites.is_empty() && report.errors() == 0 {
@@ -38,19 +25,26 @@ pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
     }
     let limiter = file.limits.requests_per_ip.as_ref();
     let limiter = limiter.map(|rate| Arc::new(value::limiter(rate.value)));
-    let resolve = |table| resolve_site(table, limiter.as_ref(), report);
+    let resolve = |table| resolve_site(table, limiter.as_ref(), file.document_root.as_deref(), report);
     let sites: Vec<Site> = file.sites.iter().map(resolve).collect();
     check_hosts(&file.sites, report);
     sites
 }
 
 /// A site with no usable root still gets its other rules checked: all errors are reported at once.
-pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>, report: &mut Report) -> Site {
+pub(super) fn resolve_site(
+    table: &SiteTable,
+    limiter: Option<&Arc<RateLimiter>>,
+    document_root: Option<&Path>,
+    report: &mut Report,
+) -> Site {
     let project = resolve_root(table, report);
-    let found = project.as_ref().and_then(|project| resolve_app(table, project, report));
+    let found = project
+        .as_ref()
+        .and_then(|project| resolve_app(table, project, document_root, report));
     let mut app = found.clone().unwrap_or_else(|| nothing_found(project.as_deref()));
-    if let Some(root) = &table.document_root {
-        app.root.clone_from(root);
+    if let Some(root) = document_root {
+        app.root = root.to_owned();
     }
     let has_files = found.is_some();
     let looked_at = project.clone().zip(found).filter(|_| app_name(table) == app::AUTO);
@@ -81,9 +75,9 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
     let maintenance = table
         .maintenance
         .as_ref()
-        .and_then(|maintenance| resolve_maintenance(maintenance, &table.directory, &app.root, report));
+        .and_then(|maintenance| resolve_maintenance(maintenance, &table.heading.directory, &app.root, report));
     let mut site = Site {
-        name: table.name.value.clone(),
+        name: table.heading.name.value.clone(),
         hosts,
         looked_at,
         htaccess: project.as_ref().and_then(|project| htaccess::remark(&app, project)),
@@ -105,7 +99,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
             redirects
         },
         cache,
-        etag: choice("etag", table.etag.as_ref(), &ENTITY_TAGS, report).unwrap_or_default(),
+        etag: table.etag.get(),
         charset: resolve_charset(table.charset.as_ref(), report),
         rewrites: table
             .rewrites
@@ -115,7 +109,7 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         canonical,
         error_pages,
         maintenance,
-        requests_per_ip: match &table.requests_per_ip {
+        requests_per_ip: match &table.limits.requests_per_ip {
             Some(rate) => Some(Arc::new(value::limiter(rate.value))),
             None => limiter.cloned(),
         },
@@ -123,8 +117,8 @@ pub(super) fn resolve_site(table: &SiteTable, limiter: Option<&Arc<RateLimiter>>
         body_limit: BODY,
         body_limit_by: "",
         timeouts: None,
-        memory_limit: table.offload.memory.as_ref().map_or(MEMORY, |memory| memory.value),
-        spool_limit: table.offload.spool.as_ref().map_or(SPOOL, |spool| spool.value),
+        memory_limit: table.offload.memory.get(),
+        spool_limit: table.offload.spool.get(),
         sendfile: downloads::sendfile(table, project.as_deref(), report),
         offload: downloads::offload(&table.offload, report),
         log: SiteLog::default(),
@@ -170,7 +164,7 @@ fn resolve_maintenance(
         report.push(
             Diagnostic::error("config::maintenance", "`maintenance` without `file`")
                 .at(
-                    table.place.as_ref(),
+                    table.heading.name.place.as_ref(),
                     "needs the file that closes the site by being there",
                 )
                 .help("add `file = \"/run/site-is-closed\"`"),
@@ -181,7 +175,7 @@ fn resolve_maintenance(
         file: directory.join(&file.value),
         page,
         allow,
-        retry_after: value_or(table.retry_after.as_ref(), RETRY_AFTER),
+        retry_after: table.retry_after.get(),
     })
 }
 
@@ -221,16 +215,19 @@ fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
     let Some(root) = &table.root else {
         // A root that is there but is no text has had its error already; images of a store need none.
         let has_store = table.images.as_ref().is_some_and(|images| images.store.is_some());
-        if !table.root_written && !has_store {
+        if !table.means_root() && !has_store {
             report.push(
-                Diagnostic::error("config::site", format!("site `{}` has no `root`", table.name.value))
-                    .at(table.name.place.as_ref(), "needs the directory of its project")
-                    .help("add `root = \"/path/of/the/project\"`"),
+                Diagnostic::error(
+                    "config::site",
+                    format!("site `{}` has no `root`", table.heading.name.value),
+                )
+                .at(table.heading.name.place.as_ref(), "needs the directory of its project")
+                .help("add `root = \"/path/of/the/project\"`"),
             );
         }
         return None;
     };
-    let path = table.directory.join(&root.value);
+    let path = table.heading.directory.join(&root.value);
     match path.canonicalize() {
         Ok(real) if real.is_dir() => Some(without_detours(&path, real)),
         Ok(path) => {
@@ -274,10 +271,10 @@ fn app_name(table: &SiteTable) -> &str {
     table.app.as_ref().map_or(app::AUTO, |app| app.value.as_str())
 }
 
-fn resolve_app(table: &SiteTable, project: &Path, report: &mut Report) -> Option<App> {
+fn resolve_app(table: &SiteTable, project: &Path, document_root: Option<&Path>, report: &mut Report) -> Option<App> {
     let name = app_name(table);
     let place = table.app.as_ref().and_then(|app| app.place.as_ref());
-    let found = match (app::detect(project, name), &table.document_root) {
+    let found = match (app::detect(project, name), document_root) {
         // A document root that is named may hold what its project does not show.
         (Err(DetectError::NotThere { .. }), Some(root)) => app::detect(root, name),
         (found, _) => found,
@@ -352,7 +349,7 @@ fn resolve_extensions(table: &SiteTable, report: &mut Report) -> Vec<String> {
     if written.is_empty() {
         report.push(
             Diagnostic::error("config::value", "`script_extensions` names none")
-                .at(table.name.place.as_ref(), "in this site")
+                .at(table.heading.name.place.as_ref(), "in this site")
                 .help("a site that runs no PHP says `app = \"static\"`"),
         );
     }
@@ -408,7 +405,7 @@ fn preset_redirects(preset: &Preset) -> impl Iterator<Item = Redirect> {
 fn check_hosts(tables: &[SiteTable], report: &mut Report) {
     let mut owners: HashMap<String, Placed<String>> = HashMap::new();
     for table in tables {
-        let every = [table.name.with("*".to_owned())];
+        let every = [table.heading.name.with("*".to_owned())];
         let hosts = table.hosts.as_deref().unwrap_or(&every);
         for host in hosts {
             let name = host.value.to_ascii_lowercase();

@@ -12,9 +12,10 @@ use haulier_server::WithoutTls;
 use haulier_server::tls::{Certificate, CertificateError, LeastVersion};
 use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::file::{File, SiteTable, SiteTlsTable};
+use super::file::File;
 use super::server;
-use super::settings::{Mode, Site, choice, value_or};
+use super::settings::{Mode, Site, value_or};
+use super::tables::{SiteTable, SiteTlsTable};
 use crate::expiry::{SOON, days};
 use crate::privileges;
 
@@ -130,24 +131,19 @@ impl fmt::Display for CertificateSource {
 
 /// `mode`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
+pub(crate) enum CertificateMode {
     Auto,
     Authority,
     Local,
     Off,
 }
 
-const MODES: [(&str, From); 4] = [
-    ("auto", From::Auto),
-    ("acme", From::Authority),
-    ("local", From::Local),
-    ("off", From::Off),
-];
-
 /// The TLS of all sites; `None` if nothing is written about it. Each site is told what clients without TLS get.
 pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut Report) -> Option<Tls> {
     let tables = || file.sites.iter().map(|table| &table.tls);
-    let is_written = file.server.https.is_some() || file.tls.is_written() || tables().any(SiteTlsTable::is_written);
+    let is_written = file.server.https.is_some()
+        || file.tls.heading.is_written()
+        || tables().any(|table| table.heading.is_written());
     // `serve` has one port of its own; `--https` says what it speaks.
     if mode == Mode::Serve || !is_written {
         return None;
@@ -161,24 +157,18 @@ pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut 
         }
     }
     let table = &file.tls;
-    let least = [("1.2", LeastVersion::Tls12), ("1.3", LeastVersion::Tls13)];
-    let challenges = [
-        ("auto", None),
-        ("http-01", Some(Challenge::Http)),
-        ("tls-alpn-01", Some(Challenge::Tls)),
-    ];
     let listen = server::resolve_listen_tls(file, report);
     if certificates.is_empty() && report.errors() == 0 {
         check_nothing_is_secured(file, report);
     }
     Some(Tls {
         listen,
-        least: choice("min", table.min.as_ref(), &least, report).unwrap_or_default(),
+        least: table.min.get(),
         state: resolve_state(table.state.as_ref(), report),
         authority: Authority {
             directory: resolve_directory(table.directory.as_ref(), report),
             email: table.email.as_ref().map(|email| email.value.clone()),
-            challenge: choice("challenge", table.challenge.as_ref(), &challenges, report).flatten(),
+            challenge: table.challenge.get(),
         },
         certificates,
         redirects_plain: false,
@@ -188,7 +178,7 @@ pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut 
 
 /// Addresses for TLS without a site that has it: haulier does not listen there.
 fn check_nothing_is_secured(file: &File, report: &mut Report) {
-    check_files_are_used(&file.tls.of_sites, report);
+    check_files_are_used(&file.tls.of_sites(), report);
     if let Some(https) = file.server.https.as_ref().and_then(|https| https.first()) {
         let title = "no site has TLS: haulier does not listen on `https`";
         report.push(
@@ -201,7 +191,7 @@ fn check_nothing_is_secured(file: &File, report: &mut Report) {
 
 /// A certificate in a table that turns TLS off.
 fn check_files_are_used(table: &SiteTlsTable, report: &mut Report) {
-    let is_off = table.mode.as_ref().filter(|mode| mode.value == "off");
+    let is_off = table.mode.as_ref().filter(|mode| mode.value == CertificateMode::Off);
     if let (Some(mode), Some(cert)) = (is_off, &table.cert) {
         report.push(
             Diagnostic::warning("tls::mode", "`cert` beside `mode = \"off\"` is not used")
@@ -214,10 +204,10 @@ fn check_files_are_used(table: &SiteTlsTable, report: &mut Report) {
 
 /// The certificates of one site.
 fn plans(file: &File, table: &SiteTable, site: &Site, report: &mut Report) -> Vec<CertificatePlan> {
-    let of_site = choice("mode", table.tls.mode.as_ref(), &MODES, report);
-    let of_server = choice("mode", file.tls.of_sites.mode.as_ref(), &MODES, report);
-    let from = of_site.or(of_server).unwrap_or(From::Auto);
-    if from == From::Off {
+    let of_site = table.tls.mode.as_ref().map(|mode| mode.value);
+    let general = file.tls.of_sites();
+    let from = of_site.unwrap_or_else(|| file.tls.mode.get());
+    if from == CertificateMode::Off {
         check_files_are_used(&table.tls, report);
         return Vec::new();
     }
@@ -227,7 +217,7 @@ fn plans(file: &File, table: &SiteTable, site: &Site, report: &mut Report) -> Ve
         source,
     };
     // A site that says where its certificate comes from does not mean the files of all others.
-    let own = of_site.is_none().then_some(&file.tls.of_sites);
+    let own = of_site.is_none().then_some(&general);
     for table in [Some(&table.tls), own].into_iter().flatten() {
         match files(table, site, report) {
             Files::None => {}
@@ -243,9 +233,9 @@ fn plans(file: &File, table: &SiteTable, site: &Site, report: &mut Report) -> Ve
         return Vec::new();
     }
     let is_local = |host: &str| match from {
-        From::Local => true,
-        From::Authority => false,
-        From::Auto | From::Off => !is_public(host),
+        CertificateMode::Local => true,
+        CertificateMode::Authority => false,
+        CertificateMode::Auto | CertificateMode::Off => !is_public(host),
     };
     let (local, public): (Vec<&String>, Vec<&String>) = named.into_iter().partition(|host| is_local(host));
     for host in public.iter().filter(|host| host.starts_with("*.")) {
@@ -272,7 +262,7 @@ fn is_public(host: &str) -> bool {
 
 fn place_of_hosts(table: &SiteTable) -> Option<&haulier_settings::Place> {
     let first = table.hosts.as_ref().and_then(|hosts| hosts.first());
-    first.map_or(table.name.place.as_ref(), |host| host.place.as_ref())
+    first.map_or(table.heading.name.place.as_ref(), |host| host.place.as_ref())
 }
 
 fn nameless(table: &SiteTable, site: &Site) -> Diagnostic {
@@ -322,7 +312,7 @@ fn files(table: &SiteTlsTable, site: &Site, report: &mut Report) -> Files {
         (Some(cert), key) => (cert, key.as_ref().unwrap_or(cert)),
     };
     let path = |written: &Placed<String>| {
-        let joined = table.directory.join(&written.value);
+        let joined = table.heading.directory.join(&written.value);
         std::path::absolute(&joined).unwrap_or(joined)
     };
     let (chain, key_file) = (path(cert), path(key));
@@ -410,7 +400,7 @@ fn check(certificate: &Certificate, cert: &Placed<String>, site: &Site, report: 
 
 /// What clients without TLS get from a site that has it.
 fn without_tls(file: &File, table: &SiteTable, site: &mut Site, report: &mut Report) -> WithoutTls {
-    let general = &file.tls.of_sites;
+    let general = file.tls.of_sites();
     let redirect = table.tls.redirect.as_ref().or(general.redirect.as_ref());
     let Some(hsts) = table.tls.hsts.as_ref().or(general.hsts.as_ref()) else {
         return if value_or(redirect, true) {
