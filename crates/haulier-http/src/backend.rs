@@ -4,6 +4,7 @@
 //! is written down ([`Backend::Head`]); what comes back is one [`Answer`] for all of them, so that the code after it does
 //! not know which of them has answered.
 
+use crate::Reason;
 use std::error::Error;
 use std::fs::File;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ pub struct BackendError {
     /// The status of our own answer in its place.
     pub status: u16,
     /// Out of the list of reasons a 5xx may have.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// The figures behind the reason, and the setting that they are of.
     pub detail: Option<Box<str>>,
     /// The last lines that the program wrote to its error log before it went away.

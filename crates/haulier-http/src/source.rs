@@ -1,5 +1,6 @@
 //! Where the pieces of a body come from.
 
+use crate::Reason;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
@@ -179,5 +180,5 @@ impl Piece {
 #[error("body broke off: {reason}")]
 pub struct BrokenBody {
     /// Out of the list of reasons a 5xx may have.
-    pub reason: &'static str,
+    pub reason: Reason,
 }

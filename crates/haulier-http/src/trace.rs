@@ -1,5 +1,6 @@
 //! What logs and metrics tell of a response beside its status and size.
 
+use crate::Reason;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -141,7 +142,7 @@ pub struct ImageTimes {
 pub struct Trace {
     pub handler: Handler,
     /// Out of a fixed list; every 5xx has one.
-    pub reason: Option<&'static str>,
+    pub reason: Option<Reason>,
     /// The figures behind the reason, and the setting that they are of.
     pub detail: Option<Box<str>>,
     /// Apart: a file is answered more often than PHP, and need not move what only PHP fills.

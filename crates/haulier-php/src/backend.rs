@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use haulier_http::{
-    Answer, AnswerHead, Backend, BackendError, BodySource, BrokenBody, Call, Cost, Piece, ReadInto, ReadPiece,
+    Answer, AnswerHead, Backend, BackendError, BodySource, BrokenBody, Call, Cost, Piece, ReadInto, ReadPiece, Reason,
     interim_fields,
 };
 use haulier_proto::fastcgi::CgiHead;
@@ -47,7 +47,7 @@ impl Backend for Pool {
             tracing::error!(pool, %why, request, "bad_response");
             BackendError {
                 status: 502,
-                reason: "bad_response",
+                reason: Reason::BadResponse,
                 detail: None,
                 stderr: String::new(),
                 cause: why.into(),

@@ -1,5 +1,6 @@
 //! Why a pool does not start, and why it gives no answer.
 
+use haulier_http::Reason;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -179,18 +180,18 @@ impl PoolError {
         }
     }
 
-    /// The reason out of a fixed list, for logs, metrics and error pages.
-    pub fn reason(&self) -> &'static str {
+    /// The reason for logs, metrics and error pages.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::Exhausted { .. } => "pool_full",
-            Self::Abandoned { .. } => "client_gone",
-            Self::Crashed { .. } => "php_crashed",
-            Self::Timeout { .. } => "php_timeout",
-            Self::Connect { .. } => "connect_refused",
-            Self::BadResponse { .. } => "bad_response",
-            Self::RequestBody(_) => "request_body_lost",
-            Self::Connection(_) => "php_connection",
-            Self::Stopped => "pool_stopped",
+            Self::Exhausted { .. } => Reason::PoolFull,
+            Self::Abandoned { .. } => Reason::ClientGone,
+            Self::Crashed { .. } => Reason::PhpCrashed,
+            Self::Timeout { .. } => Reason::PhpTimeout,
+            Self::Connect { .. } => Reason::ConnectRefused,
+            Self::BadResponse { .. } => Reason::BadResponse,
+            Self::RequestBody(_) => Reason::RequestBodyLost,
+            Self::Connection(_) => Reason::PhpConnection,
+            Self::Stopped => Reason::PoolStopped,
         }
     }
 }

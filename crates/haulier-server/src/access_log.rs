@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use haulier_http::{Peer, Request, Trace};
+use haulier_http::{Peer, Reason, Request, Trace};
 use haulier_proto::field::Known;
 use haulier_proto::text::{is_unseen, printable};
 
@@ -279,7 +279,7 @@ pub(crate) struct Record<'a> {
     /// Bytes of the body sent.
     pub(crate) body_sent: u64,
     /// Why it came to nothing, if it did.
-    pub(crate) reason: Option<&'static str>,
+    pub(crate) reason: Option<Reason>,
     /// From the end of the request head to the last byte given to the kernel.
     pub(crate) took: Option<Duration>,
     /// From the moment the worker was free to that byte, where the body left PHP at once.
@@ -412,7 +412,7 @@ impl Record<'_> {
             );
         }
         if let Some(reason) = self.reason {
-            json_field(out, "reason", reason);
+            json_field(out, "reason", reason.word());
         }
         if let Some(detail) = &self.trace.detail {
             json_field(out, "detail", detail);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use haulier_http::{Handler, Request, Response};
+use haulier_http::{Handler, Reason, Request, Response};
 use haulier_proto::head::Method;
 use haulier_proto::path;
 
@@ -79,7 +79,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
         });
     }
     let Some(site) = serving.router.find(request.head.host()).map(Arc::clone) else {
-        let response = error_page::respond(421, Some("no_site"), None, &request.id, None);
+        let response = error_page::respond(421, Some(Reason::NoSite), None, &request.id, None);
         return Answer::Ready(Answered {
             request,
             site: None,
@@ -119,7 +119,7 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[
         return Decision::Answer(Response::new(status, Handler::Static).with("Allow", "GET, HEAD, POST, OPTIONS"));
     }
     let Ok(path) = path::normalize(raw_path) else {
-        return Decision::Answer(refused(site, request, 400, Some("bad_path")));
+        return Decision::Answer(refused(site, request, 400, Some(Reason::BadPath)));
     };
     let routes = site.routes.find(&path);
     let visit = Visit {
@@ -201,7 +201,7 @@ fn front_controller(visit: &Visit<'_>) -> Decision {
             visit.site,
             visit.request,
             500,
-            Some("front_controller_missing"),
+            Some(Reason::FrontControllerMissing),
         )),
         None => Decision::Answer(refused(visit.site, visit.request, 404, None)),
     }
@@ -219,7 +219,7 @@ fn run_script(visit: &Visit<'_>, script: Script, asks_password: bool) -> Decisio
     Decision::Run(Box::new((Arc::clone(visit.owner()), call)))
 }
 
-fn refused(site: &Arc<Site>, request: &Request, status: u16, reason: Option<&'static str>) -> Response {
+fn refused(site: &Arc<Site>, request: &Request, status: u16, reason: Option<Reason>) -> Response {
     error_page::respond(status, reason, Some(site), &request.id, None)
 }
 
@@ -246,7 +246,7 @@ async fn run(
     decision: Decision,
 ) -> Answered {
     let response = unless_cut(&thread, pin!(answered(&thread, &request, &site, decision))).await;
-    let response = response.unwrap_or_else(|| refused(&site, &request, 503, Some("server_stopped")));
+    let response = response.unwrap_or_else(|| refused(&site, &request, 503, Some(Reason::ServerStopped)));
     finish(request, site, in_flight, response)
 }
 
@@ -289,7 +289,7 @@ async fn answered(thread: &Rc<Thread>, request: &Request, site: &Arc<Site>, mut 
             }
         }
     }
-    refused(site, request, 500, Some("redirect_loop"))
+    refused(site, request, 500, Some(Reason::RedirectLoop))
 }
 
 impl From<Begun> for Decision {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use haulier_http::Reason;
 use haulier_php::{Address, Balance, Pool, PoolKind};
 use tokio::task::JoinSet;
 
@@ -34,7 +35,7 @@ async fn no_server_at_all_is_connect_refused() {
     let pool = pool.expect("the pool starts");
     for _ in 0..5 {
         let error = Call::get(&scripts, "").answer(&pool).await.expect_err("nobody listens");
-        assert_eq!(error.reason(), "connect_refused");
+        assert_eq!(error.reason(), Reason::ConnectRefused);
         assert_eq!(error.to_string(), format!("cannot connect to {address}"));
     }
     assert_eq!((pool.status().load.busy, pool.status().load.idle), (0, 0));
@@ -144,7 +145,7 @@ async fn php_fpm_may_go_and_come_back() {
         .answer(&pool)
         .await
         .expect_err("it is gone");
-    assert_eq!(error.reason(), "connect_refused");
+    assert_eq!(error.reason(), Reason::ConnectRefused);
     let again = Fpm::start(&scripts, 2);
     assert_eq!(again.unix, fpm.unix);
     assert_eq!(Call::post(&scripts, "do=echo", b"back").text(&pool).await, "back");

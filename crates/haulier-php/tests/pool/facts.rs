@@ -1,5 +1,6 @@
 //! How php-cgi and php-fpm really behave, and that the client gets it right with both.
 
+use haulier_http::Reason;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -306,7 +307,11 @@ async fn a_worker_that_dies_in_the_body_is_an_error_at_that_place() {
             Some(&b"first"[..]),
             "{name}"
         );
-        assert_eq!(response.body().await.expect_err(name).reason(), "php_crashed", "{name}");
+        assert_eq!(
+            response.body().await.expect_err(name).reason(),
+            Reason::PhpCrashed,
+            "{name}"
+        );
         assert_eq!(Call::get(scripts, "").text(pool).await, "hello", "{name}");
     })
     .await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_http::Presence;
+use haulier_http::Reason;
 use haulier_php::{Pool, PoolError};
 use tokio::task::JoinSet;
 
@@ -63,7 +64,7 @@ async fn a_full_queue(wait: Duration) {
         matches!(full, PoolError::Exhausted { waited: Duration::ZERO }),
         "{full:?}"
     );
-    assert_eq!(full.reason(), "pool_full");
+    assert_eq!(full.reason(), Reason::PoolFull);
     wait_until_async("nobody waits any longer", || pool.status().load.queued == 0).await;
     scripts.open("go");
     let (mut answered, mut exhausted) = (0, 0);
@@ -163,7 +164,7 @@ async fn a_client_that_left_while_it_waited_costs_no_worker() {
     scripts.open("go");
     for (number, answer) in tasks.join_all().await {
         match number {
-            1 => assert_eq!(answer.expect_err("nobody wants it").reason(), "client_gone"),
+            1 => assert_eq!(answer.expect_err("nobody wants it").reason(), Reason::ClientGone),
             _ => assert!(answer.is_ok(), "{answer:?}"),
         }
     }
@@ -210,7 +211,7 @@ async fn a_client_that_left_gives_up_its_place_in_the_queue() {
     };
     assert_eq!(
         call.answer(&pool).await.expect_err("nobody wants it").reason(),
-        "client_gone"
+        Reason::ClientGone
     );
     assert_eq!(
         (pool.status().load.queued, pool.status().load.busy),
@@ -235,7 +236,7 @@ async fn whoever_waits_when_the_pool_stops_is_told_and_what_runs_may_finish() {
     for (number, answer) in tasks.join_all().await {
         match number {
             0 => assert!(answer.expect("it was running").starts_with("slept")),
-            _ => assert_eq!(answer.expect_err("it waited").reason(), "pool_stopped"),
+            _ => assert_eq!(answer.expect_err("it waited").reason(), Reason::PoolStopped),
         }
     }
     assert_eq!(
@@ -244,7 +245,7 @@ async fn whoever_waits_when_the_pool_stops_is_told_and_what_runs_may_finish() {
             .await
             .expect_err("stopped")
             .reason(),
-        "pool_stopped"
+        Reason::PoolStopped
     );
 }
 
@@ -259,7 +260,7 @@ async fn a_stop_without_grace_ends_what_runs() {
         .await
         .expect("a script that never ends does not hold the stop up");
     let (_, answer) = tasks.join_next().await.expect("one task").expect("no panic");
-    assert_eq!(answer.expect_err("it was ended").reason(), "pool_stopped");
+    assert_eq!(answer.expect_err("it was ended").reason(), Reason::PoolStopped);
     assert_eq!(pool.status().counts.crashes, 0);
 }
 

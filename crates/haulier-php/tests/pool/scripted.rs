@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
-use haulier_http::{BodySource, Piece, ReadInto, ReadPiece};
+use haulier_http::{BodySource, Piece, ReadInto, ReadPiece, Reason};
 use haulier_php::{BadResponse, Body, Pool, PoolError, Request, Response};
 use haulier_proto::fastcgi::{CgiHead, HeadError, RecordError, RecordType};
 
@@ -230,7 +230,7 @@ async fn a_worker_that_hangs_up_in_the_middle_of_long_content_is_noticed() {
             Err(error) => break error,
         }
     };
-    assert_eq!(broken.reason, "php_crashed");
+    assert_eq!(broken.reason, Reason::PhpCrashed);
 }
 
 #[tokio::test]
@@ -245,14 +245,17 @@ async fn what_is_no_fastcgi_is_a_bad_response() {
         ),
         "{garbage:?}"
     );
-    assert_eq!(garbage.reason(), "bad_response");
+    assert_eq!(garbage.reason(), Reason::BadResponse);
     for bytes in [
         [1, 6, 0, 2, 0, 0, 0, 0].to_vec(),
         record(RecordType::Params, b"x", 0),
         record(RecordType::EndRequest, b"short", 0),
         vec![0xff; 100_000],
     ] {
-        assert_eq!(answer_to(bytes).await.expect_err("garbage").reason(), "bad_response");
+        assert_eq!(
+            answer_to(bytes).await.expect_err("garbage").reason(),
+            Reason::BadResponse
+        );
     }
 }
 
@@ -317,7 +320,7 @@ async fn a_bad_response_costs_its_connection_and_no_more() {
             .await
             .expect_err("garbage")
             .reason(),
-        "bad_response"
+        Reason::BadResponse
     );
     assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
     assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
@@ -421,7 +424,7 @@ async fn hanging_up_before_the_end_is_a_crash_wherever_it_happens() {
             Ok(response) => Answer::of(response).await.expect_err("it hangs up"),
             Err(error) => error,
         };
-        assert_eq!(error.reason(), "php_crashed", "{sent:?}");
+        assert_eq!(error.reason(), Reason::PhpCrashed, "{sent:?}");
         let repeated = u64::from(sent.is_empty());
         assert_eq!(responder.accepted() as u64, 1 + repeated, "once more if nothing came");
         let status = pool.status();
@@ -463,7 +466,7 @@ async fn a_request_that_may_have_been_carried_out_is_not_repeated() {
             .await
             .expect_err("unclear")
             .reason(),
-        "php_crashed"
+        Reason::PhpCrashed
     );
     assert_eq!(pool.status().counts.retries, 0);
 }
@@ -481,7 +484,7 @@ async fn nothing_is_repeated_once_a_byte_of_the_answer_came() {
     assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
     assert_eq!(
         Call::get(&scripts, "").answer(&pool).await.expect_err("cut").reason(),
-        "php_crashed"
+        Reason::PhpCrashed
     );
     assert_eq!(pool.status().counts.retries, 0);
 }
@@ -547,7 +550,7 @@ async fn stdin_does_not_end_before_its_length() {
         .send(&request, &mut |_| {})
         .await
         .expect_err("the file is too short");
-    assert_eq!(error.reason(), "request_body_lost");
+    assert_eq!(error.reason(), Reason::RequestBodyLost);
     let seen = told
         .recv_timeout(Duration::from_secs(20))
         .expect("the connection is closed");

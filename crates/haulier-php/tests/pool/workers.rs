@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use haulier_http::Reason;
 use haulier_php::{Pool, PoolError, PoolKind, StartError, User, Work, WorkerStatus};
 use tokio::task::JoinSet;
 
@@ -218,7 +219,7 @@ async fn an_idempotent_request_is_sent_again_once_only() {
         .answer(&pool)
         .await
         .expect_err("it kills every worker it gets");
-    assert_eq!(error.reason(), "php_crashed");
+    assert_eq!(error.reason(), Reason::PhpCrashed);
     assert_eq!((pool.status().counts.crashes, pool.status().counts.retries), (1, 1));
     assert_eq!(Call::get(&scripts, "").text(&pool).await, "hello");
     pool.stop(Duration::ZERO).await;
@@ -300,7 +301,7 @@ async fn a_php_that_ends_at_once_is_started_ever_more_slowly_while_requests_wait
     let begun = Instant::now();
     while pool.status().counts.exits < 2 {
         let error = Call::get(&scripts, "").answer(&pool).await.expect_err("nobody answers");
-        assert_eq!(error.reason(), "pool_full", "{error:?}");
+        assert_eq!(error.reason(), Reason::PoolFull, "{error:?}");
         assert!(begun.elapsed() < PATIENCE, "it is not started again");
     }
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,30 +1,24 @@
-//! The page a client sees when there is nothing else to show, and what a cause means for the client.
+//! Pages for failed requests, and the status of a file that cannot be opened.
 //!
-//! In production it is short and says nothing of the inside: status and request id. While a site is being worked on it
-//! says the reason in words, what helps, and what PHP had to say.
+//! In production a page is short and hides the inside: status and request id. In development it explains the reason, says
+//! what to do, and shows PHP's messages.
 
 use std::io;
 
-use haulier_http::{Handler, RequestId, Response};
+use haulier_http::{Handler, Reason, RequestId, Response};
 use haulier_proto::status::reason_phrase;
 use rustix::io::Errno;
 
 use super::page;
-use crate::filter::maintenance;
 use crate::site::Site;
 
-/// The reason for a body that is longer than its site takes.
-const TOO_LARGE: &str = "body_too_large";
-/// The reason for a request without TLS on a port that wants TLS.
-pub(crate) const PLAIN_HTTP: &str = "plain_http";
 /// Seconds after which a client may try again when every worker is busy: a queue that is full empties in seconds.
 const RETRY_AFTER: &str = "5";
 
-/// Makes the page for a status. `reason` is from the fixed list, `detail` are lines of PHP's messages; both are shown
-/// by sites in development only.
+/// The page for a status. Sites in development show the reason and `detail`, which are lines of PHP's messages.
 pub(crate) fn respond(
     status: u16,
-    reason: Option<&'static str>,
+    reason: Option<Reason>,
     site: Option<&Site>,
     id: &RequestId,
     detail: Option<&str>,
@@ -49,27 +43,30 @@ pub(crate) fn respond(
     response
 }
 
-/// What a file that cannot be opened means for the client: status, and the reason of a 5xx.
-pub(crate) fn of_file(error: &io::Error) -> (u16, Option<&'static str>) {
+/// Status for a file that cannot be opened, and the reason of a 5xx.
+pub(crate) fn of_file(error: &io::Error) -> (u16, Option<Reason>) {
     match Errno::from_io_error(error) {
         Some(Errno::NOENT) => (404, None),
         Some(Errno::ACCESS | Errno::PERM) => (403, None),
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => (503, Some("out_of_descriptors")),
-        _ => (500, Some("file_error")),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => (503, Some(Reason::OutOfDescriptors)),
+        _ => (500, Some(Reason::FileError)),
     }
 }
 
-fn short_page(status: u16, reason: Option<&str>, site: Option<&Site>, id: &RequestId) -> String {
+fn short_page(status: u16, reason: Option<Reason>, site: Option<&Site>, id: &RequestId) -> String {
     let mut page = begin(status);
-    if let (Some(TOO_LARGE), Some(site)) = (reason, site) {
+    if let (Some(Reason::BodyTooLarge), Some(site)) = (reason, site) {
         let most = size(site.settings.limits.body);
-        let sentence = format!("What was sent is larger than this site takes: at most {most}.");
+        let sentence =
+            format!("The upload is too large: this site accepts at most {most}. Please choose a smaller file.");
         page::element(&mut page, "p", &sentence);
         return finish(page, id);
     }
     let sentence = match reason {
-        Some(maintenance::REASON) => Some("We are working on this site. Please come back in a while."),
-        Some(PLAIN_HTTP) => Some("This port speaks HTTPS: the address begins with https://, not http://."),
+        Some(Reason::Maintenance) => Some("This site is closed for maintenance. Please come back in a while."),
+        Some(Reason::PlainHttp) => {
+            Some("This port needs HTTPS. Please begin the address with https:// instead of http://.")
+        }
         _ => for_visitors(status),
     };
     if let Some(sentence) = sentence {
@@ -78,11 +75,11 @@ fn short_page(status: u16, reason: Option<&str>, site: Option<&Site>, id: &Reque
     finish(page, id)
 }
 
-fn full_page(status: u16, reason: Option<&str>, id: &RequestId, detail: Option<&str>) -> String {
+fn full_page(status: u16, reason: Option<Reason>, id: &RequestId, detail: Option<&str>) -> String {
     let mut page = begin(status);
     match reason {
         Some(reason) => {
-            let (what, help) = in_words(reason);
+            let (what, help) = reason.explanation();
             page::element(&mut page, "p", what);
             page::element(&mut page, "p", help);
             page::element(&mut page, "small", &format!("Reason: {reason}"));
@@ -121,124 +118,33 @@ fn size(bytes: u64) -> String {
 
 fn for_visitors(status: u16) -> Option<&'static str> {
     Some(match status {
-        401 => "This page wants a name and a password.",
-        403 => "You may not see this page.",
-        404 => "There is nothing at this address.",
-        408 => "The request took too long to arrive.",
-        413 => "What was sent is larger than this site takes.",
-        429 => "That was more at once than this site takes. Please wait a moment.",
-        500 | 502 => "Something went wrong on our side.",
-        503 => "There is more to do than can be done right now. Please try again in a moment.",
-        504 => "The page took too long to make.",
+        401 => "This page needs a name and a password. Please reload it and enter them.",
+        403 => "You do not have access to this page.",
+        404 => "There is no page at this address. Please check the link.",
+        408 => "Your browser took too long to send the request. Please try again.",
+        413 => "The upload is too large for this site. Please choose a smaller file.",
+        429 => "You have sent too many requests in a short time. Please wait a moment.",
+        500 | 502 => "An error occurred on our side. Please try again later.",
+        503 => "The site is overloaded. Please try again in a moment.",
+        504 => "The page took too long to load. Please try again later.",
         _ => return None,
     })
 }
 
 fn for_developers(status: u16) -> &'static str {
     match status {
-        401 => "A route has `basic_auth`, and no name and password of its file came with the request.",
+        401 => "A route has `basic_auth`, and the request came without a name and password of its file.",
         403 => {
-            "The file is there, but this process may not read it: look at its owner and mode. Or a route has `allow`, and \
+            "The file exists, but this process may not read it: look at its owner and mode. Or a route has `allow`, and \
              the client's address is not in it."
         }
         404 => {
-            "No file or script has this name, or it is one that never leaves: a dotfile, a backup, a script that may not \
-             run, a path `deny` or a route names. Without `front` nothing else is asked."
+            "No file or script has this name, or it is never served: a dotfile, a backup, a script that may not run, a path \
+             in `deny` or of a route. Without `front` no script answers for it."
         }
-        405 => "A file can be read, not written to.",
+        405 => "Files accept GET and HEAD only.",
         413 => "The body is larger than the site's limit: PHP's post_max_size, or `body` in `[limits]`.",
-        _ => "The request was refused as it stands.",
-    }
-}
-
-/// What happened, and what helps.
-fn in_words(reason: &str) -> (&'static str, &'static str) {
-    match reason {
-        "pool_full" => (
-            "Every PHP worker was busy, and none became free in time.",
-            "Look for slow pages in the log, or give the pool more `workers`.",
-        ),
-        TOO_LARGE => (
-            "The body is longer than this site takes.",
-            "Below is its length, the limit, and the setting that says so. For uploads PHP has upload_max_filesize as well.",
-        ),
-        "php_crashed" => (
-            "The PHP worker ended before its answer was complete. A new one has taken its place.",
-            "Its last message is below, if it had one; an extension is the usual suspect, a kill for memory the next.",
-        ),
-        "php_timeout" => (
-            "PHP had not begun to answer when the pool's `timeout` was over, so the worker was ended.",
-            "Make the page faster, or raise `timeout` of the pool.",
-        ),
-        "connect_refused" => (
-            "PHP could not be reached.",
-            "Is the process behind `servers` running, and is its socket the one that is written there?",
-        ),
-        "bad_response" => (
-            "What PHP sent is not an HTTP response: its header lines are malformed or too large.",
-            "Look for output of the script that gets between its header lines.",
-        ),
-        "no_site" => ("No site has this host name.", "Look at `hosts` of the sites."),
-        "bad_path" => (
-            "The path can be read in two ways, so it is not read at all.",
-            "A zero or control byte, `%2F`, a `%` without two digits, or `..` above the root is in it.",
-        ),
-        "front_controller_missing" => (
-            "The script that answers for everything is not there, or may not run.",
-            "Look at `front` and `root` of the site.",
-        ),
-        "php_error" => (
-            "The script ended with an error and said nothing to the client.",
-            "What it wrote to PHP's error log is below.",
-        ),
-        "rate_limited" => (
-            "This address asked more often than the site allows.",
-            "Look at `requests_per_ip` in `[limits]` and at `rate` of the routes.",
-        ),
-        "maintenance" => (
-            "The site is closed: the file that says so is there.",
-            "Remove the file `maintenance.file` names, or add this address to `maintenance.allow`.",
-        ),
-        "redirect_loop" => (
-            "Scripts of this site handed the request from one to the next without end.",
-            "Look for `Location:` with a path, sent without a status.",
-        ),
-        "sendfile_denied" => (
-            "A script named a file that may not be sent. Below is each path that was tried.",
-            "`roots` and `map` in `[site.NAME.sendfile]` say where such files may lie.",
-        ),
-        "image_queue_full" => (
-            "Every image worker was busy, and enough requests wait for one already.",
-            "Give the site more `workers` or a longer `queue` in `[site.NAME.images]`, or a larger cache.",
-        ),
-        "image_worker_failed" => (
-            "The process that makes images did not do its work.",
-            "The log says why; it is not the image's fault.",
-        ),
-        "store_damaged" => (
-            "The stored image is not what its id says.",
-            "Uploading the right file again heals it; `haulier image verify` finds others.",
-        ),
-        "store_failed" => (
-            "The store of the originals did not answer as it should.",
-            "The log has its words; `haulier check --live` asks it.",
-        ),
-        "store_full" => (
-            "The store of the originals has no room left.",
-            "Make room there, or move `store` to a larger place.",
-        ),
-        "out_of_descriptors" => (
-            "This process has no file descriptors left.",
-            "Raise its limit (LimitNOFILE, ulimit -n) or lower `connections`.",
-        ),
-        "file_error" => (
-            "The file is there and cannot be read.",
-            "The system's log knows more about the disk.",
-        ),
-        _ => (
-            "The request could not be answered.",
-            "The log has a line with this request's id.",
-        ),
+        _ => "The request was refused.",
     }
 }
 
@@ -265,7 +171,7 @@ mod tests {
         let site = fixture::Root::new().site();
         let response = respond(
             502,
-            Some("php_crashed"),
+            Some(Reason::PhpCrashed),
             Some(&site),
             ID,
             Some("PHP Fatal error in /srv/secret.php"),
@@ -278,7 +184,7 @@ mod tests {
             "{page}"
         );
         assert!(!page.contains("secret") && !page.contains("php_crashed"), "{page}");
-        assert_eq!(response.trace.reason, Some("php_crashed"));
+        assert_eq!(response.trace.reason, Some(Reason::PhpCrashed));
         assert_eq!(response.head.fields().get("Cache-Control"), Some(&b"no-store"[..]));
     }
 
@@ -286,7 +192,7 @@ mod tests {
     fn development_says_reason_help_and_messages_as_text() {
         let site = fixture::Root::new().with(|settings| settings.development = true).site();
         let detail = "PHP Warning: <b>x</b>\nsecond line";
-        let page = text(&respond(502, Some("php_crashed"), Some(&site), ID, Some(detail)));
+        let page = text(&respond(502, Some(Reason::PhpCrashed), Some(&site), ID, Some(detail)));
         assert!(page.contains("&lt;b&gt;x&lt;/b&gt;\nsecond line"), "{page}");
         assert!(
             page.contains("The PHP worker ended") && page.contains("php_crashed"),
@@ -299,7 +205,13 @@ mod tests {
         let site = fixture::Root::new()
             .with(|settings| settings.limits.body = 8 << 20)
             .site();
-        let page = text(&respond(413, Some(TOO_LARGE), Some(&site), ID, Some("the inside")));
+        let page = text(&respond(
+            413,
+            Some(Reason::BodyTooLarge),
+            Some(&site),
+            ID,
+            Some("the inside"),
+        ));
         assert!(page.contains("at most 8 MiB.") && !page.contains("inside"), "{page}");
         let rows = [
             (100, "100 bytes"),
@@ -314,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_busy_server_says_when_to_come_again() {
-        let response = respond(503, Some("pool_full"), None, ID, None);
+        let response = respond(503, Some(Reason::PoolFull), None, ID, None);
         assert_eq!(response.head.fields().get("Retry-After"), Some(RETRY_AFTER.as_bytes()));
         let response = respond(404, None, None, ID, None);
         assert!(!response.head.fields().contains("Retry-After") && !response.head.fields().contains("Cache-Control"));

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
-use haulier_http::{BodySource, BrokenBody, Piece};
+use haulier_http::{BodySource, BrokenBody, Piece, Reason};
 use haulier_proto::copy;
 
 use super::hold::{Hold, Pacing};
@@ -70,7 +70,9 @@ pub(crate) fn bytes_of(piece: Piece) -> Result<Bytes, BrokenBody> {
     }
     let mut memory = Vec::new();
     let read = piece.read_to(&mut memory);
-    read.map_err(|_| BrokenBody { reason: "file_error" })?;
+    read.map_err(|_| BrokenBody {
+        reason: Reason::FileError,
+    })?;
     Ok(memory.into())
 }
 

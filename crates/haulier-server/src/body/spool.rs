@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use haulier_http::{Body, BodySource, BrokenBody, OpenFile, Piece};
+use haulier_http::{Body, BodySource, BrokenBody, OpenFile, Piece, Reason};
 use haulier_proto::field::Fields;
 use tokio::task::AbortHandle;
 
@@ -116,7 +116,9 @@ impl Spool {
         let came = queue.waiting();
         let length = *self.length.get_or_insert(came);
         if came < length {
-            return Err(BrokenBody { reason: "bad_response" });
+            return Err(BrokenBody {
+                reason: Reason::BadResponse,
+            });
         }
         Ok(match queue.take_file() {
             Some(mut file) => {
@@ -206,7 +208,7 @@ impl<S: BodySource> Draining<S> {
             end = discard(&mut self.source).await;
         }
         if let Some(error) = self.source.take_error() {
-            let reason = error.reason;
+            let reason = error.reason.word();
             tracing::error!(reason, %error, "the back end broke off in the middle of a response");
         }
         let mut queue = self.queue.borrow_mut();
@@ -221,7 +223,9 @@ impl<S: BodySource> Drop for Draining<S> {
         self.busy
             .store(self.source.worker_time().as_micros() as u64, Ordering::Relaxed);
         self.source.log_stderr();
-        self.queue.borrow_mut().finish(Err(BrokenBody { reason: "aborted" }));
+        self.queue.borrow_mut().finish(Err(BrokenBody {
+            reason: Reason::Aborted,
+        }));
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use haulier_http::{BodySource, BrokenBody, Charge, Compressed, Piece, ReadInto, ReadPiece, Response};
+use haulier_http::{BodySource, BrokenBody, Charge, Compressed, Piece, ReadInto, ReadPiece, Reason, Response};
 use haulier_proto::accept::Accepted;
 use haulier_proto::copy;
 use haulier_proto::field::Fields;
@@ -307,7 +307,9 @@ impl<'s, S: BodySource> Input<'s, S> {
     fn check_end(&self) -> Result<(), BrokenBody> {
         if self.announced.is_some_and(|rest| rest > 0) {
             tracing::error!("body shorter than its Content-Length");
-            return Err(BrokenBody { reason: "bad_response" });
+            return Err(BrokenBody {
+                reason: Reason::BadResponse,
+            });
         }
         Ok(())
     }
@@ -361,7 +363,7 @@ async fn code_whole(coder: BodyCoder, held: Vec<u8>) -> Result<Bytes, BrokenBody
         )
     });
     let coded = coding.await.map_err(|_| BrokenBody {
-        reason: "compress_failed",
+        reason: Reason::CompressFailed,
     })?;
     coded.map(Bytes::from).map_err(refused)
 }
@@ -378,6 +380,6 @@ fn trimmed(mut coded: Vec<u8>) -> Vec<u8> {
 fn refused(error: CodecError) -> BrokenBody {
     tracing::error!(%error, "cannot go on compressing a response");
     BrokenBody {
-        reason: "compress_failed",
+        reason: Reason::CompressFailed,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use haulier_http::{BodySource, BrokenBody, Compressed, FileSlice, Piece};
+use haulier_http::{BodySource, BrokenBody, Compressed, FileSlice, Piece, Reason};
 
 use super::codec::{CodecError, Encoder};
 use super::policy::Choice;
@@ -104,7 +104,9 @@ impl CodedFile {
                 .file
                 .file()
                 .read_exact_at(piece, self.rest.range.start)
-                .map_err(|_| BrokenBody { reason: "file_error" })?;
+                .map_err(|_| BrokenBody {
+                    reason: Reason::FileError,
+                })?;
             self.rest.range.start += length as u64;
             let is_last = self.rest.is_empty();
             let code = || {
@@ -121,7 +123,7 @@ impl CodedFile {
             if let Err(error) = coded {
                 tracing::error!(%error, "cannot go on compressing a file");
                 return Err(BrokenBody {
-                    reason: "compress_failed",
+                    reason: Reason::CompressFailed,
                 });
             }
         }

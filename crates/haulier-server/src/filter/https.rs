@@ -1,7 +1,7 @@
 //! Clients that came without TLS: sent to `https://`, told what is wrong, or, if they are an authority that asks
 //! whether a name is ours, answered.
 
-use haulier_http::{Handler, Request, Response};
+use haulier_http::{Handler, Reason, Request, Response};
 use haulier_proto::head::split_port;
 
 use crate::answer::{error_page, redirect};
@@ -45,7 +45,7 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
 pub(crate) fn missed(thread: &Thread, tls: &TlsSettings, request: &Request) -> Response {
     match host(request).filter(|_| tls.redirects_plain) {
         Some(host) => to_https(request, host, request.peer.local.port()),
-        None => error_page::respond(400, Some(error_page::PLAIN_HTTP), None, &thread.next_id(), None),
+        None => error_page::respond(400, Some(Reason::PlainHttp), None, &thread.next_id(), None),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haulier_http::Response;
+use haulier_http::{Reason, Response};
 
 use crate::answer::error_page;
 use crate::clock::now;
@@ -39,6 +39,12 @@ fn count(visit: &Visit<'_>, limiter: &RateLimiter) -> Option<Response> {
 
 fn refused(visit: &Visit<'_>, wait: Duration) -> Response {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    error_page::respond(429, Some("rate_limited"), Some(visit.site), &visit.request.id, None)
-        .with("Retry-After", seconds.to_string())
+    error_page::respond(
+        429,
+        Some(Reason::RateLimited),
+        Some(visit.site),
+        &visit.request.id,
+        None,
+    )
+    .with("Retry-After", seconds.to_string())
 }

@@ -4,12 +4,11 @@
 
 use std::sync::Arc;
 
-use haulier_http::{Body, FileSlice, Handler, Request, RequestId, Response};
+use haulier_http::{Body, FileSlice, Handler, Reason, Request, RequestId, Response};
 
 use super::php::{self, Call, Outcome};
 use crate::answer::error_page;
 use crate::files::{Entry, Found};
-use crate::filter::maintenance;
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -109,7 +108,7 @@ fn page<'s>(site: &'s Site, response: &Response) -> Option<&'s str> {
     if !matches!(response.trace.handler, Handler::Error | Handler::Denied) {
         return None;
     }
-    if response.trace.reason == Some(maintenance::REASON)
+    if response.trace.reason == Some(Reason::Maintenance)
         && let Some(page) = site
             .settings
             .filters
@@ -181,9 +180,9 @@ mod tests {
     fn status_and_reason_say_which_page_is_shown() {
         let rows = [
             (404, None, Some("/404.html")),
-            (503, Some("pool_full"), Some("/busy.html")),
-            (503, Some(maintenance::REASON), Some("/closed.html")),
-            (500, Some("file_error"), None),
+            (503, Some(Reason::PoolFull), Some("/busy.html")),
+            (503, Some(Reason::Maintenance), Some("/closed.html")),
+            (500, Some(Reason::FileError), None),
         ];
         for (status, reason, expected) in rows {
             let response = error_page::respond(status, reason, None, &ID, None);
@@ -195,7 +194,7 @@ mod tests {
     fn a_script_that_fails_without_a_word_is_explained_in_development() {
         let site = Root::new().with(|settings| settings.development = true).site();
         let mut response = Response::new(500, Handler::Php);
-        response.trace.reason = Some("php_error");
+        response.trace.reason = Some(Reason::PhpError);
         response.trace.php = Some(Box::new(PhpTrace {
             stderr: "PHP Fatal error:  Uncaught Error: <b>\n#0 {main}".into(),
             ..PhpTrace::default()
@@ -251,12 +250,12 @@ mod tests {
 
     #[test]
     fn the_fields_of_the_status_stay_with_it() {
-        let ours = error_page::respond(503, Some("pool_full"), None, &ID, None);
+        let ours = error_page::respond(503, Some(Reason::PoolFull), None, &ID, None);
         let made = Response::new(200, Handler::Php)
             .with("Content-Type", "text/plain")
             .with("Retry-After", "999");
         let made = from_script(&ours, made);
-        assert_eq!((made.status, made.trace.reason), (503, Some("pool_full")));
+        assert_eq!((made.status, made.trace.reason), (503, Some(Reason::PoolFull)));
         let fields = made.head.fields();
         assert_eq!(fields.get("Content-Type"), Some(&b"text/plain"[..]));
         assert_eq!(fields.get("Retry-After"), Some(&b"5"[..]));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use haulier_http::{Handler, ImageResult, Trace, Via};
+use haulier_http::{Handler, ImageResult, Reason, Trace, Via};
 use haulier_php::WaitTimes;
 use haulier_proto::accept::Coding;
 
-use super::reason::{self, ByReason};
+use super::by_reason::ByReason;
 use super::times::{CLASSES, Times};
 use super::totals::{CodingTotals, HandlerTotals, SiteTotals};
 
@@ -92,7 +92,7 @@ pub(crate) struct Finished<'a> {
     pub(crate) status: u16,
     pub(crate) trace: &'a Trace,
     /// Why it came to nothing, if it did.
-    pub(crate) reason: Option<&'static str>,
+    pub(crate) reason: Option<Reason>,
     /// Bytes sent and not counted before.
     pub(crate) bytes: u64,
     /// From the end of the request head; `None` for what was no request.
@@ -134,8 +134,8 @@ impl Counters {
             handler.classes[WaitTimes::class_of(took)].add(1);
             handler.duration.add(nanoseconds(took));
         }
-        if let Some(reason) = finished.reason.and_then(reason::index_of) {
-            site.errors.0[reason].add(1);
+        if let Some(reason) = finished.reason {
+            site.errors.0[reason as usize].add(1);
         }
         if let Some(via) = finished.trace.handoff {
             site.handoffs[via as usize].add(1);
@@ -333,7 +333,7 @@ mod tests {
         let refusal = Finished {
             site: None,
             status: 400,
-            reason: Some("bad_request"),
+            reason: Some(Reason::BadRequest),
             took: None,
             ..finished(&trace)
         };
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(none.handlers[Handler::Error as usize].codes, [0, 0, 0, 1, 0]);
         assert_eq!(none.handlers[Handler::Error as usize].times.count(), 0);
         let errors: Vec<_> = none.errors().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(errors, [("bad_request", 1)]);
+        assert_eq!(errors, [(Reason::BadRequest, 1)]);
         assert_eq!(counters.read(Some(0)), SiteTotals::default());
     }
 

@@ -3,12 +3,12 @@
 //! Each thread counts for itself (`counters`), without locks and without sharing a cache line; a reader adds the
 //! threads up (`totals`). Labels come from the configuration and from fixed lists, never from a request.
 
+mod by_reason;
 mod counters;
 mod images;
 mod pools;
 mod process;
 mod prometheus;
-mod reason;
 mod recent;
 mod stream;
 mod times;
@@ -29,8 +29,8 @@ use crate::tls::Certificates;
 
 use self::pools::Pools;
 pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
+pub use haulier_http::Reason;
 pub use images::ImageTotals;
-pub use reason::is_clients;
 pub use recent::{Failure, Noted, SlowRequest};
 pub use stream::StreamingScript;
 pub use times::Times;

@@ -347,6 +347,7 @@ impl Reading {
         let mut metric = counter(encoder, "haulier_errors", help)?;
         for (site, totals) in self.sites() {
             for (reason, count) in totals.errors() {
+                let reason = reason.word();
                 add(&mut metric, &[("site", site), ("reason", reason)], count)?;
             }
         }

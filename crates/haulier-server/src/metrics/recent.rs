@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use haulier_http::Request;
+use haulier_http::{Reason, Request};
 
 use super::counters::Finished;
-use super::reason;
 use crate::site::Site;
 
 /// Failures kept.
@@ -85,7 +84,7 @@ pub(super) struct Recent {
 impl Recent {
     /// Takes note of an exchange, if it failed or was slow.
     pub(super) fn note(&self, finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>) {
-        if let Some(reason) = finished.reason.filter(|reason| is_ours(finished.status, reason)) {
+        if let Some(reason) = finished.reason.filter(|&reason| is_ours(finished.status, reason)) {
             self.note_failure(finished, request, site, reason);
         }
         let Some(php) = &finished.trace.php else { return };
@@ -101,17 +100,11 @@ impl Recent {
         }
     }
 
-    fn note_failure(
-        &self,
-        finished: &Finished<'_>,
-        request: Option<&Request>,
-        site: Option<&Site>,
-        reason: &'static str,
-    ) {
+    fn note_failure(&self, finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>, reason: Reason) {
         let message = finished.trace.php.as_ref().and_then(|php| php.message.as_deref());
         let failure = Failure {
             request: noted(finished, request, site),
-            reason,
+            reason: reason.word(),
             message: message.map(|message| shortened_to(LONGEST_MESSAGE, message.as_bytes())),
         };
         let mut failures = lock(&self.failures);
@@ -154,8 +147,8 @@ impl Recent {
 }
 
 /// Whether a failure is to be shown to whoever runs the server: every 5xx, and what is no doing of the client's.
-fn is_ours(status: u16, reason: &str) -> bool {
-    status >= 500 || !reason::is_clients(reason)
+fn is_ours(status: u16, reason: Reason) -> bool {
+    status >= 500 || !reason.is_clients()
 }
 
 fn noted(finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>) -> Noted {
@@ -212,7 +205,7 @@ mod tests {
         trace
     }
 
-    fn finished<'t>(trace: &'t Trace, status: u16, reason: Option<&'static str>, now: Instant) -> Finished<'t> {
+    fn finished<'t>(trace: &'t Trace, status: u16, reason: Option<Reason>, now: Instant) -> Finished<'t> {
         Finished {
             site: Some(0),
             status,
@@ -229,12 +222,12 @@ mod tests {
         let recent = Recent::default();
         let trace = php(1);
         for (status, reason) in [
-            (500, Some("php_error")),
-            (400, Some("bad_request")),
+            (500, Some(Reason::PhpError)),
+            (400, Some(Reason::BadRequest)),
             (200, None),
-            (404, Some("sendfile_denied")),
-            (200, Some("client_gone")),
-            (503, Some("pool_full")),
+            (404, Some(Reason::SendfileDenied)),
+            (200, Some(Reason::ClientGone)),
+            (503, Some(Reason::PoolFull)),
         ] {
             recent.note(&finished(&trace, status, reason, now()), None, None);
         }
@@ -243,7 +236,7 @@ mod tests {
         assert_eq!(reasons, ["pool_full", "sendfile_denied", "php_error"]);
         assert_eq!(failures[0].message.as_deref(), Some("PHP Fatal error"));
         for _ in 0..2 * FAILURES {
-            recent.note(&finished(&trace, 500, Some("panic"), now()), None, None);
+            recent.note(&finished(&trace, 500, Some(Reason::Panic), now()), None, None);
         }
         assert_eq!(recent.failures().len(), FAILURES);
         assert!(recent.failures().iter().all(|failure| failure.reason == "panic"));

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_http::{Handler, ImageResult, Via};
+use haulier_http::{Handler, ImageResult, Reason, Via};
 use haulier_proto::accept::Coding;
 
+use super::by_reason::ByReason;
 use super::counters::Counters;
-use super::reason::{ByReason, REASONS};
 use super::times::Times;
 use crate::site::Site;
 
@@ -88,9 +88,9 @@ impl SiteTotals {
         Handler::ALL.iter().map(|handler| handler.as_str()).zip(&self.handlers)
     }
 
-    /// Each reason with the number of requests that came to nothing for it.
-    pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        REASONS.into_iter().zip(self.errors.0)
+    /// Each reason with the number of requests that failed for it.
+    pub fn errors(&self) -> impl Iterator<Item = (Reason, u64)> {
+        Reason::ALL.iter().copied().zip(self.errors.0)
     }
 
     /// Each way to hand a file over with the number of responses that took it.

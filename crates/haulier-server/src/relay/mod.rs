@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_http::{
-    Answer, AnswerHead, BackendError, Body, BodySource, BrokenBody, Handler, PhpTrace, Request, Response, Streamed, Via,
+    Answer, AnswerHead, BackendError, Body, BodySource, BrokenBody, Handler, PhpTrace, Reason, Request, Response,
+    Streamed, Via,
 };
 use haulier_proto::field::Fields;
 use haulier_proto::head::Method;
@@ -75,7 +76,7 @@ impl Relay<'_> {
         };
         if response.status >= 500 {
             // A 5xx without another reason is the script's own.
-            response.trace.reason.get_or_insert("php_error");
+            response.trace.reason.get_or_insert(Reason::PhpError);
         }
         Ok(response)
     }
@@ -112,7 +113,7 @@ impl Relay<'_> {
         match refused {
             Refused::Denied(tried) => {
                 tracing::warn!(site = site_name, field, %script, request = %id, tried, "sendfile_denied");
-                error_page::respond(404, Some("sendfile_denied"), Some(site), id, Some(&tried))
+                error_page::respond(404, Some(Reason::SendfileDenied), Some(site), id, Some(&tried))
             }
             Refused::Failed(error) => {
                 tracing::error!(site = site_name, field, %script, request = %id, %error, "cannot open a file that a script named");
@@ -253,7 +254,7 @@ impl Relay<'_> {
         if length < announced {
             let (why, request) = ("body shorter than its Content-Length", label(self.request));
             tracing::error!(site, why, request, "bad_response");
-            return Err(failed("bad_response", why));
+            return Err(failed(Reason::BadResponse, why));
         }
         if length > announced {
             let request = label(self.request);
@@ -380,7 +381,7 @@ fn broken_off(broken: BrokenBody) -> BackendError {
     failed(broken.reason, broken)
 }
 
-fn failed(reason: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> BackendError {
+fn failed(reason: Reason, cause: impl Into<Box<dyn Error + Send + Sync>>) -> BackendError {
     BackendError {
         status: 502,
         reason,

@@ -106,7 +106,7 @@ async fn collect(body: Body) -> Result<Bytes, &'static str> {
         Body::Stream(mut stream) => {
             while let Some(piece) = poll_fn(|context| stream.poll_piece(context))
                 .await
-                .map_err(|broken| broken.reason)?
+                .map_err(|broken| broken.reason.word())?
             {
                 add(&mut page, piece)?;
             }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use haulier_http::{RequestId, RequestIds};
+use haulier_http::{Reason, RequestId, RequestIds};
 
 use crate::files::{FileCache, Handed};
 use crate::handler::image::Memo;
@@ -73,11 +73,11 @@ impl Thread {
     }
 
     /// The reason of an exchange whose connection ended early without a reason of its own.
-    pub(crate) fn why_gone(&self) -> &'static str {
+    pub(crate) fn why_gone(&self) -> Reason {
         if self.io.is_cut() {
-            "server_stopped"
+            Reason::ServerStopped
         } else {
-            "client_gone"
+            Reason::ClientGone
         }
     }
 

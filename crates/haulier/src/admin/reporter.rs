@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use haulier_server::ServerHandle;
-use haulier_server::metrics::{Metrics, SiteTotals, Totals, is_clients};
+use haulier_server::metrics::{Metrics, Reason, SiteTotals, Totals};
 
 use super::fpm::FpmStatus;
 use super::history::{History, Range, Reading, Sample};
@@ -297,11 +297,14 @@ impl Reporter {
         let before = reasons(before);
         let mut failed: Vec<_> = reasons(&now.totals)
             .into_iter()
-            .map(|(reason, count)| (reason, count.saturating_sub(before.get(reason).copied().unwrap_or(0))))
-            .filter(|&(reason, count)| count > 0 && !is_clients(reason))
+            .map(|(reason, count)| (reason, count.saturating_sub(before.get(&reason).copied().unwrap_or(0))))
+            .filter(|&(reason, count)| count > 0 && !reason.is_clients())
             .collect();
         failed.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         failed
+            .into_iter()
+            .map(|(reason, count)| (reason.word(), count))
+            .collect()
     }
 
     fn transfer_views(&self, now: Instant) -> Vec<TransferView> {
@@ -332,7 +335,7 @@ fn reading(metrics: &Metrics, at: Instant) -> Reading {
 }
 
 /// All reasons that occurred, with the number of requests.
-fn reasons(totals: &Totals) -> BTreeMap<&'static str, u64> {
+fn reasons(totals: &Totals) -> BTreeMap<Reason, u64> {
     let mut reasons = BTreeMap::new();
     let all = all_sites(totals).chain([&totals.none]);
     for (reason, count) in all.flat_map(SiteTotals::errors).filter(|(_, count)| *count > 0) {

@@ -1,5 +1,6 @@
 //! Why there is no image, as the client is told.
 
+use haulier_http::Reason;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ const AFTER_KILLED: Duration = Duration::from_secs(2);
 pub(super) struct Failure {
     pub(super) status: u16,
     /// Out of the list of reasons; every 5xx has one.
-    pub(super) reason: Option<&'static str>,
+    pub(super) reason: Option<Reason>,
     /// For people: it may be shown to the client.
     pub(super) message: Arc<str>,
     /// When it may be worth trying again.
@@ -42,7 +43,7 @@ impl Failure {
     }
 
     /// Of our own making: `reason` is from the list.
-    pub(super) fn ours(status: u16, reason: &'static str, message: impl Into<Arc<str>>) -> Self {
+    pub(super) fn ours(status: u16, reason: Reason, message: impl Into<Arc<str>>) -> Self {
         Self {
             reason: Some(reason),
             ..Self::new(status, message)
@@ -56,7 +57,7 @@ impl Failure {
 
     /// The stored image is not what its id says.
     pub(super) fn damaged() -> Self {
-        Self::ours(502, "store_damaged", "the stored image is damaged")
+        Self::ours(502, Reason::StoreDamaged, "the stored image is damaged")
     }
 }
 
@@ -81,16 +82,16 @@ impl From<&ImageError> for Failure {
             ImageError::Busy { retry_after } => {
                 return Self {
                     retry_after: Some(*retry_after),
-                    ..Self::ours(503, "image_queue_full", error.to_string())
+                    ..Self::ours(503, Reason::ImageQueueFull, error.to_string())
                 };
             }
             ImageError::Killed(_) => {
                 return Self {
                     retry_after: Some(AFTER_KILLED),
-                    ..Self::ours(503, "image_worker_failed", error.to_string())
+                    ..Self::ours(503, Reason::ImageWorkerFailed, error.to_string())
                 };
             }
-            ImageError::Worker(_) => return Self::ours(500, "image_worker_failed", "the image could not be made"),
+            ImageError::Worker(_) => return Self::ours(500, Reason::ImageWorkerFailed, "the image could not be made"),
         };
         Self {
             is_lasting: error.is_of_image(),
@@ -111,11 +112,11 @@ impl From<&ImageError> for Failure {
 impl From<&StoreError> for Failure {
     fn from(error: &StoreError) -> Self {
         match error {
-            StoreError::Full(_) => Self::ours(507, "store_full", "there is no room for more images"),
-            StoreError::Io(_) => Self::ours(500, "store_failed", "the image cannot be read"),
+            StoreError::Full(_) => Self::ours(507, Reason::StoreFull, "there is no room for more images"),
+            StoreError::Io(_) => Self::ours(500, Reason::StoreFailed, "the image cannot be read"),
             StoreError::Remote(_) | StoreError::NotBuilt | StoreError::Short { .. } => Self::ours(
                 502,
-                "store_failed",
+                Reason::StoreFailed,
                 "the store of the images does not answer as it should",
             ),
         }
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn what_ended_a_worker_from_outside_is_not_the_images_fault() {
         let failure = Failure::from(&ImageError::Killed("signal 9".to_owned()));
-        assert_eq!((failure.status, failure.reason), (503, Some("image_worker_failed")));
+        assert_eq!((failure.status, failure.reason), (503, Some(Reason::ImageWorkerFailed)));
         assert!(failure.retry_after.is_some() && !failure.is_lasting);
         let failure = Failure::from(&ImageError::Crashed("signal 11".to_owned()));
         assert_eq!((failure.status, failure.is_lasting), (422, true));

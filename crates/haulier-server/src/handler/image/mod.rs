@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use haulier_http::{Body, Handler, ImageResult, ImageTimes, Request, Response};
+use haulier_http::{Body, Handler, ImageResult, ImageTimes, Reason, Request, Response};
 use haulier_image::Format;
 use haulier_proto::field::Fields;
 use haulier_proto::head::Method;
@@ -284,7 +284,13 @@ async fn on_runtime<T: Send + 'static>(
     future: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
     let outcome = service.settings.runtime.spawn(future).await;
-    outcome.unwrap_or_else(|_| Err(Failure::ours(500, "image_worker_failed", "the image could not be had")))
+    outcome.unwrap_or_else(|_| {
+        Err(Failure::ours(
+            500,
+            Reason::ImageWorkerFailed,
+            "the image could not be had",
+        ))
+    })
 }
 
 async fn image(site: &Arc<Site>, service: &Arc<ImageService>, request: &Request, order: Order) -> Response {

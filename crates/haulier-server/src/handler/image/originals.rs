@@ -3,6 +3,7 @@
 //! A file is read when this process meets it for the first time, and again when it changes; then it leaves by sendfile
 //! as any other. What comes over the network is compared whenever all of it comes.
 
+use haulier_http::Reason;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -154,5 +155,5 @@ fn say_damaged(place: &str, id: &Key, found: &str, length: u64) {
 }
 
 fn not_read() -> Failure {
-    Failure::ours(500, "image_worker_failed", "the image could not be read")
+    Failure::ours(500, Reason::ImageWorkerFailed, "the image could not be read")
 }

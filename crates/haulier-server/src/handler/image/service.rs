@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haulier_http::{ImageResult, ImageTimes, OpenFile};
+use haulier_http::{ImageResult, ImageTimes, OpenFile, Reason};
 use haulier_image::{Format, ImageError, Source, Transform, WorkersStatus};
 use haulier_php::WaitTimes;
 use haulier_proto::field::Fields;
@@ -379,7 +379,13 @@ impl ImageService {
             .flights
             .join(&self.settings.runtime, wanted.key, || service.make(wanted))
             .await;
-        made.unwrap_or_else(|| Made::Failed(Failure::ours(500, "image_worker_failed", "the image could not be made")))
+        made.unwrap_or_else(|| {
+            Made::Failed(Failure::ours(
+                500,
+                Reason::ImageWorkerFailed,
+                "the image could not be made",
+            ))
+        })
     }
 
     /// The image that stands in for one that is missing, made as that one was wanted.
@@ -784,7 +790,11 @@ impl ImageService {
             (header, Md5Sum::of(&measured))
         });
         let Ok((header, id)) = read.await else {
-            return Err(Failure::ours(500, "image_worker_failed", "the image could not be read"));
+            return Err(Failure::ours(
+                500,
+                Reason::ImageWorkerFailed,
+                "the image could not be read",
+            ));
         };
         let sides = match header {
             Ok(original) => Some(original.upright()),
@@ -887,7 +897,13 @@ impl ImageService {
         let original = match read.await {
             Ok(Ok(original)) => original,
             Ok(Err(error)) => return Err(Failure::from(&error)),
-            Err(_) => return Err(Failure::ours(500, "image_worker_failed", "the image could not be read")),
+            Err(_) => {
+                return Err(Failure::ours(
+                    500,
+                    Reason::ImageWorkerFailed,
+                    "the image could not be read",
+                ));
+            }
         };
         let info = format!(
             "{{\"size\":{size},\"width\":{},\"height\":{},\"quality\":{},\"format\":\"{}\"}}",

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use haulier_http::{BodySource, BrokenBody, Piece};
+use haulier_http::{BodySource, BrokenBody, Piece, Reason};
 use haulier_store::StoreError;
 use tokio::sync::mpsc;
 
@@ -46,7 +46,7 @@ impl OriginalStream {
             && !passing.ends_whole(self.passed)
         {
             return Err(BrokenBody {
-                reason: "store_damaged",
+                reason: Reason::StoreDamaged,
             });
         }
         Ok(Some(Piece::Bytes(piece)))
@@ -63,7 +63,9 @@ impl BodySource for OriginalStream {
             Some(Ok(piece)) => self.pass(piece),
             None if self.passed == self.length => Ok(None),
             // A part must not look like the whole: the connection is cut.
-            Some(Err(_)) | None => Err(BrokenBody { reason: "store_failed" }),
+            Some(Err(_)) | None => Err(BrokenBody {
+                reason: Reason::StoreFailed,
+            }),
         })
     }
 
@@ -117,7 +119,7 @@ mod tests {
         let wrong = originals.passing(&id(b"12345679"));
         let (received, end) = read_checked(8, sent(), Some(wrong));
         assert_eq!(received, 5);
-        assert_eq!(end.expect_err("it is another one").reason, "store_damaged");
+        assert_eq!(end.expect_err("it is another one").reason, Reason::StoreDamaged);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use haulier_http::{BodyError, Request, Response};
+use haulier_http::{BodyError, Reason, Request, Response};
 use haulier_image::Format;
 use haulier_proto::field::Known;
 use haulier_proto::head::{Method, RequestHead};
@@ -120,12 +120,12 @@ pub(super) async fn respond(
 
 fn broken(site: &Arc<Site>, request: &Request, error: BodyError) -> Response {
     let (status, reason) = match error {
-        BodyError::Gone => (400, "client_gone"),
-        BodyError::TooSlow => (408, "body_timeout"),
+        BodyError::Gone => (400, Reason::ClientGone),
+        BodyError::TooSlow => (408, Reason::BodyTimeout),
         BodyError::TooLarge => return too_large(site),
-        BodyError::Malformed => (400, "bad_body"),
-        BodyError::NoRoom => (503, "body_spool_full"),
-        BodyError::Spool => (507, "spool_failed"),
+        BodyError::Malformed => (400, Reason::BadBody),
+        BodyError::NoRoom => (503, Reason::BodySpoolFull),
+        BodyError::Spool => (507, Reason::SpoolFailed),
     };
     refuse(site, request, &Failure::ours(status, reason, error.to_string()))
 }
@@ -144,7 +144,7 @@ async fn in_memory(service: &Arc<ImageService>, collected: Collected) -> Result<
                 let read: io::Result<Bytes> = tokio::task::spawn_blocking(read)
                     .await
                     .unwrap_or_else(|error| Err(io::Error::other(error)));
-                read.map_err(|_| Failure::ours(507, "spool_failed", "the upload cannot be read again"))
+                read.map_err(|_| Failure::ours(507, Reason::SpoolFailed, "the upload cannot be read again"))
             })
             .await
         }

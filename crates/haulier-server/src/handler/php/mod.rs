@@ -9,7 +9,7 @@ mod params;
 
 use std::sync::Arc;
 
-use haulier_http::{Backend, BackendError, BodyError, Caller, Presence, Request, Response};
+use haulier_http::{Backend, BackendError, BodyError, Caller, Presence, Reason, Request, Response};
 use haulier_proto::fastcgi::params::ParamsWriter;
 use haulier_proto::field::Fields;
 
@@ -95,7 +95,7 @@ enum CallError {
 /// Runs the script and makes a response of its answer.
 pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request, call: &Call) -> Outcome {
     let Some(php) = &site.php else {
-        return Outcome::Response(refused(site, request, 500, "no_php", None));
+        return Outcome::Response(refused(site, request, 500, Reason::NoPhp, None));
     };
     let backend = &*php.pool;
     attempt(thread, site, php, backend, request, call)
@@ -103,7 +103,7 @@ pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request
         .unwrap_or_else(|error| {
             Outcome::Response(match error {
                 CallError::Body(error) => body_failed(site, request, error),
-                CallError::ParamsTooLong => refused(site, request, 431, "params_too_long", None),
+                CallError::ParamsTooLong => refused(site, request, 431, Reason::ParamsTooLong, None),
                 CallError::Backend(error) => backend_failed(site, backend, request, error),
             })
         })
@@ -196,12 +196,12 @@ fn too_large(site: &Site, request: &Request) -> String {
 
 fn body_failed(site: &Arc<Site>, request: &Request, error: BodyError) -> Response {
     let (status, reason) = match error {
-        BodyError::Gone => (400, "client_gone"),
-        BodyError::TooSlow => (408, "body_timeout"),
-        BodyError::TooLarge => (413, "body_too_large"),
-        BodyError::Malformed => (400, "bad_body"),
-        BodyError::NoRoom => (503, "body_spool_full"),
-        BodyError::Spool => (507, "spool_failed"),
+        BodyError::Gone => (400, Reason::ClientGone),
+        BodyError::TooSlow => (408, Reason::BodyTimeout),
+        BodyError::TooLarge => (413, Reason::BodyTooLarge),
+        BodyError::Malformed => (400, Reason::BadBody),
+        BodyError::NoRoom => (503, Reason::BodySpoolFull),
+        BodyError::Spool => (507, Reason::SpoolFailed),
     };
     let figures = (error == BodyError::TooLarge).then(|| too_large(site, request));
     let mut response = refused(site, request, status, reason, figures.as_deref());
@@ -209,6 +209,6 @@ fn body_failed(site: &Arc<Site>, request: &Request, error: BodyError) -> Respons
     response
 }
 
-fn refused(site: &Site, request: &Request, status: u16, reason: &'static str, detail: Option<&str>) -> Response {
+fn refused(site: &Site, request: &Request, status: u16, reason: Reason, detail: Option<&str>) -> Response {
     error_page::respond(status, Some(reason), Some(site), &request.id, detail)
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use haulier_http::{BrokenBody, Exchange, Handler, Peer, Request, Response, Timeouts, Trace};
+use haulier_http::{BrokenBody, Exchange, Handler, Peer, Reason, Request, Response, Timeouts, Trace};
 use haulier_proto::framing::{self, BodyLength, Expectation};
 use haulier_proto::head::{HeadError, HeadLimits, RequestHead, Version};
 use haulier_proto::proxy::{self, ProxyHeaderError};
@@ -188,7 +188,7 @@ impl Connection {
                 Next::Read => match self.read().await {
                     Ok(Read::Bytes | Read::Nothing) => Next::Turn,
                     Ok(Read::End) if self.expired.take() && !self.input.borrow().is_empty() => {
-                        self.refuse(408, "head_timeout")
+                        self.refuse(408, Reason::HeadTimeout)
                     }
                     Ok(Read::End) | Err(_) => return,
                 },
@@ -224,7 +224,7 @@ impl Connection {
                 Ok(false) => return Next::Read,
                 Err(error) => {
                     tracing::warn!(proxy = %self.peer.get().remote, %error, "a connection of a trusted proxy is refused");
-                    return self.refuse(400, "proxy_header");
+                    return self.refuse(400, Reason::ProxyHeader);
                 }
             }
         }
@@ -235,7 +235,7 @@ impl Connection {
                 Err(_) if self.is_http2() => return Next::Http2,
                 Err(_) if self.is_greeted_by_tls() => self.refuse_tls(),
                 Err(_) if self.is_foreign() => self.hang_up(),
-                Err(error) => self.refuse(error.status(), "bad_request"),
+                Err(error) => self.refuse(error.status(), Reason::BadRequest),
             };
             if !matches!(next, Next::Turn) {
                 return next;
@@ -309,7 +309,7 @@ impl Connection {
     fn hang_up(&self) -> Next {
         tracing::debug!(remote = %self.peer.get().remote, "a client speaks neither HTTP/1.1 nor HTTP/2");
         let mut trace = Trace::of(Handler::Error);
-        trace.reason = Some("bad_request");
+        trace.reason = Some(Reason::BadRequest);
         Over {
             request: None,
             peer: self.peer.get(),
@@ -329,16 +329,16 @@ impl Connection {
     fn begin(self: &Rc<Self>, head: RequestHead) -> Next {
         let length = match framing::body_length(&head) {
             Ok(length) => length,
-            Err(error) => return self.refuse(error.status(), "bad_request"),
+            Err(error) => return self.refuse(error.status(), Reason::BadRequest),
         };
         let expectation = framing::expectation(&head);
         if expectation == Expectation::Unknown {
-            return self.refuse(417, "bad_request");
+            return self.refuse(417, Reason::BadRequest);
         }
         let incoming = Incoming::new(length, expectation == Expectation::Continue);
         // An answer that needs no body does not wait for one: what comes later can only end the connection.
         if incoming.is_malformed(&self.input.borrow()) {
-            return self.refuse(400, "bad_request");
+            return self.refuse(400, Reason::BadRequest);
         }
         *self.incoming.borrow_mut() = incoming;
         self.wait_for(Phase::Handler);
@@ -360,7 +360,7 @@ impl Connection {
         match catch_unwind(AssertUnwindSafe(|| pipeline::serve(&self.thread, request))) {
             Ok(Answer::Ready(answered)) => self.reply(answered, keep_alive),
             Ok(Answer::Later(future)) => Next::Wait(Box::new(Waiting::Answer(future, keep_alive))),
-            Err(_) => self.refuse(500, "panic"),
+            Err(_) => self.refuse(500, Reason::Panic),
         }
     }
 
@@ -396,7 +396,7 @@ impl Connection {
     }
 
     /// Answers what cannot be understood, or must not be served, and ends the connection.
-    pub(super) fn refuse(self: &Rc<Self>, status: u16, reason: &'static str) -> Next {
+    pub(super) fn refuse(self: &Rc<Self>, status: u16, reason: Reason) -> Next {
         let id = self.thread.next_id();
         let mut response: Response = error_page::respond(status, Some(reason), None, &id, None);
         let sender = Sender::of(&self.thread, Plan::refusal(), &mut response);
@@ -449,11 +449,11 @@ impl Connection {
         if let Some(broken) = error.get_ref().and_then(|source| source.downcast_ref::<BrokenBody>()) {
             sending.trace.reason = Some(broken.reason);
         } else if error.kind() == io::ErrorKind::UnexpectedEof {
-            sending.trace.reason = Some("file_error");
+            sending.trace.reason = Some(Reason::FileError);
         } else if self.is_too_slow.get() {
-            sending.trace.reason = Some("send_too_slow");
+            sending.trace.reason = Some(Reason::SendTooSlow);
         } else if self.expired.get() {
-            sending.trace.reason = Some("send_timeout");
+            sending.trace.reason = Some(Reason::SendTimeout);
         }
         self.log(sending, false);
         self.socket.abort();

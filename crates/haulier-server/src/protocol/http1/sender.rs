@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
-use haulier_http::{Body, BodySource, BrokenBody, FileSlice, Head, Piece, PipeSlice, Request, Response};
+use haulier_http::{Body, BodySource, BrokenBody, FileSlice, Head, Piece, PipeSlice, Reason, Request, Response};
 use haulier_proto::head::{Method, Version};
 use haulier_proto::{chunked, copy, encode, status};
 
@@ -291,7 +291,9 @@ impl Sender {
         match ready!(source.poll_piece(context)) {
             Ok(Some(piece)) => self.push_piece(piece),
             Ok(None) if self.promised.is_some_and(|left| left > 0) => {
-                return Poll::Ready(Err(io::Error::other(BrokenBody { reason: "bad_response" })));
+                return Poll::Ready(Err(io::Error::other(BrokenBody {
+                    reason: Reason::BadResponse,
+                })));
             }
             Ok(None) => {
                 let trailers = source.trailers();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use haulier_http::Timeouts;
+use haulier_http::{Reason, Timeouts};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use super::super::listing::Listing;
@@ -65,7 +65,7 @@ impl Connection {
                 self.is_answering.set(false);
                 match answered {
                     Ok(answered) => self.reply(answered, keep_alive),
-                    Err(_) => self.refuse(500, "panic"),
+                    Err(_) => self.refuse(500, Reason::Panic),
                 }
             }
             Waiting::Send(mut sending) => {

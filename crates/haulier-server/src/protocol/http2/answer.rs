@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use haulier_http::{Body, Piece, Request, Response};
+use haulier_http::{Body, Piece, Reason, Request, Response};
 use haulier_proto::field::Fields;
 use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::hpack::encode;
@@ -38,7 +38,7 @@ impl Connection {
     }
 
     /// Answers what cannot be understood, or must not be served; that costs its stream alone.
-    pub(super) fn refuse(self: &Rc<Self>, stream: &Rc<Stream>, status: u16, reason: &'static str) {
+    pub(super) fn refuse(self: &Rc<Self>, stream: &Rc<Stream>, status: u16, reason: Reason) {
         let id = self.thread.next_id();
         let response = error_page::respond(status, Some(reason), None, &id, None);
         self.send(stream, None, None, None, response);
@@ -233,7 +233,7 @@ impl Connection {
     }
 
     /// The body broke off: the client must not take what it has for the whole.
-    pub(super) fn break_off(self: &Rc<Self>, stream: &Rc<Stream>, reason: Option<&'static str>) {
+    pub(super) fn break_off(self: &Rc<Self>, stream: &Rc<Stream>, reason: Option<Reason>) {
         if let (Some(sending), Some(reason)) = (&mut *stream.sending.borrow_mut(), reason) {
             sending.trace.reason = Some(reason);
         }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Instant;
 
-use haulier_http::{Exchange, Request};
+use haulier_http::{Exchange, Reason, Request};
 use haulier_proto::framing::{self, BodyLength, Expectation};
 use haulier_proto::h2::connection::Event;
 use haulier_proto::h2::limits::Limits as MachineLimits;
@@ -95,7 +95,7 @@ impl Connection {
             Event::Request { stream, head, end } => self.begin(stream, head, end, received),
             Event::Refused { stream, error } => {
                 let stream = Stream::new(self, stream, true, false);
-                self.refuse(&stream, error.status(), "bad_request");
+                self.refuse(&stream, error.status(), Reason::BadRequest);
             }
             Event::Data { stream, data, end } => self.take_data(stream, data, end),
             Event::Reset { stream, .. } => self.forget(stream),
@@ -114,7 +114,7 @@ impl Connection {
         }
         let stream = Stream::new(self, id, end, framing::expectation(&head) == Expectation::Continue);
         if framing::expectation(&head) == Expectation::Unknown {
-            return self.refuse(&stream, 417, "bad_request");
+            return self.refuse(&stream, 417, Reason::BadRequest);
         }
         let body_length = match framing::body_length(&head) {
             _ if end => Some(0),
@@ -145,7 +145,7 @@ impl Connection {
                 self.expect_body(&stream);
                 stream.spawn(future);
             }
-            Err(_) => self.refuse(&stream, 500, "panic"),
+            Err(_) => self.refuse(&stream, 500, Reason::Panic),
         }
     }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use haulier_http::FileSlice;
+use haulier_http::{FileSlice, Reason};
 
 use super::super::unwinding::Unwinding;
 use super::sending::Source;
@@ -23,7 +23,7 @@ impl Stream {
             .await;
             match Unwinding(answer).await {
                 Ok(answered) => self.reply(answered).await,
-                Err(_) => self.connection.refuse(&self, 500, "panic"),
+                Err(_) => self.connection.refuse(&self, 500, Reason::Panic),
             }
         });
     }
@@ -49,7 +49,7 @@ impl Stream {
 
     async fn feed(self: &Rc<Self>, source: Source) {
         if Unwinding(Box::pin(self.feed_all(source))).await.is_err() {
-            self.connection.break_off(self, Some("panic"));
+            self.connection.break_off(self, Some(Reason::Panic));
         }
     }
 
@@ -69,7 +69,7 @@ impl Stream {
                     }
                 }
                 NextPiece::End if promised.is_some_and(|left| left > 0) => {
-                    return self.connection.break_off(self, Some("bad_response"));
+                    return self.connection.break_off(self, Some(Reason::BadResponse));
                 }
                 NextPiece::End => return self.connection.load_end(self, source.trailers()),
                 NextPiece::Broken(broken) => return self.connection.break_off(self, Some(broken.reason)),

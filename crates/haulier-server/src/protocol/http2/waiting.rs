@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haulier_http::Timeouts;
+use haulier_http::{Reason, Timeouts};
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
 use haulier_proto::h2::frame::{FrameHead, Kind};
 
@@ -56,7 +56,7 @@ impl Connection {
     /// Does what an expired wait calls for.
     pub(super) fn heed_expiry(&self) {
         if self.is_too_slow.take() {
-            self.drop_stalled(self.all_stalled(), "send_too_slow");
+            self.drop_stalled(self.all_stalled(), Reason::SendTooSlow);
         }
         match self.expired.take() {
             Some(Phase::Idle) => self.say_farewell(),
@@ -64,7 +64,7 @@ impl Connection {
                 code: ErrorCode::ENHANCE_YOUR_CALM,
                 reason: "request head too slow",
             }),
-            Some(Phase::Send) => self.drop_stalled(self.stalled_until(), "send_timeout"),
+            Some(Phase::Send) => self.drop_stalled(self.stalled_until(), Reason::SendTimeout),
             _ => {}
         }
     }
@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// Gives up the streams whose windows were shut for too long by then.
-    pub(super) fn drop_stalled(&self, then: Instant, reason: &'static str) {
+    pub(super) fn drop_stalled(&self, then: Instant, reason: Reason) {
         while let Some(id) = self.ask(|machine| machine.reset_stalled(then)) {
             let stalled = self.streams.borrow().get(id);
             if let Some(stream) = stalled

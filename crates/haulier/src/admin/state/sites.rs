@@ -54,7 +54,7 @@ impl SiteState {
             errors_total: now
                 .errors()
                 .filter(|(_, count)| *count > 0)
-                .map(|(reason, count)| (reason.to_owned(), count))
+                .map(|(reason, count)| (reason.word().to_owned(), count))
                 .collect(),
         }
     }

@@ -1,0 +1,243 @@
+//! Reasons for failed requests: one row each. Logs, metrics, error pages and docs/operate.md say what a row says.
+
+use std::fmt;
+
+/// The side that a failed request is due to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The client, or an order of the administrator: nothing to mend here.
+    Client,
+    /// This server, PHP, a store or a disk.
+    Server,
+}
+
+/// The status that goes with a reason, if it has only one.
+macro_rules! status {
+    (_) => {
+        None
+    };
+    ($status:literal) => {
+        Some($status)
+    };
+}
+
+/// Rows: name, word, fault, status (`_` if it depends on the case), what happened, what to do.
+macro_rules! reasons {
+    ($($name:ident, $word:literal, $fault:ident, $status:tt, $what:literal, $help:literal;)*) => {
+        /// Why a request failed.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $(#[doc = $what] $name,)*
+        }
+
+        impl Reason {
+            /// All of them, in the order of their numbers, which is that of their words.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The word in logs and metrics.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)*
+                }
+            }
+
+            /// The side it is due to.
+            #[must_use]
+            pub const fn fault(self) -> Fault {
+                match self {
+                    $(Self::$name => Fault::$fault,)*
+                }
+            }
+
+            /// The status of the response, if it is the same in all cases.
+            #[must_use]
+            pub const fn status(self) -> Option<u16> {
+                match self {
+                    $(Self::$name => status!($status),)*
+                }
+            }
+
+            /// What happened, and what to do: for developers and administrators.
+            #[must_use]
+            pub const fn explanation(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$name => ($what, $help),)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    Aborted, "aborted", Server, _,
+        "The response broke off because its task ended early.",
+        "Look at the log lines before this one: a panic or the end of the server.";
+    BadBody, "bad_body", Client, 400,
+        "The chunks of the request body are malformed.",
+        "The client has a fault; nothing to do here.";
+    BadPath, "bad_path", Client, 400,
+        "The path can be read in two ways, so it is refused.",
+        "It holds a zero or control byte, `%2F`, a `%` without two digits, or `..` above the root.";
+    BadRequest, "bad_request", Client, _,
+        "The request head is malformed or beyond a limit.",
+        "The client has a fault, or `request_line`, `header` or `header_fields` in `[limits]` is too small.";
+    BadResponse, "bad_response", Server, 502,
+        "PHP sent something that is not an HTTP response: its header lines are malformed or too large.",
+        "Look for output of the script between its header lines.";
+    BodySpoolFull, "body_spool_full", Server, 503,
+        "Request bodies take all of `body_spool` on disk.",
+        "Raise `body_spool` in `[limits]`, or find the scripts that keep long bodies waiting.";
+    BodyTimeout, "body_timeout", Client, 408,
+        "The request body arrived too slowly.",
+        "Raise `body_timeout` or lower `body_min_rate` in `[limits]` if clients are that slow.";
+    BodyTooLarge, "body_too_large", Server, 413,
+        "The body is longer than this site takes.",
+        "Below are its length, the limit, and the setting of the limit. For uploads PHP has upload_max_filesize as well.";
+    ClientGone, "client_gone", Client, _,
+        "The client closed the connection before the response was complete.",
+        "Nothing, unless there are many: then look for slow pages.";
+    CompressFailed, "compress_failed", Server, _,
+        "A coder failed in the middle of a body.",
+        "The log has its error; memory may have run out.";
+    ConnectRefused, "connect_refused", Server, 502,
+        "PHP could not be reached.",
+        "Check that the process at `servers` runs, and that its socket is the one in the configuration.";
+    FileError, "file_error", Server, 500,
+        "The file exists and cannot be read.",
+        "The log of the system knows more about the disk.";
+    FrontControllerMissing, "front_controller_missing", Server, 500,
+        "The script that answers for all paths does not exist, or may not run.",
+        "Look at `front` and `root` of the site.";
+    HeadTimeout, "head_timeout", Client, 408,
+        "The request head did not arrive in time.",
+        "Raise `head_timeout` in `[limits]` if clients are that slow.";
+    ImageQueueFull, "image_queue_full", Server, 503,
+        "Every image worker was busy, and the queue was full.",
+        "Give the site more `workers` or a longer `queue` in `[site.NAME.images]`, or a larger cache.";
+    ImageWorkerFailed, "image_worker_failed", Server, _,
+        "The process that makes images failed.",
+        "The log says why; the image is not at fault.";
+    Maintenance, "maintenance", Client, 503,
+        "The site is closed: the file of `maintenance` exists.",
+        "Remove the file `maintenance.file` names, or add this address to `maintenance.allow`.";
+    NoPhp, "no_php", Server, 500,
+        "A script was to run, and the site has no PHP.",
+        "Give the site a `pool`.";
+    NoSite, "no_site", Client, 421,
+        "No site has this host name.",
+        "Look at `hosts` of the sites.";
+    OutOfDescriptors, "out_of_descriptors", Server, 503,
+        "This process has no file descriptors left.",
+        "Raise its limit (LimitNOFILE, ulimit -n) or lower `connections`.";
+    Panic, "panic", Server, 500,
+        "haulier has a fault: the code that answered this request panicked.",
+        "Report the log line, which names the place.";
+    ParamsTooLong, "params_too_long", Server, 431,
+        "The variables of the request do not fit into FastCGI records.",
+        "Lower `header` in `[limits]`, or shorten `params` of the pool.";
+    PhpConnection, "php_connection", Server, 502,
+        "The connection to PHP failed.",
+        "The log has the error of the system.";
+    PhpCrashed, "php_crashed", Server, 502,
+        "The PHP worker ended before its answer was complete. A new one has taken its place.",
+        "Its last message is below, if it had one; suspect an extension first, a kill for memory next.";
+    PhpError, "php_error", Server, _,
+        "The script ended with an error and sent no page.",
+        "Below is what it wrote to PHP's error log.";
+    PhpTimeout, "php_timeout", Server, 504,
+        "PHP had not begun to answer when `timeout` of the pool was over, so the worker was ended.",
+        "Make the page faster, or raise `timeout` of the pool.";
+    PlainHttp, "plain_http", Server, 400,
+        "A client sent HTTP without TLS to a port of TLS.",
+        "Let the link begin with https://.";
+    PoolFull, "pool_full", Server, 503,
+        "Every PHP worker was busy, and none became free in time.",
+        "Look for slow pages in the log, or give the pool more `workers`.";
+    PoolStopped, "pool_stopped", Server, 503,
+        "The pool of PHP workers was stopped while the request waited.",
+        "Nothing: it happens at the end of the server or of a pool.";
+    ProxyHeader, "proxy_header", Server, 400,
+        "A connection of a trusted proxy did not begin with a PROXY header.",
+        "Let the proxy send it, or turn `proxy_protocol` off.";
+    RateLimited, "rate_limited", Client, 429,
+        "This address sent more requests than the site allows.",
+        "Look at `requests_per_ip` in `[limits]` and at `rate` of the routes.";
+    RedirectLoop, "redirect_loop", Server, 500,
+        "Scripts of this site handed the request from one to the next without end.",
+        "Look for `Location:` with a path, sent without a status.";
+    RequestBodyLost, "request_body_lost", Server, 500,
+        "The spooled request body could not be read again.",
+        "The log has the error of the system; look at the disk of `spool_dir`.";
+    SendTimeout, "send_timeout", Client, _,
+        "The client took nothing for `send_timeout`.",
+        "Raise `send_timeout` in `[limits]` if clients pause that long.";
+    SendTooSlow, "send_too_slow", Client, _,
+        "The client took less than `min_send_rate` allows.",
+        "Lower `min_send_rate` in `[limits]` if clients are that slow.";
+    SendfileDenied, "sendfile_denied", Server, 404,
+        "A script named a file that may not be sent. Below is each path that was tried.",
+        "`roots` and `map` in `[site.NAME.sendfile]` say where such files may lie.";
+    ServerStopped, "server_stopped", Server, _,
+        "The server ended before the response was complete.",
+        "Raise `grace` in `[server]` if responses take that long.";
+    SpoolFailed, "spool_failed", Server, 507,
+        "The request body could not be stored.",
+        "Look at the disk of `spool_dir`: space, rights, errors.";
+    StoreDamaged, "store_damaged", Server, 502,
+        "The stored image does not match its id.",
+        "Upload the right file again; `haulier image verify` finds others.";
+    StoreFailed, "store_failed", Server, _,
+        "The store of the originals failed.",
+        "The log has its words; `haulier check --live` asks it.";
+    StoreFull, "store_full", Server, 507,
+        "The store of the originals has no room left.",
+        "Make room there, or move `store` to a larger place.";
+}
+
+impl Reason {
+    /// Whether the client or an order of the administrator is the cause.
+    #[must_use]
+    pub fn is_clients(self) -> bool {
+        self.fault() == Fault::Client
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_are_in_the_order_of_their_words() {
+        assert!(Reason::ALL.is_sorted_by(|one, other| one.word() < other.word()));
+        for (number, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, number, "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_documentation_lists_every_reason() {
+        let docs = include_str!("../../../docs/operate.md");
+        let rows: Vec<&str> = docs
+            .lines()
+            .filter(|line| Reason::ALL.iter().any(|reason| line.starts_with(&row_start(*reason))))
+            .collect();
+        for reason in Reason::ALL {
+            let (what, help) = reason.explanation();
+            let status = reason.status().map_or("–".to_owned(), |status| status.to_string());
+            let row = format!("{} {status} | {what} | {help} |", row_start(*reason));
+            assert!(rows.contains(&row.as_str()), "docs/operate.md lacks the row\n{row}");
+        }
+        assert_eq!(rows.len(), Reason::ALL.len(), "a row twice");
+    }
+
+    fn row_start(reason: Reason) -> String {
+        format!("| `{reason}` |")
+    }
+}
