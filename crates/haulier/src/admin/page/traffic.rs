@@ -83,7 +83,7 @@ fn requests(view: &View) -> String {
         (swatch(ink(name), None), (*name).to_owned(), figures)
     });
     let legend = legend("Requests per second by handler", rows);
-    format!("<figure><figcaption>Requests per second, by who answers</figcaption>{svg}{legend}</figure>")
+    format!("<figure><figcaption>Requests per second, by handler</figcaption>{svg}{legend}</figure>")
 }
 
 /// `12k`, because `12000` would not fit beside the axis.
