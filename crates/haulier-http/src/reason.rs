@@ -81,7 +81,7 @@ reasons! {
         "It holds a zero or control byte, `%2F`, a `%` without two digits, or `..` above the root.";
     BadRequest, "bad_request", Client, _,
         "The request head is malformed or beyond a limit.",
-        "The client has a fault, or `request_line`, `header` or `header_fields` in `[limits]` is too small.";
+        "The client has a fault, or `header` or `header_fields` in `[limits]` is too small.";
     BadResponse, "bad_response", Server, 502,
         "PHP sent something that is not an HTTP response: its header lines are malformed or too large.",
         "Look for output of the script between its header lines.";
@@ -90,7 +90,7 @@ reasons! {
         "Raise `body_spool` in `[limits]`, or find the scripts that keep long bodies waiting.";
     BodyTimeout, "body_timeout", Client, 408,
         "The request body arrived too slowly.",
-        "Raise `body_timeout` or lower `body_min_rate` in `[limits]` if clients are that slow.";
+        "Raise `body_timeout` in `[limits]` if clients pause that long; less than 500 bytes a second is always refused.";
     BodyTooLarge, "body_too_large", Server, 413,
         "The body is longer than this site takes.",
         "Below are its length, the limit, and the setting of the limit. For uploads PHP has upload_max_filesize as well.";
@@ -135,7 +135,7 @@ reasons! {
         "Report the log line, which names the place.";
     ParamsTooLong, "params_too_long", Server, 431,
         "The variables of the request do not fit into FastCGI records.",
-        "Lower `header` in `[limits]`, or shorten `params` of the pool.";
+        "Lower `header` in `[limits]`, or shorten `env` of the pool.";
     PhpConnection, "php_connection", Server, 502,
         "The connection to PHP failed.",
         "The log has the error of the system.";
