@@ -77,3 +77,56 @@ async fn exchange(
     let response = response.map_err(|error| ClientError::Broken(io::Error::other(error)))?;
     Ok(BytesResponse::from(response))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// The request of a method and a body, as an authority receives it.
+    fn received(method: &str, body: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let uri = format!("http://{}/acme", listener.local_addr().expect("bound"));
+        let authority = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut request = String::new();
+            let mut byte = [0];
+            while !(request.contains("\r\n\r\n") && request.ends_with(body)) {
+                stream.read_exact(&mut byte).expect("a whole request");
+                request.push(char::from(byte[0]));
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nReplay-Nonce: n1\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(answer).expect("written");
+            request
+        });
+        let request = http::Request::builder()
+            .method(method)
+            .uri(uri)
+            .header("content-type", "application/jose+json")
+            .body(BodyWrapper::from(body.as_bytes().to_vec()))
+            .expect("a request");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let client = Client::new().expect("a certificate store");
+        let answered = runtime.expect("a runtime").block_on(client.request(request));
+        let nonce = answered.expect("an answer").parts.headers["replay-nonce"].clone();
+        assert_eq!(nonce, "n1");
+        authority.join().expect("no panic")
+    }
+
+    #[test]
+    fn method_fields_and_body_go_out_as_the_library_gives_them() {
+        for (method, body) in [("HEAD", ""), ("GET", ""), ("POST", "{\"a\":1}"), ("PUT", "x")] {
+            let request = received(method, body);
+            assert!(
+                request.starts_with(&format!("{method} /acme HTTP/1.1\r\n")),
+                "{request}"
+            );
+            assert!(request.contains("content-type: application/jose+json\r\n"), "{request}");
+            let length = format!("Content-Length: {}\r\n", body.len());
+            assert_eq!(request.contains(&length), !body.is_empty(), "{request}");
+        }
+    }
+}
