@@ -7,6 +7,7 @@ use std::time::Duration;
 use haulier_http::Network;
 use haulier_php::Pool;
 
+use crate::body::request::Storage;
 use crate::compress::store::VariantStore;
 use crate::io::{Address, Limits};
 use crate::site::SiteSettings;
@@ -51,6 +52,16 @@ pub struct ServerSettings {
     pub variants: Option<Arc<VariantStore>>,
     /// The sites, in the order of the configuration.
     pub sites: Vec<SiteSettings>,
+}
+
+impl ServerSettings {
+    /// The place of long request bodies.
+    pub(crate) fn body_storage(&self) -> Storage<'_> {
+        Storage {
+            directory: &self.spool_dir,
+            most: self.limits.body_spool,
+        }
+    }
 }
 
 impl Default for ServerSettings {

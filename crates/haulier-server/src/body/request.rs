@@ -9,7 +9,6 @@ use haulier_http::{BodyError, Request, RequestBody};
 use rustix::fs::{Mode, OFlags};
 
 use crate::seldom::Seldom;
-use crate::settings::ServerSettings;
 
 /// A complete request body.
 #[derive(Debug)]
@@ -84,12 +83,20 @@ impl Collected {
 /// Bodies up to this length stay in memory.
 const IN_MEMORY: usize = 64 * 1024;
 
+/// The place of long request bodies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Storage<'a> {
+    pub(crate) directory: &'a Path,
+    /// Bytes that all of them together may take.
+    pub(crate) most: u64,
+}
+
 /// Reads the request body to its end.
 ///
 /// # Errors
 /// [`BodyError`]; a body whose announced length is above `most` fails before a byte of it is asked for, a chunk before
 /// its bytes come.
-pub(crate) async fn collect(request: &Request, most: u64, settings: &ServerSettings) -> Result<Collected, BodyError> {
+pub(crate) async fn collect(request: &Request, most: u64, storage: Storage<'_>) -> Result<Collected, BodyError> {
     match request.body_length {
         Some(0) => return Ok(Collected::Empty),
         Some(length) if length > most => return Err(BodyError::TooLarge),
@@ -106,10 +113,10 @@ pub(crate) async fn collect(request: &Request, most: u64, settings: &ServerSetti
             return Err(BodyError::TooLarge);
         }
         if memory.len() > IN_MEMORY || (read == 0 && spooled.is_some()) {
-            charge.grow(memory.len() as u64, settings.limits.body_spool)?;
+            charge.grow(memory.len() as u64, storage.most)?;
             let (file, length) = match &mut spooled {
                 Some(spooled) => spooled,
-                None => spooled.insert((nameless(&settings.spool_dir).map_err(|error| cannot_spool(&error))?, 0)),
+                None => spooled.insert((nameless(storage.directory).map_err(|error| cannot_spool(&error))?, 0)),
             };
             file.write_all(&memory).map_err(|error| cannot_spool(&error))?;
             *length += memory.len() as u64;

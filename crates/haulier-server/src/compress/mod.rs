@@ -18,6 +18,7 @@ pub(crate) mod settings;
 mod site_coding;
 pub(crate) mod store;
 pub(crate) mod tag;
+mod vary;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,6 +32,7 @@ use haulier_proto::head::{Method, RequestHead};
 use self::load::Load;
 use self::policy::{Choice, Shape};
 pub(crate) use self::site_coding::SiteCoding;
+pub(crate) use self::vary::{add_vary, vary_by};
 use crate::clock;
 
 /// What coding by this choice will come to.
@@ -304,19 +306,6 @@ fn mark(fields: &mut Fields, coding: Coding) {
     fields.remove("Accept-Ranges");
     if let Some(tag) = fields.get("ETag").and_then(|value| tag::of_coding(value, coding)) {
         fields.set("ETag", tag);
-    }
-}
-
-/// Says that the answer depends on Accept-Encoding.
-pub(crate) fn add_vary(fields: &mut Fields) {
-    vary_by(fields, "Accept-Encoding");
-}
-
-/// Says that the answer depends on this field of the request.
-pub(crate) fn vary_by(fields: &mut Fields, name: &str) {
-    let says_so = |member: &[u8]| member == b"*" || member.eq_ignore_ascii_case(name.as_bytes());
-    if !fields.get_all("Vary").flat_map(tokens).any(says_so) {
-        fields.append("Vary", name);
     }
 }
 

@@ -16,7 +16,8 @@ use haulier_proto::head::RequestHead;
 
 use super::codec::Dictionary;
 use super::policy::{self, Choice};
-use super::{SiteCoding, vary_by};
+use super::site_coding::SiteCoding;
+use super::vary::vary_by;
 use crate::pattern::glob::Glob;
 
 /// What `[site.X.dictionary]` says.

@@ -7,8 +7,9 @@
 use haulier_proto::dictionary;
 use haulier_proto::field::Fields;
 
+use crate::compress::site_coding::SiteCoding;
 use crate::compress::store::MOST_DICTIONARY;
-use crate::compress::{SiteCoding, vary_by};
+use crate::compress::vary::vary_by;
 
 /// A part of a name is a content hash from this many letters and digits on.
 const HASH: usize = 8;

@@ -101,7 +101,7 @@ pub(super) async fn respond(
     request: &Request,
 ) -> Response {
     let most = service.settings.limits.file;
-    let collected = match collect(request, most, &thread.serving().settings).await {
+    let collected = match collect(request, most, thread.serving().settings.body_storage()).await {
         Ok(collected) => collected,
         Err(error) => return broken(site, request, error),
     };

@@ -123,9 +123,13 @@ where
     let body = if call.is_bodiless() {
         Collected::Empty
     } else {
-        request::collect(request, site.settings.limits.body, &thread.serving().settings)
-            .await
-            .map_err(CallError::Body)?
+        request::collect(
+            request,
+            site.settings.limits.body,
+            thread.serving().settings.body_storage(),
+        )
+        .await
+        .map_err(CallError::Body)?
     };
     let mut params = thread.io.buffers.take();
     let mut writer = ParamsWriter::new(&mut params);
