@@ -95,6 +95,14 @@ fn has_words(file: &Path, wanted: &[&str]) -> bool {
     wanted.iter().all(|word| words.contains(word))
 }
 
+/// A folder and all below it: a page may leave out the first modules of a name.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let below = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
+    let below: Vec<PathBuf> = below.flat_map(|folder| folders(&folder)).collect();
+    [vec![folder.to_owned()], below].concat()
+}
+
 /// All Rust files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -119,7 +127,8 @@ fn is_item(page: &Path, name: &str) -> bool {
         let mut all = sources.iter().flat_map(|source| files(source));
         return all.any(|file| has_words(&file, &parts));
     }
-    sources.iter().any(|source| leads_somewhere(source, &parts))
+    let mut all = sources.iter().flat_map(|source| folders(source));
+    all.any(|folder| leads_somewhere(&folder, &parts))
 }
 
 #[test]
@@ -129,7 +138,9 @@ fn every_file_and_item_that_a_page_names_is_in_the_tree() {
         let text = fs::read_to_string(page).expect("a page");
         for name in code(&text).iter().flat_map(|name| spelled_out(name)) {
             let is_there = match name.as_str() {
-                name if is_path(name) => root().join(name).exists(),
+                name if is_path(name) => [root().as_path(), page.parent().expect("a folder")]
+                    .iter()
+                    .any(|folder| folder.join(name).exists()),
                 name if is_item_name(name) => is_item(page, name),
                 _ => continue,
             };
