@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_of_its_own_is_no_marker() {
+    fn only_a_line_of_its_own_is_a_marker() {
         let marker = finish_marker();
         for other in [
             format!("x{marker}\n"),

@@ -1,4 +1,4 @@
-//! Servers that somebody else runs: several of them, gone, back again, idle.
+//! Servers that another program runs: several of them, gone, back again, idle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,10 @@ use crate::support::{Call, Fpm, Scripts, external, free_address, parent, wait_un
 async fn a_server_that_refuses_is_passed_over() {
     let scripts = Scripts::new();
     let responder = Responder::answering(hello());
-    let dead = [Address::Unix(scripts.path("nobody.sock")), Address::Tcp(free_address())];
+    let dead = [
+        Address::Unix(scripts.path("no-server.sock")),
+        Address::Tcp(free_address()),
+    ];
     let pool = Pool::start(external([&dead[..], &[responder.server()]].concat(), 2)).expect("the pool starts");
     for _ in 0..10 {
         assert_eq!(Call::post(&scripts, "", b"x").text(&pool).await, "hello");
@@ -29,12 +32,15 @@ async fn no_server_at_all_is_connect_refused() {
     let scripts = Scripts::new();
     let address = free_address();
     let pool = Pool::start(external(
-        vec![Address::Unix(scripts.path("nobody.sock")), Address::Tcp(address)],
+        vec![Address::Unix(scripts.path("no-server.sock")), Address::Tcp(address)],
         2,
     ));
     let pool = pool.expect("the pool starts");
     for _ in 0..5 {
-        let error = Call::get(&scripts, "").answer(&pool).await.expect_err("nobody listens");
+        let error = Call::get(&scripts, "")
+            .answer(&pool)
+            .await
+            .expect_err("no server listens");
         assert_eq!(error.reason(), Reason::ConnectRefused);
         assert_eq!(error.to_string(), format!("cannot connect to {address}"));
     }

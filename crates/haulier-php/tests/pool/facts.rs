@@ -183,7 +183,7 @@ async fn a_missing_script_is_a_404_of_php() {
 }
 
 #[tokio::test]
-async fn the_script_is_what_script_filename_says_whatever_path_translated_does() {
+async fn the_script_is_that_of_script_filename_with_any_path_translated() {
     on_every_server(async |name, scripts, pool| {
         scripts.add("evil.jpg", "<?php echo 'evil';");
         let evil = scripts.path("evil.jpg").display().to_string();

@@ -230,7 +230,7 @@ async fn those_who_wait_get_the_worker_of_a_server_that_comes_back() {
     }
     wait_until_async("two wait", || pool.status().load.queued == 2).await;
     assert_eq!(up(&pool), [false, true]);
-    let _listener = std::net::TcpListener::bind(address).expect("nobody took it");
+    let _listener = std::net::TcpListener::bind(address).expect("the address is free");
     wait_until_async("one of those who wait has it", || {
         up(&pool) == [true, true] && pool.status().load.busy == 2
     })

@@ -71,7 +71,7 @@ async fn a_worker_that_has_grown_is_replaced_after_its_request() {
 }
 
 #[tokio::test]
-async fn a_worker_is_replaced_at_its_age_even_if_nobody_asks() {
+async fn a_worker_is_replaced_at_its_age_even_without_a_request() {
     let scripts = Scripts::new();
     let pool = own_pool(&scripts, 1, |_, own| own.recycle.age = Duration::from_millis(300));
     let first = pid(&scripts, &pool).await;
@@ -291,7 +291,7 @@ async fn silence_in_a_body(limit: Duration) {
 }
 
 #[tokio::test(flavor = "local")]
-async fn php_that_nobody_asks_for_ends_and_the_next_request_starts_it() {
+async fn php_without_requests_ends_and_the_next_request_starts_it() {
     let scripts = Scripts::new();
     for separate in [false, true] {
         let pool = own_pool(&scripts, 2, |settings, own| {
@@ -309,7 +309,7 @@ async fn php_that_nobody_asks_for_ends_and_the_next_request_starts_it() {
         assert!(long.starts_with("slept "), "{long}");
         wait_until_async("no process to be left", || php_processes(scripts.dir.path()).is_empty()).await;
         let status = pool.status();
-        assert!(status.load.is_live, "it answers whoever asks");
+        assert!(status.load.is_live, "the next request starts it");
         assert_eq!(
             (status.load.idle, status.counts.exits, status.counts.crashes),
             (0, 0, 0)

@@ -65,7 +65,7 @@ async fn a_full_queue(wait: Duration) {
         "{full:?}"
     );
     assert_eq!(full.reason(), Reason::PoolFull);
-    wait_until_async("nobody waits any longer", || pool.status().load.queued == 0).await;
+    wait_until_async("no request waits any longer", || pool.status().load.queued == 0).await;
     scripts.open("go");
     let (mut answered, mut exhausted) = (0, 0);
     for (_, answer) in tasks.join_all().await {
@@ -164,7 +164,7 @@ async fn a_client_that_left_while_it_waited_costs_no_worker() {
     scripts.open("go");
     for (number, answer) in tasks.join_all().await {
         match number {
-            1 => assert_eq!(answer.expect_err("nobody wants it").reason(), Reason::ClientGone),
+            1 => assert_eq!(answer.expect_err("its client is gone").reason(), Reason::ClientGone),
             _ => assert!(answer.is_ok(), "{answer:?}"),
         }
     }
@@ -210,7 +210,7 @@ async fn a_client_that_left_gives_up_its_place_in_the_queue() {
         ..Call::get(&scripts, "")
     };
     assert_eq!(
-        call.answer(&pool).await.expect_err("nobody wants it").reason(),
+        call.answer(&pool).await.expect_err("its client is gone").reason(),
         Reason::ClientGone
     );
     assert_eq!(
@@ -224,7 +224,7 @@ async fn a_client_that_left_gives_up_its_place_in_the_queue() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn whoever_waits_when_the_pool_stops_is_told_and_what_runs_may_finish() {
+async fn waiting_requests_are_refused_when_the_pool_stops_and_running_ones_may_finish() {
     let scripts = Scripts::new();
     let pool = own_pool(&scripts, 1, |_, _| {});
     let mut tasks = JoinSet::new();

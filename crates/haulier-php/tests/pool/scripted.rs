@@ -234,7 +234,7 @@ async fn a_worker_that_hangs_up_in_the_middle_of_long_content_is_noticed() {
 }
 
 #[tokio::test]
-async fn what_is_no_fastcgi_is_a_bad_response() {
+async fn bytes_that_are_not_fastcgi_are_a_bad_response() {
     let garbage = answer_to("HTTP/1.1 200 OK\r\n\r\n").await.expect_err("garbage");
     assert!(
         matches!(
@@ -260,7 +260,7 @@ async fn what_is_no_fastcgi_is_a_bad_response() {
 }
 
 #[tokio::test]
-async fn what_is_no_cgi_head_is_a_bad_response() {
+async fn an_improper_cgi_head_is_a_bad_response() {
     let bad = async |content: &[u8]| match answer_to([stdout(content), end()].concat()).await {
         Err(PoolError::BadResponse { why }) => why,
         other => panic!("{other:?}"),
@@ -378,7 +378,7 @@ async fn a_small_answer_is_complete_without_waiting() {
     assert_eq!(
         pool.status().load.busy,
         0,
-        "the worker is free although nobody took the body yet"
+        "the worker is free although the body is not read yet"
     );
     let body = response.try_piece();
     assert!(matches!(body, Poll::Ready(Ok(Some(Piece::Bytes(bytes)))) if bytes == "hello"));
@@ -503,7 +503,7 @@ async fn a_connection_closed_while_idle_loses_no_request() {
     });
     let pool = pool_on(&responder);
     for round in 0..50 {
-        // With a large body too: it must not be half sent to somebody who is gone.
+        // With a large body too: half of it must not go to a server that is gone.
         let body = vec![b'x'; if round % 2 == 0 { 1 } else { 500_000 }];
         let call = Call {
             spooled: round % 4 == 3,
@@ -573,7 +573,7 @@ async fn the_time_limit_runs_while_the_server_takes_nothing() {
         spooled: true,
         ..Call::post(&scripts, "", &vec![b'x'; 3_000_000])
     };
-    let error = call.answer(&pool).await.expect_err("nobody answers");
+    let error = call.answer(&pool).await.expect_err("no server answers");
     assert!(matches!(error, PoolError::Timeout { pid: None, .. }), "{error:?}");
     assert_eq!((pool.status().load.busy, pool.status().counts.timeouts), (0, 1));
 }

@@ -110,7 +110,7 @@ async fn workers_killed_under_load_cost_no_request_that_can_be_repeated() {
     let pool = separate(&scripts, 3, |_, _| {});
     let visitors = Visitors::start(&pool, 6, || Call::get(&scripts, "do=sleep&n=1"));
     for _ in 0..6 {
-        // Nobody's second attempt is killed too.
+        // No request is killed in its second attempt too.
         visitors.all_get_answers().await;
         wait_until_async("a worker to kill", || {
             let worker = php_processes(scripts.dir.path()).first().copied();

@@ -300,7 +300,10 @@ async fn a_php_that_ends_at_once_is_started_ever_more_slowly_while_requests_wait
     });
     let begun = Instant::now();
     while pool.status().counts.exits < 2 {
-        let error = Call::get(&scripts, "").answer(&pool).await.expect_err("nobody answers");
+        let error = Call::get(&scripts, "")
+            .answer(&pool)
+            .await
+            .expect_err("no worker answers");
         assert_eq!(error.reason(), Reason::PoolFull, "{error:?}");
         assert!(begun.elapsed() < PATIENCE, "it is not started again");
     }
@@ -325,7 +328,7 @@ async fn a_time_out(limit: Duration) {
     };
     wait_until_async("the neighbour runs", || pool.status().load.busy == 1).await;
     for attempt in 0..2 {
-        // The first hits a connection that nobody looked at yet, the second one whose worker is known.
+        // The first attempt has a connection whose worker is not known yet, the second one whose worker is.
         let error = Call::get(&scripts, "do=spin")
             .answer(&pool)
             .await

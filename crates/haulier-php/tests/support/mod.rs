@@ -133,7 +133,7 @@ impl Fpm {
         panic!("php-fpm does not listen: {}", scripts.path("fpm.log").display());
     }
 
-    /// `None` if it ends, as it does where somebody else has taken its port meanwhile.
+    /// `None` if it ends, as it does if another process has taken its port meanwhile.
     fn try_start(scripts: &Scripts, children: usize) -> Option<Self> {
         let (socket, address) = (scripts.path("fpm.sock"), free_address());
         let _ = fs::remove_file(&socket);
@@ -188,7 +188,7 @@ impl Drop for Fpm {
     }
 }
 
-/// An address nobody listens on. Its port is below those the system gives to whoever wants any, so that it stays free
+/// An address on which no process listens. Its port is below those the system gives out, so that it stays free
 /// while other tests run.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
