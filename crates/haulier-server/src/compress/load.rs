@@ -199,7 +199,6 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "the meter is given the time by its caller")]
     fn the_kernel_is_asked_once_an_interval() {
         let begun = Instant::now();
         let meter = Meter::new(begun);

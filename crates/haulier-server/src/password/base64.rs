@@ -1,33 +1,20 @@
 //! Base64 (RFC 4648 §4), as Basic credentials and `{SHA}` hashes use it.
 
-/// The bytes; `None` for what is no base64. Padding may be missing: some clients leave it out.
-pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let end = text.iter().rposition(|&byte| byte != b'=').map_or(0, |at| at + 1);
-    if text.len() - end > 2 || end % 4 == 1 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(end / 4 * 3 + 2);
-    let (mut bits, mut count) = (0_u32, 0);
-    for &letter in &text[..end] {
-        bits = bits << 6 | u32::from(value(letter)?);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    Some(bytes)
-}
+use ::base64::Engine;
+use ::base64::alphabet::STANDARD;
+use ::base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-fn value(letter: u8) -> Option<u8> {
-    Some(match letter {
-        b'A'..=b'Z' => letter - b'A',
-        b'a'..=b'z' => letter - b'a' + 26,
-        b'0'..=b'9' => letter - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    })
+/// Takes text without padding, too: some clients leave it out.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The bytes; `None` for text that is not base64.
+pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    LENIENT.decode(text).ok()
 }
 
 #[cfg(test)]

@@ -201,7 +201,6 @@ impl Drop for Site {
 }
 
 /// Blocks the test's own thread.
-#[allow(clippy::disallowed_methods, reason = "a test has no event loop to stall")]
 pub(crate) fn wait(time: Duration) {
     std::thread::sleep(time);
 }
