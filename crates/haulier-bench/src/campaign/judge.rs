@@ -53,76 +53,82 @@ impl Campaign<'_> {
         self.warnings.push(Warning { kind, target, text });
     }
 
-    /// What must be known before a point is believed.
+    /// Adds the warnings about a point, rule by rule.
     pub(super) fn judge(&mut self, point: &Point) {
-        let name = self.targets[point.target].target.name.clone();
-        let total = &point.total;
-        let at = if self.levels.len() > 1 {
-            point.rate.map_or_else(
-                || format!(" at {} connections", point.connections),
-                |rate| format!(" at {rate:.0}/s"),
-            )
-        } else {
-            String::new()
+        let keeps_alive = self.options.template.keep_alive && !self.options.template.as_ab;
+        let found = [
+            generator_limited(&point.total),
+            failed(&point.total),
+            rate_not_reached(point),
+            keep_alive_refused(point).filter(|_| keeps_alive),
+            queue_overflowed(point),
+        ];
+        let name = &self.targets[point.target].target.name;
+        let at = match (self.levels.len(), point.rate) {
+            (..=1, _) => String::new(),
+            (_, Some(rate)) => format!(" at {rate:.0}/s"),
+            (_, None) => format!(" at {} connections", point.connections),
         };
-        let target = Some(point.target);
-        if is_limited_by_generator(total) {
-            let share = total.generator.cpu * 100.0;
-            self.warn(
-                WarningKind::GeneratorLimited,
-                target,
-                format!("{name}{at}: the generator's CPU was at {share:.0} %: the tool was the limit (--threads gives it more)"),
-            );
-        }
-        let failed = total.failures.all();
-        if failed > 0 {
-            let classes: Vec<String> = total
-                .failures
-                .by_class()
-                .iter()
-                .filter(|(_, count)| *count > 0)
-                .map(|(class, count)| format!("{count} {class}"))
-                .collect();
-            self.warn(
-                WarningKind::Failures,
-                target,
-                format!(
-                    "{name}{at}: {failed} of {} requests failed: {}",
-                    failed + total.requests,
-                    classes.join(", ")
-                ),
-            );
-        }
-        if let Some(rate) = point.rate.filter(|rate| total.requests_per_second < rate * REACHED) {
-            let reached = total.requests_per_second;
-            self.warn(
-                WarningKind::RateNotReached,
-                target,
-                format!("{name}{at}: target rate not reached: {reached:.0} of {rate:.0} requests/s (server or connection limit)"),
-            );
-        }
-        if self.options.template.keep_alive && !self.options.template.as_ab {
-            let needed = u64::from(point.connections) * point.slices.len() as u64;
-            if total.connections_opened > needed + total.requests / 2 {
-                self.warn(
-                    WarningKind::NoKeepAlive,
-                    target,
-                    format!(
-                        "{name}{at}: the server closes connections: {} were opened",
-                        total.connections_opened
-                    ),
-                );
-            }
-        }
-        let overflows: u64 = point.slices.iter().map(|slice| slice.kernel.listen_overflows).sum();
-        if overflows > 0 {
-            self.warn(
-                WarningKind::Kernel,
-                target,
-                format!("{name}{at}: {overflows} connections found a full accept queue on this machine"),
-            );
-        }
+        let warnings = found.into_iter().flatten().map(|(kind, words)| Warning {
+            kind,
+            target: Some(point.target),
+            text: format!("{name}{at}: {words}"),
+        });
+        let warnings: Vec<Warning> = warnings.collect();
+        self.warnings.extend(warnings);
     }
+}
+
+/// A rule's finding: its kind, and its words behind the name of the target.
+type Finding = Option<(WarningKind, String)>;
+
+fn generator_limited(total: &Total) -> Finding {
+    let share = total.generator.cpu * 100.0;
+    is_limited_by_generator(total).then(|| {
+        let words =
+            format!("the generator's CPU was at {share:.0} %: the tool was the limit (--threads gives it more)");
+        (WarningKind::GeneratorLimited, words)
+    })
+}
+
+fn failed(total: &Total) -> Finding {
+    let failed = total.failures.all();
+    let classes = total.failures.by_class();
+    let classes: Vec<String> = classes
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(class, count)| format!("{count} {class}"))
+        .collect();
+    (failed > 0).then(|| {
+        let asked = failed + total.requests;
+        let words = format!("{failed} of {asked} requests failed: {}", classes.join(", "));
+        (WarningKind::Failures, words)
+    })
+}
+
+fn rate_not_reached(point: &Point) -> Finding {
+    let reached = point.total.requests_per_second;
+    let rate = point.rate.filter(|rate| reached < rate * REACHED)?;
+    let words = format!("target rate not reached: {reached:.0} of {rate:.0} requests/s (server or connection limit)");
+    Some((WarningKind::RateNotReached, words))
+}
+
+/// More connections than there are places: the server closed some after an answer.
+fn keep_alive_refused(point: &Point) -> Finding {
+    let opened = point.total.connections_opened;
+    let needed = u64::from(point.connections) * point.slices.len() as u64;
+    (opened > needed + point.total.requests / 2).then(|| {
+        let words = format!("the server closes connections: {opened} were opened");
+        (WarningKind::NoKeepAlive, words)
+    })
+}
+
+fn queue_overflowed(point: &Point) -> Finding {
+    let overflows: u64 = point.slices.iter().map(|slice| slice.kernel.listen_overflows).sum();
+    (overflows > 0).then(|| {
+        let words = format!("{overflows} connections found a full accept queue on this machine");
+        (WarningKind::Kernel, words)
+    })
 }
 
 fn is_limited_by_generator(total: &Total) -> bool {
