@@ -161,8 +161,8 @@ pub struct Job {
     pub capture: bool,
     /// Keep all answers; memory grows with them.
     pub keep_answers: bool,
-    /// Keep apart what ab keeps apart.
-    pub as_ab: bool,
+    /// Keep the time after the connecting apart.
+    pub times_processing: bool,
     /// Keep the times of every request; memory grows with their number.
     pub keep_times: bool,
 }
@@ -304,7 +304,7 @@ pub(super) mod tests {
             stop: StopRule::Never,
             capture: false,
             keep_answers: false,
-            as_ab: false,
+            times_processing: false,
             keep_times: false,
         }
     }

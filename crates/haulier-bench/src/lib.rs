@@ -3,6 +3,7 @@
 //! A run in the order of its parts: targets → pacer → runner → samples → statistics → result. `campaign` is the story;
 //! the data it leaves behind is `result`, `report` shows it, and `plan` starts the servers of several runs.
 
+pub mod manners;
 pub mod mix;
 pub mod target;
 

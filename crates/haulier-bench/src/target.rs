@@ -12,15 +12,13 @@ use haulier_proto::fastcgi::record::{END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONT
 use haulier_proto::fastcgi::{Header, PairTooLong, ParamsWriter, RecordType};
 
 use super::job::{Destination, Outgoing, Protocol};
+use super::manners::Manners;
 use haulier_client::credentials::basic;
 use haulier_client::names;
 use haulier_client::url::{Scheme, Url, UrlError};
 
 /// An address that does not answer by then is passed over, where a name has several.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
-
-/// Who we say we are.
-const AGENT: &str = concat!("haulier/", env!("CARGO_PKG_VERSION"));
 
 /// Why a text is no target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -206,8 +204,7 @@ pub struct Template {
     /// The target is written in full, because a proxy reads it.
     pub through_proxy: bool,
     pub keep_alive: bool,
-    /// The request as ab writes it: HTTP/1.0, its fields, its name.
-    pub as_ab: bool,
+    pub manners: &'static Manners,
     /// By HTTP/2.
     pub http2: bool,
 }
@@ -224,7 +221,7 @@ impl Default for Template {
             proxy_user: None,
             through_proxy: false,
             keep_alive: true,
-            as_ab: false,
+            manners: &Manners::OWN,
             http2: false,
         }
     }
@@ -272,20 +269,23 @@ impl Template {
         } else {
             url.target().to_owned()
         };
-        let version = if self.as_ab { "1.0" } else { "1.1" };
-        let mut head = format!("{} {target} HTTP/{version}\r\n", self.method);
-        if self.as_ab && self.keep_alive {
-            head.push_str("Connection: Keep-Alive\r\n");
+        let manners = self.manners;
+        let mut head = format!("{} {target} HTTP/{}\r\n", self.method, manners.version);
+        if self.keep_alive {
+            head.push_str(manners.keep_alive_line);
         }
-        let agent = if self.as_ab { "ApacheBench/2.3" } else { AGENT };
         let host = url.origin().host_field();
-        for (name, value) in [("Host", host.as_str()), ("User-Agent", agent), ("Accept", "*/*")] {
+        for (name, value) in [
+            ("Host", host.as_str()),
+            ("User-Agent", manners.agent),
+            ("Accept", "*/*"),
+        ] {
             if !self.has(name) {
                 push(&mut head, name, value);
             }
         }
-        if !self.as_ab && !self.keep_alive {
-            push(&mut head, "Connection", "close");
+        if !self.keep_alive {
+            head.push_str(manners.close_line);
         }
         if let Some(value) = self.authorization(url) {
             push(&mut head, "Authorization", &value);
@@ -321,7 +321,7 @@ impl Template {
             (":path".to_owned(), url.target().to_owned()),
         ];
         let mut push = |name: &str, value: String| lines.push((name.to_ascii_lowercase(), value));
-        for (name, value) in [("user-agent", AGENT), ("accept", "*/*")] {
+        for (name, value) in [("user-agent", self.manners.agent), ("accept", "*/*")] {
             if !self.has(name) {
                 push(name, value.to_owned());
             }
@@ -482,7 +482,7 @@ mod tests {
     #[test]
     fn as_ab_it_is_the_request_of_ab() {
         let template = Template {
-            as_ab: true,
+            manners: &Manners::AB,
             ..Template::default()
         };
         let expected = "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: 127.0.0.1:8080\r\nUser-Agent: ApacheBench/2.3\r\nAccept: */*\r\n\r\n";

@@ -94,10 +94,9 @@ impl Campaign<'_> {
             .all(|target| matches!(target.address, Address::FastCgi { .. }));
         let has_streams = options.template.http2 && !is_fast_cgi;
         let protocol = match &options.template {
-            _ if is_fast_cgi => "FastCGI",
-            template if template.http2 => "HTTP/2",
-            template if template.as_ab => "HTTP/1.0",
-            _ => "HTTP/1.1",
+            _ if is_fast_cgi => "FastCGI".to_owned(),
+            template if template.http2 => "HTTP/2".to_owned(),
+            template => format!("HTTP/{}", template.manners.version),
         };
         let is_open = options.rate.is_some() || options.ladder;
         let spacing = match options.spacing {
@@ -114,7 +113,7 @@ impl Campaign<'_> {
             warmup_s: self.warmup().as_secs_f64(),
             rate: options.rate,
             arrivals: is_open.then(|| spacing.to_owned()),
-            protocol: protocol.to_owned(),
+            protocol,
             streams: has_streams.then_some(if options.template.keep_alive {
                 options.streams
             } else {

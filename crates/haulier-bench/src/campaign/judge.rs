@@ -55,7 +55,7 @@ impl Campaign<'_> {
 
     /// Adds the warnings about a point, rule by rule.
     pub(super) fn judge(&mut self, point: &Point) {
-        let keeps_alive = self.options.template.keep_alive && !self.options.template.as_ab;
+        let keeps_alive = self.options.template.keep_alive && self.options.template.manners.expects_keep_alive;
         let found = [
             generator_limited(&point.total),
             failed(&point.total),

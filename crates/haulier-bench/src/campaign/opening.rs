@@ -61,7 +61,7 @@ impl<'o> Campaign<'o> {
     /// Asks every target twice, unless asking changes something: what it answers, and whether it always does.
     fn ask_once(&mut self) -> Result<(), CampaignError> {
         let is_safe = matches!(self.options.template.method.as_str(), "GET" | "HEAD");
-        if self.options.template.as_ab || !is_safe {
+        if !self.options.template.manners.probes || !is_safe {
             return Ok(());
         }
         for place in 0..self.targets.len() {

@@ -50,10 +50,9 @@ impl Prepared {
             None => None,
         };
         let status = match &options.mix {
-            _ if options.template.as_ab => StatusRule::Any,
             // A log holds what people asked for, and some of that was never there.
-            Some(_) => StatusRule::NoServerError,
-            None => StatusRule::NoError,
+            Some(_) if options.template.manners.status != StatusRule::Any => StatusRule::NoServerError,
+            _ => options.template.manners.status,
         };
         Ok(Self {
             target: target.clone(),
@@ -66,7 +65,7 @@ impl Prepared {
                 status,
                 same_length: options.same_length,
                 body: None,
-                time_failures: options.template.as_ab,
+                time_failures: options.template.manners.times_failures,
             },
             probed: None,
             varies: false,

@@ -65,7 +65,7 @@ impl Campaign<'_> {
 
     pub(super) fn warmup(&self) -> Duration {
         let is_long = self.is_mirrored() || self.levels.len() > 1 || self.options.duration.is_some();
-        let is_wanted = is_long && !self.options.template.as_ab && !self.is_replay();
+        let is_wanted = is_long && self.options.template.manners.warms_up && !self.is_replay();
         self.options.warmup.unwrap_or(if is_wanted {
             Duration::from_secs(1)
         } else {
@@ -235,7 +235,7 @@ impl Campaign<'_> {
             stop: options.stop,
             capture: options.capture,
             keep_answers: options.keep_answers,
-            as_ab: options.template.as_ab,
+            times_processing: options.template.manners.times_processing,
             keep_times: options.keep_times,
         }
     }

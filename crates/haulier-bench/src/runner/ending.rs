@@ -54,7 +54,7 @@ impl Runner<'_> {
         if is_open_loop {
             tally.service.record(self.now.saturating_sub(times.sent));
         }
-        if self.job.as_ab {
+        if self.job.times_processing {
             tally.processing.record(latency.saturating_sub(times.connect_time));
         }
         if self.job.keep_times {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use haulier_bench::campaign::Options;
 use haulier_bench::job::{Protocol, StopRule, TlsOptions};
+use haulier_bench::manners::Manners;
 use haulier_bench::mix::Mix;
 use haulier_bench::pacer::Spacing;
 use haulier_bench::target::{Target, Template};
@@ -187,7 +188,7 @@ impl BenchArgs {
             } else {
                 !self.no_keepalive && self.conn_rate.is_none()
             },
-            as_ab: self.ab,
+            manners: if self.ab { &Manners::AB } else { &Manners::OWN },
             http2: self.http == Some(HttpVersion::Two),
         })
     }
