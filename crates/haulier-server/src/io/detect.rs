@@ -2,7 +2,7 @@
 
 /// What it looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spoken {
+pub(crate) enum DetectedProtocol {
     /// A handshake record (RFC 8446 §5.1).
     Tls,
     /// A method, or the empty line before it (RFC 9112 §2.2).
@@ -18,11 +18,11 @@ const HANDSHAKE: u8 = 22;
 pub(crate) const NO_TLS_HERE: [u8; 7] = [21, 3, 1, 0, 2, 2, 40];
 
 /// What a connection that begins with this byte speaks.
-pub(crate) fn of(first: u8) -> Spoken {
+pub(crate) fn of(first: u8) -> DetectedProtocol {
     match first {
-        HANDSHAKE => Spoken::Tls,
-        b'A'..=b'Z' | b'a'..=b'z' | b'\r' | b'\n' => Spoken::Http,
-        _ => Spoken::Else,
+        HANDSHAKE => DetectedProtocol::Tls,
+        b'A'..=b'Z' | b'a'..=b'z' | b'\r' | b'\n' => DetectedProtocol::Http,
+        _ => DetectedProtocol::Else,
     }
 }
 
@@ -32,13 +32,13 @@ mod tests {
 
     #[test]
     fn the_first_byte_tells() {
-        let greetings: [(&[u8], Spoken); 6] = [
-            (b"\x16\x03\x01\x02\x00\x01", Spoken::Tls),
-            (b"GET / HTTP/1.1\r\n", Spoken::Http),
-            (b"\r\nGET / HTTP/1.1\r\n", Spoken::Http),
-            (b"\x80\x2e\x01\x03\x01", Spoken::Else),
-            (b"\x00", Spoken::Else),
-            (b"\xff\xfe", Spoken::Else),
+        let greetings: [(&[u8], DetectedProtocol); 6] = [
+            (b"\x16\x03\x01\x02\x00\x01", DetectedProtocol::Tls),
+            (b"GET / HTTP/1.1\r\n", DetectedProtocol::Http),
+            (b"\r\nGET / HTTP/1.1\r\n", DetectedProtocol::Http),
+            (b"\x80\x2e\x01\x03\x01", DetectedProtocol::Else),
+            (b"\x00", DetectedProtocol::Else),
+            (b"\xff\xfe", DetectedProtocol::Else),
         ];
         for (greeting, expected) in greetings {
             assert_eq!(of(greeting[0]), expected, "{greeting:?}");

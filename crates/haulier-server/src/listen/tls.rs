@@ -13,7 +13,7 @@ use haulier_proto::proxy;
 use rustix::net::Shutdown;
 
 use crate::io::Session;
-use crate::io::detect::{self, Spoken};
+use crate::io::detect::{self, DetectedProtocol};
 use crate::io::socket::{Socket, receive_plain};
 use crate::io::{Permit, Phase, Watched, canonical};
 use crate::protocol::{Http1, http2};
@@ -106,10 +106,10 @@ impl Handshake {
         let mut first = self.first.borrow_mut();
         while !self.is_detected.get() {
             match self.detect(&mut first) {
-                Ok(Some(Spoken::Tls)) => self.is_detected.set(true),
-                Ok(Some(Spoken::Http)) => return Next::SpeakPlain,
+                Ok(Some(DetectedProtocol::Tls)) => self.is_detected.set(true),
+                Ok(Some(DetectedProtocol::Http)) => return Next::SpeakPlain,
                 Ok(None) => return Next::Read,
-                Ok(Some(Spoken::Else)) | Err(_) => return Next::Close,
+                Ok(Some(DetectedProtocol::Else)) | Err(_) => return Next::Close,
             }
         }
         let mut session = self.session.borrow_mut();
@@ -125,7 +125,7 @@ impl Handshake {
     }
 
     /// Reads until the first byte behind a PROXY header is there; `None` if it is not yet.
-    fn detect(&self, first: &mut Vec<u8>) -> io::Result<Option<Spoken>> {
+    fn detect(&self, first: &mut Vec<u8>) -> io::Result<Option<DetectedProtocol>> {
         if first.capacity() == 0 {
             *first = self.thread.io.buffers.take();
         }

@@ -17,9 +17,9 @@ use haulier_proto::framing::{self, BodyLength, Expectation};
 use haulier_proto::head::{HeadError, HeadLimits, RequestHead, Version};
 use haulier_proto::proxy::{self, ProxyHeaderError};
 
+use super::super::active_transfer::ActiveTransfer;
+use super::super::finished_exchange::FinishedExchange;
 use super::super::http2;
-use super::super::listing::Listing;
-use super::super::over::Over;
 use super::incoming::Incoming;
 use super::sender::{Plan, Sender, Step};
 use super::waiting::{Read, Waiting};
@@ -28,7 +28,7 @@ use crate::clock;
 use crate::io::Permit;
 use crate::io::Phase;
 use crate::io::canonical;
-use crate::io::detect::{self, NO_TLS_HERE, Spoken};
+use crate::io::detect::{self, DetectedProtocol, NO_TLS_HERE};
 use crate::io::pace::Pace;
 use crate::io::socket::Socket;
 use crate::metrics::{InFlight, Transfer};
@@ -107,7 +107,7 @@ pub(super) struct Sending {
     /// Bytes that are in the metrics already.
     pub(super) counted: u64,
     /// Its place in the list of those that take long.
-    pub(super) listing: Option<Listing>,
+    pub(super) listing: Option<ActiveTransfer>,
 }
 
 impl Sending {
@@ -206,7 +206,7 @@ impl Connection {
             return false;
         }
         let first = self.input.borrow().first().copied();
-        first.is_some_and(|first| detect::of(first) == Spoken::Tls)
+        first.is_some_and(|first| detect::of(first) == DetectedProtocol::Tls)
     }
 
     /// Says so in the client's own words.
@@ -294,7 +294,7 @@ impl Connection {
     /// Whether the bytes that are no request are where HTTP/2 begins (RFC 9113 §3.3): it does so at the very start, and
     /// only bytes that HTTP/1.1 refuses are asked.
     fn is_http2(&self) -> bool {
-        // Over TLS the protocol is agreed on in the handshake, and here it was not HTTP/2 (RFC 9113 §3.2).
+        // FinishedExchange TLS the protocol is agreed on in the handshake, and here it was not HTTP/2 (RFC 9113 §3.2).
         let may_begin = self.served.get() == 0 && !self.socket.is_secure();
         may_begin && self.thread.serving().settings.http2 && http2::begins(&self.input.borrow())
     }
@@ -310,7 +310,7 @@ impl Connection {
         tracing::debug!(remote = %self.peer.get().remote, "a client speaks neither HTTP/1.1 nor HTTP/2");
         let mut trace = Trace::of(Handler::Error);
         trace.reason = Some(Reason::BadRequest);
-        Over {
+        FinishedExchange {
             request: None,
             peer: self.peer.get(),
             site: None,
@@ -472,7 +472,7 @@ impl Connection {
             listing: _,
             _in_flight: _,
         } = sending;
-        Over {
+        FinishedExchange {
             request: request.as_ref(),
             peer: self.peer.get(),
             site: site.as_ref(),

@@ -12,8 +12,8 @@ use std::time::Instant;
 use haulier_http::{Reason, Timeouts};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
-use super::super::listing::Listing;
-use super::super::unwinding::Unwinding;
+use super::super::active_transfer::ActiveTransfer;
+use super::super::catch_unwind::CatchUnwind;
 use super::connection::{Connection, Next, Sending};
 use super::sender::{Sender, Step};
 use crate::clock;
@@ -61,7 +61,7 @@ impl Connection {
                 self.wait_for(Phase::Handler);
                 self.note_own_task().await;
                 self.is_answering.set(true);
-                let answered = Unwinding(future).await;
+                let answered = CatchUnwind(future).await;
                 self.is_answering.set(false);
                 match answered {
                     Ok(answered) => self.reply(answered, keep_alive),
@@ -168,7 +168,9 @@ impl Connection {
     /// What takes long to send is listed by name.
     fn note_transfer(&self, sending: &mut Sending) {
         let (site, sender) = (sending.site.as_deref(), &sending.sender);
-        let listing = sending.listing.get_or_insert_with(|| Listing::begin(&self.thread));
+        let listing = sending
+            .listing
+            .get_or_insert_with(|| ActiveTransfer::begin(&self.thread));
         listing.note(
             &self.thread,
             sending.request.as_ref(),

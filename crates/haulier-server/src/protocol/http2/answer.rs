@@ -10,8 +10,8 @@ use haulier_proto::h2::hpack::encode;
 use haulier_proto::head::Method;
 use haulier_proto::status;
 
-use super::super::listing::Listing;
-use super::super::over::Over;
+use super::super::active_transfer::ActiveTransfer;
+use super::super::finished_exchange::FinishedExchange;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::head;
 use super::sending::{Sending, Source, Step};
@@ -83,7 +83,7 @@ impl Connection {
         // Nearly every answer ends here: what it was made of is not moved about.
         self.streams.borrow_mut().remove(stream.id);
         stream.end();
-        Over {
+        FinishedExchange {
             request: request.as_ref(),
             peer: self.peer,
             site: site.as_ref(),
@@ -186,7 +186,9 @@ impl Connection {
         // Of the body alone: how long it is was known before the frames around it.
         let (sent, length) = (sending.body_sent, sending.length);
         let (request, site) = (sending.request.as_ref(), sending.site.as_deref());
-        let listing = sending.listing.get_or_insert_with(|| Listing::begin(&self.thread));
+        let listing = sending
+            .listing
+            .get_or_insert_with(|| ActiveTransfer::begin(&self.thread));
         listing.note(&self.thread, request, site, sent, length);
     }
 
@@ -201,7 +203,7 @@ impl Connection {
             };
             let Some(current) = &mut *sending else { continue };
             self.count_sent(current);
-            let Some(transfer) = current.listing.as_ref().and_then(Listing::transfer) else {
+            let Some(transfer) = current.listing.as_ref().and_then(ActiveTransfer::transfer) else {
                 continue;
             };
             let queued = *queued.get_or_insert_with(|| self.socket.unacknowledged() as u64);
@@ -271,7 +273,7 @@ impl Connection {
     fn finish(&self, stream: &Stream, sending: Sending, complete: bool) {
         self.streams.borrow_mut().remove(stream.id);
         stream.end();
-        Over {
+        FinishedExchange {
             request: sending.request.as_ref(),
             peer: self.peer,
             site: sending.site.as_ref(),

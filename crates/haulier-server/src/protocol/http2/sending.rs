@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use haulier_http::{Body, BodySource, FileSlice, Piece, PipeSlice, ReadNow, Request, Trace};
 use haulier_proto::h2::connection::Connection as Machine;
 
-use super::super::listing::Listing;
+use super::super::active_transfer::ActiveTransfer;
 use crate::metrics::InFlight;
 use crate::site::Site;
 
@@ -42,7 +42,7 @@ pub(super) struct Sending {
     /// Counts it among those under way of its site.
     _in_flight: Option<InFlight>,
     /// Its place in the list of those that take long.
-    pub(super) listing: Option<Listing>,
+    pub(super) listing: Option<ActiveTransfer>,
     /// Bytes of the body, if that is known.
     pub(super) length: Option<u64>,
 }

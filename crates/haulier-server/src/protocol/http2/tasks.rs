@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use haulier_http::{FileSlice, Reason};
 
-use super::super::unwinding::Unwinding;
+use super::super::catch_unwind::CatchUnwind;
 use super::sending::Source;
 use super::stream::{NextPiece, Stream};
 use crate::pipeline::Answered;
@@ -21,7 +21,7 @@ impl Stream {
                 Poll::Ready(())
             })
             .await;
-            match Unwinding(answer).await {
+            match CatchUnwind(answer).await {
                 Ok(answered) => self.reply(answered).await,
                 Err(_) => self.connection.refuse(&self, 500, Reason::Panic),
             }
@@ -48,7 +48,7 @@ impl Stream {
     }
 
     async fn feed(self: &Rc<Self>, source: Source) {
-        if Unwinding(Box::pin(self.feed_all(source))).await.is_err() {
+        if CatchUnwind(Box::pin(self.feed_all(source))).await.is_err() {
             self.connection.break_off(self, Some(Reason::Panic));
         }
     }

@@ -11,12 +11,12 @@ use crate::thread::Thread;
 
 /// A response that did not fit one send. It is listed once that has taken a second.
 #[derive(Debug)]
-pub(super) struct Listing {
+pub(super) struct ActiveTransfer {
     begun: Instant,
     under_way: Option<UnderWay>,
 }
 
-impl Listing {
+impl ActiveTransfer {
     /// Sending begins.
     pub(super) fn begin(thread: &Thread) -> Self {
         Self {

@@ -12,7 +12,7 @@ use crate::thread::Thread;
 
 /// An exchange of which nothing further will be sent.
 #[derive(Debug)]
-pub(super) struct Over<'a> {
+pub(super) struct FinishedExchange<'a> {
     /// `None` for the refusal of something that was no request.
     pub(super) request: Option<&'a Request>,
     pub(super) peer: Peer,
@@ -29,7 +29,7 @@ pub(super) struct Over<'a> {
     pub(super) complete: bool,
 }
 
-impl Over<'_> {
+impl FinishedExchange<'_> {
     /// Counts it and logs it.
     #[inline]
     pub(super) fn note(&self, thread: &Thread) {

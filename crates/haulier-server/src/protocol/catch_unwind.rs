@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A future whose panic is a value: it costs one request.
-pub(super) struct Unwinding<F>(pub(super) F);
+pub(super) struct CatchUnwind<F>(pub(super) F);
 
-impl<F: Future + Unpin> Future for Unwinding<F> {
+impl<F: Future + Unpin> Future for CatchUnwind<F> {
     type Output = std::thread::Result<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
