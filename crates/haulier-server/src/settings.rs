@@ -14,7 +14,7 @@ use crate::site::SiteSettings;
 use crate::tls::Acceptor;
 
 /// A whole server: where it listens and what it serves.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// Addresses to listen on; port 0 takes a free one.
     pub listen: Vec<Address>,

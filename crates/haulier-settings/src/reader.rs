@@ -688,18 +688,31 @@ pub fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Optio
         .map(|(_, name)| name)
 }
 
-/// Everything that may stand in a table, the nearest name in front.
+/// As many names as a line of help holds.
+const SHOWN_NAMES: usize = 10;
+
+/// The names that may stand in a table; of many only those nearest to `key`.
 fn known_names(words: &'static Table, name: &str, key: &str, language: &str) -> String {
-    let known = nearest_first(key, words.names()).join(", ");
+    let names = nearest_first(key, words.names());
+    let known = names[..names.len().min(SHOWN_NAMES)].join(", ");
+    let more = match names.len().saturating_sub(SHOWN_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
     match words.name {
-        "" => format!("tables of a {language}: {known}"),
-        _ => format!("settings known in `[{name}]`: {known}"),
+        "" => format!("tables of a {language}: {known}{more}"),
+        _ => format!("settings known in `[{name}]`: {known}{more}"),
     }
 }
 
-/// `known` with the nearest name in front.
+/// `known` with the nearest names in front, where there are too many to show all; else in their own order, behind the
+/// one that a typing mistake would turn into `written`.
 fn nearest_first<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
     let mut names: Vec<&str> = known.collect();
+    if names.len() > SHOWN_NAMES {
+        let similarity = |name: &str| strsim::jaro_winkler(&written.to_ascii_lowercase(), name);
+        names.sort_by(|one, other| similarity(other).total_cmp(&similarity(one)));
+    }
     if let Some(near) = nearest(written, names.iter().copied()) {
         names.retain(|name| *name != near);
         names.insert(0, near);

@@ -227,8 +227,8 @@ fn fields(settings: &Settings) -> Vec<(&'static str, Value)> {
         ("pid", json!(std::process::id())),
         ("sites", sites.collect()),
         ("pools", pools.collect()),
-        ("threads", json!(settings.threads)),
-        ("connections", json!(settings.limits.connections)),
+        ("threads", json!(settings.server.threads)),
+        ("connections", json!(settings.server.limits.connections)),
     ]
 }
 

@@ -177,27 +177,15 @@ impl Parts {
         let keeper = keeper(settings, present.keeper.as_ref())?;
         let tls = settings.tls.as_ref().zip(keeper.as_ref());
         let server = ServerSettings {
-            listen: settings.listen.clone(),
             listen_tls: tls.map(|(tls, _)| tls.listen.clone()).unwrap_or_default(),
             tls: tls.map(|(tls, keeper)| TlsSettings {
                 acceptor: Arc::clone(keeper.acceptor()),
                 redirects_plain: tls.redirects_plain,
             }),
-            https_port: None,
-            socket_mode: settings.socket_mode,
-            trusted_proxies: settings.trusted_proxies.clone(),
-            proxy_protocol: settings.proxy_protocol,
-            http2: settings.http2,
-            reuse_port: settings.reuse_port,
-            defer_accept: settings.defer_accept,
-            threads: settings.threads,
-            open_files: settings.open_files,
-            grace: settings.grace,
-            limits: settings.limits.clone(),
-            spool_dir: settings.spool_dir.clone(),
             pools: pools.clone(),
             variants: self.variants.as_ref().map(|variants| Arc::clone(&variants.store)),
             sites,
+            ..settings.server.clone()
         };
         Ok(Assembled {
             server,
@@ -225,7 +213,7 @@ impl Parts {
         // Who we will be once the sockets are bound.
         let owner = settings.user.as_ref().map(|user| (user.uid, user.gid));
         let account = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
-        let directory = settings.spool_dir.join(format!("haulier-variants-{account}"));
+        let directory = settings.server.spool_dir.join(format!("haulier-variants-{account}"));
         let is_open = |variants: &Variants| variants.directory == directory && variants.limit == limit;
         if self.variants.as_ref().is_some_and(is_open) {
             return;
@@ -282,7 +270,7 @@ impl Parts {
 /// The certificates: those that are kept already, looked at anew, unless something else is wanted.
 fn keeper(settings: &Settings, present: Option<&Arc<Keeper>>) -> Result<Option<Arc<Keeper>>, AssembleError> {
     let Some(tls) = &settings.tls else { return Ok(None) };
-    let wanted = Wanted::new(tls, settings.http2, !settings.listen.is_empty());
+    let wanted = Wanted::new(tls, settings.server.http2, !settings.server.listen.is_empty());
     if let Some(present) = present.filter(|present| *present.wanted() == wanted) {
         present.look();
         return Ok(Some(Arc::clone(present)));

@@ -128,15 +128,15 @@ fn facts(settings: &Settings, machine: &Machine) -> String {
         .map_or_else(String::new, |tls| format!(", with TLS on {}", addresses(&tls.listen)));
     text.push_str(&format!(
         "listens on {}{secure} with {}\n",
-        addresses(&settings.listen),
-        plural(settings.threads, "thread")
+        addresses(&settings.server.listen),
+        plural(settings.server.threads, "thread")
     ));
     for plan in settings.tls.iter().flat_map(|tls| &tls.certificates) {
         text.push_str(&format!("certificate for {}: {}\n", plan.hosts.join(", "), plan.source));
     }
     text.push_str(&format!(
         "{} at once: {} descriptors are allowed, the others are kept for open files, PHP and logs\n\n",
-        plural(settings.limits.connections, "connection"),
+        plural(settings.server.limits.connections, "connection"),
         machine.descriptors
     ));
     text
@@ -251,8 +251,8 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
         "findings": report.to_json(),
         "sites": understood.map(|(settings, _)| sites(settings)),
         "pools": understood.map(|(settings, _)| pools(settings)),
-        "listen": understood.map(|(settings, _)| settings.listen.iter().map(Address::to_string).collect::<Vec<_>>()),
-        "connections": understood.map(|(settings, _)| settings.limits.connections),
+        "listen": understood.map(|(settings, _)| settings.server.listen.iter().map(Address::to_string).collect::<Vec<_>>()),
+        "connections": understood.map(|(settings, _)| settings.server.limits.connections),
         "descriptors": understood.map(|(_, machine)| machine.descriptors),
     })
 }
@@ -260,8 +260,8 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
 fn check_machine(settings: &Settings, report: &mut Report) {
     let secure = settings.tls.iter().flat_map(|tls| &tls.listen);
     let mut holders = Vec::new();
-    for address in settings.listen.iter().chain(secure) {
-        holders.extend(check_listen(address, settings.reuse_port, report));
+    for address in settings.server.listen.iter().chain(secure) {
+        holders.extend(check_listen(address, settings.server.reuse_port, report));
     }
     check_admin("admin", &settings.admin, &holders, report);
     check_admin("probes", &settings.probes, &holders, report);
@@ -269,7 +269,7 @@ fn check_machine(settings: &Settings, report: &mut Report) {
         check_readable(site, settings, report);
     }
     check_send_roots(settings, report);
-    check_writable("spool_dir", &settings.spool_dir, settings, report);
+    check_writable("spool_dir", &settings.server.spool_dir, settings, report);
     if let Some(tls) = &settings.tls {
         check_keys(tls, settings, report);
     }

@@ -95,7 +95,7 @@ fn read(
         apply_images(&mut file, &image_directory(images)?)?;
     }
     let mut settings = settings::resolve(&file, Mode::Serve, &Machine::look(), report);
-    settings.listen = vec![address.into()];
+    settings.server.listen = vec![address.into()];
     answer_every_host(&mut settings);
     if arguments.https && report.errors() == 0 {
         encrypt(&mut settings);
@@ -244,7 +244,7 @@ fn encrypt(settings: &mut Settings) {
         site.without_tls = Some(WithoutTls::Redirect);
     }
     settings.tls = Some(Tls::local(
-        std::mem::take(&mut settings.listen),
+        std::mem::take(&mut settings.server.listen),
         settings.sites[0].name.clone(),
         hosts,
     ));

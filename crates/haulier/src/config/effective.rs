@@ -300,10 +300,10 @@ impl Collector<'_> {
         let settings = self.settings;
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         match (&path[..], word) {
-            (["server"], "threads") => Some(json!(settings.threads)),
-            (["server"], "spool_dir") => Some(json!(settings.spool_dir)),
-            (["limits"], "body_spool") => Some(json!(format!("{}B", settings.limits.body_spool))),
-            (["limits"], "connections") => Some(json!(settings.limits.connections)),
+            (["server"], "threads") => Some(json!(settings.server.threads)),
+            (["server"], "spool_dir") => Some(json!(settings.server.spool_dir)),
+            (["limits"], "body_spool") => Some(json!(format!("{}B", settings.server.limits.body_spool))),
+            (["limits"], "connections") => Some(json!(settings.server.limits.connections)),
             (["pool", name], _) => {
                 let pool = settings.pools.iter().find(|pool| pool.settings.name == *name)?;
                 let kind = &pool.settings.kind;

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_http::{Network, Timeouts};
+use haulier_http::Timeouts;
 use haulier_php::{PoolSettings, User};
 use haulier_server::Address;
 use haulier_server::pattern::glob::Glob;
 use haulier_server::{
     Canonical, CompressSettings, DictionarySettings, EntityTags, Limits, Maintenance, OffloadSettings, RateLimiter,
-    Redirect, Rewrite, RouteSettings, SendfileSettings, WithoutTls,
+    Redirect, Rewrite, RouteSettings, SendfileSettings, ServerSettings, WithoutTls,
 };
 use haulier_settings::{Diagnostic, Placed, Report};
 
@@ -38,30 +38,12 @@ const MOST_WINDOW: u32 = 0x7fff_ffff;
 pub(crate) struct Settings {
     /// The file it was read from; filled in by whoever read it.
     pub(crate) config: Option<PathBuf>,
-    /// Addresses to listen on.
-    pub(crate) listen: Vec<Address>,
+    /// What the server itself takes; pools, sites and certificates are added by `assemble`.
+    pub(crate) server: ServerSettings,
     /// Encryption; `None` without.
     pub(crate) tls: Option<Tls>,
-    /// Permissions of Unix sockets.
-    pub(crate) socket_mode: u32,
-    /// Proxies whose word about a client counts.
-    pub(crate) trusted_proxies: Vec<Network>,
-    /// Their connections begin with a PROXY header.
-    pub(crate) proxy_protocol: bool,
     /// Who serves once root has bound the sockets; `None` stays who we are.
     pub(crate) user: Option<User>,
-    /// Speak HTTP/2 with clients that begin with it.
-    pub(crate) http2: bool,
-    /// Let another haulier bind the same port.
-    pub(crate) reuse_port: bool,
-    /// TCP_DEFER_ACCEPT.
-    pub(crate) defer_accept: bool,
-    /// Event loops.
-    pub(crate) threads: usize,
-    /// Files kept open in caches.
-    pub(crate) open_files: usize,
-    /// How long running requests may go on after a stop.
-    pub(crate) grace: Duration,
     /// How long it serves on before a stop begins.
     pub(crate) lame_duck: Duration,
     /// Where metrics and health are told.
@@ -70,10 +52,6 @@ pub(crate) struct Settings {
     pub(crate) probes: AdminAddress,
     /// Where `status` asks; `None` is the usual place.
     pub(crate) control: Option<PathBuf>,
-    /// Directory of nameless body files.
-    pub(crate) spool_dir: PathBuf,
-    /// Limits of connections and requests.
-    pub(crate) limits: Limits,
     /// Most bytes of all compressed copies of files; 0 keeps none.
     pub(crate) variants: u64,
     /// What is logged.
@@ -371,26 +349,30 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         report,
     );
     check_is_apart("admin", &admin, listen.iter().chain(secure), file, report);
+    let written = &file.server;
     let settings = Settings {
         config: None,
-        listen,
+        server: ServerSettings {
+            listen,
+            socket_mode: server::resolve_socket_mode(written.socket_mode.as_ref(), report),
+            trusted_proxies: server::resolve_proxies(file, report),
+            proxy_protocol: written.proxy_protocol.get(),
+            http2: written.http2.get(),
+            reuse_port: written.reuse_port.get(),
+            defer_accept: written.defer_accept.get(),
+            threads,
+            open_files: machine.open_files(threads, places),
+            grace: written.grace.get(),
+            limits,
+            spool_dir: resolve_spool_dir(written.spool_dir.as_ref(), report),
+            ..ServerSettings::default()
+        },
         tls,
-        socket_mode: server::resolve_socket_mode(file.server.socket_mode.as_ref(), report),
-        trusted_proxies: server::resolve_proxies(file, report),
-        proxy_protocol: file.server.proxy_protocol.get(),
         user,
-        http2: file.server.http2.get(),
-        reuse_port: file.server.reuse_port.get(),
-        defer_accept: file.server.defer_accept.get(),
-        threads,
-        open_files: machine.open_files(threads, places),
-        grace: file.server.grace.get(),
-        lame_duck: file.server.lame_duck.get(),
+        lame_duck: written.lame_duck.get(),
         admin,
         probes,
-        control: resolve_control(file.server.control.as_ref(), report),
-        spool_dir: resolve_spool_dir(file.server.spool_dir.as_ref(), report),
-        limits,
+        control: resolve_control(written.control.as_ref(), report),
         variants: file.compress.store.get(),
         log: resolve_log(&file.log, report),
         pools,

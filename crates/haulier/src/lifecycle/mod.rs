@@ -219,7 +219,7 @@ fn relieve(predecessor: Option<Predecessor>) -> bool {
 
 /// Says so if bodies cannot be spooled by who serves: nobody would look there when the first long one fails.
 fn check_spool_dir(settings: &Settings) {
-    let directory = &settings.spool_dir;
+    let directory = &settings.server.spool_dir;
     let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
     if let Err(error) = rustix::fs::access(directory, access) {
         let user = settings.user.as_ref().map(|user| user.name.as_str());

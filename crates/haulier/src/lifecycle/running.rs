@@ -97,7 +97,7 @@ impl Running {
         let living = tokio::spawn(show_life(self.server.handle(), Arc::clone(&self.notifier)));
         let end = self.serve(signals, commands).await;
         following.abort();
-        let (grace, lame_duck) = (self.configuration.settings.grace, self.lame_duck(end));
+        let (grace, lame_duck) = (self.configuration.settings.server.grace, self.lame_duck(end));
         self.reporter.leaving();
         self.notifier.stopping(lame_duck + grace);
         let end = serve_on(&self.server, end, lame_duck, signals, commands).await;
@@ -202,7 +202,7 @@ impl Running {
         if end == End::AtOnce {
             return format!("{connections} cut");
         }
-        let most = self.lame_duck(end) + self.configuration.settings.grace;
+        let most = self.lame_duck(end) + self.configuration.settings.server.grace;
         format!("{connections}, at most {} s", most.as_secs())
     }
 
@@ -294,7 +294,7 @@ impl Running {
         self.keep(assembled.keeper);
         self.pools = assembled.pools;
         self.configuration = configuration;
-        let grace = self.configuration.settings.grace;
+        let grace = self.configuration.settings.server.grace;
         for pool in leaving {
             self.leaving.spawn(retire(pool, grace, Arc::clone(&self.metrics)));
         }

@@ -108,6 +108,7 @@ fn find(settings: &Settings) -> Result<Client, Box<Diagnostic>> {
     }
     let secure = settings.tls.iter().flat_map(|tls| &tls.listen);
     let port = settings
+        .server
         .listen
         .iter()
         .chain(secure)
