@@ -6,7 +6,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine(pub(crate) Vec<String>);
 
-/// Why a text is no command line.
+/// The reason that a text is no command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoCommandLine {
     #[error("a quote without its end")]

@@ -11,21 +11,21 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use super::settings::{Named, Plan};
 use super::template::{NoValue, Values};
 
-/// Where Debian keeps servers; a user's PATH often lacks it.
+/// Directories of servers on Debian; a user's PATH often lacks them.
 const SERVER_PLACES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// More than any plan needs, and few enough for servers that make a table of it.
 const MOST_DESCRIPTORS: u64 = 20_000;
-/// What a server has open beside its connections.
+/// Descriptors that a server needs besides its connections.
 const OTHER_DESCRIPTORS: u64 = 200;
-/// Who servers run as when root starts them, as on Debian.
+/// Account of servers that root starts, as on Debian.
 const USER: &str = "www-data";
 
-/// Where a plan runs.
+/// Temporary directory of a run, and the values of its templates.
 #[derive(Debug)]
 pub(super) struct Place {
     directory: Directory,
     pub(super) values: Values,
-    /// Whether lines for root stay in templates.
+    /// True if lines for root stay in templates.
     pub(super) root: bool,
     /// PATH of everything that is started.
     pub(super) search: OsString,
@@ -38,7 +38,7 @@ pub(super) struct Place {
 #[derive(Debug)]
 struct Directory(PathBuf);
 
-/// Why there is no place to run in.
+/// The reason that a plan has no directory to run in.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     #[error("cannot make a directory in {}", path.display())]

@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep, timeout};
 use super::place::Place;
 use super::settings::Named;
 
-/// How often a tree is looked at while it ends.
+/// Pause between two looks at a process tree that is ending.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What workers get after their master has ended.
+/// Time for workers to end after their master.
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// A process of its own group, with all it starts.
@@ -34,7 +34,7 @@ pub(super) struct Started {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Birth(u64);
 
-/// What a command line becomes.
+/// A command that is ready to start.
 pub(super) struct Start<'a> {
     pub(super) words: &'a [String],
     pub(super) env: &'a Named,
@@ -80,7 +80,7 @@ impl Started {
         &mut self.child
     }
 
-    /// Whether it has ended already.
+    /// True if it has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -106,7 +106,7 @@ impl Started {
 }
 
 impl Drop for Started {
-    /// Whoever forgets it is being interrupted: it gets a moment to tidy up, then it is killed.
+    /// The plan is interrupted: the process gets a moment to tidy up, then it is killed.
     fn drop(&mut self) {
         let Some(group) = pid_of(self.pid).filter(|_| !self.has_ended()) else {
             return;

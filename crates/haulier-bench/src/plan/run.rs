@@ -24,7 +24,7 @@ use crate::surroundings;
 /// The most that a script may say.
 const MOST_READ: u64 = 64 << 20;
 
-/// How a plan is run, beside what it says itself.
+/// Options of a run, besides the plan's own settings.
 #[derive(Debug, Clone, Default)]
 pub struct Wishes {
     /// Only parts whose title holds one of these texts; all without any.
@@ -37,7 +37,7 @@ pub struct Wishes {
     pub values: Vec<(String, String)>,
 }
 
-/// What happens, for whoever watches.
+/// Progress of a plan.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Another plan that wants to be alone is running; this one waits for its end.
@@ -50,7 +50,7 @@ pub enum Event<'a> {
     Done(&'a Part),
 }
 
-/// Why a plan came to no end.
+/// The reason that a plan could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
@@ -71,7 +71,7 @@ pub enum RunError {
     Write(#[from] io::Error),
 }
 
-/// Why a part could not be measured; the others still are.
+/// The reason that a part could not be measured; the other parts still are.
 #[derive(Debug, thiserror::Error)]
 enum PartError {
     #[error("none of its servers could be started")]
@@ -376,7 +376,7 @@ impl Running<'_> {
         serde_json::from_slice(&said).map_err(PartError::NotUnderstood)
     }
 
-    /// What a script is told.
+    /// Input of a script, as JSON.
     fn asked(&self, servers: &[(usize, Server)]) -> Vec<u8> {
         let one = |(_, server): &(usize, Server)| {
             json!({
@@ -423,7 +423,7 @@ impl Running<'_> {
         servers
     }
 
-    /// What the servers that ran say of themselves, each program once.
+    /// Versions of the servers that ran, each program once.
     async fn versions(&self) -> Vec<(String, String)> {
         let mut versions: Vec<(String, String)> = Vec::new();
         for place in &self.met {

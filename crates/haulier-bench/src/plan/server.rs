@@ -17,7 +17,7 @@ use super::processes::{Start, Started, last_words};
 use super::settings::{FURTHER_PORT, Named, ServerPlan};
 use super::template::{NoValue, Values, names_in};
 
-/// How often it is asked whether it is ready.
+/// Pause between two checks whether a server is ready.
 const LOOK: Duration = Duration::from_millis(50);
 /// The longest wait for one answer to that.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 pub(super) struct Server {
     pub(super) name: String,
     pub(super) about: String,
-    /// Where it is asked, without a path.
+    /// Its address, without a path.
     pub(super) url: String,
     pub(super) port: u16,
     /// Its own directory.
@@ -36,7 +36,7 @@ pub(super) struct Server {
     patience: Duration,
 }
 
-/// Why a server is not there.
+/// The reason that a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServerError {
     /// This machine lacks something it needs; others go on without it.
@@ -177,7 +177,7 @@ impl Server {
     }
 }
 
-/// What the version command of a server says first; `None` if there is none, or it says nothing.
+/// First line of a server's version command; `None` if it has none, or prints nothing.
 pub(super) async fn version(plan: &ServerPlan, place: &Place) -> Option<String> {
     let line = plan.version.as_ref()?;
     let mut values = place.values.clone();
@@ -188,7 +188,7 @@ pub(super) async fn version(plan: &ServerPlan, place: &Place) -> Option<String> 
     printed(line, &values, place).await
 }
 
-/// What a command line prints first.
+/// First line that a command prints.
 pub(super) async fn printed(line: &CommandLine, values: &Values, place: &Place) -> Option<String> {
     let words = filled_words(line, values).ok()?;
     let start = Start {
@@ -207,7 +207,7 @@ pub(super) async fn printed(line: &CommandLine, values: &Values, place: &Place) 
     Some(bare.unwrap_or(first).to_owned())
 }
 
-/// What the templates and command lines of a server may use, and its port.
+/// Values for the templates and command lines of a server, and its port.
 fn values(plan: &ServerPlan, place: &Place, run: &std::path::Path) -> Result<(Values, u16), ServerError> {
     let mut values = place.values.clone();
     let port = free_port()?;
@@ -269,7 +269,7 @@ fn free_port() -> io::Result<u16> {
 /// Asks whether the port takes connections and the path answers with a status under 500.
 ///
 /// # Errors
-/// Why it is not ready, in words.
+/// The reason that it is not ready, in words.
 async fn answers(port: u16, path: Option<&str>) -> Result<(), String> {
     let connected = timeout(ANSWER, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
     let mut stream = match connected {

@@ -12,13 +12,13 @@ use super::template;
 use crate::report::goal::{Goal, NoGoal};
 use crate::report::quantity::Column;
 
-/// How long a server may take to come, and to go.
+/// Default time for a server to become ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long a script may take.
+/// Default time for a script.
 const SCRIPT_PATIENCE: Duration = Duration::from_secs(30 * 60);
-/// Where a server is asked, unless it says otherwise.
+/// Default address of a server.
 const URL: &str = "http://127.0.0.1:@PORT@";
-/// What every text may use.
+/// Values that every text may use.
 const EVERYWHERE: [&str; 9] = [
     "PLAN",
     "PLACE",
@@ -30,7 +30,7 @@ const EVERYWHERE: [&str; 9] = [
     "PHP_CGI",
     "PHP_VERSION",
 ];
-/// What the texts of a server may use beside; names that begin with `PORT_` are further free ports.
+/// Further values for the texts of a server; names that begin with `PORT_` are further free ports.
 const IN_A_SERVER: [&str; 2] = ["RUN", "PORT"];
 /// `PORT_ADMIN` and the like.
 pub(super) const FURTHER_PORT: &str = "PORT_";
@@ -80,7 +80,7 @@ pub struct ServerPlan {
     pub version: Option<CommandLine>,
 }
 
-/// What is measured.
+/// A section of the page, measured by a table or a script.
 #[derive(Debug)]
 pub enum Part {
     Table(TablePlan),
@@ -149,7 +149,7 @@ struct Resolver<'a> {
     file: &'a File,
     check: FlagCheck,
     report: &'a mut Report,
-    /// What texts outside of servers may use.
+    /// Values that texts outside of servers may use.
     known: Vec<String>,
 }
 
@@ -512,7 +512,7 @@ impl<'a> Resolver<'a> {
         );
     }
 
-    /// What `haulier bench` would say of them.
+    /// Reports what `haulier bench` finds wrong with the flags.
     fn check_flags(&mut self, written: Option<&Placed<String>>, flags: &[String]) {
         if let Err(why) = (self.check)(flags) {
             let error =
@@ -646,7 +646,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// What `table` does not say, `base` says; pairs of `table` come last, so that they win.
+/// Settings of `table`, completed by those of `base`; pairs of `table` come last, so that they win.
 fn merge(table: ServerTable, base: &ServerTable) -> ServerTable {
     let base = base.clone();
     let both = |first: Pairs, then: Pairs| first.into_iter().chain(then).collect();

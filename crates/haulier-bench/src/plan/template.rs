@@ -18,7 +18,7 @@ pub(super) struct Values {
 #[error("`@{name}@` has no value")]
 pub struct NoValue {
     pub name: String,
-    /// Where it stands in the text, in bytes.
+    /// Its bytes in the text.
     pub span: Range<usize>,
 }
 

@@ -24,7 +24,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// Checks what a table expects of a target.
 ///
 /// # Errors
-/// What is wrong with the answer, in words.
+/// The difference from the expected answer, in words.
 pub(super) async fn check(
     table: &TablePlan,
     target: &TargetPlan,

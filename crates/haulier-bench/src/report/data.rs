@@ -9,12 +9,12 @@ use super::document::{self, Content, Page, Part, Report};
 
 /// The `id` of the element of a page that holds its data.
 pub const ID: &str = "haulier-data";
-/// How that element begins.
+/// The opening tag of that element.
 const OPENING: &str = "<script type=\"application/json\" id=\"haulier-data\">";
 /// Data larger than this is thinned out, for each page of a report: a page of 150 KB has room for so much beside charts.
 const MOST_EMBEDDED: usize = 72 * 1024;
 
-/// Why there is no report to make.
+/// The reason that a file holds no report.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error("cannot read {}", path.display())]

@@ -42,7 +42,7 @@ pub struct Page {
     /// Server → what it says of itself.
     #[serde(default)]
     pub versions: Vec<(String, String)>,
-    /// Who took no part, and why.
+    /// Servers that took no part, each with the reason.
     #[serde(default)]
     pub left_out: Vec<(String, String)>,
 }
@@ -107,7 +107,7 @@ impl Part {
         matches!(self.content, Content::Failed { .. })
     }
 
-    /// What was to be reached, and whether it was.
+    /// Its goals, each with the outcome.
     #[must_use]
     pub fn goals(&self) -> &[Judgement] {
         match &self.content {
@@ -130,11 +130,11 @@ impl Content {
     }
 }
 
-/// What a script of a plan writes to its standard output, as JSON.
+/// Output of a script of a plan, as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
-    /// What came out, in sentences.
+    /// Results in sentences.
     #[serde(default)]
     pub sentences: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -151,7 +151,7 @@ pub struct Outcome {
 pub struct Table {
     #[serde(default)]
     pub title: String,
-    /// What its figures mean, below it.
+    /// Explanation below the table.
     #[serde(default)]
     pub note: String,
     pub columns: Vec<Column>,
@@ -169,7 +169,7 @@ pub struct Column {
     pub best: Best,
 }
 
-/// How a number is shown.
+/// Unit of a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -307,7 +307,7 @@ impl Page {
     }
 }
 
-/// What the servers of a run called themselves in their answers, and the version their metrics name.
+/// Names of the servers in their answers, and the versions in their metrics.
 fn servers(run: &Run) -> Vec<(String, String)> {
     let named = run.targets.iter().filter_map(|target| {
         let server = target.answer.as_ref().and_then(|answer| answer.server.clone());

@@ -34,7 +34,7 @@ pub struct Goal {
     against: Against,
 }
 
-/// What the figure is divided by.
+/// Divisor of the figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Against {
     Nothing,
@@ -45,7 +45,7 @@ enum Against {
     OwnBest,
 }
 
-/// Why a text is no goal.
+/// The reason that a text is no goal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoGoal {
     #[error("it has neither `<=` nor `>=`")]

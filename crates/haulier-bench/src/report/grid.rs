@@ -19,16 +19,16 @@ const LONGEST_FIGURE: usize = 24;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Grid {
     pub(crate) title: String,
-    /// What the names of the lines are.
+    /// Heading of the names of the lines.
     pub(crate) corner: String,
     pub(crate) head: Vec<String>,
     pub(crate) lines: Vec<Line>,
     pub(crate) note: String,
-    /// Whether the columns are the targets of a run, in their order.
+    /// True if the columns are the targets of a run, in their order.
     pub(crate) targets_across: bool,
-    /// Whether the lines are.
+    /// True if the lines are.
     pub(crate) targets_down: bool,
-    /// Whether the last column has words, which stand in a line of their own where there is little room.
+    /// True if the last column has words, which stand in a line of their own where there is little room.
     pub(crate) ends_in_words: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Shown {
     pub(crate) mark: Mark,
 }
 
-/// What a cell is beside its text.
+/// Emphasis of a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Mark {
     #[default]
@@ -62,7 +62,7 @@ pub(crate) enum Mark {
 }
 
 impl Grid {
-    /// Whether a column, the names not counted, has words in it.
+    /// True if a column, the names not counted, has words in it.
     pub(crate) fn has_words(&self, column: usize) -> bool {
         let mut cells = self.lines.iter().filter_map(|line| line.cells.get(column));
         cells.any(|cell| cell.mark == Mark::Words)
@@ -143,7 +143,7 @@ pub(crate) fn summary(run: &Run, show: &[String]) -> Vec<Grid> {
     grids
 }
 
-/// What is seldom asked for, where there is one level.
+/// The minor quantities of a run with one level.
 pub(crate) fn further(run: &Run) -> Option<Grid> {
     match levels(run).as_slice() {
         [level] => Some(targets_down(run, *level, true)).filter(|grid| !grid.head.is_empty()),
@@ -471,7 +471,7 @@ pub(crate) fn percentiles(run: &Run, level: Level) -> Option<Grid> {
     })
 }
 
-/// What happened in each slice.
+/// Rates of each slice.
 pub(crate) fn slices(run: &Run, level: Level) -> Grid {
     let points: Vec<&Point> = (0..run.targets.len())
         .filter_map(|target| point(run, target, level))
@@ -538,7 +538,7 @@ pub(crate) fn failures(run: &Run) -> Option<Grid> {
     })
 }
 
-/// What each target answered before the run.
+/// Answers of the targets to the probe before the run.
 pub(crate) fn answers(run: &Run) -> Grid {
     let lines = run.targets.iter().map(|target| {
         let cells = match &target.answer {
@@ -623,7 +623,7 @@ pub(crate) fn of_script(table: &Table) -> Grid {
     }
 }
 
-/// Whether a column holds words to be read from the left, rather than figures.
+/// True if a column holds words, which are aligned to the left, and not figures.
 fn is_worded(table: &Table, column: usize) -> bool {
     let cells = || table.rows.iter().filter_map(|row| row.cells.get(column));
     let longest = cells().map(|cell| match cell {

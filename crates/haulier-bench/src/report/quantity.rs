@@ -241,7 +241,7 @@ fn asked_workers(point: &Point) -> bool {
     server.workers_asked || server.worker_us_per_request.is_some()
 }
 
-/// What the generator's threads needed for a request.
+/// CPU time of the generator's threads for a request.
 fn generator_cpu(point: &Point) -> Option<f64> {
     let answered = point.total.requests + point.total.failures.all();
     (answered > 0).then_some(point.total.generator.cpu_us_per_request)
