@@ -1,4 +1,4 @@
-//! Who made an image and whose it is: the one thing of an original's metadata that may go with its variants.
+//! Author and copyright: the only metadata of an original that its variants may keep.
 //!
 //! It is read from Exif, then IPTC, then XMP, as the Metadata Working Group has it (guidelines 2.0 §3.3), and written as
 //! Exif; a GIF, which has no place for that, gets a comment.
@@ -16,14 +16,14 @@ const LONGEST: usize = 512;
 /// The texts, of which at least one says something.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Copyright {
-    /// Who made it; empty if nobody says.
+    /// The author; empty if unknown.
     pub(crate) artist: String,
-    /// Whose it is; empty if nobody says.
+    /// The owner of the rights; empty if unknown.
     pub(crate) notice: String,
 }
 
 impl Copyright {
-    /// What an original says.
+    /// The copyright of an original.
     pub(crate) fn of(bytes: &[u8], format: Format) -> Option<Self> {
         let mut found = Self::default();
         let blocks = match format {
@@ -160,7 +160,7 @@ fn of_webp(bytes: &[u8]) -> Vec<Block<'_>> {
     blocks.collect()
 }
 
-/// Text whose encoding nobody says: UTF-8 if it is, else Latin-1.
+/// Text of unknown encoding: UTF-8 if it is valid, else Latin-1.
 fn decoded(text: &[u8]) -> String {
     std::str::from_utf8(text).map_or_else(|_| latin1(text), str::to_owned)
 }
@@ -176,7 +176,7 @@ fn tidy(text: &str) -> String {
     cut(&parts.join(", "), LONGEST).to_owned()
 }
 
-/// The beginning of a text, no more than so many bytes.
+/// The beginning of a text, at most this many bytes.
 fn cut(text: &str, most: usize) -> &str {
     let mut ends = (0..=most.min(text.len())).rev();
     let end = ends.find(|&at| text.is_char_boundary(at)).unwrap_or(0);
@@ -196,7 +196,7 @@ pub(crate) fn into_jpeg(bytes: Vec<u8>, copyright: Option<&Copyright>) -> Vec<u8
     [&bytes[..place], &segment, &bytes[place..]].concat()
 }
 
-/// A WebP with Exif behind its pictures (RFC 9649 §2.7).
+/// A WebP with Exif after its pictures (RFC 9649 §2.7).
 pub(crate) fn into_webp(bytes: Vec<u8>, copyright: Option<&Copyright>, (width, height): (u32, u32)) -> Vec<u8> {
     const HAS_EXIF: u8 = 0x08;
     let Some(copyright) = copyright else { return bytes };

@@ -1,4 +1,4 @@
-//! Why an image is not made, and why a query means nothing.
+//! Errors of rendering and of queries.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::Format;
 
-/// Why there is no image.
+/// A rendering that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The bytes are none of the formats we know (415).
@@ -34,11 +34,11 @@ pub enum ImageError {
     /// More than the limits allow (413 for bytes of the original, else 422).
     #[error("{what}: {found}, the limit is {limit}")]
     TooLarge {
-        /// What there is too much of.
+        /// The quantity.
         what: Excess,
-        /// How much there is.
+        /// Its value.
         found: u64,
-        /// How much may be.
+        /// Its limit.
         limit: u64,
     },
     /// The region asked for lies outside of the image (400; zimg's 404).
@@ -80,7 +80,7 @@ impl ImageError {
     }
 }
 
-/// What there may be too much of.
+/// A limited quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Excess {
     /// Bytes of the original.
@@ -143,9 +143,9 @@ pub enum OptionError {
     Value {
         /// The parameter.
         name: String,
-        /// What it was given.
+        /// The value in the query.
         value: String,
-        /// What may stand there.
+        /// The allowed values.
         expected: &'static str,
     },
     /// Parameters that contradict each other, or want another.

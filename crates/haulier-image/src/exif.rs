@@ -3,7 +3,7 @@
 
 use crate::original::Orientation;
 
-/// Who made the picture.
+/// Tag of the author.
 pub(crate) const ARTIST: u16 = 315;
 /// Whose it is.
 pub(crate) const COPYRIGHT: u16 = 33_432;
@@ -70,7 +70,7 @@ impl<'a> Directory<'a> {
         })
     }
 
-    /// Where the entry of a tag and type stands.
+    /// Offset of the entry of a tag and type.
     fn entry(&self, tag: u16, kind: u16) -> Option<usize> {
         (0..usize::from(self.entries))
             .map(|index| self.at + 2 + 12 * index)
@@ -84,7 +84,7 @@ impl<'a> Directory<'a> {
     fn text(&self, tag: u16) -> Option<&'a [u8]> {
         let entry = self.entry(tag, ASCII)?;
         let length = usize::try_from(self.long(entry + 4)?).ok()?;
-        // What has room in the entry stands there.
+        // A value that fits is stored in the entry.
         let place = match length {
             0..=4 => entry + 8,
             _ => usize::try_from(self.long(entry + 8)?).ok()?,

@@ -94,7 +94,7 @@ pub(crate) fn lay(orientation: Orientation, (mut x, mut y): (f64, f64)) -> (f64,
     if orientation.mirrors() { (1.0 - x, y) } else { (x, y) }
 }
 
-/// How large which part becomes.
+/// The part of the image that is shown, and its size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Shape {
     /// Size of the part that is seen, pixels of the original.
@@ -166,7 +166,7 @@ impl Shape {
         }
     }
 
-    /// How much smaller it becomes, in the direction in which it loses least.
+    /// The factor by which it shrinks, in the direction in which it shrinks least.
     pub(crate) fn reduction(&self) -> f64 {
         let across = self.seen.0 / f64::from(self.scaled.0);
         let down = self.seen.1 / f64::from(self.scaled.1);

@@ -1,4 +1,4 @@
-//! What an image may cost.
+//! Limits on the cost of an image.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub struct Limits {
 pub const AVIF_PIXELS_A_SECOND: u64 = 2_000_000;
 /// An AVIF up to this many pixels is made however small its original is.
 const ENLARGED: u64 = 1_000_000;
-/// A larger one has at most so many times the pixels of the part it shows: twice the sides.
+/// An enlarged image has at most this many times the pixels of the part it shows: twice the sides.
 const ENLARGED_BY: u64 = 4;
 
 impl Default for Limits {

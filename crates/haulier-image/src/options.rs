@@ -1,4 +1,4 @@
-//! What a client may ask for: one normalised [`Transform`], however it was written.
+//! The parameters of a variant: one normalised [`Transform`] for every spelling of a query.
 //!
 //! [`zimg::parse`] reads queries as zimg does, [`native::parse`] strictly; presets are native queries in a configuration.
 //! Two queries that mean the same have the same [`Transform::key`].
@@ -23,7 +23,7 @@ use crate::limits::Limits;
 /// Stands in every key: raised when an encoder or a step changes what it makes, so that stored variants are made anew.
 const GENERATION: u32 = 1;
 
-/// What a query asks for.
+/// The meaning of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// The bytes of the original, untouched.
@@ -34,7 +34,7 @@ pub enum Request {
     Preset(String),
 }
 
-/// How a query is read where it says nothing.
+/// Parameters that a query leaves open.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Defaults {
     /// The format of answers. zimg's is JPEG.
@@ -71,11 +71,11 @@ pub struct Transform {
     pub region: Option<Region>,
     /// The size asked for.
     pub size: Size,
-    /// How the image meets the size.
+    /// Fitting of the image into the size.
     pub mode: Mode,
     /// False: never larger than it is.
     pub enlarge: bool,
-    /// What stays where something is cut off.
+    /// The part that stays if the image is cropped.
     pub gravity: Gravity,
     /// Mix colours by their light instead of by their numbers.
     pub linear: bool,
@@ -96,7 +96,7 @@ pub struct Transform {
     pub background: Option<Background>,
     /// The format of the answer.
     pub format: FormatChoice,
-    /// How exact the answer is.
+    /// Quality of the encoding.
     pub quality: Quality,
     /// Most bytes of the answer: it is made less exact until it fits, where the format can be; 0 is any number.
     pub bytes: u32,
@@ -253,7 +253,7 @@ impl Transform {
         limits.check_output(width, height)
     }
 
-    /// Multiplies all sizes in pixels by so many hundredths.
+    /// Multiplies all sizes in pixels by this many hundredths.
     fn times(&mut self, hundredths: u16) {
         let times = |side: u32| (u64::from(side) * u64::from(hundredths) / 100).min(u64::from(u32::MAX)) as u32;
         if self.size.unit == Unit::Pixels {
@@ -303,7 +303,7 @@ pub struct Size {
     pub unit: Unit,
 }
 
-/// What a size is measured in.
+/// The unit of a size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Pixels.
@@ -383,9 +383,9 @@ pub enum Gravity {
         /// From the top.
         y: u16,
     },
-    /// Where there is most to see, told by the entropy of the brightness.
+    /// The part with most detail, by the entropy of the brightness.
     Entropy,
-    /// Where the eye goes: edges, saturated colours and the colours of skin.
+    /// The part that draws the eye: edges, saturated colours and the colours of skin.
     Attention,
 }
 
@@ -496,7 +496,7 @@ pub enum FormatChoice {
     As(Format),
 }
 
-/// How exact an answer is. Never higher than that of a JPEG original: bytes would be spent on its artefacts.
+/// Quality of an encoding. Never higher than that of a JPEG original: bytes would be spent on its artefacts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Quality {
     /// 1 to 100.

@@ -1,4 +1,4 @@
-//! What an original is, told by its header alone.
+//! The properties of an original, read from its header alone.
 //!
 //! Own readers of a few hundred lines that allocate nothing by what the header claims: a bomb is refused before any decoder
 //! has seen it.
@@ -15,7 +15,7 @@ use crate::error::ImageError;
 use crate::format::Format;
 use crate::limits::Limits;
 
-/// What an image says about itself.
+/// The header of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Original {
     /// Its format, by its bytes.
@@ -24,7 +24,7 @@ pub struct Original {
     pub width: u32,
     /// Height, likewise.
     pub height: u32,
-    /// How it is turned upright.
+    /// The rotation that makes it upright.
     pub orientation: Orientation,
     /// Pictures of an animation; 1 for a still.
     pub frames: u32,
@@ -86,7 +86,7 @@ impl Original {
     }
 }
 
-/// How a stored image is turned upright: Exif's tag 274.
+/// The rotation that makes a stored image upright: Exif's tag 274.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orientation(u8);
 

@@ -37,11 +37,11 @@ pub struct Rendered {
     pub height: u32,
     /// Pictures in it; 1 for a still.
     pub frames: u32,
-    /// What took how long.
+    /// Times of the parts.
     pub times: Times,
 }
 
-/// How long the parts of the work took, without any waiting.
+/// Times of the parts of the work, without waiting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
     /// Reading the original.
@@ -202,7 +202,7 @@ fn write(format: Format, pictures: &Pictures, quality: u8, most: u32) -> Result<
         return Ok(first);
     }
     let mut best = codec.write(pictures, 1)?;
-    // What is known to fit, and what is known not to.
+    // The largest size known to fit, and the smallest known not to.
     let (mut low, mut high) = (1, quality);
     while fits(&best) && high - low > 1 {
         let middle = low + (high - low) / 2;

@@ -2,7 +2,7 @@
 
 use crate::error::ImageError;
 
-/// What a pixel consists of.
+/// The channels of a pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Brightness.

@@ -20,7 +20,7 @@ use crate::files::{self, Found, Script};
 use crate::filter::basic_auth::{self, PasswordCheck};
 use crate::filter::{self, Early, https};
 use crate::forwarded;
-use crate::handler::image::{self, Begun};
+use crate::handler::image::{self, Started};
 use crate::handler::php::{self, Call, Outcome};
 use crate::handler::{error_document, listing};
 use crate::metrics::InFlight;
@@ -156,13 +156,13 @@ fn answer(visit: &Visit<'_>) -> Decision {
     let &Visit {
         site, request, path, ..
     } = visit;
-    if let Some(begun) = image::begin(visit) {
-        return begun.into();
+    if let Some(started) = image::start(visit) {
+        return started.into();
     }
     match visit.find(path) {
         Found::File(entry) => {
-            if let Some(begun) = image::begin_file(visit, &entry) {
-                return begun.into();
+            if let Some(started) = image::start_file(visit, &entry) {
+                return started.into();
             }
             let now = visit.thread.io.clock.coarse();
             Decision::Answer(files::respond(&visit.owner().files, &request.head, &entry, now))
@@ -292,11 +292,11 @@ async fn answered(thread: &Rc<Thread>, request: &Request, site: &Arc<Site>, mut 
     refused(site, request, 500, Some(Reason::RedirectLoop))
 }
 
-impl From<Begun> for Decision {
-    fn from(begun: Begun) -> Self {
-        match begun {
-            Begun::Response(response) => Self::Answer(response),
-            Begun::Later(call) => Self::Image(Box::new(call)),
+impl From<Started> for Decision {
+    fn from(started: Started) -> Self {
+        match started {
+            Started::Response(response) => Self::Answer(response),
+            Started::Waiting(call) => Self::Image(Box::new(call)),
         }
     }
 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_image::{Workers, WorkersSettings};
+use haulier_image_service::{BACKGROUND_FACTOR, Settings};
 use haulier_php::User;
 use haulier_proto::field::Fields;
-use haulier_server::{ImageService, ImageSettings, PATIENCE};
+use haulier_server::{ImageSettings, ImageSite};
 use haulier_store::cache::{self, Cache, CacheError, DiskCache, Tiered};
 use haulier_store::{LocalStore, Location, Store, StoreError, StoreRuntime};
 
@@ -48,7 +49,7 @@ pub(crate) enum ImagesError {
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     runtime: Option<StoreRuntime>,
-    services: Vec<(Asked, Arc<ImageService>)>,
+    services: Vec<(Asked, Arc<ImageSite>)>,
     /// Each with what it was asked to be: sites that ask for the same share one.
     workers: Vec<(Pool, Arc<Workers>)>,
 }
@@ -62,7 +63,7 @@ struct Pool {
     workers: usize,
     queue: usize,
     timeout: Duration,
-    patient: bool,
+    low_priority: bool,
 }
 
 impl Pool {
@@ -71,9 +72,13 @@ impl Pool {
         WorkersSettings {
             workers: self.workers,
             queue: self.queue,
-            queue_timeout: if self.patient { NO_HURRY } else { usual.queue_timeout },
+            queue_timeout: if self.low_priority {
+                NO_HURRY
+            } else {
+                usual.queue_timeout
+            },
             deadline: self.timeout,
-            patient: self.patient,
+            low_priority: self.low_priority,
             ..usual
         }
     }
@@ -96,7 +101,7 @@ impl Images {
         site: &Site,
         purpose: Purpose,
         user: Option<&User>,
-    ) -> Result<Option<Arc<ImageService>>, ImagesError> {
+    ) -> Result<Option<Arc<ImageSite>>, ImagesError> {
         let Some(images) = &site.images else { return Ok(None) };
         let asked = Asked {
             site: site.name.clone(),
@@ -115,17 +120,11 @@ impl Images {
         };
         let settings = ImageSettings {
             compat: images.compat,
-            store,
+            has_store: store.is_some(),
             files: images.files.clone(),
             is_alone: site.is_rootless,
-            memory: images.memory,
-            tiers: Tiered::new(open_caches(site, images, user)?),
-            workers: self.workers(images)?,
-            runtime,
             defaults: images.defaults,
             formats: images.formats.clone(),
-            behind: images.behind.clone(),
-            patient: self.patient(images)?,
             limits: images.limits,
             upload: images.upload.clone(),
             download: images.download.clone(),
@@ -135,18 +134,28 @@ impl Images {
             presets: images.presets.clone(),
             only_presets: images.only_presets,
             widths: images.widths.clone(),
-            variants: images.variants,
             sign: images.sign.clone(),
             fallback: images.fallback.clone(),
             cache_control: Some(asked.cache_control.clone()),
             fields: fields(site),
         };
-        let service = ImageService::new(settings).map_err(|source| ImagesError::Fallback {
+        let service = Settings {
+            store,
+            memory: images.memory,
+            tiers: Tiered::new(open_caches(site, images, user)?),
+            runtime,
+            workers: self.workers(images)?,
+            background_workers: self.background_workers(images)?,
+            background: images.behind.clone(),
+            limits: images.limits,
+            variants: images.variants,
+        };
+        let images = ImageSite::new(settings, service).map_err(|source| ImagesError::Fallback {
             site: site.name.clone(),
             source,
         })?;
-        self.services.push((asked, Arc::clone(&service)));
-        Ok(Some(service))
+        self.services.push((asked, Arc::clone(&images)));
+        Ok(Some(images))
     }
 
     /// Lets go of what no site asks for any more; what still serves an old configuration goes on for it.
@@ -170,19 +179,19 @@ impl Images {
             workers: images.workers,
             queue: images.queue,
             timeout: images.timeout,
-            patient: false,
+            low_priority: false,
         })
     }
 
     /// One more process, for what is made behind answers.
-    fn patient(&mut self, images: &config::Images) -> Result<Option<Arc<Workers>>, ImagesError> {
+    fn background_workers(&mut self, images: &config::Images) -> Result<Option<Arc<Workers>>, ImagesError> {
         let is_asked_for = images.formats.iter().any(|format| images.behind.contains(format));
         let pool = Pool {
             workers: 1,
             // Each site sends one image at a time.
             queue: usize::MAX,
-            timeout: images.timeout * PATIENCE,
-            patient: true,
+            timeout: images.timeout * BACKGROUND_FACTOR,
+            low_priority: true,
         };
         is_asked_for.then(|| self.workers_for(pool)).transpose()
     }
@@ -303,16 +312,16 @@ mod tests {
 
     #[test]
     fn nobody_is_turned_away_who_works_behind_answers() {
-        let pool = |patient| Pool {
+        let pool = |low_priority| Pool {
             workers: 1,
             queue: 8,
             timeout: Duration::from_secs(5),
-            patient,
+            low_priority,
         };
-        let (quick, patient) = (pool(false).settings(), pool(true).settings());
+        let (quick, background) = (pool(false).settings(), pool(true).settings());
         assert_eq!((quick.queue, quick.deadline), (8, Duration::from_secs(5)));
         // Longer than all sites together may take, one image after another.
-        assert!(patient.queue_timeout > 1000 * patient.deadline * PATIENCE);
-        assert!(quick.queue_timeout < 3 * quick.deadline && !quick.patient);
+        assert!(background.queue_timeout > 1000 * background.deadline * BACKGROUND_FACTOR);
+        assert!(quick.queue_timeout < 3 * quick.deadline && !quick.low_priority);
     }
 }

@@ -9,7 +9,7 @@ use crate::format::Format;
 use crate::original::Original;
 use crate::raster::Kind;
 
-/// How long the encoder searches, from 1 (long) to 10: what answers a request must not take seconds.
+/// Speed of the encoder, from 1 (slow) to 10: a request must not take seconds.
 const SPEED: u8 = 9;
 /// AVIF looks as good as JPEG at a lower number of its own scale.
 const EQUAL: u8 = 10;

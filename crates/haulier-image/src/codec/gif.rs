@@ -10,7 +10,7 @@ use crate::error::ImageError;
 use crate::original::Original;
 use crate::raster::{Kind, Raster};
 
-/// How coarsely colours are chosen for a palette: from 1 to 30, as the quantiser counts.
+/// Coarseness of the palette: from 1 to 30, as the quantiser counts.
 const SPEED: i32 = 10;
 /// Browsers show what is to be shown for less than 20 ms for 100 ms; hundredths of a second.
 const SHORTEST: u16 = 2;
@@ -21,7 +21,7 @@ pub(super) struct Gif;
 
 impl Codec for Gif {
     fn profile(&self, _: &[u8]) -> Option<Vec<u8>> {
-        None // the extension for it is written by nobody
+        None // no encoder writes the extension for it
     }
 
     /// The canvas, what a frame keeps of it, and the frame itself, which may be as large.
@@ -110,16 +110,16 @@ fn frame(picture: &Picture, width: u16, height: u16) -> Frame<'static> {
     frame
 }
 
-/// What has been drawn so far, and what the last frame leaves of it.
+/// The canvas so far, and the rule for the last frame on it.
 struct Canvas {
     width: usize,
     height: usize,
     data: Vec<u8>,
-    /// What happens to the last frame before the next one.
+    /// Disposal of the last frame before the next one.
     disposal: DisposalMethod,
     /// Left, top, width and height of the last frame, within the canvas.
     last: [usize; 4],
-    /// What lay beneath a frame that is to leave no trace.
+    /// The pixels below a frame that is to be removed again.
     beneath: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Formats to pixels and back, behind one trait.
+//! One trait for all formats: decoding to pixels, and encoding.
 //!
 //! Pixels always come as eight bits a channel. Nothing of an original's metadata reaches a variant but its copyright,
 //! where that is wanted: a writer gets pixels.
@@ -16,7 +16,7 @@ use crate::format::Format;
 use crate::original::Original;
 use crate::raster::Raster;
 
-/// How an original is to be read.
+/// Options of decoding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Wish {
     /// So many times smaller it may become while it is read, at least 1; what is left to scale is taken off already.
@@ -39,14 +39,14 @@ pub(crate) struct Picture {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pictures {
     pub(crate) frames: Vec<Picture>,
-    /// How often an animation runs; 0 is for ever.
+    /// Repetitions of an animation; 0 is for ever.
     pub(crate) loops: u16,
-    /// Who made them and whose they are, if that is to be said.
+    /// Author and copyright, if the variant is to name them.
     pub(crate) copyright: Option<Copyright>,
 }
 
 impl Pictures {
-    /// What a still shows.
+    /// The picture of a still.
     fn first(&self) -> &Raster {
         &self.frames[0].raster
     }
@@ -66,7 +66,7 @@ pub(crate) trait Codec: Sync {
     /// Reads the first picture, or all of them; gives the number of loops.
     ///
     /// # Errors
-    /// [`ImageError::Malformed`], and whatever `each` says.
+    /// [`ImageError::Malformed`], and the errors of `each`.
     fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError>;
 
     /// Writes a variant in a quality from 1 to 100, where the format has one.
@@ -76,7 +76,7 @@ pub(crate) trait Codec: Sync {
     fn write(&self, pictures: &Pictures, quality: u8) -> Result<Vec<u8>, ImageError>;
 }
 
-/// The codec of a format. Whoever asks has made sure that this build reads or writes it.
+/// The codec of a format, which this build must read or write.
 pub(crate) fn of(format: Format) -> &'static dyn Codec {
     match format {
         Format::Jpeg => &jpeg::Jpeg,
@@ -95,7 +95,7 @@ fn decoded(original: &Original) -> u64 {
     u64::from(original.width) * u64::from(original.height) * u64::from(original.channels)
 }
 
-/// What a library says about a broken image.
+/// The message of a library about a broken image.
 pub(crate) fn malformed(error: impl std::fmt::Display) -> ImageError {
     ImageError::Malformed(error.to_string())
 }

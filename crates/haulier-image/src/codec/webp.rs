@@ -13,7 +13,7 @@ use crate::error::ImageError;
 use crate::original::{Original, webp};
 use crate::raster::{Kind, Raster};
 
-/// How long the encoder searches, 0 to 6: 2 takes half the time of 4 and 3 % more bytes.
+/// Effort of the encoder, 0 to 6: 2 takes half the time of 4 and 3 % more bytes.
 const METHOD: i32 = 2;
 /// Longest side of a WebP, pixels (RFC 9649 §2.5).
 const LONGEST: u32 = 16_383;
@@ -29,7 +29,7 @@ impl Codec for WebP {
         webp::profile(bytes)
     }
 
-    /// Lossy pictures are held in YUV beside the pixels, lossless ones as 32 bits.
+    /// Lossy pictures are held in YUV besides the pixels, lossless ones as 32 bits.
     fn memory(&self, original: &Original, _: &Wish) -> u64 {
         decoded(original) + u64::from(original.width) * u64::from(original.height) * 4
     }

@@ -42,7 +42,7 @@ fn items(packet: &str, name: &str) -> Vec<String> {
     texts
 }
 
-/// What is in the first element of this name, and what is behind it.
+/// The content of the first element of this name, and the text after it.
 fn element<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let open = format!("<{name}");
     let mut from = 0;
@@ -118,7 +118,7 @@ mod tests {
     fn hostile_packets_cost_little_and_say_little() {
         let packet = |text: &str| format!("<dc:rights><rdf:li>{text}</rdf:li></dc:rights>");
         let notice = |text: &str| read(packet(text).as_bytes()).notice;
-        // An end is not looked for behind every one of them.
+        // The end is not searched after each of them.
         assert_eq!(notice(&"&".repeat(900_000)), "&".repeat(LONGEST_TEXT));
         assert_eq!(notice(&"x".repeat(1 << 20)), "", "too long a packet");
         assert_eq!(notice("&#x10FFFF;&#000000000169;"), "\u{10FFFF}&#000000000169;");

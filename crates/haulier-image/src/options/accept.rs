@@ -1,7 +1,7 @@
 //! Accept: the best format for an answer with `f=auto` (RFC 9110 §12.5.1).
 //!
 //! A format that browsers do not all know is given only to who names it: `*/*` and `image/*` say nothing about WebP and
-//! AVIF, every client sends them. Whoever calls this owes the answer a `Vary: Accept`.
+//! AVIF, every client sends them. The caller must add `Vary: Accept` to the response.
 
 use crate::format::Format;
 

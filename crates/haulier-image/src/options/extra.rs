@@ -11,7 +11,7 @@ const MOST_BYTES: u32 = 1 << 30;
 /// A coordinate no image reaches: what is larger is a mistake.
 const MOST_PIXELS: u32 = 1_000_000;
 
-/// What they say together; sizes are multiplied at the end.
+/// Their combined meaning; sizes are multiplied at the end.
 #[derive(Debug, Default)]
 pub(super) struct Extra {
     /// True once any of them was there.

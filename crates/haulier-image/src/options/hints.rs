@@ -6,14 +6,14 @@
 use crate::limits::Limits;
 use crate::options::{Mode, Size, Transform, Unit};
 
-/// Pixels of the screen for one of the page, hundredths. Beyond the last nobody sees a difference.
+/// Pixels of the screen for one of the page, hundredths. Beyond the last there is no visible difference.
 const DENSITIES: [u16; 4] = [100, 150, 200, 300];
 /// Without a ladder of widths, a width becomes the next multiple of this, pixels.
 const STEP: u32 = 160;
-/// What is wider is a mistake, pixels.
+/// The largest plausible width, pixels.
 const MOST_PIXELS: u32 = 100_000;
 
-/// What a browser said.
+/// The hints of a browser.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hints {
     /// Pixels of the screen for one of the page, hundredths.
@@ -22,7 +22,7 @@ pub struct Hints {
     pub width: Option<u32>,
 }
 
-/// What a variant depends on, beside its query.
+/// The hint that a variant depends on, besides its query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Hinted {
     /// The query says everything.
@@ -63,7 +63,7 @@ impl Transform {
         } else if !is_sized {
             Hinted::Width
         } else if self.mode == Mode::Crop {
-            // Pixels of the original, whatever shows them.
+            // Pixels of the original, on any screen.
             Hinted::Nothing
         } else {
             Hinted::Density

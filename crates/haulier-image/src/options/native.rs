@@ -24,7 +24,7 @@ struct Written {
     y: Option<u32>,
 }
 
-/// Reads a query, without its `?`. Names in `others` belong to somebody else (a signature, say) and are passed over.
+/// Reads a query, without its `?`. Names in `others` belong to other parts (a signature, for example) and are skipped.
 /// A query of nothing is the original.
 ///
 /// # Errors

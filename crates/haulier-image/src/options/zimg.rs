@@ -1,6 +1,6 @@
 //! Queries as zimg 3 reads them: numbers like C's atoi, the first of two counts, what is unknown is passed over.
 //!
-//! What zimg never had (the module `extra`) is understood as well, and read strictly. An error is a 404 in zimg.
+//! Parameters that zimg never had (the module `extra`) are read too, and strictly. An error is a 404 in zimg.
 
 use crate::error::OptionError;
 use crate::format::Format;

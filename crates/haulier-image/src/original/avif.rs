@@ -6,7 +6,7 @@ use crate::original::{Original, be32};
 /// Boxes that hold the one we look for, with the bytes before their first child.
 const ON_THE_WAY: [(&[u8; 4], usize); 3] = [(b"meta", 4), (b"iprp", 0), (b"ipco", 0)];
 
-/// What the auxiliary image with the transparency calls itself.
+/// The type of the auxiliary image with the transparency.
 const ALPHA: &[u8] = b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha";
 
 pub(super) fn read(bytes: &[u8]) -> Option<Original> {

@@ -38,7 +38,7 @@ fn count(bytes: &[u8], mut at: usize, most: u32) -> u32 {
     frames
 }
 
-/// The place behind a row of sub-blocks.
+/// The offset after a row of sub-blocks.
 fn blocks(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *bytes.get(at)? {

@@ -10,7 +10,7 @@ pub(crate) struct Segment<'a> {
     pub(crate) marker: u8,
     /// Without the length.
     pub(crate) content: &'a [u8],
-    /// Where the next marker is looked for.
+    /// Offset at which the search for the next marker begins.
     pub(crate) end: usize,
 }
 
@@ -21,12 +21,12 @@ pub(crate) struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// All segments behind the start of the image.
+    /// All segments after the start of the image.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 2 }
     }
 
-    /// Goes on at another place, behind the data of a scan.
+    /// Continues after the data of a scan.
     pub(crate) fn go_to(&mut self, at: usize) {
         self.at = at;
     }

@@ -41,7 +41,7 @@ pub(crate) struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    /// All chunks behind the signature.
+    /// All chunks after the signature.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 8 }
     }

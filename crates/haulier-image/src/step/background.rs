@@ -11,7 +11,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
         return Ok(());
     }
     let Background(colour) = wanted.unwrap_or(Background::WHITE);
-    // A format without transparency shows what lies behind a background that is transparent itself: white.
+    // A format without transparency shows white below a background that is itself transparent.
     let opaque = colour[3] == 255 || !frame.format.has_alpha();
     let colour = if opaque {
         over([colour[0], colour[1], colour[2], colour[3]], [255; 4])

@@ -119,7 +119,7 @@ fn entropy(lines: &[Vec<[u8; 3]>]) -> f64 {
     counts.iter().map(bits).sum()
 }
 
-/// How much a line draws the eye, beside the next one.
+/// The weight of a line, compared with the next one.
 fn attention(line: &[[u8; 3]], next: &[[u8; 3]]) -> f64 {
     let mut sum = 0.0;
     for (index, (&sample, &beside)) in line.iter().zip(next).enumerate() {

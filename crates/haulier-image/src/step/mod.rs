@@ -1,4 +1,4 @@
-//! What is done to a picture between reading and writing, step by step.
+//! The steps between decoding and encoding.
 //!
 //! The order is written once, here, and each step knows by itself whether there is something to do.
 

@@ -17,7 +17,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Turned clockwise by so many quarters.
+/// Turned clockwise by this many quarters.
 pub(super) fn quarters(raster: &Raster, quarters: u8) -> Raster {
     let (width, height) = (raster.width, raster.height);
     let from: &dyn Fn(u32, u32) -> (u32, u32) = match quarters % 4 {

@@ -3,7 +3,7 @@
 use crate::error::ImageError;
 use crate::step::{Frame, blur};
 
-/// How wide the blur is, pixels.
+/// Width of the blur, pixels.
 const DEVIATION: f64 = 1.0;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {

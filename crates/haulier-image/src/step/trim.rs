@@ -30,7 +30,7 @@ pub(super) fn content(frame: &Frame<'_>, tolerance: u8) -> Area {
     }
 }
 
-/// Where a place of the stored picture is seen upright; both from 0 to 1.
+/// The upright place of a place in the stored picture; both from 0 to 1.
 fn upright(frame: &Frame<'_>, (x, y): (f64, f64)) -> (f64, f64) {
     let orientation = frame.original.orientation;
     let (mut x, mut y) = if orientation.mirrors() { (1.0 - x, y) } else { (x, y) };
@@ -40,7 +40,7 @@ fn upright(frame: &Frame<'_>, (x, y): (f64, f64)) -> (f64, f64) {
     (x, y)
 }
 
-/// Left, top, and the pixels behind right and bottom.
+/// Left, top, and the pixels after right and bottom.
 fn bounds(raster: &Raster, tolerance: u8) -> Option<[u32; 4]> {
     let border = raster.pixel(0, 0).to_vec();
     let differs = |pixel: &[u8]| pixel.iter().zip(&border).any(|(a, b)| a.abs_diff(*b) > tolerance);

@@ -8,7 +8,7 @@ use std::slice;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A mapped file. Somebody may cut it short meanwhile; then the worker ends by SIGBUS, and its request fails.
+/// A mapped file. If another process truncates it meanwhile, the worker ends by SIGBUS, and its request fails.
 pub(super) struct Mapping {
     start: *mut core::ffi::c_void,
     length: usize,

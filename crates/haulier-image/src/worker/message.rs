@@ -1,4 +1,4 @@
-//! What goes over the socket between us and a worker: one JSON object a packet, bytes of images never among them.
+//! Messages between the server and a worker: one JSON object a packet, never with bytes of images.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +16,14 @@ pub(super) const LONGEST: usize = 8 * 1024;
 pub(super) enum Order {
     /// Say what this is.
     Probe {
-        /// What it may cost.
+        /// The limits on its cost.
         limits: Limits,
     },
     /// Make a variant.
     Render {
         /// Which one.
         transform: Box<Transform>,
-        /// What it may cost.
+        /// The limits on its cost.
         limits: Limits,
     },
     /// The memory that was asked for is there.
@@ -40,10 +40,10 @@ pub(super) enum Report {
     },
     /// It asks for memory before it goes on.
     Need {
-        /// How much, bytes.
+        /// Bytes.
         memory: u64,
     },
-    /// What an original is.
+    /// The properties of an original.
     Probed(Original),
     /// A variant lies in the result file.
     Rendered(Made),

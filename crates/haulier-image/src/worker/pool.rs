@@ -1,4 +1,4 @@
-//! The pool of workers: who waits, who works, who is kept for the next image.
+//! The pool of worker processes: queue, work, and idle workers for the next image.
 //!
 //! Usable from any number of runtimes at once. A place is a permit of a fair semaphore; a worker belongs to one request
 //! from its order to its report, and a request that is dropped meanwhile takes its worker along.
@@ -22,10 +22,10 @@ use crate::limits::Limits;
 use crate::options::{FormatChoice, Transform};
 use crate::original::Original;
 use crate::pipeline::{Rendered, Times};
-use crate::worker::keeper::{Keeper, Process};
 use crate::worker::message::{Made, Order, Report};
 use crate::worker::sandbox::LARGEST_RESULT;
 use crate::worker::socket;
+use crate::worker::starter::{Process, ProcessStarter};
 use crate::worker::watch::Watched;
 
 /// One permit of memory, bytes.
@@ -37,7 +37,7 @@ const WORN: Duration = Duration::from_secs(300);
 /// Time for a new process to say that it is ready.
 const START: Duration = Duration::from_secs(10);
 
-/// How many workers there are and what they may do.
+/// Number and limits of the workers.
 #[derive(Debug, Clone)]
 pub struct WorkersSettings {
     /// Processes that work at a time, at least 1.
@@ -52,8 +52,8 @@ pub struct WorkersSettings {
     pub memory: u64,
     /// A worker that has had nothing to do for this long ends.
     pub idle: Duration,
-    /// They get what processors others leave (nice 19): nobody waits for what they make.
-    pub patient: bool,
+    /// They run at the lowest priority (nice 19): no client waits for them.
+    pub low_priority: bool,
 }
 
 impl Default for WorkersSettings {
@@ -65,12 +65,12 @@ impl Default for WorkersSettings {
             deadline: Duration::from_secs(5),
             memory: 320 << 20,
             idle: Duration::from_secs(60),
-            patient: false,
+            low_priority: false,
         }
     }
 }
 
-/// Why the pool does not start.
+/// The pool cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot prepare the image workers")]
 pub struct StartError(#[from] io::Error);
@@ -84,7 +84,7 @@ pub enum Source {
     Bytes(Bytes),
 }
 
-/// What the pool is doing.
+/// Status of the pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorkersStatus {
     /// Processes at work.
@@ -116,7 +116,7 @@ pub struct Workers {
     /// The last one used is the next one used.
     idle: Mutex<Vec<Worker>>,
     /// Set once the pool has its place in memory.
-    keeper: OnceLock<Keeper>,
+    starter: OnceLock<ProcessStarter>,
 }
 
 /// A process that is ready.
@@ -143,16 +143,16 @@ impl Workers {
             crashed: AtomicU64::new(0),
             warned: AtomicBool::new(false),
             idle: Mutex::default(),
-            keeper: OnceLock::new(),
+            starter: OnceLock::new(),
             settings,
         });
         let watched: Weak<Self> = Arc::downgrade(&pool);
-        let keeper = Keeper::start(pool.settings.patient, move || {
+        let starter = ProcessStarter::start(pool.settings.low_priority, move || {
             if let Some(pool) = watched.upgrade() {
                 pool.end_idle();
             }
         })?;
-        pool.keeper.get_or_init(|| keeper);
+        pool.starter.get_or_init(|| starter);
         Ok(pool)
     }
 
@@ -218,7 +218,7 @@ impl Workers {
         }
     }
 
-    /// What the pool is doing now.
+    /// Status of the pool.
     #[must_use]
     pub fn status(&self) -> WorkersStatus {
         let workers = self.settings.workers.max(1);
@@ -249,11 +249,11 @@ impl Workers {
             };
             match self.ask(&hired.worker().process, order, &file).await {
                 Ok(report) => break (hired, report, started),
-                // It was idle when it died; whatever ended it, it was not this image.
+                // It died while it was idle, so this image is not the cause.
                 Err(Trouble::Dead) => {}
                 Err(Trouble::Image(error)) => return Err(error),
                 Err(Trouble::Gone) => match self.autopsy(hired.take()).await {
-                    // Whoever ended it did not mean this image: another one may try, once.
+                    // A signal from outside ended it, not this image: another worker may try, once.
                     ImageError::Killed(_) if !was_killed => was_killed = true,
                     error => return Err(error),
                 },
@@ -341,7 +341,7 @@ impl Workers {
         let mut hired = Hired {
             pool: self,
             worker: Some(Worker {
-                process: self.keeper().hire().await?,
+                process: self.starter().hire().await?,
                 worked: Duration::ZERO,
                 since: Instant::now(),
             }),
@@ -353,7 +353,7 @@ impl Workers {
         match timeout(START, ready).await {
             Ok(Ok(Report::Ready { without })) => self.warn(&without),
             _ => {
-                let end = self.keeper().autopsy(hired.take().process).await;
+                let end = self.starter().autopsy(hired.take().process).await;
                 return Err(io::Error::other(format!("a new image worker does not answer: {}", end.told)).into());
             }
         }
@@ -370,9 +370,9 @@ impl Workers {
         }
     }
 
-    /// Why a worker is gone.
+    /// The reason why a worker ended.
     async fn autopsy(&self, worker: Worker) -> ImageError {
-        let end = self.keeper().autopsy(worker.process).await;
+        let end = self.starter().autopsy(worker.process).await;
         if end.is_from_outside {
             tracing::warn!(end = end.told, "an image worker was ended from outside");
             return ImageError::Killed(end.told);
@@ -388,7 +388,7 @@ impl Workers {
             .extract_if(.., |worker| now.duration_since(worker.since) > self.settings.idle)
             .collect();
         for worker in ended {
-            self.keeper().bury(worker.process);
+            self.starter().bury(worker.process);
         }
     }
 
@@ -396,8 +396,8 @@ impl Workers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keeper(&self) -> &Keeper {
-        self.keeper.get().expect("set before anybody has the pool")
+    fn starter(&self) -> &ProcessStarter {
+        self.starter.get().expect("set before the pool is handed out")
     }
 }
 
@@ -405,7 +405,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         let idle: Vec<Worker> = self.idle().drain(..).collect();
         for worker in idle {
-            self.keeper().bury(worker.process);
+            self.starter().bury(worker.process);
         }
     }
 }
@@ -435,7 +435,7 @@ impl Hired<'_> {
     fn keep(mut self, resident: u64) {
         let mut worker = self.take();
         if resident > GROWN || worker.worked > WORN {
-            self.pool.keeper().bury(worker.process);
+            self.pool.starter().bury(worker.process);
             return;
         }
         worker.since = Instant::now();
@@ -446,7 +446,7 @@ impl Hired<'_> {
 impl Drop for Hired<'_> {
     fn drop(&mut self) {
         if let Some(worker) = self.worker.take() {
-            self.pool.keeper().bury(worker.process);
+            self.pool.starter().bury(worker.process);
         }
     }
 }
@@ -482,7 +482,7 @@ impl Source {
     }
 }
 
-/// Why there is no report.
+/// A failure to get a report.
 enum Trouble {
     /// The image is at fault, or nobody.
     Image(ImageError),
@@ -500,7 +500,7 @@ impl From<ImageError> for Trouble {
     }
 }
 
-/// What a worker says that is no report, it says because it is no longer what it was.
+/// An unexpected message: the worker is no longer the program that was started.
 async fn receive(socket: &Watched<'_>) -> Result<Report, Trouble> {
     let report = socket.until(|socket| socket::receive(socket)).await;
     report.ok().flatten().ok_or(Trouble::Gone)
@@ -523,5 +523,5 @@ fn fetch<B: AsMut<[u8]> + Into<Bytes>>(
 }
 
 fn unexpected() -> ImageError {
-    ImageError::Worker(io::Error::other("an image worker said what nobody asked"))
+    ImageError::Worker(io::Error::other("an image worker sent an unexpected message"))
 }

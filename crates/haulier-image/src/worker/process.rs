@@ -21,7 +21,7 @@ pub const SUBCOMMAND: &str = "image-worker";
 const UNASKED: u64 = 16 << 20;
 
 thread_local! {
-    /// Where the last panic happened.
+    /// Place of the last panic.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -30,7 +30,7 @@ thread_local! {
 pub fn main() -> ExitCode {
     match work() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE, // nobody reads what it would say
+        Err(_) => ExitCode::FAILURE, // no process would read a message
     }
 }
 
@@ -47,7 +47,7 @@ fn die_first() {
 
 fn work() -> io::Result<()> {
     die_first();
-    // What a decoder says when it panics goes to the server as an error, not to a terminal.
+    // The message of a panic goes to the server as an error, not to a terminal.
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         PLACE.set(place);

@@ -1,4 +1,4 @@
-//! What a worker gives up before it sees a foreign byte: rights, files, system calls, memory, time.
+//! The sandbox of a worker, entered before it reads a foreign byte: rights, files, system calls, memory, time.
 //!
 //! Landlock and seccomp may be missing in a kernel; then the worker goes on without and says so. The limits of the
 //! system (setrlimit(2)) are always there.
@@ -24,7 +24,7 @@ pub(super) const LARGEST_RESULT: u64 = 64 << 20;
 const CPU_SECONDS: u64 = 600;
 /// The socket, the results, the place where memory is read, and an original.
 const DESCRIPTORS: u64 = 16;
-/// `nobody`, in every Linux.
+/// The account `nobody`, on every Linux.
 const NOBODY: u32 = 65534;
 
 /// Walls the process in. Gives the walls that cannot be built here.
@@ -68,7 +68,7 @@ fn limit() -> io::Result<()> {
     Ok(())
 }
 
-/// A server that runs as root has workers that are nobody.
+/// Workers of a server that runs as root run as `nobody`.
 fn give_up_user() -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -120,7 +120,7 @@ fn filter() -> Option<BpfProgram> {
     filter.ok()?.try_into().ok()
 }
 
-/// No call that names a path, an address or a process of somebody else; no new thread, process or program.
+/// No call that names a path, an address or another process; no new thread, process or program.
 const ALLOWED: [i64; 27] = [
     libc::SYS_read,
     libc::SYS_pread64,

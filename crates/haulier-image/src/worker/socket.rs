@@ -33,7 +33,7 @@ pub(super) fn send(socket: impl AsFd, message: &impl Serialize, descriptor: Opti
     Ok(())
 }
 
-/// Receives a message; `None` at the end. Descriptors that come with it are closed: nobody is to hand us any.
+/// Receives a message; `None` at the end. Descriptors that come with it are closed: a worker has no reason to send any.
 pub(super) fn receive<M: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<M>> {
     let mut bytes = [0; LONGEST];
     let (length, _) = recv(socket, &mut bytes[..], RecvFlags::empty())?;

@@ -1,4 +1,4 @@
-//! Waits for a worker to speak, on whatever runtime the request lives on.
+//! Waits for a message of a worker, on the runtime of the request.
 #![allow(unsafe_code)] // AsyncFd::register_with_interest wants a promise about the descriptor
 
 use std::io;

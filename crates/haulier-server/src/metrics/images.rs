@@ -1,6 +1,7 @@
-//! What is told of the image services: where images came from, how long making them took, what their caches do.
+//! Metrics of the image services: where images came from, how long rendering took, what their caches do.
 
 use std::fmt::Error;
+use std::sync::Arc;
 
 use haulier_image::WorkersStatus;
 use haulier_store::cache::TierStatus;
@@ -8,53 +9,56 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::prometheus::{add, counter, gauge, histogram, observe, set};
 use super::{Metrics, SiteTotals, Times, Totals};
-use crate::handler::image::Step;
+use crate::handler::image::{ImageSite, Step};
 
-/// What the image service of one site has counted, apart from its requests ([`SiteTotals::images`]).
+/// Counts of the image service of one site, apart from its requests ([`SiteTotals::images`]).
 #[derive(Debug)]
 pub struct ImageTotals {
-    /// Its name.
+    /// Name of the site.
     pub site: String,
-    /// Images taken in.
+    /// Images uploaded.
     pub uploaded: u64,
-    /// Variants that were made and kept nowhere.
+    /// Variants that were rendered and not kept: the budget of their image was used up.
     pub unkept: u64,
-    /// Variants that were made behind answers.
-    pub made_behind: u64,
+    /// Variants that were rendered in the background.
+    pub in_background: u64,
     /// Bytes of the images in memory.
     pub in_memory: u64,
-    /// The processes that make variants; sites that ask for the same share them.
+    /// Status of the worker processes; sites with the same settings share them.
     pub workers: WorkersStatus,
     steps: [Times; Step::ALL.len()],
     tiers: Vec<TierStatus>,
 }
 
 impl ImageTotals {
-    /// The steps of making a variant with the time they took.
+    /// The steps of rendering, with their times.
     pub fn steps(&self) -> impl Iterator<Item = (&'static str, &Times)> {
         Step::ALL.iter().map(|step| step.as_str()).zip(&self.steps)
     }
 
-    /// Calls to a cache that came to nothing.
+    /// Calls to a cache that failed.
     #[must_use]
     pub fn cache_failures(&self) -> u64 {
         self.tiers.iter().map(|tier| tier.failures).sum()
     }
 }
 
-/// The numbers of all sites that serve images.
+/// The totals of all sites that serve images.
 pub(super) fn take(metrics: &Metrics) -> Vec<ImageTotals> {
-    let read = metrics.images().into_iter().map(|(site, service)| ImageTotals {
-        site,
-        steps: service.steps(),
-        uploaded: service.uploaded(),
-        unkept: service.unkept(),
-        made_behind: service.made_behind(),
-        in_memory: service.in_memory(),
-        tiers: service.tiers(),
-        workers: service.workers(),
-    });
-    read.collect()
+    let read = |(site, images): (String, Arc<ImageSite>)| {
+        let service = images.service();
+        ImageTotals {
+            site,
+            steps: images.step_times(),
+            uploaded: service.uploaded(),
+            unkept: service.unkept(),
+            in_background: service.background().rendered(),
+            in_memory: service.memory(),
+            tiers: service.tiers(),
+            workers: service.workers(),
+        }
+    };
+    metrics.images().into_iter().map(read).collect()
 }
 
 fn totals_of<'t>(reading: &ImageTotals, totals: &'t Totals) -> Option<&'t SiteTotals> {
@@ -93,7 +97,7 @@ pub(super) fn encode(
     let help = "Variants that were made behind an answer in another format.";
     let mut metric = counter(encoder, "haulier_image_behind", help)?;
     for reading in readings {
-        add(&mut metric, &[("site", &reading.site)], reading.made_behind)?;
+        add(&mut metric, &[("site", &reading.site)], reading.in_background)?;
     }
     let mut metric = gauge(encoder, "haulier_image_memory_bytes", "Bytes of the images in memory.")?;
     for reading in readings {

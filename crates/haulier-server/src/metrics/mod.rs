@@ -22,7 +22,7 @@ use std::time::{Instant, SystemTime};
 use haulier_http::{Request, Streamed};
 use haulier_php::{Pool, PoolStatus};
 
-use crate::handler::image::ImageService;
+use crate::handler::image::ImageSite;
 use crate::io::Gate;
 use crate::site::Site;
 use crate::tls::Certificates;
@@ -228,7 +228,7 @@ impl Metrics {
     }
 
     /// The sites that serve images.
-    fn images(&self) -> Vec<(String, Arc<ImageService>)> {
+    fn images(&self) -> Vec<(String, Arc<ImageSite>)> {
         let served = self.served();
         let named = served.sites.iter().filter_map(|site| {
             let images = site.settings.images.as_ref()?;

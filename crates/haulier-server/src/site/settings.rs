@@ -10,7 +10,7 @@ use crate::access_log::AccessLog;
 use crate::compress::dictionary::DictionarySettings;
 use crate::compress::settings::CompressSettings;
 use crate::files::FileSettings;
-use crate::handler::image::ImageService;
+use crate::handler::image::ImageSite;
 use crate::password::Htpasswd;
 use crate::pattern::glob::Glob;
 use crate::pattern::target::Target;
@@ -32,7 +32,7 @@ pub struct SiteSettings {
     /// How PHP is run; `None` serves files only.
     pub php: Option<PhpSettings>,
     /// The image service; `None` without images.
-    pub images: Option<Arc<ImageService>>,
+    pub images: Option<Arc<ImageSite>>,
     /// How bodies are coded for the wire.
     pub compress: CompressSettings,
     /// Compression dictionaries of files and pages.

@@ -75,7 +75,7 @@ fn memory(original: &Original, wish: &Wish) -> u64 {
 /// 4:4:4 from here on, as libvips does: at this quality half the colours would be seen.
 const FULL_COLOUR: u8 = 90;
 
-/// Inks as the file has them. Adobe's programs store them inverted, and everybody follows who writes their marker.
+/// Inks as the file has them. Adobe's programs store them inverted, and so does every program that writes their marker.
 fn inks(mut raster: Raster, bytes: &[u8]) -> Raster {
     if raster.kind == Kind::Cmyk && is_adobe(bytes) {
         for ink in &mut raster.data {

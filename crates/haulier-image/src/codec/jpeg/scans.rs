@@ -1,4 +1,4 @@
-//! A progressive JPEG without the scans that nobody looks at.
+//! A progressive JPEG without the scans that a smaller picture does not need.
 //!
 //! A picture at an eighth of its size is made of the mean of each block alone: the DC coefficients. Progressive files
 //! bring those in scans of their own (T.81 annex G), usually the first tenth of the file, so most of the rest is left out,
@@ -110,7 +110,7 @@ fn push(byte: u8, data: &mut Vec<u8>) {
     }
 }
 
-/// Where entropy-coded data ends: at the first marker that is neither a stuffed byte nor a restart.
+/// The end of entropy-coded data: the first marker that is neither a stuffed byte nor a restart.
 fn data_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr(0xff, rest)) {

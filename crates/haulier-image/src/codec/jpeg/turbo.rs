@@ -169,7 +169,7 @@ impl Handle {
             // SAFETY: after success the buffer holds `length` bytes.
             unsafe { slice::from_raw_parts(buffer, length as usize) }.to_vec()
         });
-        // SAFETY: the buffer came from the library's allocator, or is null; nobody has it after this.
+        // SAFETY: the buffer came from the library's allocator, or is null; it is not used after this.
         unsafe { sys::tj3Free(buffer.cast()) };
         written
     }

@@ -1,34 +1,34 @@
-//! What a method and a path ask of the service.
+//! Routes: the meaning of a method and a path.
 
 use haulier_proto::head::Method;
 use haulier_store::Key;
 
 use super::settings::Compat;
 
-/// What is asked for.
+/// A route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ask {
     /// The page that lets one try it.
     Page,
     /// Browsers ask for it by themselves.
     Favicon,
-    /// Whether anybody is there.
+    /// A sign of life.
     Echo,
-    /// What an image is.
+    /// The properties of an image.
     Info,
     /// zimg's page for deleting.
     Admin,
-    /// To keep an image.
+    /// Stores an image.
     Upload,
     /// An image.
     Image(Key),
-    /// To forget an image.
+    /// Deletes an image.
     Delete(Key),
-    /// What may be asked (OPTIONS).
+    /// The allowed methods (OPTIONS).
     Methods,
-    /// Nothing we know.
+    /// No route.
     Nothing,
-    /// Known, but not by this method.
+    /// A route, but not for this method.
     WrongMethod(&'static str),
     /// A path that climbs.
     Climbing,

@@ -1,9 +1,9 @@
 //! Answers word for word as zimg gives them: its clients look for them.
 
 use haulier_http::{Handler, Response};
+use haulier_image_service::{ImageInfo, Stored};
 
 use super::failure::Failure;
-use super::service::Stored;
 use crate::answer::page::escape;
 
 /// zimg's error codes.
@@ -65,7 +65,7 @@ pub(super) fn error(status: u16, code: Code) -> Response {
     json(status, body)
 }
 
-/// The same with words of our own beside zimg's code.
+/// The same with a message of our own next to zimg's code.
 pub(super) fn error_in_words(status: u16, code: Code, message: &str) -> Response {
     let message = serde_json::Value::from(message);
     let body = format!(
@@ -76,14 +76,30 @@ pub(super) fn error_in_words(status: u16, code: Code, message: &str) -> Response
 }
 
 /// `{"ret":true,"info":…}`
-pub(super) fn info(info: &[u8]) -> Response {
+fn info(info: &[u8]) -> Response {
     let mut body = b"{\"ret\":true,\"info\":".to_vec();
     body.extend_from_slice(info);
     body.push(b'}');
     json(200, body)
 }
 
-/// What a raw upload is told.
+/// The response to an info request.
+pub(super) fn properties(properties: &ImageInfo) -> Response {
+    let &ImageInfo {
+        size,
+        width,
+        height,
+        quality,
+        format,
+    } = properties;
+    let (quality, format) = (quality.unwrap_or(100), format.as_str().to_ascii_uppercase());
+    let object = format!(
+        "{{\"size\":{size},\"width\":{width},\"height\":{height},\"quality\":{quality},\"format\":\"{format}\"}}"
+    );
+    info(object.as_bytes())
+}
+
+/// The response to an upload as a whole body.
 pub(super) fn stored(stored: &Stored) -> Response {
     info(format!("{{\"md5\":\"{}\",\"size\":{}}}", stored.id, stored.size).as_bytes())
 }
@@ -107,7 +123,7 @@ pub(super) fn echo() -> Response {
     html(200, "<html><body><h1>zimg works!</h1></body></html>")
 }
 
-/// What became of one part of a form.
+/// The outcome of one part of a form.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Stored(Stored),
@@ -165,7 +181,7 @@ pub(super) fn admin_result(id: &str, command: i64, outcome: Admin) -> Response {
     end(page)
 }
 
-/// What a command to `/admin` came to.
+/// The outcome of a command to `/admin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admin {
     Done,

@@ -1,32 +1,31 @@
-//! Why there is no image, as the client is told.
+//! Errors of the image service as responses.
 
-use haulier_http::Reason;
 use std::sync::Arc;
 use std::time::Duration;
 
+use haulier_http::{ImageResult, Reason, Request, Response};
 use haulier_image::{Excess, ImageError, OptionError};
+use haulier_image_service::ServiceError;
 use haulier_store::StoreError;
-use haulier_store::cache::Weigh;
 
-/// Until a machine that ended two workers may have memory again.
+use super::compat::{self, Code};
+use super::settings::Compat;
+use crate::answer::error_page;
+use crate::site::Site;
+
+/// Wait before a machine that killed two workers may have memory again.
 const AFTER_KILLED: Duration = Duration::from_secs(2);
 
 /// A request for an image that came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) status: u16,
-    /// Out of the list of reasons; every 5xx has one.
+    /// From the list of reasons; every 5xx has one.
     pub(super) reason: Option<Reason>,
     /// For people: it may be shown to the client.
     pub(super) message: Arc<str>,
     /// When it may be worth trying again.
     pub(super) retry_after: Option<Duration>,
-    /// The same request fails again: the image itself is at fault.
-    pub(super) is_lasting: bool,
-    /// It was not done in time.
-    pub(super) is_late: bool,
-    /// The original does not allow this variant, but may well allow another one of those that would do.
-    pub(super) asks_too_much: bool,
 }
 
 impl Failure {
@@ -36,13 +35,10 @@ impl Failure {
             reason: None,
             message: message.into(),
             retry_after: None,
-            is_lasting: false,
-            is_late: false,
-            asks_too_much: false,
         }
     }
 
-    /// Of our own making: `reason` is from the list.
+    /// A failure of our own: `reason` is from the list.
     pub(super) fn ours(status: u16, reason: Reason, message: impl Into<Arc<str>>) -> Self {
         Self {
             reason: Some(reason),
@@ -54,16 +50,18 @@ impl Failure {
     pub(super) fn missing() -> Self {
         Self::new(404, "there is no such image")
     }
-
-    /// The stored image is not what its id says.
-    pub(super) fn damaged() -> Self {
-        Self::ours(502, Reason::StoreDamaged, "the stored image is damaged")
-    }
 }
 
-impl Weigh for Failure {
-    fn weight(&self) -> u64 {
-        64 + self.message.len() as u64
+impl From<&ServiceError> for Failure {
+    fn from(error: &ServiceError) -> Self {
+        match error {
+            ServiceError::Missing => Self::missing(),
+            ServiceError::Damaged => Self::ours(502, Reason::StoreDamaged, error.to_string()),
+            ServiceError::Conflict => Self::new(409, error.to_string()),
+            ServiceError::Image(error) => Self::from(&**error),
+            ServiceError::Store(error) => Self::from(&**error),
+            ServiceError::Aborted(_) => Self::ours(500, Reason::ImageWorkerFailed, error.to_string()),
+        }
     }
 }
 
@@ -93,19 +91,7 @@ impl From<&ImageError> for Failure {
             }
             ImageError::Worker(_) => return Self::ours(500, Reason::ImageWorkerFailed, "the image could not be made"),
         };
-        Self {
-            is_lasting: error.is_of_image(),
-            is_late: matches!(error, ImageError::Deadline { .. }),
-            asks_too_much: matches!(
-                error,
-                ImageError::Animated { .. }
-                    | ImageError::TooLarge {
-                        what: Excess::Output | Excess::Memory | Excess::AvifPixels | Excess::Enlarged,
-                        ..
-                    }
-            ),
-            ..Self::new(status, error.to_string())
-        }
+        Self::new(status, error.to_string())
     }
 }
 
@@ -129,11 +115,51 @@ impl From<&OptionError> for Failure {
     }
 }
 
+/// The response to an upload or an info request that failed.
+pub(super) fn as_json(site: &Site, failure: &Failure) -> Response {
+    let code = Code::of(failure);
+    let status = failure.status;
+    let is_zimg = compat_of(site).is_zimg();
+    // zimg answers 200 to every request it understood; a failure of our own must not look like a success.
+    let response = match is_zimg && failure.reason.is_none() {
+        true => compat::error(200, code),
+        false => compat::error_in_words(status, code, &failure.message),
+    };
+    with_trace(response, failure)
+}
+
+/// The response in the place of an image. zimg knows 404 only; a failure of our own keeps its status.
+pub(super) fn refuse(site: &Arc<Site>, request: &Request, failure: &Failure) -> Response {
+    if compat_of(site).is_zimg() && failure.reason.is_none() {
+        return match failure.status {
+            401 | 403 => compat::forbidden(),
+            _ => compat::not_found(),
+        };
+    }
+    let status = failure.status;
+    let message = site.settings.development.then_some(&*failure.message);
+    let response = error_page::respond(status, failure.reason, Some(site), &request.id, message);
+    with_trace(response, failure)
+}
+
+fn with_trace(mut response: Response, failure: &Failure) -> Response {
+    response.trace.reason = failure.reason;
+    response.trace.image = Some(ImageResult::Error);
+    if let Some(after) = failure.retry_after {
+        let seconds = after.as_secs_f64().ceil().max(1.0);
+        response.head.fields_mut().set("Retry-After", format!("{seconds:.0}"));
+    }
+    response
+}
+
+fn compat_of(site: &Site) -> Compat {
+    let images = site.settings.images.as_ref();
+    images.map_or(Compat::Native, |images| images.settings.compat)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
-
-    use haulier_image::Format;
 
     use super::*;
 
@@ -141,40 +167,9 @@ mod tests {
     fn what_ended_a_worker_from_outside_is_not_the_images_fault() {
         let failure = Failure::from(&ImageError::Killed("signal 9".to_owned()));
         assert_eq!((failure.status, failure.reason), (503, Some(Reason::ImageWorkerFailed)));
-        assert!(failure.retry_after.is_some() && !failure.is_lasting);
+        assert!(failure.retry_after.is_some());
         let failure = Failure::from(&ImageError::Crashed("signal 11".to_owned()));
-        assert_eq!((failure.status, failure.is_lasting), (422, true));
-    }
-
-    #[test]
-    fn another_variant_helps_where_the_answer_was_too_large_or_stood_still() {
-        for (what, expected) in [
-            (Excess::Output, true),
-            (Excess::Memory, true),
-            (Excess::AvifPixels, true),
-            (Excess::Enlarged, true),
-            (Excess::Side, false),
-            (Excess::Bytes, false),
-        ] {
-            let error = ImageError::TooLarge {
-                what,
-                found: 2,
-                limit: 1,
-            };
-            assert_eq!(Failure::from(&error).asks_too_much, expected, "{error}");
-        }
-        let format = Format::Avif;
-        assert!(Failure::from(&ImageError::Animated { format }).asks_too_much);
-        assert!(!Failure::missing().asks_too_much);
-    }
-
-    #[test]
-    fn a_deadline_is_told_from_what_never_works() {
-        let limit = Duration::from_secs(5);
-        let late = Failure::from(&ImageError::Deadline { limit });
-        assert!(late.is_late && late.is_lasting);
-        let broken = Failure::from(&ImageError::Malformed("x".into()));
-        assert!(!broken.is_late && broken.is_lasting);
+        assert_eq!(failure.status, 422);
     }
 
     #[test]
@@ -203,7 +198,7 @@ mod tests {
             assert_eq!(failure.status, status, "{error}");
             assert_eq!(failure.reason.is_some(), status >= 500, "{error}");
             assert_eq!(failure.retry_after.is_some(), status == 503, "{error}");
-            assert_eq!(failure.is_lasting, status < 500, "{error}");
+            assert_eq!(ServiceError::from(error).is_lasting(), status < 500);
         }
         let rows = [
             (StoreError::Full(io::Error::other("x")), 507),

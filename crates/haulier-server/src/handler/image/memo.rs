@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use haulier_http::Response;
 use haulier_image::Hints;
+use haulier_image_service::Image;
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
+use super::answer::{self, Terms};
 use super::order;
-use super::ready::{Ready, Terms};
-use super::service::ImageService;
+use super::site::ImageSite;
 
 /// Longer addresses are parsed each time, bytes.
 const LONGEST: usize = 512;
@@ -23,7 +24,7 @@ pub(crate) struct Memo(haulier_store::Memo<Remembered>);
 
 #[derive(Debug)]
 struct Remembered {
-    ready: Weak<Ready>,
+    image: Weak<Image>,
     frame: Arc<Fields>,
     terms: Terms,
 }
@@ -32,61 +33,62 @@ impl Memo {
     /// The answer for an address that was asked for before. `key` is memory to work in.
     pub(super) fn answer(
         &self,
-        service: &ImageService,
+        site: &ImageSite,
         head: &RequestHead,
         now: Instant,
         key: &mut Vec<u8>,
     ) -> Option<Response> {
-        if !is_plain(service, head) {
+        if !is_plain(site, head) {
             return None;
         }
-        write_key(key, service, head);
-        self.0.find(key, now, service.generation(), |found| {
-            Some(found.ready.upgrade()?.answer(head, &found.frame, found.terms))
+        write_key(key, site, head);
+        self.0.find(key, now, site.service.generation(), |found| {
+            let image = found.image.upgrade()?;
+            Some(answer::respond(&image, head, &found.frame, found.terms))
         })
     }
 
     /// Remembers the answer for an address until a time.
     pub(super) fn note(
         &self,
-        service: &ImageService,
+        site: &ImageSite,
         head: &RequestHead,
-        ready: &Arc<Ready>,
+        image: &Arc<Image>,
         frame: &Arc<Fields>,
         terms: Terms,
         until: Instant,
     ) {
-        if !is_plain(service, head) || head.target().len() > LONGEST {
+        if !is_plain(site, head) || head.target().len() > LONGEST {
             return;
         }
         let mut key = Vec::new();
-        write_key(&mut key, service, head);
+        write_key(&mut key, site, head);
         let remembered = Remembered {
-            ready: Arc::downgrade(ready),
+            image: Arc::downgrade(image),
             frame: Arc::clone(frame),
             terms,
         };
-        self.0.keep(key, remembered, until, service.generation());
+        self.0.keep(key, remembered, until, site.service.generation());
     }
 }
 
 /// Tells whether the address alone decides: not where it is signed for a time or meant for some clients, and not for a
 /// client that has the image, which may say so in zimg's way.
-fn is_plain(service: &ImageService, head: &RequestHead) -> bool {
+fn is_plain(site: &ImageSite, head: &RequestHead) -> bool {
     matches!(head.method(), Method::Get | Method::Head)
-        && service.settings.download.is_none()
-        && service.settings.sign.is_empty()
+        && site.settings.download.is_none()
+        && site.settings.sign.is_empty()
         && head.fields().known(Known::IfNoneMatch).is_none()
 }
 
-/// The address as a service distinguishes it; a service that replaced another one has addresses of its own.
-fn write_key(key: &mut Vec<u8>, service: &ImageService, head: &RequestHead) {
+/// The address as a site distinguishes it; a site that replaced another one has addresses of its own.
+fn write_key(key: &mut Vec<u8>, site: &ImageSite, head: &RequestHead) {
     key.clear();
-    key.extend_from_slice(&service.number.to_le_bytes());
+    key.extend_from_slice(&site.number.to_le_bytes());
     key.extend_from_slice(head.target());
     key.push(0);
     key.extend_from_slice(head.fields().get("Accept").unwrap_or_default());
-    if service.settings.client_hints {
+    if site.settings.client_hints {
         let Hints { density, width } = order::hints(head);
         key.push(0);
         key.extend_from_slice(&density.unwrap_or(0).to_le_bytes());

@@ -29,7 +29,7 @@ pub(super) fn boundary(content_type: &[u8]) -> Option<Vec<u8>> {
     (1..=70).contains(&value.len()).then(|| value.into_bytes())
 }
 
-/// Whether a Content-Type is that of a form with files.
+/// Tells whether a Content-Type is that of a form with files.
 pub(super) fn is_form(content_type: &[u8]) -> bool {
     let lower = content_type.to_ascii_lowercase();
     lower

@@ -1,118 +1,133 @@
-//! From an address to the variant it orders: who may order it, and what the query means.
+//! From an address to an order: authorisation, and the meaning of the query.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use haulier_image::{
     Format, FormatChoice, Hinted, Hints, OptionError, Request as Query, Transform, accept, native, zimg,
 };
+use haulier_image_service::VariantRequest;
+use haulier_proto::field::Fields;
 use haulier_proto::head::RequestHead;
 use haulier_store::Key;
 
+use super::answer::Terms;
 use super::failure::Failure;
-use super::ready::Terms;
-use super::service::{ImageService, Wanted};
 use super::settings::Compat;
 use super::signature::{self, Verdict};
+use super::site::ImageSite;
 use crate::context::Visit;
 use crate::files::Entry;
 
 /// Parameters of a file's query that may mean something to others (`?v=3`), at most.
 const MOST_OTHERS: usize = 8;
 
-/// A variant that may be made for this client.
+/// A variant that this client may have.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
-    pub(super) wanted: Wanted,
-    /// The same in formats the client would rather have, best first: they are sent if they are there, and made behind the
-    /// answer if not.
-    pub(super) better: Vec<Wanted>,
-    /// What chose it beside the address.
+    pub(super) request: VariantRequest,
+    /// The same in formats that the client prefers, best first. They are sent if a cache has them, and rendered in the
+    /// background if not.
+    pub(super) preferred: Vec<VariantRequest>,
+    /// The parts of the request that chose it, besides the address.
     pub(super) terms: Terms,
-    /// What is sent where the original does not allow this one, best first: what the client said of its screen and of its
-    /// formats chose it, and not the address.
-    pub(super) instead: Vec<Self>,
+    /// Fields of the response that do not depend on the variant.
+    pub(super) frame: Arc<Fields>,
+    /// Orders for an original that does not allow this one, best first: a client hint or Accept chose it, and not the
+    /// address.
+    pub(super) fallbacks: Vec<Self>,
 }
 
 impl Order {
-    /// For this variant and no other.
-    fn of(wanted: Wanted, terms: Terms) -> Self {
+    /// An order for one variant and no other.
+    fn of(request: VariantRequest, terms: Terms, frame: Arc<Fields>) -> Self {
         Self {
-            wanted,
-            better: Vec::new(),
+            request,
+            preferred: Vec::new(),
             terms,
-            instead: Vec::new(),
+            frame,
+            fallbacks: Vec::new(),
         }
     }
 
-    /// What is said of a variant of this rank, 0 the best and [`Order::wanted`] the last: it passes where a better one is
-    /// to come.
-    pub(super) fn terms_of(&self, rank: usize, service: &ImageService) -> Terms {
+    /// The terms of a response with the variant of this rank: 0 is the best, and the last is [`Order::request`]. It is
+    /// temporary while a better one is to come.
+    pub(super) fn terms_of(&self, rank: usize, images: &ImageSite) -> Terms {
+        let background = images.service.background();
         Terms {
-            passing: self.better[..rank].iter().any(|better| !service.is_put_off(better)),
+            temporary: self.preferred[..rank]
+                .iter()
+                .any(|better| !background.has_failed(better)),
             ..self.terms
         }
     }
 
-    /// What is said of [`Order::wanted`].
-    pub(super) fn terms_now(&self, service: &ImageService) -> Terms {
-        self.terms_of(self.better.len(), service)
+    /// The terms of a response with [`Order::request`].
+    pub(super) fn terms(&self, images: &ImageSite) -> Terms {
+        self.terms_of(self.preferred.len(), images)
     }
 }
 
-/// What an address of an image orders.
+/// The order in the address of a stored image.
 ///
 /// # Errors
 /// The query means nothing, orders too much, or is not signed.
-pub(super) fn of_image(visit: &Visit<'_>, service: &ImageService, id: &Key) -> Result<Order, Failure> {
-    let verdict = judge(visit, service)?;
+pub(super) fn of_image(visit: &Visit<'_>, images: &ImageSite, id: &Key) -> Result<Order, Failure> {
+    let verdict = judge(visit, images)?;
     let query = text(visit.query)?;
-    let settings = &service.settings;
+    let settings = &images.settings;
     let parsed = match settings.compat {
         Compat::Native => native::parse(query, &settings.defaults, &signature::PARAMETERS),
         Compat::Zimg | Compat::Zimg1 => zimg::parse(query, &settings.defaults),
     };
     let parsed = parsed.map_err(|error| match verdict {
-        // Who has no key learns nothing about what a query may say.
+        // A client without a key learns nothing about queries.
         Verdict::Unsigned if !settings.sign.is_empty() => unsigned(),
         _ => Failure::from(&error),
     })?;
-    match transform(visit, service, parsed, verdict)? {
-        Some(chosen) => Ok(settled(visit, service, chosen, |transform| {
-            service.stored(id, Some(transform))
-        })),
-        None => Ok(Order::of(service.stored(id, None), Terms::default())),
+    match transform(visit, images, parsed, verdict)? {
+        Some(chosen) => {
+            let variant = |transform| VariantRequest::of_stored(id, Some(transform));
+            Ok(settled(visit, images, chosen, &images.frame, variant))
+        }
+        None => {
+            let original = VariantRequest::of_stored(id, None);
+            Ok(Order::of(original, Terms::default(), Arc::clone(&images.frame)))
+        }
     }
 }
 
-/// What the query behind a file's path orders; `None` if nothing in it is for us.
+/// The order in the query of a file's address; `None` without a parameter of ours.
 pub(super) fn of_file(
     visit: &Visit<'_>,
-    service: &ImageService,
+    images: &ImageSite,
     entry: &Entry,
     query: &[u8],
 ) -> Option<Result<Order, Failure>> {
-    // What is no text is none of our parameters.
+    // Our parameters are text.
     let query = std::str::from_utf8(query).ok()?;
-    let parsed = match read_beside_others(query, service)? {
+    let parsed = match read_among_others(query, images)? {
         Ok(parsed) => parsed,
         Err(error) => return Some(Err(Failure::from(&error))),
     };
-    let ordered = judge(visit, service).and_then(|verdict| transform(visit, service, parsed, verdict));
+    let ordered = judge(visit, images).and_then(|verdict| transform(visit, images, parsed, verdict));
     Some(match ordered {
-        Ok(Some(chosen)) => Ok(settled(visit, service, chosen, |transform| {
-            service.file(visit.path, entry, transform)
-        })),
+        Ok(Some(chosen)) => {
+            let frame = Arc::new(images.frame_of_file(entry));
+            let variant = |transform| images.variant_of_file(visit.path, entry, transform);
+            Ok(settled(visit, images, chosen, &frame, variant))
+        }
         Ok(None) => return None,
         Err(failure) => Err(failure),
     })
 }
 
-/// Pages put a number of their own behind the names of files: a parameter nobody here knows is passed over.
-fn read_beside_others(query: &str, service: &ImageService) -> Option<Result<Query, OptionError>> {
+/// Reads a query, skipping unknown parameters: pages add a version number to the names of files.
+fn read_among_others(query: &str, images: &ImageSite) -> Option<Result<Query, OptionError>> {
     let mut others: Vec<String> = signature::PARAMETERS.map(str::to_owned).to_vec();
     for _ in 0..MOST_OTHERS {
         let names: Vec<&str> = others.iter().map(String::as_str).collect();
-        match native::parse(query, &service.settings.defaults, &names) {
+        match native::parse(query, &images.settings.defaults, &names) {
             Ok(Query::Original) => return None,
             Err(OptionError::Unknown(name)) => others.push(name),
             parsed => return Some(parsed),
@@ -125,9 +140,9 @@ fn text(query: Option<&[u8]>) -> Result<&str, Failure> {
     std::str::from_utf8(query.unwrap_or_default()).map_err(|_| Failure::new(400, "the query is no text"))
 }
 
-/// Whether the address is signed; one that is signed wrongly orders nothing.
-fn judge(visit: &Visit<'_>, service: &ImageService) -> Result<Verdict, Failure> {
-    let keys = &service.settings.sign;
+/// Checks the signature of an address; a wrong one is refused.
+fn judge(visit: &Visit<'_>, images: &ImageSite) -> Result<Verdict, Failure> {
+    let keys = &images.settings.sign;
     if keys.is_empty() {
         return Ok(Verdict::Unsigned);
     }
@@ -143,18 +158,18 @@ fn unsigned() -> Failure {
     Failure::new(403, "the address is not signed")
 }
 
-/// A transform, and who thought of it.
+/// A transform, and its origin.
 struct Chosen {
     transform: Transform,
     /// As the query has it, where a hint asks for more than that.
     unhinted: Option<Transform>,
-    /// The client did: the site neither wrote it down as a preset nor signed it.
+    /// The client chose it: it is neither a preset nor signed.
     by_client: bool,
     /// The hint of the client that changes it.
     hinted: Hinted,
 }
 
-/// What a client says of its screen.
+/// The client hints about a screen.
 pub(super) fn hints(head: &RequestHead) -> Hints {
     let text = |name| std::str::from_utf8(head.fields().get(name)?).ok();
     Hints::read(
@@ -164,8 +179,8 @@ pub(super) fn hints(head: &RequestHead) -> Hints {
 }
 
 /// Lets the client's hints choose what a query leaves open, and tells the one that counts, whether or not it was sent.
-fn follow(visit: &Visit<'_>, service: &ImageService, mut transform: Transform, by_client: bool) -> Chosen {
-    let settings = &service.settings;
+fn follow(visit: &Visit<'_>, images: &ImageSite, mut transform: Transform, by_client: bool) -> Chosen {
+    let settings = &images.settings;
     let hinted = match settings.client_hints {
         true => transform.hinted(),
         false => Hinted::Nothing,
@@ -198,34 +213,40 @@ fn follow(visit: &Visit<'_>, service: &ImageService, mut transform: Transform, b
 /// The transform a query orders, if it may: a preset always, anything else as the settings say.
 fn transform(
     visit: &Visit<'_>,
-    service: &ImageService,
+    images: &ImageSite,
     parsed: Query,
     verdict: Verdict,
 ) -> Result<Option<Chosen>, Failure> {
-    let settings = &service.settings;
+    let settings = &images.settings;
     let is_free = match verdict {
         Verdict::Valid => true,
         _ => settings.sign.is_empty() && !settings.only_presets,
     };
     let transform = match parsed {
         Query::Preset(name) => {
-            let preset = service.preset(&name).cloned();
+            let preset = images.preset(&name).cloned();
             let transform = preset.ok_or_else(|| Failure::new(404, "there is no such preset"))?;
-            return Ok(Some(follow(visit, service, transform, false)));
+            return Ok(Some(follow(visit, images, transform, false)));
         }
         _ if !is_free && settings.only_presets => return Err(Failure::new(403, "only presets are made here")),
         _ if !is_free => return Err(unsigned()),
         Query::Original => return Ok(None),
         Query::Transform(transform) => transform,
     };
-    let chosen = follow(visit, service, transform, !matches!(verdict, Verdict::Valid));
+    let chosen = follow(visit, images, transform, !matches!(verdict, Verdict::Valid));
     let judged = chosen.transform.check(&settings.limits);
     judged.map_err(|error| Failure::new(400, error.to_string()))?;
     Ok(Some(chosen))
 }
 
 /// Settles the format by Accept.
-fn settled(visit: &Visit<'_>, service: &ImageService, chosen: Chosen, wanted: impl Fn(Transform) -> Wanted) -> Order {
+fn settled(
+    visit: &Visit<'_>,
+    images: &ImageSite,
+    chosen: Chosen,
+    frame: &Arc<Fields>,
+    variant: impl Fn(Transform) -> VariantRequest,
+) -> Order {
     let accepts = visit.request.head.fields().get("Accept");
     let accepts = accepts.and_then(|accepts| std::str::from_utf8(accepts).ok());
     let Chosen {
@@ -239,62 +260,59 @@ fn settled(visit: &Visit<'_>, service: &ImageService, chosen: Chosen, wanted: im
         hinted,
         ..Terms::default()
     };
-    let wanted = |transform| Wanted {
-        by_client,
-        ..wanted(transform)
-    };
+    let request = |transform| variant(transform).chosen_by_client(by_client);
     if !terms.accept {
-        let order = |transform| Order::of(wanted(transform), terms);
+        let order = |transform| Order::of(request(transform), terms, Arc::clone(frame));
         return Order {
-            instead: unhinted.into_iter().map(order).collect(),
+            fallbacks: unhinted.into_iter().map(order).collect(),
             ..order(transform)
         };
     }
-    let ways = ways(accepts, service, transform.still);
+    let ways = ways(accepts, images, transform.still);
     let in_format = |transform: &Transform, (format, moving)| {
         let mut transform = transform.clone();
         transform.settle(format);
         transform.moving = moving;
-        wanted(transform)
+        request(transform)
     };
     let transforms = [Some(transform), unhinted];
     let mut orders = transforms.iter().flatten().flat_map(|transform| {
         ways.iter().map(|way| Order {
-            better: way.behind.iter().map(|&behind| in_format(transform, behind)).collect(),
-            ..Order::of(in_format(transform, way.now), terms)
+            preferred: way.background.iter().map(|&way| in_format(transform, way)).collect(),
+            ..Order::of(in_format(transform, way.now), terms, Arc::clone(frame))
         })
     });
     let first = orders.next().expect("there is a way for every client");
     Order {
-        instead: orders.collect(),
+        fallbacks: orders.collect(),
         ..first
     }
 }
 
-/// A way to choose formats.
+/// A choice of formats, each with whether it refuses animations.
 struct Way {
-    /// For the first answer, and whether animations are refused.
+    /// The format of the first response.
     now: (Format, bool),
-    /// For what is made behind it, best first.
-    behind: Vec<(Format, bool)>,
+    /// The formats that are rendered in the background, best first.
+    background: Vec<(Format, bool)>,
 }
 
 /// The ways for this client: the first one, and the one for animations that it refuses. In a format that holds one picture
 /// they would stand still: they are sent in the next one that holds them all, if the client takes any.
-fn ways(accepts: Option<&str>, service: &ImageService, still: bool) -> Vec<Way> {
-    let (offered, slow) = (&service.settings.formats, service.behind());
-    let (now, behind) = accept::choose_with(accepts, offered, slow);
+fn ways(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<Way> {
+    let (offered, slow) = (&images.settings.formats, images.service.background().formats());
+    let (now, background) = accept::choose_with(accepts, offered, slow);
     let animated = match still {
         true => Vec::new(),
         false => accept::choose_animated(accepts, offered),
     };
     let refuses = |format: Format| !animated.is_empty() && !format.is_animated();
-    let behind: Vec<_> = behind.into_iter().map(|format| (format, refuses(format))).collect();
+    let background: Vec<_> = background.into_iter().map(|format| (format, refuses(format))).collect();
     let mut others = animated.iter().copied().filter(|format| !slow.contains(format));
     let other = others.next().filter(|_| !now.is_animated());
     let with_one = other.map(|other| Way {
         now: (other, false),
-        behind: behind
+        background: background
             .iter()
             .copied()
             .filter(|(format, _)| format.is_animated())
@@ -302,7 +320,7 @@ fn ways(accepts: Option<&str>, service: &ImageService, still: bool) -> Vec<Way> 
     });
     let first = Way {
         now: (now, other.is_some()),
-        behind,
+        background,
     };
     // Not every picture is made as an AVIF: one that is enlarged, or would not be written in time, is sent in another format.
     let is_avif_alone = now == Format::Avif && with_one.is_none();
@@ -315,7 +333,7 @@ fn ways(accepts: Option<&str>, service: &ImageService, still: bool) -> Vec<Way> 
         let (now, _) = accept::choose_with(accepts, &others, slow);
         Way {
             now: (now, false),
-            behind: Vec::new(),
+            background: Vec::new(),
         }
     });
     std::iter::once(first).chain(with_one).chain(without_avif).collect()

@@ -1,4 +1,4 @@
-//! The page that lets one drop a picture, see it in every mode, and copy an address.
+//! The page to drop a picture on: it shows it in every mode, with the address of each.
 
 use std::sync::LazyLock;
 
@@ -7,9 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use haulier_http::{Handler, Response};
 use sha2::{Digest, Sha256};
 
-use super::service::ImageService;
+use super::site::ImageSite;
 
-/// One document; it asks nobody but us.
+/// One document, which loads nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
 
 /// The page's own script and style by their hashes, and nothing else (CSP 3 §2.3.1).
@@ -31,9 +31,9 @@ fn between<'t>(text: &'t str, begin: &str, end: &str) -> &'t str {
     behind.split_once(end).map_or("", |(content, _)| content)
 }
 
-/// The page, knowing what this service offers.
-pub(super) fn respond(service: &ImageService) -> Response {
-    let settings = &service.settings;
+/// The page, with the presets and limits of the site.
+pub(super) fn respond(images: &ImageSite) -> Response {
+    let settings = &images.settings;
     let presets: Vec<&str> = settings.presets.iter().map(|(name, _)| name.as_str()).collect();
     let offer = serde_json::json!({
         "presets": presets,

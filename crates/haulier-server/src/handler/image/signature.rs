@@ -1,4 +1,4 @@
-//! Signed addresses: who has no key cannot order sizes of his own.
+//! Signed addresses: without a key a client cannot order sizes of its own.
 //!
 //! The signature is HMAC-SHA-256 of the path and query as they are sent, up to the parameter `s` that carries it, in
 //! base64url without padding. `s` is the last parameter; `expires`, if it is there, is signed with the rest and says
@@ -12,7 +12,7 @@ use sha2::Sha256;
 /// The parameters of a signed address that mean nothing to the picture.
 pub(super) const PARAMETERS: [&str; 2] = ["s", "expires"];
 
-/// What is to be said of an address.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Signed by one of the keys, and not expired.
@@ -59,7 +59,7 @@ fn of(key: &[u8], target: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// What is signed, and the signature at its end.
+/// The signed part, and the signature at its end.
 fn split(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let query = target.iter().position(|&byte| byte == b'?')?;
     let last = target

@@ -1,6 +1,6 @@
 //! Uploads: one image as the whole body, or several in a form.
 //!
-//! A body is complete before anything of it is looked at, so one that breaks off leaves nothing behind.
+//! A body is read to its end before any of it is used, so an upload that breaks off leaves nothing.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -9,27 +9,28 @@ use std::sync::Arc;
 use bytes::Bytes;
 use haulier_http::{BodyError, Reason, Request, Response};
 use haulier_image::Format;
+use haulier_image_service::{ServiceError, Stored};
 use haulier_proto::field::Known;
 use haulier_proto::head::{Method, RequestHead};
 
 use super::compat::{self, Code, Outcome};
-use super::failure::Failure;
-use super::service::{ImageService, Stored};
-use super::{multipart, on_runtime, refuse, told_as_json};
+use super::failure::{Failure, as_json, refuse};
+use super::multipart;
+use super::site::ImageSite;
 use crate::body::request::{Collected, collect};
 use crate::context::Visit;
 use crate::site::Site;
 use crate::thread::Thread;
 
-/// Judges an upload by its head, in zimg's order; the answer to one that may not be.
-pub(super) fn refusal(visit: &Visit<'_>, service: &ImageService) -> Option<Response> {
-    let settings = &service.settings;
+/// The response to an upload that its head already forbids; checked in zimg's order.
+pub(super) fn refusal(visit: &Visit<'_>, images: &ImageSite) -> Option<Response> {
+    let settings = &images.settings;
     let head = &visit.request.head;
     if settings.compat.is_zimg() {
-        return check_as_zimg(visit, service).err().map(|code| compat::error(200, code));
+        return check_as_zimg(visit, images).err().map(|code| compat::error(200, code));
     }
     if !visit.comes_from(&settings.upload) {
-        return Some(told_as_json(
+        return Some(as_json(
             visit.site,
             &Failure::new(403, "uploads are not open to this address"),
         ));
@@ -51,8 +52,8 @@ pub(super) fn refusal(visit: &Visit<'_>, service: &ImageService) -> Option<Respo
     None
 }
 
-fn check_as_zimg(visit: &Visit<'_>, service: &ImageService) -> Result<(), Code> {
-    let settings = &service.settings;
+fn check_as_zimg(visit: &Visit<'_>, images: &ImageSite) -> Result<(), Code> {
+    let settings = &images.settings;
     if visit.request.head.method() != Method::Post {
         return Err(Code::Method);
     }
@@ -81,7 +82,7 @@ fn content_type(head: &RequestHead) -> Option<&[u8]> {
         .filter(|value| !value.is_empty())
 }
 
-/// `jpeg`, as zimg wants it, or `image/jpeg`, as everybody else does.
+/// `jpeg`, as zimg has it, or `image/jpeg`, as all other servers do.
 fn names_an_image(content_type: &[u8]) -> bool {
     let text = String::from_utf8_lossy(content_type);
     let name = text.split(';').next().unwrap_or("").trim();
@@ -90,31 +91,26 @@ fn names_an_image(content_type: &[u8]) -> bool {
 }
 
 fn too_large(site: &Site) -> Response {
-    told_as_json(site, &Failure::new(413, "the image is larger than this site takes"))
+    as_json(site, &Failure::new(413, "the image is larger than this site takes"))
 }
 
 /// Takes the body in and stores what is in it.
-pub(super) async fn respond(
-    thread: &Thread,
-    site: &Arc<Site>,
-    service: &Arc<ImageService>,
-    request: &Request,
-) -> Response {
-    let most = service.settings.limits.file;
+pub(super) async fn respond(thread: &Thread, site: &Arc<Site>, images: &ImageSite, request: &Request) -> Response {
+    let most = images.settings.limits.file;
     let collected = match collect(request, most, thread.serving().settings.body_storage()).await {
         Ok(collected) => collected,
         Err(error) => return broken(site, request, error),
     };
-    // Held until the answer is there: so many bodies are in memory at a time.
-    let _place = service.uploads.acquire().await.expect("it is never closed");
-    let body = match in_memory(service, collected).await {
+    // Held until the response is made: it bounds the bodies in memory.
+    let _permit = images.service.upload_permit().await;
+    let body = match in_memory(images, collected).await {
         Ok(body) => body,
-        Err(failure) => return told_as_json(site, &failure),
+        Err(failure) => return as_json(site, &failure),
     };
     let content_type = content_type(&request.head).unwrap_or_default();
     match multipart::is_form(content_type) {
-        true => form(site, service, request, &body, content_type).await,
-        false => raw(site, service, body).await,
+        true => form(site, images, request, &body, content_type).await,
+        false => raw(site, images, body).await,
     }
 }
 
@@ -130,40 +126,36 @@ fn broken(site: &Arc<Site>, request: &Request, error: BodyError) -> Response {
     refuse(site, request, &Failure::ours(status, reason, error.to_string()))
 }
 
-async fn in_memory(service: &Arc<ImageService>, collected: Collected) -> Result<Bytes, Failure> {
+async fn in_memory(images: &ImageSite, collected: Collected) -> Result<Bytes, Failure> {
     match collected {
         Collected::Empty => Ok(Bytes::new()),
         Collected::Memory(bytes) => Ok(bytes.into()),
         Collected::File { file, length, .. } => {
-            let read = move || {
+            let read = images.service.run_blocking(move || {
                 let mut content = vec![0; usize::try_from(length).map_err(io::Error::other)?];
                 file.read_exact_at(&mut content, 0)?;
                 Ok(Bytes::from(content))
-            };
-            on_runtime(service, async move {
-                let read: io::Result<Bytes> = tokio::task::spawn_blocking(read)
-                    .await
-                    .unwrap_or_else(|error| Err(io::Error::other(error)));
-                read.map_err(|_| Failure::ours(507, Reason::SpoolFailed, "the upload cannot be read again"))
-            })
-            .await
+            });
+            let read = read.await;
+            read.map_err(|_| Failure::ours(507, Reason::SpoolFailed, "the upload cannot be read again"))
         }
     }
 }
 
-async fn raw(site: &Arc<Site>, service: &Arc<ImageService>, body: Bytes) -> Response {
-    let is_zimg = service.settings.compat.is_zimg();
-    match take(service, body).await {
+async fn raw(site: &Arc<Site>, images: &ImageSite, body: Bytes) -> Response {
+    let is_zimg = images.settings.compat.is_zimg();
+    match store(images, body).await {
         Ok(stored) if is_zimg => compat::stored(&stored),
         Ok(stored) => created(&stored),
-        Err(failure) => told_as_json(site, &failure),
+        Err(failure) => as_json(site, &failure),
     }
 }
 
-/// zimg keeps what it cannot read; so does an upload in its manner, as long as it begins like an image.
-async fn take(service: &Arc<ImageService>, content: Bytes) -> Result<Stored, Failure> {
-    let is_judged = !service.settings.compat.is_zimg();
-    on_runtime(service, Arc::clone(service).take(content, is_judged)).await
+/// Stores one image. zimg keeps files that it cannot read; in its mode so do we, if they begin like an image.
+async fn store(images: &ImageSite, content: Bytes) -> Result<Stored, Failure> {
+    let is_strict = !images.settings.compat.is_zimg();
+    let stored = images.service.store(content, is_strict).await;
+    stored.map_err(|error: ServiceError| Failure::from(&error))
 }
 
 /// 201 for a new image, 200 for one that is there already.
@@ -181,14 +173,8 @@ fn described(stored: &Stored) -> String {
     format!("{{\"md5\":\"{id}\",\"size\":{size},\"format\":\"{format}\"{sides},\"url\":\"/{id}\"}}")
 }
 
-async fn form(
-    site: &Arc<Site>,
-    service: &Arc<ImageService>,
-    request: &Request,
-    body: &Bytes,
-    content_type: &[u8],
-) -> Response {
-    let is_zimg = service.settings.compat.is_zimg();
+async fn form(site: &Arc<Site>, images: &ImageSite, request: &Request, body: &Bytes, content_type: &[u8]) -> Response {
+    let is_zimg = images.settings.compat.is_zimg();
     let parts = multipart::boundary(content_type).and_then(|boundary| multipart::parts(body, &boundary).ok());
     let Some(parts) = parts else {
         return match is_zimg {
@@ -207,7 +193,7 @@ async fn form(
             outcomes.push(Outcome::NoImage(name));
             continue;
         }
-        outcomes.push(match take(service, content).await {
+        outcomes.push(match store(images, content).await {
             Ok(stored) => Outcome::Stored(stored),
             Err(failure) if is_zimg && failure.status == 415 => Outcome::NoImage(name),
             Err(failure) => {
@@ -238,7 +224,7 @@ fn form_as_json(site: &Arc<Site>, outcomes: &[Outcome], failure: Option<Failure>
         })
         .collect();
     match (&stored[..], failure) {
-        ([], Some(failure)) => told_as_json(site, &failure),
+        ([], Some(failure)) => as_json(site, &failure),
         ([], None) => compat::error_in_words(400, Code::Body, "no file in the form"),
         ([one], None) => created(one),
         (all, failure) => {

@@ -1,14 +1,14 @@
 //! `haulier image verify`: every image of a store, compared with its id.
 //!
-//! An id is the MD5 of the image, so damage is found without anything else to compare with. With `--repair` the right
-//! bytes are looked for in the places named by `--from`, in the caches of originals and the other stores of the
-//! configuration, and are put in the place of the damaged ones.
+//! An id is the MD5 of the image, so it is enough to find damage. With `--repair` the right bytes are searched in the
+//! places named by `--from`, in the caches of originals and the other stores of the configuration, and replace the
+//! damaged ones.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use haulier_server::original_key;
+use haulier_image_service::original_key;
 use haulier_settings::Report;
 use haulier_store::cache::Tiered;
 use haulier_store::{Content, Key, LocalStore, Location, Md5Sum, Store, StoreError, StoreRuntime};
@@ -23,12 +23,12 @@ use crate::images;
 use crate::lifecycle::with_sources;
 use crate::machine::Machine;
 
-/// Names that are asked for at a time.
+/// Names per listing.
 const PAGE: usize = 1000;
 /// Images that are read at a time.
 const AT_ONCE: usize = 4;
 
-/// What came of the images of one store.
+/// Counts of the images of one store by outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     images: u64,
@@ -39,7 +39,7 @@ struct Counts {
     others: u64,
 }
 
-/// A store with the places that may have what is damaged in it.
+/// A store, with the places that may have the right bytes of its damaged images.
 struct Verified {
     store: Arc<dyn Store>,
     stores: Vec<Arc<dyn Store>>,
@@ -104,7 +104,7 @@ fn named(location: &Location) -> Said<Arc<dyn Store>> {
     open(&without_options(location), false, None)
 }
 
-/// Opens a store that is there. A directory that is only read may belong to somebody else, or be a backup.
+/// Opens an existing store. A directory that is only read may belong to another account, or be a backup.
 fn open(place: &StorePlace, is_written: bool, user: Option<&haulier_php::User>) -> Said<Arc<dyn Store>> {
     if let Location::Directory(path) = &place.location {
         let failed = |error: io::Error| format!("{}: {error}", path.display());
@@ -244,13 +244,13 @@ impl Verified {
     }
 }
 
-/// What lies under an id.
+/// The object under an id.
 enum Found {
     Read {
         length: u64,
         md5: String,
     },
-    /// The file system does not give it back.
+    /// The file system cannot read it.
     Unreadable(String),
     /// It was deleted since it was listed.
     Gone,

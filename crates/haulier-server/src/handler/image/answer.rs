@@ -1,6 +1,5 @@
-//! An image that is ready to send, with everything of its answer that does not change from request to request.
+//! The response with an image. Its heads are made once and kept with the image in the cache.
 
-use std::fs::File;
 use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
@@ -8,47 +7,43 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use haulier_http::{Body, Handler, Head, OpenFile, PreparedHead, Response};
 use haulier_image::{Format, Hinted};
+use haulier_image_service::{Content, Image};
 use haulier_proto::conditional::{self, Precondition, Validators};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::range::{self, ByteRange, Ranges};
-use haulier_store::cache::{CacheKey, Weigh};
+use haulier_store::cache::CacheKey;
 
 use crate::files::{self, Representation, without_metadata};
 
-/// What an entry of the memory cache takes beside the bytes of its image: two heads, loose and encoded.
-const HEADS: u64 = 1500;
+/// Lifetime of an image in clients while a better one is rendered, seconds.
+const TEMPORARY: u32 = 60;
 
-/// How long clients keep an image while a better one is made, seconds.
-const PASSING: u32 = 60;
-
-/// An image, ready to send.
+/// The parts that all responses with one image share.
 #[derive(Debug)]
-pub(super) struct Ready {
-    picture: Picture,
+struct Prepared {
     etag: String,
-    format: Option<Format>,
-    /// What is said of it, by how it was chosen.
+    /// Heads by how the image was chosen.
     heads: [OnceLock<Heads>; Terms::COUNT],
 }
 
-/// What of a request chose a variant, beside the address.
+/// The parts of a request that chose a variant, besides the address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Terms {
     /// The format, by Accept.
     pub(super) accept: bool,
     /// The size, by a client hint.
     pub(super) hinted: Hinted,
-    /// A better one is being made behind it: it is not to be kept for long.
-    pub(super) passing: bool,
+    /// A better one is being rendered: clients keep this one for a short time only.
+    pub(super) temporary: bool,
 }
 
 impl Terms {
-    /// How many there are.
+    /// Number of combinations.
     const COUNT: usize = 12;
 
     fn index(self) -> usize {
-        usize::from(self.passing) * 6 + usize::from(self.accept) * 3 + self.hinted as usize
+        usize::from(self.temporary) * 6 + usize::from(self.accept) * 3 + self.hinted as usize
     }
 
     /// The value of Vary (RFC 9110 §12.5.5).
@@ -64,7 +59,7 @@ impl Terms {
     }
 }
 
-/// What is said of it.
+/// The heads of responses with one image.
 #[derive(Debug)]
 struct Heads {
     /// The field lines of a 200.
@@ -84,66 +79,40 @@ impl Heads {
     }
 }
 
-#[derive(Debug)]
-enum Picture {
-    Bytes(Bytes),
-    File(Arc<OpenFile>),
-}
-
 /// The strong entity tag that is made of a key, with its quotes.
-pub(super) fn tag(key: &CacheKey) -> String {
-    format!("\"{}\"", URL_SAFE_NO_PAD.encode(&key.as_bytes()[..16]))
+pub(super) fn etag(tag: &CacheKey) -> String {
+    format!("\"{}\"", URL_SAFE_NO_PAD.encode(&tag.as_bytes()[..16]))
 }
 
-impl Ready {
-    /// Of bytes in memory.
-    pub(super) fn of_bytes(bytes: Bytes, key: &CacheKey, format: Option<Format>) -> Self {
-        Self::new(Picture::Bytes(bytes), key, format)
-    }
-
-    /// Of the first `length` bytes of a file.
-    pub(super) fn of_file(file: File, length: u64, key: &CacheKey, format: Option<Format>) -> Self {
-        Self::new(Picture::File(Arc::new(OpenFile::new(file, length))), key, format)
-    }
-
-    fn new(picture: Picture, key: &CacheKey, format: Option<Format>) -> Self {
+impl Prepared {
+    fn of(image: &Image) -> Self {
         Self {
-            picture,
+            etag: etag(image.tag()),
             heads: Default::default(),
-            etag: tag(key),
-            format,
         }
     }
+}
 
-    fn in_memory(&self) -> u64 {
-        match &self.picture {
-            Picture::Bytes(bytes) => bytes.len() as u64,
-            Picture::File(_) => 0,
+/// Answers GET or HEAD with an image, as the conditions and the range of the request want it. `frame` are the fields of
+/// every such response of the site.
+pub(super) fn respond(image: &Image, request: &RequestHead, frame: &Fields, terms: Terms) -> Response {
+    let Prepared { etag, heads } = image.attached(Prepared::of);
+    let heads = heads[terms.index()].get_or_init(|| Heads::new(etag, image.format(), frame, terms));
+    let mut response = match image.content() {
+        Content::File(file) => {
+            let content_type = content_type(image.format());
+            let view = View {
+                file,
+                etag,
+                heads,
+                content_type,
+            };
+            files::read(request, view)
         }
-    }
-
-    /// Answers GET or HEAD as the conditions and the range of the request want it. `frame` are the fields every answer of
-    /// the site has.
-    pub(super) fn answer(&self, request: &RequestHead, frame: &Fields, terms: Terms) -> Response {
-        let heads = &self.heads[terms.index()];
-        let heads = heads.get_or_init(|| Heads::new(&self.etag, self.format, frame, terms));
-        let mut response = match &self.picture {
-            Picture::File(file) => {
-                let etag = &self.etag;
-                let content_type = content_type(self.format);
-                let view = View {
-                    file,
-                    etag,
-                    heads,
-                    content_type,
-                };
-                files::read(request, view)
-            }
-            Picture::Bytes(bytes) => from_memory(request, bytes, &self.etag, heads),
-        };
-        response.trace.handler = Handler::Image;
-        response
-    }
+        Content::Bytes(bytes) => from_memory(request, bytes, etag, heads),
+    };
+    response.trace.handler = Handler::Image;
+    response
 }
 
 fn validators(etag: &str) -> Validators<'_> {
@@ -178,14 +147,14 @@ pub(super) fn place(range: ByteRange, total: u64) -> String {
     format!("bytes {}-{}/{total}", range.start, range.end)
 }
 
-/// The answer to a range that begins behind the end.
+/// The response to a range that begins after the end.
 pub(super) fn unsatisfiable(total: u64) -> Response {
     Response::new(416, Handler::Image)
         .with("Content-Range", format!("bytes */{total}"))
         .with("Accept-Ranges", "bytes")
 }
 
-/// The value of Range, if it is to be looked at (RFC 9110 §14.2, §13.1.5).
+/// The value of Range, if it applies (RFC 9110 §14.2, §13.1.5).
 pub(super) fn range_asked<'r>(request: &'r RequestHead, etag: &str) -> Option<&'r [u8]> {
     let fields = request.fields();
     let value = fields.known(Known::Range)?;
@@ -195,7 +164,7 @@ pub(super) fn range_asked<'r>(request: &'r RequestHead, etag: &str) -> Option<&'
     applies.then_some(value)
 }
 
-/// One range is answered; of several the whole image is, as RFC 9110 §14.2 allows: it is short.
+/// The range of a response. Several ranges get the whole image, as RFC 9110 §14.2 allows: it is short.
 fn range(request: &RequestHead, length: u64, etag: &str) -> Option<Result<ByteRange, ()>> {
     match range::resolve(range_asked(request, etag)?, length, 1) {
         Ranges::One(range) => Some(Ok(range)),
@@ -204,7 +173,7 @@ fn range(request: &RequestHead, length: u64, etag: &str) -> Option<Result<ByteRa
     }
 }
 
-/// An image in a file with what is said of it.
+/// An image in a file, with its heads.
 struct View<'a> {
     file: &'a Arc<OpenFile>,
     etag: &'a str,
@@ -234,7 +203,7 @@ impl Representation for View<'_> {
     }
 }
 
-/// What came in before types were looked at, or by another way, is handed out as what it is: bytes.
+/// The media type of a format. Bytes of none, stored before types were checked, are sent as bytes.
 pub(super) fn content_type(format: Option<Format>) -> &'static str {
     format.map_or("application/octet-stream", Format::media_type)
 }
@@ -252,18 +221,18 @@ pub(super) fn fields(etag: &str, format: Option<Format>, frame: &Fields, terms: 
     if let Some(vary) = terms.vary() {
         fields.append("Vary", vary);
     }
-    if terms.passing
-        && let Some(passing) = fields.get("Cache-Control").map(passing)
+    if terms.temporary
+        && let Some(shortened) = fields.get("Cache-Control").map(shortened)
     {
-        fields.set("Cache-Control", passing);
+        fields.set("Cache-Control", shortened);
     }
     fields
 }
 
-/// The same Cache-Control for what is kept [`PASSING`] seconds at most.
-fn passing(cache_control: &[u8]) -> String {
+/// A Cache-Control that lets clients keep the image [`TEMPORARY`] seconds at most.
+fn shortened(cache_control: &[u8]) -> String {
     let cache_control = String::from_utf8_lossy(cache_control);
-    let mut age = PASSING;
+    let mut age = TEMPORARY;
     let mut directives: Vec<&str> = Vec::new();
     for directive in cache_control.split(',').map(str::trim) {
         let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
@@ -277,8 +246,7 @@ fn passing(cache_control: &[u8]) -> String {
     format!("{}max-age={age}", directives.join(", "))
 }
 
-/// The 304 for a request that names this tag; `None` if it must be looked at further. Nothing was made, looked up or
-/// read for it.
+/// The 304 for a request that names this tag; `None` if the image is needed. It costs no lookup and no rendering.
 pub(super) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, terms: Terms) -> Option<Response> {
     let asked = request.fields();
     let value = asked.known(Known::IfNoneMatch)?.trim_ascii();
@@ -287,7 +255,7 @@ pub(super) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, terms
     }
     // zimg's tags had no quotes, and its clients send them so.
     let is_bare = value == etag.trim_matches('"').as_bytes();
-    // `*` asks whether there is anything, which is not known here.
+    // `*` matches any image, and whether there is one is not known here.
     let is_named =
         value != b"*" && conditional::evaluate(asked, request.method(), &validators(etag)) == Precondition::NotModified;
     (is_bare || is_named).then(|| {
@@ -303,16 +271,6 @@ fn prepared(status: u16, head: Head, body: Body) -> Response {
     response
 }
 
-/// In the memory cache.
-#[derive(Debug, Clone)]
-pub(super) struct Shared(pub(super) Arc<Ready>);
-
-impl Weigh for Shared {
-    fn weight(&self) -> u64 {
-        HEADS + self.0.in_memory()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,15 +282,16 @@ mod tests {
         fields
     }
 
-    fn ready() -> Ready {
-        let bytes = Bytes::from_static(b"0123456789");
-        Ready::of_bytes(bytes, &CacheKey::of(&[b"x"]), Some(Format::WebP))
+    /// An image of ten bytes. A WebP begins with RIFF, its length, and WEBP.
+    fn image() -> Image {
+        let bytes = Bytes::from_static(b"RIFF\x02\0\0\0WEBP");
+        Image::of_bytes(bytes, CacheKey::of(&[b"x"]))
     }
 
     const ACCEPTED: Terms = Terms {
         accept: true,
         hinted: Hinted::Nothing,
-        passing: false,
+        temporary: false,
     };
 
     fn body(response: &Response) -> &[u8] {
@@ -345,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_whole_image_says_what_it_is() {
-        let response = ready().answer(&head("GET", "/x", ""), &frame(), ACCEPTED);
+        let response = respond(&image(), &head("GET", "/x", ""), &frame(), ACCEPTED);
         assert_eq!((response.status, body(&response)), (200, &b"0123456789"[..]));
         let fields = response.head.fields();
         for (name, value) in [
@@ -362,17 +321,17 @@ mod tests {
 
     #[test]
     fn an_answer_names_all_that_chose_it() {
-        let ready = ready();
+        let image = image();
         let mut seen = std::collections::HashSet::new();
-        for (accept, passing) in [(false, false), (true, false), (true, true)] {
+        for (accept, temporary) in [(false, false), (true, false), (true, true)] {
             for hinted in [Hinted::Nothing, Hinted::Density, Hinted::Width] {
                 let terms = Terms {
                     accept,
                     hinted,
-                    passing,
+                    temporary,
                 };
                 assert!(seen.insert(terms.index()) && terms.index() < Terms::COUNT, "{terms:?}");
-                let response = ready.answer(&head("GET", "/x", ""), &frame(), terms);
+                let response = respond(&image, &head("GET", "/x", ""), &frame(), terms);
                 let vary = response.head.fields().get("Vary").map(String::from_utf8_lossy);
                 let names: Vec<&str> = vary.as_deref().unwrap_or("").split(", ").collect();
                 assert_eq!(names.contains(&"Accept"), accept, "{vary:?}");
@@ -390,10 +349,10 @@ mod tests {
             ("private, no-cache", "private, no-cache, max-age=60"),
             ("no-transform", "no-transform, max-age=60"),
         ] {
-            assert_eq!(passing(usual.as_bytes()), expected);
+            assert_eq!(shortened(usual.as_bytes()), expected);
         }
         let terms = Terms {
-            passing: true,
+            temporary: true,
             ..ACCEPTED
         };
         let mut frame = Fields::new();
@@ -407,7 +366,8 @@ mod tests {
     #[test]
     fn one_range_is_answered_and_several_are_the_whole() {
         let ask = |range: &str| {
-            ready().answer(
+            respond(
+                &image(),
                 &head("GET", "/x", &format!("Range: {range}\r\n")),
                 &frame(),
                 Terms::default(),
@@ -419,12 +379,12 @@ mod tests {
         assert_eq!(ask("bytes=20-").status, 416);
         assert_eq!(ask("bytes=0-1,4-5").status, 200);
         let request = head("GET", "/x", "Range: bytes=2-4\r\nIf-Range: \"other\"\r\n");
-        assert_eq!(ready().answer(&request, &frame(), Terms::default()).status, 200);
+        assert_eq!(respond(&image(), &request, &frame(), Terms::default()).status, 200);
     }
 
     #[test]
     fn a_client_that_has_it_is_told_so_before_anything_is_looked_at() {
-        let etag = tag(&CacheKey::of(&[b"x"]));
+        let etag = etag(&CacheKey::of(&[b"x"]));
         let bare = etag.trim_matches('"');
         for value in [etag.as_str(), bare, &format!("\"y\", W/{etag}")] {
             let request = head("GET", "/x", &format!("If-None-Match: {value}\r\n"));
@@ -442,6 +402,6 @@ mod tests {
             );
         }
         let any = head("GET", "/x", "If-None-Match: *\r\n");
-        assert_eq!(ready().answer(&any, &frame(), Terms::default()).status, 304);
+        assert_eq!(respond(&image(), &any, &frame(), Terms::default()).status, 304);
     }
 }

@@ -1,4 +1,4 @@
-//! An original on its way from a store on the network: passed on as it comes.
+//! The body of an original that a store on the network sends: each piece is passed on as it comes.
 
 use std::task::{Context, Poll, ready};
 
@@ -7,43 +7,43 @@ use haulier_http::{BodySource, BrokenBody, Piece, Reason};
 use haulier_store::StoreError;
 use tokio::sync::mpsc;
 
-use super::originals::Passing;
+use crate::integrity::StreamCheck;
 
-/// The rest of an original.
+/// An original, or a part of one, as a body.
 #[derive(Debug)]
-pub(super) struct OriginalStream {
+pub struct OriginalStream {
     length: u64,
     first: Option<Bytes>,
     pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
     passed: u64,
-    /// Of a whole original: its last piece goes only if all is what it should be.
-    passing: Option<Passing>,
+    /// For a whole original: its last piece is sent only if all of it is right.
+    check: Option<StreamCheck>,
 }
 
 impl OriginalStream {
-    pub(super) fn new(
+    pub(crate) fn new(
         length: u64,
         first: Bytes,
         pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
-        passing: Option<Passing>,
+        check: Option<StreamCheck>,
     ) -> Self {
         Self {
             length,
             first: Some(first).filter(|first| !first.is_empty()),
             pieces,
             passed: 0,
-            passing,
+            check,
         }
     }
 
     fn pass(&mut self, piece: Bytes) -> Result<Option<Piece>, BrokenBody> {
         self.passed += piece.len() as u64;
-        if let Some(passing) = &mut self.passing {
-            passing.add(&piece);
+        if let Some(check) = &mut self.check {
+            check.add(&piece);
         }
         if self.passed >= self.length
-            && let Some(passing) = self.passing.take()
-            && !passing.ends_whole(self.passed)
+            && let Some(check) = self.check.take()
+            && !check.ends_whole(self.passed)
         {
             return Err(BrokenBody {
                 reason: Reason::StoreDamaged,
@@ -62,7 +62,7 @@ impl BodySource for OriginalStream {
         Poll::Ready(match piece {
             Some(Ok(piece)) => self.pass(piece),
             None if self.passed == self.length => Ok(None),
-            // A part must not look like the whole: the connection is cut.
+            // The connection is cut, so that the client does not take a part for the whole.
             Some(Err(_)) | None => Err(BrokenBody {
                 reason: Reason::StoreFailed,
             }),
@@ -78,25 +78,25 @@ impl BodySource for OriginalStream {
 mod tests {
     use haulier_store::{Key, Md5Sum, StoreRuntime};
 
-    use super::super::originals::Originals;
     use super::*;
+    use crate::integrity::Integrity;
 
     fn read(length: u64, sent: Vec<Result<Bytes, StoreError>>) -> Result<u64, BrokenBody> {
         read_checked(length, sent, None).1
     }
 
-    /// How many bytes came, and how it ended.
+    /// The number of bytes, and the end.
     fn read_checked(
         length: u64,
         sent: Vec<Result<Bytes, StoreError>>,
-        passing: Option<Passing>,
+        check: Option<StreamCheck>,
     ) -> (u64, Result<u64, BrokenBody>) {
         let (sender, pieces) = mpsc::channel(8);
         for piece in sent {
             sender.try_send(piece).expect("there is room");
         }
         drop(sender);
-        let mut stream = OriginalStream::new(length, Bytes::from_static(b"12"), pieces, passing);
+        let mut stream = OriginalStream::new(length, Bytes::from_static(b"12"), pieces, check);
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut read = 0;
         loop {
@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn the_end_of_a_damaged_original_is_kept_back() {
-        let originals = Originals::new(StoreRuntime::start().expect("a thread"), "here".to_owned());
+        let integrity = Integrity::new(StoreRuntime::start().expect("a thread"), "here".to_owned());
         let id = |content: &[u8]| -> Key { Md5Sum::of(content).parse().expect("digits") };
         let sent = || vec![Ok(Bytes::from_static(b"345")), Ok(Bytes::from_static(b"678"))];
-        let right = originals.passing(&id(b"12345678"));
+        let right = integrity.stream_check(&id(b"12345678"));
         assert_eq!(read_checked(8, sent(), Some(right)), (8, Ok(8)));
-        let wrong = originals.passing(&id(b"12345679"));
+        let wrong = integrity.stream_check(&id(b"12345679"));
         let (received, end) = read_checked(8, sent(), Some(wrong));
         assert_eq!(received, 5);
         assert_eq!(end.expect_err("it is another one").reason, Reason::StoreDamaged);

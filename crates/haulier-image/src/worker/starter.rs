@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::worker::process::SUBCOMMAND;
 use crate::worker::socket;
 
-/// The nice value of processes that nobody waits for: the highest there is.
+/// The nice value of low priority: the highest there is.
 const PATIENT: i32 = 19;
 
 /// Signals that a decoder can bring about itself, by a fault or at a limit.
@@ -42,16 +42,16 @@ pub(super) struct Process {
     child: Child,
     /// Orders go here, reports come from here.
     pub(super) socket: OwnedFd,
-    /// What it made lies here.
+    /// The memory file with its result.
     pub(super) results: File,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug)]
 pub(super) struct End {
     /// For people.
     pub(super) told: String,
-    /// By a signal that no decoder causes: somebody sent it, or the system was out of memory.
+    /// By a signal that no decoder causes: from another process, or because memory ran out.
     pub(super) is_from_outside: bool,
 }
 
@@ -66,27 +66,27 @@ impl End {
 
 enum Task {
     Start(oneshot::Sender<io::Result<Process>>),
-    /// End it, wait for its end, and say how it came, if somebody asks.
+    /// Ends it, waits for its end, and tells the cause to a caller that asks.
     Bury(Process, Option<oneshot::Sender<End>>),
 }
 
 /// The way to the thread. It ends when this is dropped and all is buried.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct ProcessStarter {
     tasks: Mutex<Sender<Task>>,
 }
 
-impl Keeper {
-    /// Starts the thread. `patient` processes get what processors others leave; `look` is called now and then.
+impl ProcessStarter {
+    /// Starts the thread. `low_priority` processes get what processors others leave; `look` is called now and then.
     ///
     /// # Errors
     /// Our own program cannot be opened, or there is no thread to be had.
-    pub(super) fn start(patient: bool, mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(low_priority: bool, mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let program = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let (tasks, inbox) = mpsc::channel();
         thread::Builder::new()
-            .name("image-keeper".into())
-            .spawn(move || keep(&program, patient, &inbox, &mut look))?;
+            .name("image-starter".into())
+            .spawn(move || keep(&program, low_priority, &inbox, &mut look))?;
         Ok(Self {
             tasks: Mutex::new(tasks),
         })
@@ -118,11 +118,11 @@ impl Keeper {
     }
 }
 
-fn keep(program: &OwnedFd, patient: bool, inbox: &Receiver<Task>, look: &mut impl FnMut()) {
+fn keep(program: &OwnedFd, low_priority: bool, inbox: &Receiver<Task>, look: &mut impl FnMut()) {
     loop {
         match inbox.recv_timeout(Duration::from_secs(5)) {
             Ok(Task::Start(reply)) => {
-                if let Err(Ok(process)) = reply.send(start(program, patient)) {
+                if let Err(Ok(process)) = reply.send(start(program, low_priority)) {
                     bury(process);
                 }
             }
@@ -138,21 +138,21 @@ fn keep(program: &OwnedFd, patient: bool, inbox: &Receiver<Task>, look: &mut imp
     }
 }
 
-fn start(program: &OwnedFd, patient: bool) -> io::Result<Process> {
+fn start(program: &OwnedFd, low_priority: bool) -> io::Result<Process> {
     let (socket, theirs) = socket::pair()?;
     let results = File::from(memfd_create("haulier-image", MemfdFlags::CLOEXEC)?);
     let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
         .arg0("haulier")
         .arg(SUBCOMMAND)
         .env_clear()
-        // What a large picture took goes back to the system when it is done: our allocator would keep it.
+        // The memory of a large picture is returned to the system after it: our allocator would keep it.
         .env("MIMALLOC_ARENA_RESERVE", "0")
         .current_dir("/")
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::from(results.try_clone()?))
         .stderr(Stdio::null())
         .spawn()?;
-    if patient {
+    if low_priority {
         let pid = Pid::from_child(&child);
         // It is our child, and may always be given less; where that is forbidden it works all the same.
         let _ = setpriority_process(Some(pid), PATIENT);

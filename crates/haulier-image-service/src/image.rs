@@ -1,0 +1,109 @@
+//! An image as caches hand it out: bytes or a file, its tag, and what the layer above keeps with it.
+
+use std::any::Any;
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use haulier_http::OpenFile;
+use haulier_image::Format;
+use haulier_store::cache::{CacheKey, Weigh};
+
+/// Memory of a cached image besides its bytes: the heads of its responses, as fields and encoded.
+const ATTACHED: u64 = 1500;
+/// First bytes of a file, enough to tell its format.
+pub(crate) const HEAD: usize = 16;
+
+/// An original or a variant, whole.
+pub struct Image {
+    content: Content,
+    tag: CacheKey,
+    format: Option<Format>,
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+/// The bytes of an image.
+#[derive(Debug)]
+pub enum Content {
+    Bytes(Bytes),
+    /// The first bytes of a file, as many as it is long.
+    File(Arc<OpenFile>),
+}
+
+impl Image {
+    /// An image in memory.
+    #[must_use]
+    pub fn of_bytes(bytes: Bytes, tag: CacheKey) -> Self {
+        let format = Format::of_bytes(&bytes);
+        Self::new(Content::Bytes(bytes), tag, format)
+    }
+
+    /// An image in the first `length` bytes of a file.
+    pub(crate) fn of_file(file: File, length: u64, tag: CacheKey) -> Self {
+        let mut head = [0; HEAD];
+        let format = file.read_at(&mut head, 0).ok();
+        let format = format.and_then(|read| Format::of_bytes(&head[..read]));
+        Self::new(Content::File(Arc::new(OpenFile::new(file, length))), tag, format)
+    }
+
+    fn new(content: Content, tag: CacheKey, format: Option<Format>) -> Self {
+        Self {
+            content,
+            tag,
+            format,
+            attached: OnceLock::new(),
+        }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The key its entity tag is made of.
+    #[must_use]
+    pub fn tag(&self) -> &CacheKey {
+        &self.tag
+    }
+
+    /// Its format; `None` for bytes of no format we know.
+    #[must_use]
+    pub fn format(&self) -> Option<Format> {
+        self.format
+    }
+
+    /// Data that the layer above derives from the image and keeps as long as a cache has it: response heads.
+    ///
+    /// # Panics
+    /// Another type was attached before: there is one layer above.
+    pub fn attached<T: Send + Sync + 'static>(&self, derive: impl FnOnce(&Self) -> T) -> &T {
+        let attached = self.attached.get_or_init(|| Box::new(derive(self)));
+        attached.downcast_ref().expect("one layer attaches one type")
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image")
+            .field("content", &self.content)
+            .field("format", &self.format)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An entry of the memory cache.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared(pub(crate) Arc<Image>);
+
+impl Weigh for Shared {
+    fn weight(&self) -> u64 {
+        let bytes = match &self.0.content {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::File(_) => 0,
+        };
+        ATTACHED + bytes
+    }
+}

@@ -1,0 +1,437 @@
+//! The door of the service: every operation on the images of a site.
+//!
+//! Everything that waits runs on the [`StoreRuntime`], where the connections to stores and caches live. A serving thread
+//! looks into memory itself ([`ImageService::cached`]), and at nothing else.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use haulier_http::{ImageResult, ImageTimes};
+use haulier_image::{Format, Limits, Workers, WorkersStatus};
+use haulier_proto::range::{self, ByteRange, Ranges};
+use haulier_store::cache::{TierStatus, Tiered};
+use haulier_store::{Content, FileState, Key, Part, SingleFlight, Store, StoreError, StoreRuntime};
+use tokio::sync::SemaphorePermit;
+
+use crate::background::Background;
+use crate::cache::ImageCache;
+use crate::error::ServiceError;
+use crate::image::{HEAD, Image};
+use crate::info::ImageInfo;
+use crate::now;
+use crate::originals::Originals;
+use crate::render::{Observer, Renderer};
+use crate::request::{Original, VariantRequest};
+use crate::stream::OriginalStream;
+use crate::upload::{Stored, Uploads};
+
+/// Time limit of a rendering in the background, as a multiple of that for a client.
+pub const BACKGROUND_FACTOR: u32 = 6;
+/// Originals from a store on the network up to this length are cached, bytes, as zimg did.
+const MOST_CACHED: u64 = 1 << 20;
+
+/// Stores, caches and workers of a service, and its limits.
+#[derive(Debug)]
+pub struct Settings {
+    /// The store of originals; `None` takes no uploads.
+    pub store: Option<Arc<dyn Store>>,
+    /// Memory for variants, bytes; 0 keeps none.
+    pub memory: u64,
+    /// Further caches, the nearest first.
+    pub tiers: Tiered,
+    /// The thread of stores and caches.
+    pub runtime: StoreRuntime,
+    /// Render the variants that clients wait for.
+    pub workers: Arc<Workers>,
+    /// Render the other ones; `None` renders nothing in the background.
+    pub background_workers: Option<Arc<Workers>>,
+    /// The formats that are rendered in the background.
+    pub background: Vec<Format>,
+    /// The cost an image may have.
+    pub limits: Limits,
+    /// New variants of one original that are kept within a day; 0: all.
+    pub variants: usize,
+}
+
+/// The images of one site.
+#[derive(Debug)]
+pub struct ImageService {
+    runtime: StoreRuntime,
+    limits: Limits,
+    workers: Arc<Workers>,
+    cache: Arc<ImageCache>,
+    originals: Arc<Originals>,
+    renderer: Arc<Renderer>,
+    /// Renderings under way that clients wait for.
+    running: Arc<SingleFlight<Result<Found, ServiceError>>>,
+    background: Background,
+    uploads: Uploads,
+}
+
+/// An image that was found or rendered.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub image: Arc<Image>,
+    pub source: ImageResult,
+    pub times: ImageTimes,
+}
+
+/// An original, opened.
+#[derive(Debug)]
+pub enum Opened {
+    Image(Found),
+    /// It is received from the network, checked on its way.
+    Whole {
+        format: Option<Format>,
+        body: OriginalStream,
+        times: ImageTimes,
+    },
+    /// A part of it is received from the network.
+    Part {
+        range: ByteRange,
+        /// Bytes of the whole.
+        total: u64,
+        format: Option<Format>,
+        body: OriginalStream,
+        times: ImageTimes,
+    },
+    /// The range begins after the end of the image, which has this many bytes.
+    Beyond(u64),
+}
+
+impl ImageService {
+    /// A service with these settings. `observer` is told where the time of each rendering went.
+    #[must_use]
+    pub fn new(settings: Settings, observer: impl Fn(&ImageTimes) + Send + Sync + 'static) -> Arc<Self> {
+        let cache = Arc::new(ImageCache::new(settings.memory, settings.tiers));
+        let originals = Arc::new(Originals::new(
+            settings.store,
+            settings.runtime.clone(),
+            Arc::clone(&cache),
+        ));
+        let renderer = Arc::new(Renderer::new(
+            Arc::clone(&cache),
+            Arc::clone(&originals),
+            Arc::clone(&settings.workers),
+            settings.limits,
+            settings.variants,
+            Observer(Box::new(observer)),
+        ));
+        let background = match settings.background_workers {
+            Some(workers) if cache.is_enabled() => {
+                let mut limits = settings.limits;
+                limits.avif_pixels = limits.avif_pixels.saturating_mul(BACKGROUND_FACTOR.into());
+                let runtime = settings.runtime.clone();
+                Background::new(Arc::clone(&renderer), runtime, workers, limits, settings.background)
+            }
+            _ => Background::off(),
+        };
+        Arc::new(Self {
+            uploads: Uploads::new(Arc::clone(&originals), settings.limits),
+            runtime: settings.runtime,
+            limits: settings.limits,
+            workers: settings.workers,
+            cache,
+            originals,
+            renderer,
+            running: Arc::default(),
+            background,
+        })
+    }
+
+    /// The image, if it is in memory and its original is known to exist, and until when that is known.
+    #[must_use]
+    pub fn cached(&self, request: &VariantRequest, now: Instant) -> Option<(Arc<Image>, Option<Instant>)> {
+        let until = match &request.original {
+            Original::Stored(id) => {
+                let known = self.originals.presence.find(id, now).filter(|known| known.exists)?;
+                Some(known.until)
+            }
+            Original::File { .. } | Original::Memory { .. } => None,
+        };
+        Some((self.cache.in_memory(&request.key)?, until))
+    }
+
+    /// Tells whether the original is known to be missing.
+    #[must_use]
+    pub fn is_missing(&self, original: &Original) -> bool {
+        let Original::Stored(id) = original else { return false };
+        let known = self.originals.presence.find(id, now());
+        known.is_some_and(|known| !known.exists)
+    }
+
+    /// Changes with every deletion.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.originals.presence.generation()
+    }
+
+    /// The variant, from a cache or rendered now: once for all that wait for it, and to its end if they all go.
+    ///
+    /// # Errors
+    /// The original is missing or damaged, does not allow this variant, or the service is overloaded.
+    pub async fn get(&self, request: VariantRequest) -> Result<Found, ServiceError> {
+        let (key, renderer) = (request.key, Arc::clone(&self.renderer));
+        let work = || async move { renderer.find_or_render(&request).await };
+        let found = self.running.join(&self.runtime, key, work).await;
+        let found = found.unwrap_or(Err(ServiceError::Aborted("made")))?;
+        if found.source == ImageResult::Made {
+            self.background.forget_failure(&key);
+        }
+        Ok(found)
+    }
+
+    /// The variant, if a cache has it.
+    ///
+    /// # Errors
+    /// Its original was deleted.
+    pub async fn find(&self, request: VariantRequest) -> Result<Option<Found>, ServiceError> {
+        let renderer = Arc::clone(&self.renderer);
+        self.run(async move { renderer.find(&request).await }).await
+    }
+
+    /// Rendering in the background.
+    #[must_use]
+    pub fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// An original untouched: all of it, or the part that `range`, the value of a Range field, asks for. It is all of it
+    /// where that costs no more: the original is short, a file, or in a cache.
+    ///
+    /// # Errors
+    /// The original is missing or damaged, or the store fails.
+    pub async fn open(self: &Arc<Self>, request: VariantRequest, range: Option<Bytes>) -> Result<Opened, ServiceError> {
+        let start = now();
+        let service = Arc::clone(self);
+        let opened = self.run(async move { service.open_now(&request, range).await });
+        let mut opened = opened.await?;
+        opened.took(now().saturating_duration_since(start));
+        Ok(opened)
+    }
+
+    async fn open_now(&self, request: &VariantRequest, range: Option<Bytes>) -> Result<Opened, ServiceError> {
+        if let Some(found) = self.renderer.find(request).await? {
+            return Ok(Opened::Image(found));
+        }
+        match (&request.original, range) {
+            (Original::Stored(id), Some(range)) => self.open_part(id, request, &range).await,
+            (Original::Stored(id), None) => self.open_whole(id, request).await,
+            (Original::Memory { content, .. }, _) => {
+                let image = self.cache.keep_in_memory(request, content.clone());
+                Ok(Opened::original(image))
+            }
+            // A site's own file is sent by the handler of files.
+            (Original::File { .. }, _) => Err(ServiceError::Missing),
+        }
+    }
+
+    async fn open_whole(&self, id: &Key, request: &VariantRequest) -> Result<Opened, ServiceError> {
+        match self.originals.fetch(id).await? {
+            Content::File(file, state) => self.open_file(id, file, &state, request).await,
+            Content::Stream { length, mut pieces } if length > MOST_CACHED => {
+                let first = pieces.recv().await.transpose();
+                let first = first.map_err(|error| self.originals.failed(error))?.unwrap_or_default();
+                let format = Format::of_bytes(&first);
+                let check = Some(self.originals.stream_check(id));
+                Ok(Opened::Whole {
+                    format,
+                    body: OriginalStream::new(length, first, pieces, check),
+                    times: ImageTimes::default(),
+                })
+            }
+            stream => {
+                let bytes = self.originals.whole(id, stream).await?;
+                let image = self.cache.keep_in_memory(request, bytes.clone());
+                tokio::spawn(self.cache.put_farther(request.key, bytes));
+                Ok(Opened::original(image))
+            }
+        }
+    }
+
+    async fn open_part(&self, id: &Key, request: &VariantRequest, range: &[u8]) -> Result<Opened, ServiceError> {
+        // The first bytes tell its format, and come with its length.
+        let (total, head) = match self.originals.fetch_part(id, 0..HEAD as u64).await? {
+            Part::File(file, state) => return self.open_file(id, file, &state, request).await,
+            Part::Stream { total, content } => (total, content),
+        };
+        let ranges = range::resolve(range, total, 1);
+        if total <= MOST_CACHED || matches!(ranges, Ranges::Whole | Ranges::Many(_)) {
+            return self.open_whole(id, request).await;
+        }
+        let Ranges::One(range) = ranges else {
+            return Ok(Opened::Beyond(total));
+        };
+        let head = head.into_bytes().await.map_err(|error| self.originals.failed(error))?;
+        match self.originals.fetch_part(id, range.start..range.end + 1).await? {
+            Part::Stream {
+                content: Content::Stream { length, pieces },
+                ..
+            } if length == range.length() => Ok(Opened::Part {
+                range,
+                total,
+                format: Format::of_bytes(&head),
+                body: OriginalStream::new(length, Bytes::new(), pieces, None),
+                times: ImageTimes::default(),
+            }),
+            _ => {
+                let error = StoreError::Remote("another part than was asked for".into());
+                Err(self.originals.failed(error))
+            }
+        }
+    }
+
+    async fn open_file(
+        &self,
+        id: &Key,
+        file: File,
+        state: &FileState,
+        request: &VariantRequest,
+    ) -> Result<Opened, ServiceError> {
+        self.originals.check_file(id, &file, state).await?;
+        let image = Image::of_file(file, state.length(), *request.tag());
+        Ok(Opened::original(Arc::new(image)))
+    }
+
+    /// Asks the store whether an image exists.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn exists(&self, id: Key) -> Result<bool, ServiceError> {
+        let originals = Arc::clone(&self.originals);
+        self.run(async move { originals.exists(&id).await }).await
+    }
+
+    /// Deletes an image; `false` if there was none.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn delete(&self, id: Key) -> Result<bool, ServiceError> {
+        let originals = Arc::clone(&self.originals);
+        self.run(async move { originals.delete(&id).await }).await
+    }
+
+    /// The properties of an original.
+    ///
+    /// # Errors
+    /// It is missing, damaged or unreadable.
+    pub async fn info(self: &Arc<Self>, id: Key) -> Result<ImageInfo, ServiceError> {
+        let service = Arc::clone(self);
+        let read = async move {
+            if let Some(info) = service.originals.known_info(&id) {
+                return Ok(info);
+            }
+            let content = service.originals.fetch(&id).await?;
+            // All of it is in memory, like an upload.
+            let _permit = service.uploads.permit().await;
+            service.originals.read_info(&id, content, service.limits).await
+        };
+        self.run(read).await
+    }
+
+    /// Stores an image. With `is_strict` an image beyond the limits is refused now, else when it is asked for.
+    ///
+    /// # Errors
+    /// It is no image, too large, or the store fails.
+    pub async fn store(self: &Arc<Self>, content: Bytes, is_strict: bool) -> Result<Stored, ServiceError> {
+        let service = Arc::clone(self);
+        self.run(async move { service.uploads.store(content, is_strict).await })
+            .await
+    }
+
+    /// The right to hold the body of an upload in memory.
+    pub async fn upload_permit(&self) -> SemaphorePermit<'_> {
+        self.uploads.permit().await
+    }
+
+    /// Runs a call that may block.
+    ///
+    /// # Errors
+    /// Those of the call, and its panic.
+    pub async fn run_blocking<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let call = async { tokio::task::spawn_blocking(call).await };
+        let done = self.runtime.spawn(call).await.and_then(|done| done);
+        done.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+
+    /// Runs a future on the thread of the stores; it goes on if its client goes.
+    async fn run<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let outcome = self.runtime.spawn(future).await;
+        outcome.unwrap_or(Err(ServiceError::Aborted("had")))
+    }
+
+    /// Images stored since the start.
+    #[must_use]
+    pub fn uploaded(&self) -> u64 {
+        self.uploads.count()
+    }
+
+    /// Variants that were rendered and not kept, since the start.
+    #[must_use]
+    pub fn unkept(&self) -> u64 {
+        self.renderer.unkept()
+    }
+
+    /// Bytes of the images in memory.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.cache.bytes()
+    }
+
+    /// Status of the caches after memory.
+    #[must_use]
+    pub fn tiers(&self) -> Vec<TierStatus> {
+        self.cache.tiers()
+    }
+
+    /// Status of the workers, those of the background included. The length of the queue is that of the clients.
+    #[must_use]
+    pub fn workers(&self) -> WorkersStatus {
+        let (clients, background) = (self.workers.status(), self.background.workers());
+        WorkersStatus {
+            busy: clients.busy + background.busy,
+            idle: clients.idle + background.idle,
+            waiting: clients.waiting,
+            made: clients.made + background.made,
+            crashed: clients.crashed + background.crashed,
+        }
+    }
+}
+
+impl Opened {
+    fn original(image: Arc<Image>) -> Self {
+        Self::Image(Found {
+            image,
+            source: ImageResult::Original,
+            times: ImageTimes::default(),
+        })
+    }
+
+    /// Notes how long it took: fetching it, or looking into the caches.
+    fn took(&mut self, time: Duration) {
+        let fetched = ImageTimes {
+            fetch: Some(time),
+            ..ImageTimes::default()
+        };
+        match self {
+            Self::Image(found) if found.source != ImageResult::Original => {
+                found.times = ImageTimes {
+                    cache: Some(time),
+                    ..ImageTimes::default()
+                };
+            }
+            Self::Image(found) => found.times = fetched,
+            Self::Whole { times, .. } | Self::Part { times, .. } => *times = fetched,
+            Self::Beyond(_) => {}
+        }
+    }
+}

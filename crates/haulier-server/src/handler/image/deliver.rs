@@ -1,0 +1,190 @@
+//! The response to a request for an image: what is in memory at once, everything else after waiting.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use haulier_http::{Body, Handler, ImageResult, ImageTimes, Request, Response};
+use haulier_image_service::{Found, Opened, OriginalStream, ServiceError, VariantRequest};
+use haulier_proto::field::Fields;
+
+use super::answer::{self, Terms, etag};
+use super::failure::{Failure, refuse};
+use super::order::Order;
+use super::site::ImageSite;
+use super::{Started, Work, wait_for};
+use crate::context::Visit;
+use crate::site::Site;
+
+/// Starts to answer an order: at once if the client or memory has the image.
+pub(super) fn start(visit: &Visit<'_>, images: &Arc<ImageSite>, order: Order) -> Started {
+    for (rank, preferred) in order.preferred.iter().enumerate() {
+        let terms = order.terms_of(rank, images);
+        if let Some(response) = try_immediate(visit, images, &order, preferred, terms) {
+            return Started::Response(response);
+        }
+        // A cache on disk or on the network may have it.
+        if !images.service.background().is_pending(preferred) {
+            return wait_for(Work::Image(order));
+        }
+    }
+    match try_immediate(visit, images, &order, &order.request, order.terms(images)) {
+        Some(response) => Started::Response(response),
+        None => wait_for(Work::Image(order)),
+    }
+}
+
+/// The response with a variant that the client has, or memory.
+fn try_immediate(
+    visit: &Visit<'_>,
+    images: &Arc<ImageSite>,
+    order: &Order,
+    request: &VariantRequest,
+    terms: Terms,
+) -> Option<Response> {
+    let head = &visit.request.head;
+    if let Some(response) = answer::unchanged(head, &etag(request.tag()), &order.frame, terms) {
+        return Some(response);
+    }
+    let (image, until) = images.service.cached(request, visit.thread.io.clock.coarse())?;
+    let mut response = answer::respond(&image, head, &order.frame, terms);
+    response.trace.image = Some(ImageResult::Memory);
+    let is_lasting = visit.local.is_none() && visit.path == head.path() && !terms.temporary;
+    if let Some(until) = until.filter(|_| is_lasting) {
+        let memo = &visit.thread.caches.images;
+        memo.note(images, head, &image, &order.frame, terms, until);
+    }
+    Some(response)
+}
+
+/// The response that may have to wait for caches, the store or a rendering.
+pub(super) async fn respond(site: &Arc<Site>, images: &Arc<ImageSite>, request: &Request, order: Order) -> Response {
+    if images.service.is_missing(&order.request.original) {
+        return missing(site, images, request, &order).await;
+    }
+    let mut response = fulfil(images, request, &order).await;
+    for fallback in &order.fallbacks {
+        match &response {
+            Err(error) if error.allows_fallback() => response = fulfil(images, request, fallback).await,
+            _ => break,
+        }
+    }
+    match response {
+        Ok(response) => response,
+        Err(ServiceError::Missing) => missing(site, images, request, &order).await,
+        Err(error) => refuse(site, request, &Failure::from(&error)),
+    }
+}
+
+/// The response to an order. Preferred formats that are not there yet are rendered in the background.
+async fn fulfil(images: &Arc<ImageSite>, request: &Request, order: &Order) -> Result<Response, ServiceError> {
+    if order.preferred.is_empty() {
+        return send(images, request, order, order.request.clone()).await;
+    }
+    if let Some(response) = preferred(images, request, order).await? {
+        return Ok(response);
+    }
+    let terms = order.terms(images);
+    let unchanged = answer::unchanged(&request.head, &etag(order.request.tag()), &order.frame, terms);
+    let response = match unchanged {
+        Some(response) => response,
+        None => send(images, request, order, order.request.clone()).await?,
+    };
+    for preferred in &order.preferred {
+        images.service.background().start(preferred);
+    }
+    Ok(response)
+}
+
+/// The response in the best of the preferred formats that a cache has.
+async fn preferred(
+    images: &Arc<ImageSite>,
+    request: &Request,
+    order: &Order,
+) -> Result<Option<Response>, ServiceError> {
+    let background = images.service.background();
+    for (rank, preferred) in order.preferred.iter().enumerate() {
+        if background.is_pending(preferred) {
+            continue;
+        }
+        if let Some(found) = images.service.find(preferred.clone()).await? {
+            for missed in &order.preferred[..rank] {
+                background.start(missed);
+            }
+            let terms = order.terms_of(rank, images);
+            return Ok(Some(with_image(&found, request, &order.frame, terms)));
+        }
+    }
+    Ok(None)
+}
+
+/// The response with one variant, or with an original.
+async fn send(
+    images: &Arc<ImageSite>,
+    request: &Request,
+    order: &Order,
+    variant: VariantRequest,
+) -> Result<Response, ServiceError> {
+    if variant.transform.is_some() {
+        let found = images.service.get(variant).await?;
+        return Ok(with_image(&found, request, &order.frame, order.terms(images)));
+    }
+    let etag = etag(variant.tag());
+    let range = answer::range_asked(&request.head, &etag).map(Bytes::copy_from_slice);
+    let opened = images.service.open(variant, range).await?;
+    let terms = order.terms(images);
+    Ok(match opened {
+        Opened::Image(found) => with_image(&found, request, &order.frame, terms),
+        Opened::Whole { format, body, times } => {
+            let fields = answer::fields(&etag, format, &order.frame, terms);
+            with_stream(200, fields, body, times)
+        }
+        Opened::Part {
+            range,
+            total,
+            format,
+            body,
+            times,
+        } => {
+            let mut fields = answer::fields(&etag, format, &order.frame, terms);
+            fields.append("Content-Range", answer::place(range, total));
+            with_stream(206, fields, body, times)
+        }
+        Opened::Beyond(total) => answer::unsatisfiable(total),
+    })
+}
+
+fn with_image(found: &Found, request: &Request, frame: &Fields, terms: Terms) -> Response {
+    let mut response = answer::respond(&found.image, &request.head, frame, terms);
+    response.trace.image = Some(found.source);
+    response.trace.image_times = Some(Box::new(found.times));
+    response
+}
+
+/// A response with an original that is received from the network meanwhile.
+fn with_stream(status: u16, fields: Fields, body: OriginalStream, times: ImageTimes) -> Response {
+    let mut response = Response::new(status, Handler::Image);
+    *response.head.fields_mut() = fields;
+    response.body = Body::Stream(Box::new(body));
+    response.trace.image = Some(ImageResult::Original);
+    response.trace.image_times = Some(Box::new(times));
+    response
+}
+
+/// The 404, with the site's fallback image if there is one.
+async fn missing(site: &Arc<Site>, images: &Arc<ImageSite>, request: &Request, order: &Order) -> Response {
+    let fallback = match images.fallback(&order.request) {
+        Some(variant) => send(images, request, order, variant).await.ok(),
+        None => None,
+    };
+    match fallback {
+        Some(mut response) => {
+            if response.status == 200 {
+                response.status = 404;
+            }
+            // The image may be uploaded at any moment.
+            response.head.fields_mut().set("Cache-Control", "no-cache");
+            response
+        }
+        None => refuse(site, request, &Failure::missing()),
+    }
+}
