@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::cache::{CacheKey, MemoryCache, Weigh};
 
-/// How long a member counts.
+/// Time for which a member counts.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Memory for the counts, bytes.
 const MEMORY: u64 = 8 << 20;

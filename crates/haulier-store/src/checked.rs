@@ -41,10 +41,10 @@ impl FileState {
     }
 }
 
-/// What this process has compared, by name and state of the file. It forgets what was not asked for longest.
+/// The files that this process checked, by name and state. The longest unused ones are forgotten.
 #[derive(Default)]
 pub struct Checked {
-    /// Hashes of name and state. Their seed is random, so nobody can choose a file whose hash is known.
+    /// Hashes of name and state. Their seed is random, so a client cannot make a file whose hash is known.
     generations: Mutex<Generations>,
     hasher: RandomState,
 }
@@ -65,7 +65,7 @@ impl Generations {
 }
 
 impl Checked {
-    /// Whether the file of this name was noted in this state.
+    /// Tells whether the file of this name was noted in this state.
     pub fn contains(&self, name: &impl Hash, state: &FileState) -> bool {
         let hash = self.hasher.hash_one((name, state));
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@ use md5::{Digest, Md5};
 use crate::runtime::blocking;
 use crate::store::{Content, StoreError};
 
-/// A file is read in pieces of so many bytes.
+/// Bytes of a read.
 const PIECE: usize = 32 * 1024;
 
 /// The MD5 of what comes in pieces.

@@ -1,8 +1,8 @@
 //! A directory by its descriptor.
 //!
-//! Where another account serves, root opens stores and caches that lie in directories of that account, and may put
-//! images there. So what is done here goes out from a descriptor and follows no link: that account could have left one
-//! in the place of a folder, to have root write, delete or give away something else.
+//! Before haulier leaves root, root opens stores and caches in directories of another account. That account could put a
+//! link in the place of a folder, to make root write, delete or give away another file. So every call here starts from a
+//! descriptor and follows no link.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-/// What is kept is for whoever serves, and for their group.
+/// Directories are for the serving account and its group.
 const PRIVATE: u32 = 0o750;
 /// As any new file: what the process masks is left out.
 const FILE: u32 = 0o666;
@@ -48,7 +48,7 @@ impl Owner {
 impl Folder {
     /// The directory at `path`, made if it is not there.
     pub(crate) fn make_at(path: &Path) -> io::Result<Self> {
-        // Whoever serves has to get through what lies above, which is given to nobody.
+        // The serving account must be able to pass the directories above, which stay with root.
         if let Some(above) = path.parent() {
             fs::create_dir_all(above)?;
         }
@@ -107,7 +107,7 @@ impl Folder {
         Ok(made.into())
     }
 
-    /// What root makes in a folder is for the account that the folder belongs to.
+    /// Gives a new file of root to the owner of the folder.
     fn pass_on(&self, made: &OwnedFd) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Folder {
         Ok(rustix::fs::linkat(&self.0, name, &to.0, new, AtFlags::empty())?)
     }
 
-    /// Gives a file of it another name, in the place of whatever has that.
+    /// Renames a file of it, replacing the one of that name.
     pub(crate) fn rename(&self, name: &str, to: &Self, new: &str) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, name, &to.0, new)?)
     }
@@ -184,7 +184,7 @@ impl Folder {
     }
 }
 
-/// What was opened, if it is a folder, and root's.
+/// The folder that was opened, if it is one and belongs to root.
 fn of_root(opened: Result<OwnedFd, Errno>) -> io::Result<Option<Folder>> {
     let folder = match opened {
         Ok(folder) => folder,

@@ -1,8 +1,8 @@
-//! Where originals live, and the caches for what is made of them. Nothing here knows of HTTP or of images.
+//! Stores for objects that must not be lost, and caches for copies that may be. Nothing here knows HTTP or images.
 //!
-//! A [`Store`] keeps what must not be lost: a directory of this machine, or an object store (S3, GCS, Azure). A
-//! [`cache`] may forget at any time, and whatever goes wrong with it is a miss. [`suite`] says what every store and
-//! every cache promises; each of them is tested with it against the real server.
+//! A [`Store`] is a directory of this machine, or an object store (S3, GCS, Azure). A [`cache`] may forget at any time, and
+//! every failure of it is a miss. [`suite`] holds what every store and every cache promises; each of them is tested with
+//! it against the real server. README.md lists the parts.
 //!
 //! Connections to stores and caches belong to one thread with one event loop, [`StoreRuntime`]: the pools of their
 //! libraries may then be shared by all serving threads, and end with none of them.

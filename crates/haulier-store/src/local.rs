@@ -1,8 +1,8 @@
 //! A directory of this machine: the store that needs nothing else.
 //!
-//! An object is written to a temporary file beside the others, brought to the disk, given its name in one step, and the
-//! folder is brought to the disk too. So a name means a whole object, whatever the power does. Two processes may share
-//! one directory. What root puts into a directory of another account is that account's.
+//! An object is written to a temporary file in the same directory, synced, renamed, and the folder is synced too. So a
+//! name means a whole object, even after a power cut. Two processes may share one directory. Files that root puts into a
+//! directory of another account belong to that account.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -19,9 +19,9 @@ use crate::folder::{Folder, Owner};
 use crate::runtime::blocking;
 use crate::store::{BoxFuture, Content, Key, Part, Put, Store, StoreError};
 
-/// Where files are written before they have their name.
+/// The folder of files that are being written.
 const UNFINISHED: &str = "unfinished";
-/// A file that nobody finished in that time belongs to nobody any more.
+/// Age at which an unfinished file is abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Objects as files below one directory.
@@ -38,7 +38,7 @@ impl LocalStore {
     pub fn open(root: &Path) -> io::Result<Self> {
         let unfinished = Folder::make_at(root)?.make(UNFINISHED)?;
         clear(&unfinished, root);
-        // Whether we may write there is found out now, and not by the first upload.
+        // A directory that cannot be written fails now, and not at the first upload.
         drop(Unfinished::start(unfinished)?);
         Ok(Self { root: root.into() })
     }
@@ -55,8 +55,8 @@ impl LocalStore {
         &self.root
     }
 
-    /// Gives to the account that will serve what root has made here: the directory, our folders in it, and the objects
-    /// in those. What is somebody else's, or not ours, stays as it is.
+    /// Gives the files of root to the account that will serve: the directory, our folders in it, and their objects. Files
+    /// of other accounts, and those that are not ours, stay as they are.
     ///
     /// # Errors
     /// Something of root's cannot be given away; only root can.
@@ -158,8 +158,7 @@ impl LocalStore {
     }
 }
 
-/// Lets go of what nobody finished. It is housekeeping: what is gone meanwhile was finished by somebody, and what
-/// cannot be let go stays.
+/// Removes abandoned files. Failures are logged only: a file that is gone meanwhile was finished by its writer.
 fn clear(unfinished: &Folder, place: &Path) {
     let failed = |error: io::Error| {
         tracing::warn!(store = %place.display(), %error, "what was left unfinished there cannot be cleared away");
@@ -184,7 +183,7 @@ fn clear_if_abandoned(unfinished: &Folder, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether objects may lie below a folder of that name.
+/// Tells whether a folder of that name may hold objects.
 fn is_folder(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() == 2 && name.bytes().all(fits)
@@ -327,7 +326,7 @@ mod tests {
     use super::*;
     use crate::{StoreRuntime, suite};
 
-    /// An account that nobody has.
+    /// An account that does not exist.
     const SOMEBODY: u32 = 12_345;
 
     fn key(text: &str) -> Key {

@@ -1,14 +1,14 @@
-//! What `store = "…"` may say: a directory, or a bucket of an object store.
+//! The value of `store = "…"`: a directory, or a bucket of an object store.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where originals are kept.
+/// The location of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A directory of this machine; relative as it was written.
     Directory(PathBuf),
-    /// A bucket or container behind a service.
+    /// A bucket or container of a service.
     Bucket {
         service: Service,
         bucket: String,
@@ -28,7 +28,7 @@ pub enum Service {
     Azure,
 }
 
-/// How a bucket is reached. What is not said here comes from the environment, as the services' own tools read it.
+/// Access to a bucket. Missing options come from the environment, as the services' own tools read it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectOptions {
     /// Address of the service, `https://…`; its own one without it.
@@ -42,11 +42,11 @@ pub struct ObjectOptions {
     pub others: Vec<(String, String)>,
 }
 
-/// Text that names no place.
+/// Text that is no location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadLocation {
     /// Another scheme than those known.
-    #[error("`{0}://` is no store that is known")]
+    #[error("`{0}://` is no known kind of store")]
     Scheme(String),
     /// The name of the bucket is missing, or cannot be one.
     #[error("`{0}` is not the name of a bucket")]

@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Entries; when there are more it starts over.
 const MOST: usize = 1024;
 
-/// What one thread remembers.
+/// The answers that one thread remembers.
 #[derive(Debug)]
 pub struct Memo<V> {
     entries: RefCell<HashMap<Box<[u8]>, Entry<V>, foldhash::fast::RandomState>>,
@@ -20,7 +20,7 @@ struct Entry<V> {
     value: V,
     /// Trusted until then.
     until: Instant,
-    /// Trusted for this generation of the cache behind it only: another one means that something was deleted.
+    /// Trusted in this generation only: the next one begins with a deletion.
     generation: u64,
 }
 

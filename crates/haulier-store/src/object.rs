@@ -2,8 +2,9 @@
 //!
 //! An object is written in one request that fails if the key is taken, so several machines may share one bucket.
 //!
-//! The clock of the library runs until a body has ended, and so does its read timeout while nobody takes what was read:
-//! either would cut an object off that goes to a slow client. So time is kept here, while we wait for the service.
+//! The timeout of the library covers the whole body, and its read timeout also runs while the reader is slow: either
+//! would cut off an object on its way to a slow client. So timeouts are kept here, and count only while we wait for the
+//! service.
 
 use std::fmt;
 use std::ops::Range;
@@ -48,8 +49,8 @@ pub struct ObjectStore {
     client: Arc<dyn Client>,
     place: String,
     prefix: String,
-    /// How long the service may take for an answer, or for the next piece of an object.
-    patience: Duration,
+    /// Time limit for an answer of the service, and for the next piece of an object.
+    timeout: Duration,
 }
 
 impl ObjectStore {
@@ -78,7 +79,7 @@ impl ObjectStore {
             client,
             place: location.to_string(),
             prefix: prefix.clone(),
-            patience: patience(options),
+            timeout: timeout(options),
         })
     }
 
@@ -97,7 +98,7 @@ impl ObjectStore {
         };
         let mut keys = Vec::new();
         while keys.len() < most {
-            let next = within(self.patience, stream.try_next()).await?;
+            let next = within(self.timeout, stream.try_next()).await?;
             let Some(meta) = next.map_err(remote)? else {
                 break;
             };
@@ -178,7 +179,7 @@ fn client_options(options: &ObjectOptions) -> ClientOptions {
         .with_allow_http(plain)
 }
 
-fn patience(options: &ObjectOptions) -> Duration {
+fn timeout(options: &ObjectOptions) -> Duration {
     let mut names = options.others.iter().map(|(name, _)| name.as_str());
     if names.any(|name| TIMEOUTS.contains(&name)) {
         return Duration::MAX;
@@ -202,7 +203,7 @@ fn remote(error: Error) -> StoreError {
     StoreError::Remote(Box::new(error))
 }
 
-/// What is not there is an answer.
+/// A missing object is an answer, not an error.
 fn absent_as_none<T>(result: Result<T, Error>) -> Result<Option<T>, StoreError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -211,15 +212,15 @@ fn absent_as_none<T>(result: Result<T, Error>) -> Result<Option<T>, StoreError> 
     }
 }
 
-/// What was found, as it comes. How long a reader takes for it does not count.
-fn content(found: GetResult, patience: Duration) -> Content {
+/// The content of an object as it is received. A slow reader does not count against the timeout.
+fn content(found: GetResult, timeout: Duration) -> Content {
     let length = found.range.end - found.range.start;
     let (pieces, received) = mpsc::channel(AHEAD);
     let mut stream = found.into_stream();
     tokio::spawn(async move {
         let mut sent = 0;
         loop {
-            let next = within(patience, stream.try_next()).await;
+            let next = within(timeout, stream.try_next()).await;
             let piece = match next.and_then(|next| next.map_err(remote)) {
                 Ok(Some(piece)) => {
                     sent += piece.len() as u64;
@@ -229,7 +230,7 @@ fn content(found: GetResult, patience: Duration) -> Content {
                 Ok(None) => Err(StoreError::Short { length, received: sent }),
                 Err(error) => Err(error),
             };
-            // Nobody reads any more, or nothing more comes.
+            // The reader has gone, or this was the end.
             let is_end = piece.is_err();
             if pieces.send(piece).await.is_err() || is_end {
                 return;
@@ -247,7 +248,7 @@ impl Store for ObjectStore {
         Box::pin(async move {
             let path = self.path(key);
             let put = self.client.put_opts(&path, content.into(), PutMode::Create.into());
-            match within(self.patience, put).await? {
+            match within(self.timeout, put).await? {
                 Ok(_) => Ok(Put::Created),
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Put::Exists),
                 Err(error) => Err(remote(error)),
@@ -258,7 +259,7 @@ impl Store for ObjectStore {
     fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let path = self.path(key);
-            let put = within(self.patience, self.client.put(&path, content.into())).await?;
+            let put = within(self.timeout, self.client.put(&path, content.into())).await?;
             put.map(drop).map_err(remote)
         })
     }
@@ -266,8 +267,8 @@ impl Store for ObjectStore {
     fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Content>, StoreError>> {
         Box::pin(async move {
             let path = self.path(key);
-            let found = within(self.patience, self.client.get(&path)).await?;
-            Ok(absent_as_none(found)?.map(|found| content(found, self.patience)))
+            let found = within(self.timeout, self.client.get(&path)).await?;
+            Ok(absent_as_none(found)?.map(|found| content(found, self.timeout)))
         })
     }
 
@@ -278,10 +279,10 @@ impl Store for ObjectStore {
                 ..GetOptions::default()
             };
             let path = self.path(key);
-            let found = within(self.patience, self.client.get_opts(&path, options)).await?;
+            let found = within(self.timeout, self.client.get_opts(&path, options)).await?;
             Ok(absent_as_none(found)?.map(|found| Part::Stream {
                 total: found.meta.size,
-                content: content(found, self.patience),
+                content: content(found, self.timeout),
             }))
         })
     }
@@ -289,7 +290,7 @@ impl Store for ObjectStore {
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<u64>, StoreError>> {
         Box::pin(async move {
             let path = self.path(key);
-            let found = within(self.patience, self.client.head(&path)).await?;
+            let found = within(self.timeout, self.client.head(&path)).await?;
             Ok(absent_as_none(found)?.map(|meta| meta.size))
         })
     }
@@ -301,7 +302,7 @@ impl Store for ObjectStore {
                 return Ok(false);
             }
             let path = self.path(key);
-            let deleted = within(self.patience, self.client.delete(&path)).await?;
+            let deleted = within(self.timeout, self.client.delete(&path)).await?;
             Ok(absent_as_none(deleted)?.is_some())
         })
     }
@@ -362,7 +363,7 @@ mod tests {
             others: Vec::new(),
         };
         let mut store = ObjectStore::new(&location, &options).expect("options that fit");
-        store.patience = SHORT;
+        store.timeout = SHORT;
         store
     }
 
@@ -384,7 +385,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_reader_gets_all_of_an_object() {
-        // More than the sockets and whoever else is on the way take at once.
+        // More than the buffers on the way hold.
         const LENGTH: usize = 32 << 20;
         let store = bucket(|_, mut stream| {
             let body = vec![7_u8; LENGTH];
@@ -462,10 +463,10 @@ mod tests {
         let mut options = ObjectOptions::default();
         let clocks = [ClientConfigKey::Timeout, ClientConfigKey::ReadTimeout];
         let set = clocks.map(|clock| client_options(&options).get_config_value(&clock));
-        assert_eq!((set, patience(&options)), ([None, None], ANSWER));
+        assert_eq!((set, timeout(&options)), ([None, None], ANSWER));
         options.region = Some("us-east-1".into());
         options.others.push(("aws_timeout".into(), "60 seconds".into()));
-        assert_eq!(patience(&options), Duration::MAX);
+        assert_eq!(timeout(&options), Duration::MAX);
         // It is a name that the library knows.
         let location: Location = "s3://bucket".parse().expect("a bucket");
         ObjectStore::new(&location, &options).expect("options that fit");

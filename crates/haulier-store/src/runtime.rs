@@ -1,9 +1,9 @@
-//! The thread on which connections to stores and caches live.
+//! The thread that owns the connections to stores and caches.
 //!
 //! The serving threads are event loops of their own, one a core. The clients of object stores and of Redis keep pools
 //! of connections, each driven by a task of the loop it was opened on: shared by several loops, a connection would wait
-//! for a loop that is busy with something else, and end with it. So they all live on this one. A serving thread sends a
-//! future over and waits for its result, which costs two wake-ups; what is asked for often is in memory before that.
+//! for a loop that is busy, and end with it. So all of them live on this one. A serving thread sends a future over and
+//! waits for its result, which costs two wake-ups; hot values are in memory before that.
 
 use std::future::Future;
 use std::io;
@@ -42,7 +42,7 @@ impl StoreRuntime {
         let thread = std::thread::Builder::new()
             .name("haulier-store".into())
             .spawn(move || {
-                // The sender is never used: it is dropped when nobody needs us any more.
+                // The sender is never used, only dropped: with the last handle.
                 let _ = runtime.block_on(stopped);
                 // A call into a file system that hangs must not keep the process.
                 runtime.shutdown_timeout(Duration::from_secs(1));
@@ -56,7 +56,7 @@ impl StoreRuntime {
         })
     }
 
-    /// Runs a future there; it goes on when nobody waits for its result any more.
+    /// Runs a future there; it goes on if the handle of its result is dropped.
     pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         self.handle.spawn(future)
     }
@@ -129,7 +129,7 @@ mod tests {
             done.send(()).expect("the test waits");
         });
         drop(runtime);
-        // Dropped by the future, or cancelled with the thread: in both cases the sender goes, and nobody hangs.
+        // Dropped by the future, or cancelled with the thread: either way the sender goes, and the test ends.
         let _ = finished.recv_timeout(Duration::from_secs(30));
     }
 }

@@ -1,5 +1,4 @@
-//! Files of our own that prove what they hold: behind the content stand its length and a check sum that covers the name
-//! it was written under, too.
+//! Files with a seal after their content: its length, and a check sum of content and name.
 //!
 //! Such a file may be cut short by a power cut, rot on its disk, or be copied over another one by hand. The seal stands
 //! at the end, so that the content begins where its file does and leaves by sendfile(2).
@@ -14,10 +13,10 @@ use crate::checked::{Checked, FileState};
 const MAGIC: &[u8; 8] = b"haulier2";
 /// Bytes of a seal: magic, length, check sum.
 pub const SEAL: u64 = 48;
-/// A file is read in pieces of so many bytes.
+/// Bytes of a read.
 const PIECE: usize = 32 * 1024;
 
-/// Writes content and its seal. `name` is a hash of whatever the content stands for.
+/// Writes content and its seal. `name` is a hash of the name the content is kept under.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -27,10 +26,10 @@ pub fn write(file: &mut File, name: &[u8; 32], content: &[u8]) -> io::Result<()>
     file.write_all(&seal(content.len() as u64, &sum))
 }
 
-/// What a file turned out to be.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// What was written under that name; the content has so many bytes.
+    /// The content that was written under that name, this many bytes.
     Whole(u64),
     /// It has no seal: it is short, or was written by an older haulier.
     Unsealed,

@@ -1,4 +1,4 @@
-//! What a store is: a few operations on whole objects, written once.
+//! The trait of stores: a few operations on whole objects, each written once.
 
 use std::fmt;
 use std::fs::File;
@@ -16,21 +16,21 @@ use tokio::sync::mpsc;
 use crate::checked::FileState;
 use crate::runtime::blocking;
 
-/// An object that is needed as a whole is there in that time. It is for one that never stalls and never ends: each
-/// piece has a time of its own.
+/// Time limit for an object that is needed as a whole. Each piece has a timeout of its own; this one ends an object that
+/// drips.
 const WHOLE: Duration = Duration::from_secs(60);
 
 /// A future of a store or a cache. It runs on the [`StoreRuntime`](crate::StoreRuntime).
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Keeps objects that must not be lost. An object is written once and never changed; what was put is there for
-/// everybody who shares the store as soon as [`Store::put`] says so, whole and after a power cut too.
+/// Keeps objects that must not be lost. An object is written once and never changed. When [`Store::put`]
+/// returns, it is there for every process that shares the store, whole, and after a power cut too.
 pub trait Store: fmt::Debug + Send + Sync {
     /// Stores an object under a key that is free. Of several writers of one key exactly one is told
     /// [`Put::Created`].
     fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<Put, StoreError>>;
 
-    /// Stores an object in the place of a damaged one. Whoever reads meanwhile gets all of the one or of the other.
+    /// Replaces a damaged object. A concurrent reader gets all of the one or of the other.
     fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// The object, or `None` if there is none.
@@ -46,14 +46,14 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Removes the object; `false` if there was none.
     fn delete<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<bool, StoreError>>;
 
-    /// Up to `most` keys in their order, those behind `after`.
+    /// Up to `most` keys in their order, those after `after`.
     fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> BoxFuture<'a, Result<Vec<Key>, StoreError>>;
 
-    /// Where it is, for people: `/srv/images`, `s3://bucket/prefix`.
+    /// Its location, for messages: `/srv/images`, `s3://bucket/prefix`.
     fn place(&self) -> String;
 }
 
-/// What became of an object that was to be stored.
+/// The outcome of storing an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
     /// It is there now.
@@ -123,7 +123,7 @@ async fn collect(
     let mut received = 0;
     while let Some(piece) = pieces.recv().await {
         let piece = piece?;
-        // What comes beyond its length is counted, and refused.
+        // Bytes beyond its length are counted, and refused.
         if let Some(place) = buffer.get_mut(received..received + piece.len()) {
             place.copy_from_slice(&piece);
         }
@@ -152,13 +152,13 @@ struct TooSlow(Duration);
 /// A part of an object that was found.
 #[derive(Debug)]
 pub enum Part {
-    /// The object is a file of this machine, open for reading: every part of it is at hand.
+    /// The object is a file of this machine, open for reading: the caller can read every part of it.
     File(File, FileState),
     /// It comes over the network.
     Stream {
         /// Bytes of the whole object.
         total: u64,
-        /// What was asked for.
+        /// The requested part.
         content: Content,
     },
 }
@@ -214,7 +214,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Why a store did not do what it was asked.
+/// A failure of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no room left.
@@ -223,7 +223,7 @@ pub enum StoreError {
     /// The file system failed.
     #[error("the store's file system failed")]
     Io(#[source] io::Error),
-    /// The service behind it refused, failed, or could not be reached, again and again.
+    /// The service refused, failed, or could not be reached, several times.
     #[error("the object store failed")]
     Remote(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The feature `objects` is off in this build.
@@ -235,7 +235,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether there was no room: somebody has to make some before it is tried again.
+    /// Tells whether the store is full: an administrator has to make room before a retry.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))

@@ -1,7 +1,7 @@
-//! What every store and every cache promises, as a test that each of them is put to, with the real server behind it.
+//! The promises of every store and every cache, as a test that runs against each of them with its real server.
 //!
-//! It is part of the library so that whoever writes another one can put it to the same test. A broken promise is a
-//! panic that says which.
+//! It is part of the library, so that another implementation can run the same test. A broken promise is a panic that
+//! names it.
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ use crate::runtime::blocking;
 use crate::sealed::{self, Found, SEAL};
 use crate::store::BoxFuture;
 
-/// What the directory of a layout is called, before the number of its folders.
+/// Prefix of the directory of a layout, before the number of its folders.
 const LAYOUT: &str = "cache-";
 /// Most folders.
 const FOLDERS: u64 = 256;
@@ -72,7 +72,7 @@ impl DiskCache {
             }
         }
         let probe = format!("probe-{}", std::process::id());
-        // What a process of the same number left behind.
+        // Left by a dead process of the same number.
         let _ = own.remove(&probe);
         drop(own.create(&probe)?);
         own.remove(&probe)?;
@@ -85,8 +85,8 @@ impl DiskCache {
         })))
     }
 
-    /// Gives to the account that will serve what root has made here: the directory, and our folders in it. What is
-    /// somebody else's, or not ours, stays as it is; so do the values, which are replaced in time.
+    /// Gives the directories of root to the account that will serve: this one, and our folders in it. Directories of other
+    /// accounts, and those that are not ours, stay as they are; so do the values, which are replaced in time.
     ///
     /// # Errors
     /// Something of root's cannot be given away; only root can.
@@ -136,7 +136,7 @@ impl DiskCache {
                 self.remove(key)?;
                 return Err(CacheError::Damaged);
             }
-            // What the disk does not give back is of no more use.
+            // A file that cannot be read is of no use.
             Err(error) => {
                 self.remove(key)?;
                 return Err(error.into());
@@ -220,7 +220,7 @@ impl DiskCache {
     }
 }
 
-/// Whether a directory of that name holds values, of whatever limit.
+/// Tells whether a directory of that name holds values, of any limit.
 fn is_layout(name: &str) -> bool {
     let count = name.strip_prefix(LAYOUT);
     count.is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
@@ -483,7 +483,7 @@ mod tests {
             assert_eq!(owner(&path.join(kept)), 0, "{kept}");
         }
         assert_eq!(owner(&elsewhere), 0);
-        // A run as root alone leaves a folder of its own behind.
+        // A run as root alone leaves a folder of its own.
         fs::remove_file(path.join("cache-2/01")).expect("a link");
         fs::create_dir(path.join("cache-2/01")).expect("a folder");
         cache.give_to(12_345, 12_345).expect("root may");

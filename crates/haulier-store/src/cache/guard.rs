@@ -1,7 +1,7 @@
-//! Keeps a slow or broken server from costing every request its time.
+//! A circuit breaker: a slow or broken server must not delay every request.
 //!
-//! A call has a budget. After five failures in a row nobody asks that server for five seconds; then one call is let
-//! through, and its outcome decides for the others.
+//! A call has a time limit. After five failures in a row no call reaches that server for five seconds; then one call is
+//! let through, and its outcome decides for the others.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use super::CacheError;
 
 /// Failures in a row that make a server rest.
 const MOST_FAILURES: u32 = 5;
-/// How long it rests.
+/// Time for which it rests.
 const REST: Duration = Duration::from_secs(5);
 
 /// Stands before one server, or one directory.
@@ -50,7 +50,7 @@ impl Guard {
         if !self.admits() {
             return Err(CacheError::Resting);
         }
-        // A call that is dropped before its end is a failure of nobody.
+        // A call that its caller drops is no failure of the server.
         let outcome = match tokio::time::timeout(self.budget, call).await {
             Ok(outcome) => outcome,
             Err(_) => Err(CacheError::TooSlow(self.budget)),
@@ -68,7 +68,7 @@ impl Guard {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Whether calls are refused at the moment.
+    /// Tells whether calls are refused at the moment.
     #[must_use]
     pub fn is_resting(&self) -> bool {
         self.failures.load(Ordering::Relaxed) >= MOST_FAILURES
@@ -84,7 +84,7 @@ impl Guard {
         }
         let until = self.resting_until.load(Ordering::Relaxed);
         let now = self.elapsed();
-        // Whoever moves the end of the rest is the one who tries.
+        // The call that moves the end of the rest is the one that tries.
         now >= until
             && self
                 .resting_until
@@ -147,7 +147,7 @@ mod tests {
         assert!(matches!(guard.call(well()).await, Err(CacheError::Resting)));
         tokio::time::sleep(REST).await;
         guard.call(well()).await.expect("it is back");
-        guard.call(well()).await.expect("for everybody");
+        guard.call(well()).await.expect("for every call");
         assert_eq!(guard.failures(), 10);
     }
 

@@ -69,7 +69,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What one connection is asked.
+/// A command on one connection.
 enum Call<'c> {
     Get,
     Set(&'c [u8]),

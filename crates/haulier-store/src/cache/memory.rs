@@ -9,7 +9,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use super::{Cache, CacheError, CacheKey, Cached, Tier};
 use crate::store::BoxFuture;
 
-/// Shards of the map: so many threads can write at once.
+/// Shards of the map: the number of threads that can write at once.
 const SHARDS: u64 = 16;
 /// A value must leave room for others in its shard.
 const VALUES_IN_SHARD: u64 = 4;
@@ -18,7 +18,7 @@ const OVERHEAD: u64 = 128;
 /// Most bytes of one value: what is larger is sent from a file, or seldom asked for.
 const MOST: u64 = 4 << 20;
 
-/// What a value takes.
+/// The size of a value.
 pub trait Weigh {
     /// Bytes.
     fn weight(&self) -> u64;

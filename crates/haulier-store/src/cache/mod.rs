@@ -1,4 +1,4 @@
-//! Caches: they may forget at any time, and never fail anybody.
+//! Caches: they may forget at any time, and never fail their caller.
 //!
 //! [`Tiered`] asks a row of them, the nearest first, and puts what a farther one had into the nearer ones. Each has a
 //! budget of time for a call; one that fails again and again is left alone for a while ([`Guard`]).
@@ -91,10 +91,10 @@ pub trait Cache: fmt::Debug + Send + Sync {
     /// Forgets a value.
     fn delete(&self, key: CacheKey) -> BoxFuture<'_, Result<(), CacheError>>;
 
-    /// What kind it is.
+    /// Its kind.
     fn tier(&self) -> Tier;
 
-    /// Where it is, for people.
+    /// Its location, for messages.
     fn place(&self) -> String;
 }
 
@@ -123,8 +123,8 @@ impl Tier {
     }
 }
 
-/// What a value is kept under: a hash of everything that makes it what it is. Nothing of a request is ever a key, so
-/// no request can write a command into the protocol of a cache.
+/// The key of a value: a hash of all that determines it. No part of a request is a key itself, so no request can write
+/// a command into the protocol of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CacheKey([u8; 32]);
 
@@ -197,7 +197,7 @@ impl Cached {
     }
 }
 
-/// Why a cache was of no help. To its user every one of them is a miss.
+/// A failure of a cache. For the caller every one of them is a miss.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// It did not answer in its time.
@@ -206,7 +206,7 @@ pub enum CacheError {
     /// It failed often of late and is left alone for a while.
     #[error("left alone after failures")]
     Resting,
-    /// What it gave back is not what was put there.
+    /// The value is not the one that was put there.
     #[error("the value is damaged")]
     Damaged,
     /// The feature for this kind of cache is off in this build.
@@ -215,7 +215,7 @@ pub enum CacheError {
     /// The file system, or the connection.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The server behind it.
+    /// An error of the server.
     #[error("{0}")]
     Server(String),
 }

@@ -1,7 +1,7 @@
 //! Values in Redis, or a server that speaks like it (Valkey).
 //!
-//! One connection carries the calls of everybody: the library sends them one behind the other without waiting. After a
-//! failure it is dropped, and the next call makes another one.
+//! All calls share one connection: the library pipelines them. After a failure the connection is dropped, and the next
+//! call opens another one.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl RedisCache {
         if let Some(open) = &*kept {
             return Ok(open.clone());
         }
-        // Two budgets beside ours would only make two kinds of the same failure.
+        // The time limit is ours; the limits of the library would only add two kinds of the same failure.
         let settings = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);

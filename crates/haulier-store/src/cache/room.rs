@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Pieces begin at multiples of so many bytes.
+/// Alignment of pieces, bytes.
 const GRAIN: usize = 256;
 /// Addresses for each byte of values.
 const ADDRESSES: usize = 2;
@@ -41,11 +41,11 @@ struct Memory {
 // SAFETY: the mapping belongs to no thread. Each piece of it is reached through the one `Piece` that took it, or through
 // `&mut Free` while it is free.
 unsafe impl Send for Memory {}
-// SAFETY: as above; what is free is behind a mutex.
+// SAFETY: as above; a mutex protects the map of free pieces.
 unsafe impl Sync for Memory {}
 
 impl Room {
-    /// Room for values of so many bytes together. Memory is taken from the system when it is used.
+    /// Room for values of `bytes` together. The system gives memory when it is used.
     ///
     /// # Errors
     /// The system has no such range of addresses.
@@ -65,7 +65,7 @@ impl Room {
             page,
             free: Mutex::new(Free::new(length)),
         };
-        // A huge page would bring memory to what was given back beside a value. Not every kernel has them.
+        // A huge page would take back the memory that was released around a value. Not every kernel has them.
         let _ = memory.advise(0, length, Advice::LinuxNoHugepage);
         Ok(Self(Arc::new(memory)))
     }
@@ -141,7 +141,7 @@ impl Memory {
         free.give(begin, length);
         let most = self.length / SPARE;
         if free.dirty > most {
-            // What cannot be given back is used for the next values.
+            // Memory that cannot be released serves the next values.
             free.clean(most / 2, self.page, |begin, length| {
                 let _ = self.advise(begin, length, Advice::LinuxDontNeed);
             });
@@ -208,7 +208,7 @@ impl Drop for Piece {
     }
 }
 
-/// What is free: no two of the pieces touch.
+/// The free pieces; no two of them touch.
 #[derive(Debug, Default)]
 struct Free {
     /// By where they begin.
@@ -285,7 +285,7 @@ impl Free {
             let first = begin.next_multiple_of(page);
             let end = (begin + length) / page * page;
             give_back(first, end - first);
-            // What is left at the borders is too little to come back for.
+            // The rest at the borders is too small for another call.
             self.dirty -= std::mem::take(&mut piece.dirty);
         }
     }

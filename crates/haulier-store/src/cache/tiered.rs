@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::{Cache, CacheError, CacheKey, Cached, Tier};
 use crate::runtime::blocking;
 
-/// Caches that are asked one after the other. Whatever goes wrong in one is a miss there.
+/// Caches that are asked one after the other. A failure of one is a miss there.
 #[derive(Debug, Clone, Default)]
 pub struct Tiered(Arc<[Member]>);
 
@@ -26,13 +26,13 @@ pub struct Hit {
     pub tier: Tier,
 }
 
-/// What is known of one of the caches.
+/// Status of one of the caches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TierStatus {
     pub tier: Tier,
     /// For people.
     pub place: String,
-    /// Calls that came to nothing since the start.
+    /// Failed calls since the start.
     pub failures: u64,
 }
 
@@ -109,7 +109,7 @@ impl Tiered {
         }
     }
 
-    /// What is known of each cache, in their order.
+    /// Status of each cache, in their order.
     #[must_use]
     pub fn status(&self) -> Vec<TierStatus> {
         let status = |member: &Member| TierStatus {
@@ -172,7 +172,7 @@ mod tests {
         let runtime = StoreRuntime::start().expect("a thread");
         let memory = Arc::new(MemoryCache::<Bytes>::new(1 << 20));
         let disk = Arc::new(DiskCache::open(directory.path(), 1 << 20).expect("a cache"));
-        // Nobody listens on port 1: what is asked there fails at once.
+        // No server listens on port 1: calls fail at once.
         let gone = Arc::new(MemcachedCache::new(&["127.0.0.1:1".to_owned()]));
         let tiers = Tiered::new(vec![memory.clone(), Arc::new(Broken), gone, disk.clone()]);
         let key = CacheKey::of(&[b"key"]);
