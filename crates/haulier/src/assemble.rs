@@ -15,7 +15,7 @@ use haulier_server::{
     SiteLimits, SiteSettings, SpoolSettings, TlsSettings, VariantStore,
 };
 
-use crate::certificates::{Keeper, KeeperError, Wanted};
+use crate::certificates::{CertificateError, CertificateManager, CertificateNeeds};
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
 use crate::images::{Images, ImagesError};
@@ -60,11 +60,11 @@ struct Variants {
 
 /// What runs already, and may stay.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Present {
+pub(crate) struct RunningParts {
     pub(crate) pools: Vec<Arc<Pool>>,
     /// Names of pools that start anew whatever their settings say.
     pub(crate) stale: Vec<String>,
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) certificates: Option<Arc<CertificateManager>>,
 }
 
 /// What settings become: pools that run, and what the server needs to know.
@@ -75,7 +75,7 @@ pub(crate) struct Assembled {
     /// In the order of the settings; those that run already stay.
     pub(crate) pools: Vec<Arc<Pool>>,
     /// Of a server with TLS. What is kept already stays if nothing is written differently.
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) certificates: Option<Arc<CertificateManager>>,
 }
 
 /// Why no server came of it.
@@ -96,7 +96,7 @@ pub(crate) enum AssembleError {
     #[error(transparent)]
     Log(#[from] LogFileError),
     #[error(transparent)]
-    Certificates(#[from] KeeperError),
+    Certificates(#[from] CertificateError),
     #[error(transparent)]
     Bind(#[from] BindError),
 }
@@ -126,7 +126,7 @@ impl Parts {
     ///
     /// # Errors
     /// The first part that does not start; what was started before it ends with it.
-    pub(crate) fn assemble(&mut self, settings: &Settings, present: &Present) -> Result<Assembled, AssembleError> {
+    pub(crate) fn assemble(&mut self, settings: &Settings, present: &RunningParts) -> Result<Assembled, AssembleError> {
         let log = self.logs.of_server(&settings.log)?;
         if self.prelude.is_none() {
             self.prelude = write_prelude(&settings.pools);
@@ -174,12 +174,12 @@ impl Parts {
             })
             .collect::<Result<_, AssembleError>>()?;
         self.images.forget_unused();
-        let keeper = keeper(settings, present.keeper.as_ref())?;
-        let tls = settings.tls.as_ref().zip(keeper.as_ref());
+        let certificates = open_certificates(settings, present.certificates.as_ref())?;
+        let tls = settings.tls.as_ref().zip(certificates.as_ref());
         let server = ServerSettings {
             listen_tls: tls.map(|(tls, _)| tls.listen.clone()).unwrap_or_default(),
-            tls: tls.map(|(tls, keeper)| TlsSettings {
-                acceptor: Arc::clone(keeper.acceptor()),
+            tls: tls.map(|(tls, certificates)| TlsSettings {
+                acceptor: Arc::clone(certificates.acceptor()),
                 redirects_plain: tls.redirects_plain,
             }),
             pools: pools.clone(),
@@ -191,7 +191,7 @@ impl Parts {
             server,
             log,
             pools,
-            keeper,
+            certificates,
         })
     }
 
@@ -246,7 +246,7 @@ impl Parts {
     pub(crate) fn leave_root(
         &mut self,
         user: Option<&User>,
-        keeper: Option<&Keeper>,
+        certificates: Option<&CertificateManager>,
         sockets: &[PathBuf],
     ) -> Result<(), AssembleError> {
         let Some(user) = user else { return Ok(()) };
@@ -256,7 +256,7 @@ impl Parts {
             Ok(sweeper) => self.sweeper = Some(sweeper),
             Err(error) => tracing::warn!(%error, "what root has made will stay behind"),
         }
-        let given = keeper.map_or(Ok(()), |keeper| keeper.give_to(user));
+        let given = certificates.map_or(Ok(()), |certificates| certificates.give_to(user));
         let left = given
             .and_then(|()| self.sockets.give_to(user))
             .and_then(|()| privileges::drop_to(user));
@@ -267,16 +267,19 @@ impl Parts {
     }
 }
 
-/// The certificates: those that are kept already, looked at anew, unless something else is wanted.
-fn keeper(settings: &Settings, present: Option<&Arc<Keeper>>) -> Result<Option<Arc<Keeper>>, AssembleError> {
+/// The certificates of a server with TLS: the running ones, refreshed, if the settings are the same.
+fn open_certificates(
+    settings: &Settings,
+    running: Option<&Arc<CertificateManager>>,
+) -> Result<Option<Arc<CertificateManager>>, AssembleError> {
     let Some(tls) = &settings.tls else { return Ok(None) };
-    let wanted = Wanted::new(tls, settings.server.http2, !settings.server.listen.is_empty());
-    if let Some(present) = present.filter(|present| *present.wanted() == wanted) {
-        present.look();
-        return Ok(Some(Arc::clone(present)));
+    let needs = CertificateNeeds::new(tls, settings.server.http2, !settings.server.listen.is_empty());
+    if let Some(running) = running.filter(|running| *running.needs() == needs) {
+        running.refresh();
+        return Ok(Some(Arc::clone(running)));
     }
-    let keeper = Keeper::new(wanted, present.map(Arc::as_ref))?;
-    Ok(Some(Arc::new(keeper)))
+    let opened = CertificateManager::open(needs, running.map(Arc::as_ref))?;
+    Ok(Some(Arc::new(opened)))
 }
 
 /// Whether a pool that runs is what these settings ask for. Who has left root behind is the account it named before.

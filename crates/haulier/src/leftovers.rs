@@ -1,8 +1,7 @@
-//! Folders of processes that were killed: the next start removes them.
+//! Folders of killed processes, removed by the next start.
 //!
-//! A folder is taken for one if its name is one of ours with the number of a process that is gone, if it belongs to an
-//! account that we are or are to become, and if nobody holds its lock: another haulier may run where the same number
-//! means another process.
+//! A folder qualifies if its name is one of ours with the number of a dead process, if it belongs to our account or the
+//! one we are about to become, and if its lock is free: in another PID namespace the number may be a running haulier.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -13,20 +12,20 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 const PREFIX: &str = "haulier-";
-/// What may stand between the number of the process and that of the attempt.
+/// Optional part between the number of the process and that of the attempt.
 const PRELUDE: &str = "prelude-";
 
-/// Shows as long as it is held that somebody uses this folder.
+/// Locks a folder that is in use.
 ///
 /// # Errors
-/// What the system says.
+/// The folder cannot be locked.
 pub(crate) fn hold(folder: &Path) -> std::io::Result<File> {
     let lock = File::open(folder)?;
     rustix::fs::flock(&lock, FlockOperation::LockShared)?;
     Ok(lock)
 }
 
-/// Removes what dead processes of these accounts left in these places.
+/// Removes the folders of dead processes of these accounts.
 pub(crate) fn clear(places: impl Iterator<Item = PathBuf>, accounts: &[u32]) {
     for place in places {
         let entries = fs::read_dir(&place).into_iter().flatten().flatten();
@@ -43,7 +42,7 @@ pub(crate) fn clear(places: impl Iterator<Item = PathBuf>, accounts: &[u32]) {
     }
 }
 
-/// The process in a name of ours: `haulier-812-0`, `haulier-812-prelude-0`.
+/// The process number in a name of ours: `haulier-812-0`, `haulier-812-prelude-0`.
 fn process_of(name: &str) -> Option<i32> {
     let (process, rest) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let attempt = rest.strip_prefix(PRELUDE).unwrap_or(rest);
@@ -58,7 +57,7 @@ fn is_dead(process: i32) -> bool {
     Pid::from_raw(process).is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// Whether it is a folder of one of these accounts that nobody holds. A link is none.
+/// Tells whether it is an unlocked folder of one of these accounts, and not a link.
 fn is_abandoned(path: &Path, accounts: &[u32]) -> bool {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
     let Ok(folder) = rustix::fs::open(path, flags, Mode::empty()) else {

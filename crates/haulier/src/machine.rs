@@ -1,18 +1,18 @@
-//! What this machine allows: processors, memory, descriptors.
+//! The resources of this machine: processors, memory, descriptors.
 
 use std::fs;
 use std::thread;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors the open-file caches may hold where there are few sites.
+/// Descriptors for the open-file caches of a few sites.
 const OPEN_FILES: u64 = 512;
 /// Files each thread should be able to hold open for each of many sites: half of them are of the older generation.
 const OPEN_FILES_OF_A_SITE: u64 = 2;
 /// Listeners, logs, spools of the moment, libraries.
 const MISCELLANEOUS: u64 = 64;
 
-/// The machine as far as defaults depend on it.
+/// The resources that defaults depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine {
     /// Processors this process may use.
@@ -24,7 +24,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Looks at the machine we run on.
+    /// Reads the resources of this machine.
     pub(crate) fn look() -> Self {
         let memory = [total_memory(), group_memory()].into_iter().flatten().min();
         Self {
@@ -37,7 +37,7 @@ impl Machine {
     /// Connections the descriptor limit allows.
     ///
     /// A reserve is kept for the open-file caches, one a site, two a PHP worker, four a thread and 64 others; never
-    /// more than half of the limit and what is kept for those who ask how we are.
+    /// more than half of the limit, and the descriptors of the admin address.
     pub(crate) fn connections(&self, workers: usize, threads: usize, sites: usize) -> usize {
         let files = self.open_files(threads, sites) as u64;
         let wanted = files + MISCELLANEOUS + sites as u64 + 2 * workers as u64 + 4 * threads as u64;
@@ -51,7 +51,7 @@ impl Machine {
         usize::try_from(wanted.min(self.descriptors / 4)).unwrap_or(usize::MAX)
     }
 
-    /// PHP processes without a word about it: max(4, 2 × cores), less where that many at `memory_limit` bytes each
+    /// Default number of PHP processes: max(4, 2 × cores), fewer where that many at `memory_limit` bytes each
     /// would take more than 60 % of the memory.
     pub(crate) fn workers(&self, memory_limit: Option<u64>) -> usize {
         let wanted = (2 * self.cores).max(4);

@@ -1,4 +1,4 @@
-//! Who listens on a port: /proc/net → socket → process → name.
+//! The process that listens on a port: /proc/net → socket → process → name.
 
 use std::fmt;
 use std::fs;
@@ -19,7 +19,7 @@ impl fmt::Display for PortHolder {
     }
 }
 
-/// Finds the process that listens on the port of `address`; `None` where the system does not let us look.
+/// Finds the process that listens on the port of `address`; `None` if the system does not show it.
 pub(crate) fn find(address: SocketAddr) -> Option<PortHolder> {
     let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()

@@ -1,9 +1,9 @@
-//! What root has made and another account cannot remove: a process that stays root removes it when the server is gone.
+//! A process that stays root, to remove the files of root that the server's account cannot remove, once the server ended.
 //!
-//! It is our own program, started before root is left, with the paths in its arguments. It reads two letters from its
-//! server, and nothing else from anybody: whether the socket files are the server's to remove (`+`), or another process's
-//! by now (`-`). However the server ends, the line to it ends, and then it removes what it was told and goes.
-#![allow(unsafe_code)] // fork(2) in a process without threads: nobody's child, so nobody has to wait for it
+//! It is our own program, started before the server leaves root, with the paths in its arguments. It reads two letters
+//! from the server and nothing else: the socket files belong to the server (`+`), or to another process by now (`-`).
+//! When its pipe from the server closes, it removes the files and exits.
+#![allow(unsafe_code)] // fork(2) in a process without threads: an orphan, which no process has to reap
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -13,13 +13,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
 
-/// The word by which our program knows that it is this process.
+/// The argument that makes our program this process.
 pub(crate) const SUBCOMMAND: &str = "leftovers-sweeper";
 
 const OURS: u8 = b'+';
 const ANOTHERS: u8 = b'-';
 
-/// The line to the process.
+/// The pipe to the process.
 #[derive(Debug)]
 pub(crate) struct Sweeper {
     line: ChildStdin,
@@ -29,7 +29,7 @@ impl Sweeper {
     /// Starts it, as root.
     ///
     /// # Errors
-    /// What the system says.
+    /// The process cannot be started.
     pub(crate) fn start(folders: &[PathBuf], sockets: &[PathBuf]) -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command
@@ -40,19 +40,19 @@ impl Sweeper {
             .args(sockets)
             .env_clear()
             .current_dir("/")
-            // What a terminal sends to the server is not for this one.
+            // Signals of a terminal are for the server only.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let mut child = command.spawn()?;
         let line = child.stdin.take().expect("it was asked for");
-        // What goes on is its child.
+        // Its child continues.
         child.wait()?;
         Ok(Self { line })
     }
 
-    /// From now on the socket files are ours to remove, or another process's.
+    /// Tells whether the socket files belong to this server from now on, or to another process.
     pub(crate) fn own_sockets(&mut self, ours: bool) {
         // Without it the files stay, and the next start replaces them.
         let _ = self.line.write_all(&[if ours { OURS } else { ANOTHERS }]);

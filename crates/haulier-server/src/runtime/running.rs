@@ -293,7 +293,7 @@ impl ServerHandle {
 
     /// Another process listens on the sockets: this one accepts no more and leaves them where they are. Connections
     /// that are being used get another answer, which says that it is the last.
-    pub fn give_way(&self) {
+    pub fn yield_sockets(&self) {
         for listener in &mut self.lock().listeners {
             if let Some(file) = listener.file.take() {
                 file.give_away();

@@ -55,7 +55,8 @@ pub(crate) enum Command {
     /// Send the listening sockets.
     Sockets,
     /// The client listens on them now: end, and leave them open.
-    GiveWay,
+    #[serde(rename = "give_way")]
+    YieldSockets,
 }
 
 /// An answer.
@@ -356,7 +357,7 @@ mod tests {
         assert_eq!(command(r#"{"command":"reload"}"#), Some(reload));
         let stop = Command::Stop { now: true };
         assert_eq!(command(r#"{"command":"stop","now":true,"new":1}"#), Some(stop));
-        assert_eq!(command(r#"{"command":"give_way"}"#), Some(Command::GiveWay));
+        assert_eq!(command(r#"{"command":"give_way"}"#), Some(Command::YieldSockets));
         assert_eq!(command(r#"{"command":"dance"}"#), None);
         assert_eq!(command("{}"), None);
     }

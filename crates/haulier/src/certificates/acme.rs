@@ -26,14 +26,14 @@ use crate::lifecycle::with_sources;
 
 /// After the first failure; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(300);
-/// No longer than this.
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
-/// The clock is looked at this often at least: somebody may have set it.
+/// The longest sleep: the clock may be set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
-/// How long an authority is given to look at a name, and to sign.
-const PATIENCE: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(120));
+/// Time for an authority to validate a name, and to sign.
+const TIMEOUT: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(120));
 
-/// What the names of a server have in an authority.
+/// Orders certificates for the names of a server from an authority.
 #[derive(Debug, Clone)]
 pub(super) struct Acme {
     authority: Authority,
@@ -54,7 +54,7 @@ struct Name {
     failures: u32,
 }
 
-/// Why there is no certificate. `Display` is for the log.
+/// An order that failed. `Display` is for the log.
 #[derive(Debug, thiserror::Error)]
 enum OrderError {
     #[error(transparent)]
@@ -63,9 +63,9 @@ enum OrderError {
     State(#[from] io::Error),
     #[error("cannot make a key or a request")]
     Make(#[from] rcgen::Error),
-    #[error("the authority does not ask in a way that is open here")]
+    #[error("the authority offers no challenge that this server can answer")]
     NoChallenge,
-    #[error("the authority did not find that the name is ours: {0}")]
+    #[error("the authority could not validate the name: {0}")]
     Refused(String),
 }
 
@@ -74,7 +74,7 @@ impl Acme {
         let directory = place_of(authority, state);
         let open = match authority.challenge {
             Some(challenge) => vec![challenge],
-            // Where nobody listens without TLS nobody can be asked without.
+            // Without a plain port the HTTP challenge cannot be answered.
             None if listens_plain => vec![Challenge::Http, Challenge::Tls],
             None => vec![Challenge::Tls],
         };
@@ -87,7 +87,7 @@ impl Acme {
         }
     }
 
-    /// Where all of it lies.
+    /// The directory of its state.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -172,7 +172,7 @@ impl Acme {
             return Ok(due);
         }
         let account = self.account().await?;
-        // What failed in one way may work in another.
+        // Another kind of challenge may succeed where this one failed.
         let challenge = self.open[failures as usize % self.open.len()];
         let ordered = self.order(&account, name, challenge).await;
         if matches!(&ordered, Err(OrderError::Protocol(error)) if is_account_unknown(error)) {
@@ -230,7 +230,7 @@ impl Acme {
         params.distinguished_name = DistinguishedName::new();
         let request = params.serialize_request(&key)?;
         order.finalize_csr(request.der()).await?;
-        let chain = order.poll_certificate(&PATIENCE).await?;
+        let chain = order.poll_certificate(&TIMEOUT).await?;
         Ok((chain, key.serialize_pem()))
     }
 
@@ -266,7 +266,7 @@ impl Acme {
             }
             asked.set_ready().await?;
         }
-        match order.poll_ready(&PATIENCE).await? {
+        match order.poll_ready(&TIMEOUT).await? {
             OrderStatus::Ready => Ok(()),
             _ => Err(OrderError::Refused(why_refused(order).await)),
         }
@@ -278,12 +278,12 @@ fn place_of(authority: &Authority, state: &Path) -> PathBuf {
     state.join("acme").join(state::slug(&authority.directory))
 }
 
-/// Where its questions are answered from.
+/// The challenges to be answered, shared by all servers of these names.
 pub(super) fn challenges(authority: &Authority, state: &Path) -> Challenges {
     Challenges::new(place_of(authority, state).join("challenges"))
 }
 
-/// What the authority found when it looked.
+/// The reason that the authority gives for a failed validation.
 async fn why_refused(order: &mut Order) -> String {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -327,7 +327,7 @@ fn fraction() -> f64 {
     random as f64 / u64::MAX as f64
 }
 
-/// How long to wait after so many failures before: authorities count them (RFC 8555 §6.6).
+/// The pause after this many failures: authorities count them (RFC 8555 §6.6).
 fn pause(failures: u32) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE);
     doubled.mul_f64(1.0 + fraction() / 10.0)
@@ -337,7 +337,7 @@ fn pause(failures: u32) -> Duration {
 mod tests {
     use super::*;
 
-    /// A file with a certificate that began and ends so many seconds from now.
+    /// A file with a certificate that began and ends this many seconds from now.
     fn file(begins: i64, ends: i64) -> tempfile::NamedTempFile {
         let moment = |seconds: i64| {
             let span = Duration::from_secs(seconds.unsigned_abs());

@@ -15,7 +15,7 @@ use haulier_client::url::Url;
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 
-/// Longest answer taken, bytes. A chain of certificates has some thousands.
+/// Longest answer, bytes. A chain of certificates has some thousands.
 const LONGEST: usize = 1024 * 1024;
 
 /// Sends what the library asks for.

@@ -16,9 +16,9 @@ use rcgen::{
 use super::state::{self, Lock};
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// How long the authority lives: people install it by hand.
+/// Lifetime of the authority: people install it by hand.
 const AUTHORITY: Duration = Duration::from_secs(3650 * 86_400);
-/// How long its certificates live; they are made anew at every start and when a third is left.
+/// Lifetime of its certificates; they are renewed at every start and when a third is left.
 pub(super) const LIFETIME: Duration = Duration::from_secs(90 * 86_400);
 
 /// The authority of a state directory.
@@ -28,7 +28,7 @@ pub(crate) struct LocalAuthority {
     key: PathBuf,
 }
 
-/// Why it does not work.
+/// A failure of the local authority.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LocalError {
     #[error("cannot use {}", path.display())]

@@ -1,5 +1,4 @@
-//! Whether an authority could be asked for certificates: what `check --live` wants to know. Nothing is ordered, and no
-//! account is made.
+//! The check of a certificate authority for `check --live`. It orders nothing and creates no account.
 
 use std::io;
 use std::time::Duration;
@@ -9,21 +8,21 @@ use serde_json::{Map, Value};
 
 use super::http::Client;
 
-/// How long the authority may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for the answer of the authority.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Resources that ordering needs (RFC 8555 §7.1.1).
 const NEEDED: [&str; 3] = ["newNonce", "newAccount", "newOrder"];
 
-/// Why nothing could be ordered there.
+/// The reason why no certificate can be ordered there.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReachError {
     #[error("no client can be made")]
     Client(#[from] io::Error),
-    #[error("it is no address: {0}")]
+    #[error("not an address: {0}")]
     Address(String),
     #[error(transparent)]
     Failed(#[from] Error),
-    #[error("nothing came within {} s", PATIENCE.as_secs())]
+    #[error("no answer within {} s", TIMEOUT.as_secs())]
     Silent,
     #[error("it answers with {0}")]
     Status(u16),
@@ -38,7 +37,7 @@ pub(crate) enum ReachError {
 pub(crate) fn ask(directory: &str) -> Result<(), ReachError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let asked = tokio::time::timeout(PATIENCE, read(directory));
+        let asked = tokio::time::timeout(TIMEOUT, read(directory));
         asked.await.unwrap_or(Err(ReachError::Silent))
     })
 }

@@ -18,7 +18,7 @@ pub(super) fn make_private(directory: &Path) -> io::Result<()> {
 /// Writes a file that only its owner may read, whole or not at all.
 pub(super) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = path.with_extension(format!("{}.new", std::process::id()));
-    // What a process of the same number left behind.
+    // Left by a dead process of the same number.
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(content)?;
@@ -26,7 +26,7 @@ pub(super) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(&new, path)
 }
 
-/// The only one of all processes, as long as it lives. Waits for the others.
+/// An exclusive lock on the state directory among all processes.
 #[derive(Debug)]
 pub(super) struct Lock(#[allow(dead_code, reason = "closing it opens the lock")] File);
 
@@ -82,9 +82,9 @@ fn give_opened(directory: &OwnedFd, user: &User) -> io::Result<()> {
 
 /// A name for a directory made of an address.
 pub(super) fn slug(url: &str) -> PathBuf {
-    let behind_scheme = url.split_once("://").map_or(url, |(_, behind)| behind);
+    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
     let one = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
-    let slug: String = behind_scheme.chars().map(one).collect();
+    let slug: String = after_scheme.chars().map(one).collect();
     PathBuf::from(slug.trim_matches(['-', '.']))
 }
 
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn a_lock_is_one_processes() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let held = Lock::take(directory.path()).expect("nobody has it");
+        let held = Lock::take(directory.path()).expect("the lock is free");
         let other = File::open(directory.path().join("lock")).expect("it is there");
         assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
         drop(held);
-        flock(&other, FlockOperation::NonBlockingLockExclusive).expect("nobody has it any more");
+        flock(&other, FlockOperation::NonBlockingLockExclusive).expect("the lock is free again");
     }
 
     #[test]

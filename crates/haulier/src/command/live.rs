@@ -19,15 +19,15 @@ use crate::config::tls::{CertificatePlan, CertificateSource, Tls};
 use crate::images;
 use crate::lifecycle::with_sources;
 
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for the answer of a server.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// FCGI_GET_VALUES for FCGI_MPXS_CONNS, and its two possible answers (FastCGI 1.0 §4.1): any server must know it, and
 /// no script runs.
 const QUESTION: [u8; 32] = *b"\x01\x09\x00\x00\x00\x11\x07\x00\x0f\x00FCGI_MPXS_CONNS\0\0\0\0\0\0\0";
 const GET_VALUES_RESULT: u8 = 10;
 const UNKNOWN_TYPE: u8 = 11;
 
-/// Calls all pools; what does not answer goes to `report`.
+/// Calls all pools; those that do not answer go to `report`.
 pub(super) fn check(settings: &Settings, report: &mut Report) {
     for pool in &settings.pools {
         let Some(external) = pool.settings.kind.external() else {
@@ -52,8 +52,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
     }
 }
 
-/// Asks the authority for its directory, and whether the names lead here: the authority will ask there. Nothing is
-/// ordered.
+/// Asks the authority for its directory, and checks that the names lead here, as the authority will. It orders nothing.
 fn ask_authority(tls: &Tls, report: &mut Report) {
     let of_authority = |plan: &&CertificatePlan| plan.source == CertificateSource::Authority;
     let names: Vec<&str> = tls
@@ -81,7 +80,7 @@ fn ask_authority(tls: &Tls, report: &mut Report) {
     }
 }
 
-/// What is wrong with the addresses of a name.
+/// The diagnostic for a name whose addresses do not lead here.
 fn where_leads(name: &str) -> Option<Diagnostic> {
     let found: BTreeSet<IpAddr> = match (name, 0).to_socket_addrs() {
         Ok(addresses) => addresses.map(|address| address.ip()).collect(),
@@ -96,7 +95,8 @@ fn where_leads(name: &str) -> Option<Diagnostic> {
     }
     let found: Vec<String> = found.iter().map(IpAddr::to_string).collect();
     let title = format!("{name} leads to {}, no address of this machine", found.join(" and "));
-    let help = "right behind a load balancer or address translation; else the authority asks somebody else for it";
+    let help =
+        "correct with a load balancer or address translation in front; otherwise the authority will ask another server";
     Some(Diagnostic::warning("live::name", title).help(help))
 }
 
@@ -145,14 +145,14 @@ fn call(server: &Address, connect_timeout: Duration) -> io::Result<()> {
     match server {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
             ask(stream)
         }
         Address::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, connect_timeout)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
             ask(stream)
         }
     }

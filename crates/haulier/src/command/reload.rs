@@ -16,7 +16,7 @@ pub(super) fn run(arguments: &ReloadArgs, console: &Console) -> Outcome {
     };
     let answer = find(arguments.socket.as_deref(), COMMAND)
         .and_then(|mut client| client.ask(command).map_err(|error| cannot_ask(&error, COMMAND)));
-    // Whoever cannot be told is told by the exit code.
+    // Without a reader the exit code tells the result.
     match answer {
         Ok(Answer::Done(words)) => {
             if !console.quiet {

@@ -11,7 +11,7 @@ use crate::cli::{Console, RunArgs};
 use crate::config::Settings;
 use crate::config::settings::{self, Mode};
 use crate::init;
-use crate::lifecycle::{self, Beginning, Source};
+use crate::lifecycle::{self, Source, StartOptions};
 use crate::machine::Machine;
 
 pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
         eprintln!("{}: {}", path.display(), configuration::counts(&report));
         return Outcome::AskedWrong;
     };
-    let beginning = Beginning {
+    let options = StartOptions {
         announcement: Announcement::of_run(&configuration.settings, &path),
         source,
         configuration,
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
         report,
         take_over: arguments.take_over,
     };
-    lifecycle::serve(beginning, console)
+    lifecycle::serve(options, console)
 }
 
 fn read(path: &Path, report: &mut Report) -> Result<Settings, Diagnostic> {

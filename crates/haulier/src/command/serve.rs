@@ -16,16 +16,16 @@ use crate::config::file::File;
 use crate::config::settings::{self, Mode, Settings};
 use crate::config::tables::{PoolTable, SiteTable, WorkersTable};
 use crate::config::tls::Tls;
-use crate::lifecycle::{self, Beginning, Source};
+use crate::lifecycle::{self, Source, StartOptions};
 use crate::machine::Machine;
 
-/// Where we listen when nothing is said.
+/// The default address.
 const PORT: u16 = 8080;
-/// And where images alone are served: zimg's port.
+/// The default port for images alone: zimg's.
 const IMAGES_PORT: u16 = 4869;
-/// Room for variants beside the images of `--images`.
+/// Disk space for variants, next to the images of `--images`.
 const VARIANTS: &str = "1GiB";
-/// Ports tried after it.
+/// Ports that are tried after the default one.
 const NEXT_PORTS: u16 = 20;
 /// The configuration of a project, in its directory.
 const FILE_NAME: &str = "haulier.toml";
@@ -63,10 +63,13 @@ fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic
         )),
         (true, None) => {
             write_configuration(&directory, arguments, settings)?;
-            Some(format!("{} is written: it says what was found.", file.display()))
+            Some(format!(
+                "{} is written: it holds the detected settings.",
+                file.display()
+            ))
         }
     };
-    let beginning = Beginning {
+    let options = StartOptions {
         announcement: Announcement::of_serve(settings, &directory, used, note, arguments.public, arguments.open),
         source,
         configuration,
@@ -74,7 +77,7 @@ fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic
         report,
         take_over: false,
     };
-    Ok(lifecycle::serve(beginning, console))
+    Ok(lifecycle::serve(options, console))
 }
 
 fn read(
@@ -138,7 +141,8 @@ fn image_directory(written: &Path) -> Result<PathBuf, Diagnostic> {
     std::path::absolute(written).map_err(|error| Diagnostic::error("serve::images", error.to_string()))
 }
 
-/// A store as zimg was one: its answers, its page to delete for this machine, and variants kept beside the images.
+/// An image store compatible with zimg: its responses, its admin page for this machine, and variants on disk next to
+/// the images.
 fn apply_images(file: &mut File, directory: &Path) -> Result<(), Diagnostic> {
     let [site] = &mut file.sites[..] else {
         return Err(
@@ -231,8 +235,8 @@ fn choose_address(arguments: &ServeArgs) -> SocketAddr {
         .unwrap_or(SocketAddr::new(host, first))
 }
 
-/// The port speaks TLS, with a certificate for this machine and all names of the sites; it is shown whatever name a
-/// client asks for. Who comes without TLS is sent to `https://`.
+/// Serves TLS with a certificate for this machine and all names of the sites, whatever name a client asks for. Clients
+/// without TLS are redirected to `https://`.
 fn encrypt(settings: &mut Settings) {
     let named = settings.sites.iter().flat_map(|site| &site.hosts).cloned();
     let own = ["*", "localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
@@ -250,7 +254,7 @@ fn encrypt(settings: &mut Settings) {
     ));
 }
 
-/// A single site answers whatever the browser calls this machine; of several the first one takes the unknown names.
+/// Lets the first site answer for unknown names: a browser may call this machine by any name.
 fn answer_every_host(settings: &mut Settings) {
     let taken = settings
         .sites
@@ -261,7 +265,7 @@ fn answer_every_host(settings: &mut Settings) {
     }
 }
 
-/// Leaves the smallest file that says what was found.
+/// Writes the shortest configuration of the detected site.
 fn write_configuration(directory: &Path, arguments: &ServeArgs, settings: &Settings) -> Result<(), Diagnostic> {
     let path = directory.join(FILE_NAME);
     let text = smallest_configuration(directory, arguments, settings);

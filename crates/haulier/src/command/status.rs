@@ -1,4 +1,4 @@
-//! `haulier status`: what the running haulier is doing now.
+//! `haulier status`: the state of the running haulier.
 
 use std::io::{self, IsTerminal, Write};
 use std::thread;
@@ -13,9 +13,9 @@ use crate::cli::{Console, StatusArgs};
 
 /// Its name in messages.
 const COMMAND: &str = "status";
-/// How often `--watch` looks.
+/// Interval of `--watch`.
 const PACE: Duration = Duration::from_secs(1);
-/// Cursor to the upper left corner, and everything below it away.
+/// Moves the cursor to the upper left corner and clears the screen.
 const REPAINT: &str = "\x1b[H\x1b[J";
 
 pub(super) fn run(arguments: &StatusArgs, console: &Console) -> Outcome {
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &StatusArgs, console: &Console) -> Outcome {
     }
 }
 
-/// Asks and prints, once or for as long as somebody watches. A reader that has gone away is no failure.
+/// Asks and prints, once or until the reader goes away, which is no failure.
 fn show(mut client: Client, arguments: &StatusArgs) -> Result<(), Diagnostic> {
     let repaint = arguments.watch && !arguments.json && io::stdout().is_terminal();
     loop {

@@ -1,5 +1,5 @@
-//! `haulier trust`: puts the authority of `serve --https` where this machine's programs look for authorities, and says
-//! of every place what was done there.
+//! `haulier trust`: installs the authority of `serve --https` in the trust stores of this machine, and prints the result
+//! for each.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::lifecycle::with_sources;
 /// Its name in lists, and the name of its file.
 const NAME: &str = "haulier-local-authority";
 
-/// Where a distribution keeps the authorities its administrator adds, and the program that makes them known.
+/// Directories for added authorities by distribution, each with the program that updates its trust store.
 const SYSTEM_STORES: [(&str, &str, &[&str]); 3] = [
     ("/usr/local/share/ca-certificates", "crt", &["update-ca-certificates"]),
     (
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &TrustArgs, console: &Console) -> Outcome {
     let mut said = Said::new(console.quiet);
     if !arguments.undo {
         said.line(&format!("the authority of `haulier serve --https`: {}", file.display()));
-        said.line("whoever can read the key beside it can pretend to be any site to this machine's browsers");
+        said.line("keep its key private: with it one can impersonate any site to this machine's browsers");
     }
     let system = system_store(file, arguments.undo);
     said.result("the system", &system);
@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &TrustArgs, console: &Console) -> Outcome {
     if failed { Outcome::Failed } else { Outcome::Done }
 }
 
-/// What became of one place: what was done, or what to do about it.
+/// The result for one trust store: what was done, or what to do.
 type Result = std::result::Result<&'static str, String>;
 
 struct Said {

@@ -1,10 +1,10 @@
-//! What a reload changes, in words: the configuration that held is compared with the one that holds now.
+//! The changes of a reload, in words: the previous configuration compared with the new one.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// Settings of `[server]` that only a start takes up.
+/// Settings of `[server]` that take effect at a start only.
 const AT_START: [&str; 8] = [
     "admin",
     "probes",
@@ -15,21 +15,21 @@ const AT_START: [&str; 8] = [
     "user",
     "socket_mode",
 ];
-/// The same for `[log]`, where it says how our own messages look.
+/// The same for `[log]`: the format of our own messages.
 const LOG_AT_START: [&str; 2] = ["format", "level"];
 
 /// The differences of two configurations, as [`Effective::to_json`](crate::config::effective::Effective::to_json)
 /// shows them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// What is different from now on.
+    /// Changes in effect.
     pub(super) done: Vec<String>,
-    /// What is written differently and waits for a start.
+    /// Changes that take effect at the next start.
     pub(super) later: Vec<String>,
 }
 
 impl Changes {
-    /// `restarted` are pools that nobody changed but that run anew, with the reason.
+    /// Compares two configurations. `restarted` are pools that start anew with the same settings, and why.
     pub(super) fn between(before: &Value, after: &Value, restarted: &[(String, &str)]) -> Self {
         let mut changes = Self::default();
         for table in ["server", "log", "limits", "compress"] {
@@ -156,12 +156,12 @@ fn is_setting(object: &Table) -> bool {
     object.len() == 2 && object.contains_key("value") && object.contains_key("from")
 }
 
-/// Whether a setting stands in a file.
+/// Tells whether a setting is written in a file.
 fn is_written(table: &Table, name: &str) -> bool {
     table.get(name).is_some_and(|setting| setting["from"] != "found here")
 }
 
-/// How many workers a pool may have.
+/// The workers of a pool, at most.
 fn workers(pool: &Table) -> Option<u64> {
     match pool.get("workers").map(bare)? {
         Value::Object(table) => table.get("max")?.as_u64(),

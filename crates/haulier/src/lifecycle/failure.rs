@@ -1,4 +1,4 @@
-//! Why a server does not start, or does not change: causes as findings with advice.
+//! Failures of a start or a reload as diagnostics with advice.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use haulier_settings::{Diagnostic, Report};
 use crate::assemble::AssembleError;
 use crate::port_holder;
 
-/// What went wrong while the parts were made.
+/// The diagnostic for parts that cannot be assembled.
 pub(super) fn describe(failure: &AssembleError) -> Report {
     let mut report = Report::default();
     report.push(match failure {
@@ -20,8 +20,7 @@ pub(super) fn describe(failure: &AssembleError) -> Report {
             source: StartError::NotAgreed { .. },
             ..
         } => Diagnostic::error("start", with_sources(failure)).help(
-            "what runs as another account is settled while haulier is root: start it anew, or put another one in its \
-             place with `haulier run --take-over`",
+            "haulier prepares other accounts while it is root: restart it, or replace it with `haulier run --take-over`",
         ),
         other => Diagnostic::error("start", with_sources(other)),
     });
@@ -39,16 +38,16 @@ pub(crate) fn with_sources(error: &dyn Error) -> String {
     text
 }
 
-/// Why a socket of our own cannot be made.
+/// The diagnostic for a socket file that cannot be created.
 pub(super) fn cannot_bind(path: &Path, error: &io::Error) -> Diagnostic {
     let why = match error.kind() {
-        ErrorKind::AddrInUse => "another process has it".to_owned(),
+        ErrorKind::AddrInUse => "another process uses it".to_owned(),
         _ => error.to_string(),
     };
     Diagnostic::error("bind", format!("cannot make the socket {}: {why}", path.display()))
 }
 
-/// Why an address cannot be listened on, and what to do about it.
+/// The diagnostic for an address that cannot be bound, with advice.
 pub(crate) fn cannot_listen(address: &Address, error: &io::Error) -> Diagnostic {
     let failed = |why: &str| Diagnostic::error("bind", format!("cannot listen on {address}: {why}"));
     match error.kind() {

@@ -1,7 +1,7 @@
-//! The life of a serving process: logs, descriptors, parts, signals, the end.
+//! The life of a serving process: start, reload, replacement, stop.
 //!
-//! `mod` starts it, `running` keeps it going and exchanges its configuration, `take_over` puts it in the place of
-//! another one, `systemd` speaks with a service manager.
+//! `mod` starts it, `running` is its main loop and exchanges its configuration, `take_over` replaces another process,
+//! `systemd` talks to a service manager.
 
 mod changes;
 mod failure;
@@ -32,7 +32,7 @@ use self::systemd::Notifier;
 use self::take_over::{Predecessor, Sockets};
 use crate::admin::{self, Admin, AdminListener, Identity, Reporter, SiteFacts, SocketFile};
 use crate::announce::Announcement;
-use crate::assemble::{AssembleError, Parts, Present, Purpose};
+use crate::assemble::{AssembleError, Parts, Purpose, RunningParts};
 use crate::cli::Console;
 use crate::command::Outcome;
 use crate::config::Settings;
@@ -40,33 +40,33 @@ use crate::config::settings::{AdminAddress, Format, LogSettings, Site};
 use crate::log::{self, AccessLogs, Reopen, Shape};
 use crate::machine;
 
-/// Questions of the control socket that wait for the main loop.
+/// Requests of the control socket that wait for the main loop.
 const WAITING_COMMANDS: usize = 16;
 
-/// What a serving process begins with.
+/// Options of a serving process.
 #[derive(Debug)]
-pub(crate) struct Beginning {
+pub(crate) struct StartOptions {
     pub(crate) source: Source,
     pub(crate) configuration: Configuration,
     pub(crate) purpose: Purpose,
     pub(crate) announcement: Announcement,
-    /// What was found while the configuration was read.
+    /// Warnings about the configuration.
     pub(crate) report: Report,
-    /// In the place of the haulier that serves now.
+    /// Replace the haulier that serves now.
     pub(crate) take_over: bool,
 }
 
 /// Serves until a signal or the control socket says stop.
-pub(crate) fn serve(beginning: Beginning, console: &Console) -> Outcome {
+pub(crate) fn serve(options: StartOptions, console: &Console) -> Outcome {
     machine::raise_descriptor_limit();
     systemd::keep_from_children();
-    let settings = &beginning.configuration.settings;
+    let settings = &options.configuration.settings;
     let shape = shape(settings.log.format, console);
     let writer = log::start(shape, level(&settings.log, console));
-    for line in beginning.report.warning_lines() {
+    for line in options.report.warning_lines() {
         warn!("{line}");
     }
-    let outcome = match start(beginning, shape, console) {
+    let outcome = match start(options, shape, console) {
         Ok(outcome) => outcome,
         Err(StartFailure::Assemble(failure)) => {
             eprint!("{}", describe(&failure).render(console.colors_stderr()));
@@ -112,22 +112,22 @@ impl From<Box<Diagnostic>> for StartFailure {
     }
 }
 
-fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcome, StartFailure> {
-    let settings = &beginning.configuration.settings;
+fn start(options: StartOptions, shape: Shape, console: &Console) -> Result<Outcome, StartFailure> {
+    let settings = &options.configuration.settings;
     let notifier = Arc::new(Notifier::of_environment());
     let reopen = Reopen::default();
     let logs = AccessLogs::new(shape, console.quiet, reopen.clone(), settings.user.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _entered = runtime.enter();
-    // Before PHP starts: a signal during the start must end what was started.
+    // Before PHP starts: a signal during the start must stop PHP too.
     let mut signals = Signals::listen(reopen)?;
-    let (predecessor, mut sockets) = inherit(beginning.take_over, settings)?;
-    // Before PHP starts, too: most of what can go wrong here is a second haulier.
-    let purpose = beginning.purpose;
+    let (predecessor, mut sockets) = inherit(options.take_over, settings)?;
+    // Before PHP starts, too: the most frequent failure here is a second haulier on the same port.
+    let purpose = options.purpose;
     let listener = bind_admin("admin", &settings.admin, purpose, sockets.admin.take())?;
     let probes = bind_admin("probes", &settings.probes, purpose, sockets.probes.take())?;
-    let mut parts = Parts::new(beginning.purpose, logs, settings.user.as_ref())?;
-    let assembled = parts.assemble(settings, &Present::default())?;
+    let mut parts = Parts::new(options.purpose, logs, settings.user.as_ref())?;
+    let assembled = parts.assemble(settings, &RunningParts::default())?;
     let server = Server::bind(assembled.server, assembled.log, &mut sockets.http).map_err(AssembleError::Bind)?;
     sockets.warn_of_the_rest();
     let addresses = server.addresses();
@@ -148,46 +148,46 @@ fn start(beginning: Beginning, shape: Shape, console: &Console) -> Result<Outcom
         Address::Internet(_) => None,
     });
     let files: Vec<PathBuf> = of_sites.chain(admin.socket_files()).collect();
-    parts.leave_root(settings.user.as_ref(), assembled.keeper.as_deref(), &files)?;
-    parts.own_sockets(!beginning.take_over);
+    parts.leave_root(settings.user.as_ref(), assembled.certificates.as_deref(), &files)?;
+    parts.own_sockets(!options.take_over);
     check_spool_dir(settings);
-    if beginning.take_over {
+    if options.take_over {
         runtime.block_on(warm(&assembled.pools))?;
     }
     let metrics = server.metrics();
     let secure = server.secure_addresses();
     let server = server.run()?;
     reporter.serving(server.handle());
-    // From here on authorities that ask are answered.
-    if let Some(keeper) = &assembled.keeper {
-        keeper.keep().map_err(AssembleError::Certificates)?;
+    // From here on the server answers the challenges of authorities.
+    if let Some(certificates) = &assembled.certificates {
+        certificates.start().map_err(AssembleError::Certificates)?;
     }
-    if relieve(predecessor) {
-        // Not before: had anything gone wrong until here, the other one would have gone on.
+    if drain_predecessor(predecessor) {
+        // Not before: if the start had failed, the old process would have kept serving.
         server.handle().claim();
         admin.claim();
         parts.own_sockets(true);
     }
-    beginning.announcement.print(&addresses, &secure, &admin, console);
+    options.announcement.print(&addresses, &secure, &admin, console);
     let running = Running {
         server,
         metrics,
         pools: assembled.pools,
-        keeper: assembled.keeper,
-        configuration: beginning.configuration,
-        source: Arc::new(beginning.source),
+        certificates: assembled.certificates,
+        configuration: options.configuration,
+        source: Arc::new(options.source),
         parts: Arc::new(Mutex::new(parts)),
-        purpose: beginning.purpose,
+        purpose: options.purpose,
         shows_text: matches!(shape, Shape::Text { .. }),
         reporter,
         admin,
         notifier,
-        leaving: tokio::task::JoinSet::new(),
+        retiring: tokio::task::JoinSet::new(),
     };
     Ok(runtime.block_on(running.operate(&mut signals, &mut commands)))
 }
 
-/// The sockets that others have bound for us, and who serves on them until we do.
+/// The sockets that another process bound for this one, and the predecessor that still serves on them.
 fn inherit(take_over: bool, settings: &Settings) -> Result<(Option<Predecessor>, Sockets), Box<Diagnostic>> {
     if take_over {
         let (predecessor, sockets) = Predecessor::ask(settings)?;
@@ -196,28 +196,25 @@ fn inherit(take_over: bool, settings: &Settings) -> Result<(Option<Predecessor>,
     Ok((None, Sockets::of_manager(systemd::passed())))
 }
 
-/// We serve: whoever did until now has done his part. Whether there was somebody who has left his place to us.
-fn relieve(predecessor: Option<Predecessor>) -> bool {
+/// Tells the predecessor to drain. Returns whether there was one that does.
+fn drain_predecessor(predecessor: Option<Predecessor>) -> bool {
     let Some(mut predecessor) = predecessor else {
         return false;
     };
-    match predecessor.relieve() {
+    match predecessor.drain() {
         Ok(said) => {
-            tracing::info!("the haulier before this one gives way: {said}");
+            tracing::info!("the previous process drains: {said}");
             true
         }
         Err(error) => {
             let error = with_sources(&error);
-            warn!(
-                error,
-                "the haulier before this one does not say that it gives way: stop it"
-            );
+            warn!(error, "the previous process did not confirm that it drains: stop it");
             false
         }
     }
 }
 
-/// Says so if bodies cannot be spooled by who serves: nobody would look there when the first long one fails.
+/// Warns if the serving account cannot write spool files; the cause is hard to find once a long body fails.
 fn check_spool_dir(settings: &Settings) {
     let directory = &settings.server.spool_dir;
     let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
@@ -232,10 +229,10 @@ fn check_spool_dir(settings: &Settings) {
     }
 }
 
-/// Waits until PHP answers in every one of these pools.
+/// Waits until PHP answers in every pool.
 ///
 /// # Errors
-/// The first that does not.
+/// The first pool that does not answer.
 async fn warm(pools: &[Arc<Pool>]) -> Result<(), AssembleError> {
     for pool in pools {
         pool.warm().await.map_err(|source| AssembleError::Silent {
@@ -246,7 +243,7 @@ async fn warm(pools: &[Arc<Pool>]) -> Result<(), AssembleError> {
     Ok(())
 }
 
-/// What is said of each site beside its numbers.
+/// Name, hosts and content of each site, for reports.
 fn site_facts(settings: &Settings) -> Vec<SiteFacts> {
     let facts = |site: &Site| SiteFacts {
         name: site.name.clone(),
@@ -279,7 +276,7 @@ fn bind_admin(
     })
 }
 
-/// The control socket. Without one of its own name a server still serves; one that is named must be had.
+/// The control socket. A server serves without the default one; one that the configuration names is required.
 fn bind_control(
     named: Option<&Path>,
     addresses: &[Address],
@@ -301,7 +298,7 @@ fn bind_control(
         warn!("no directory for a control socket: `haulier status` cannot ask this server");
         return Ok(inherited);
     };
-    // Two servers may have one port, on two addresses or by `reuse_port`.
+    // Two servers may use one port, on two addresses or by `reuse_port`.
     let second = path.with_extension(format!("{}.sock", std::process::id()));
     if let Some(adopted) = inherited.filter(|adopted| adopted.path().parent() == path.parent()) {
         return Ok(Some(adopted));
@@ -315,20 +312,20 @@ fn bind_control(
     }
 }
 
-/// The signals a server obeys.
+/// The signals that a server handles.
 #[derive(Debug)]
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
     user1: Signal,
-    /// What SIGUSR1 is for.
+    /// Requested by SIGUSR1.
     reopen: Reopen,
 }
 
-/// What a signal asks for.
+/// A signal that was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum ReceivedSignal {
     Terminate,
     Interrupt,
     Reload,
@@ -345,21 +342,21 @@ impl Signals {
         })
     }
 
-    /// Waits until somebody asks for the end. Whatever else is asked for meanwhile is answered later.
-    async fn end(&mut self) -> Wish {
+    /// Waits for a signal to stop. Other signals stay pending.
+    async fn end(&mut self) -> ReceivedSignal {
         tokio::select! {
-            _ = self.terminate.recv() => Wish::Terminate,
-            _ = self.interrupt.recv() => Wish::Interrupt,
+            _ = self.terminate.recv() => ReceivedSignal::Terminate,
+            _ = self.interrupt.recv() => ReceivedSignal::Interrupt,
         }
     }
 
-    /// What the next signal asks for. SIGUSR1 opens the log files anew.
-    async fn next(&mut self) -> Wish {
+    /// The next signal. SIGUSR1 is handled here: log files are opened anew.
+    async fn next(&mut self) -> ReceivedSignal {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return Wish::Terminate,
-                _ = self.interrupt.recv() => return Wish::Interrupt,
-                _ = self.hang_up.recv() => return Wish::Reload,
+                _ = self.terminate.recv() => return ReceivedSignal::Terminate,
+                _ = self.interrupt.recv() => return ReceivedSignal::Interrupt,
+                _ = self.hang_up.recv() => return ReceivedSignal::Reload,
                 _ = self.user1.recv() => self.reopen.ask(),
             }
         }

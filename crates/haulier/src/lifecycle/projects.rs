@@ -1,5 +1,5 @@
-//! Projects that were recognised by a look at their files, looked at again while somebody works on them: PHP starts when
-//! there is a script, and a framework is known when it is installed.
+//! Projects whose application was detected, detected again while a developer works on them: PHP starts with the first
+//! script, and a framework is known once it is installed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,29 +11,28 @@ use crate::app::{self, App};
 use crate::config::Settings;
 use crate::config::settings::Site;
 
-/// How often they are looked at. Something else counts as found when two looks saw the same: installers write one file
-/// after the other.
+/// Interval of detection. A change counts once two detections agree: installers write one file after the other.
 const PACE: Duration = Duration::from_millis(500);
-/// A look takes at most one part in so many of a processor: a folder may be large, and its disk slow.
+/// Detection uses at most one part in this many of a processor: a folder may be large, and its disk slow.
 const SHARE: u32 = 50;
 
 /// The projects of one configuration.
 #[derive(Debug)]
 pub(super) struct Projects {
-    /// Directories, and what is served of them.
+    /// Directories with the application that is served.
     served: Vec<(PathBuf, App)>,
-    /// What the last look found in place of that.
+    /// Result of the last detection.
     seen: Found,
-    /// What has led to a reload already, whatever came of it.
+    /// Result that led to a reload already, successful or not.
     tried: Found,
     next: Instant,
 }
 
-/// For each project what is to be served instead, if anything.
+/// The new application of each project, if it changed.
 type Found = Vec<Option<App>>;
 
 impl Projects {
-    /// Those of sites that do not name their application, and where more may come; none if nobody works on them.
+    /// The projects whose application is detected and may still change; none unless `is_on`.
     pub(super) fn new(is_on: bool, settings: &Settings) -> Self {
         let sites = settings.sites.iter().flat_map(Site::places).filter(|_| is_on);
         let looked_at = sites.filter_map(|site| site.looked_at.clone());
@@ -47,7 +46,7 @@ impl Projects {
         }
     }
 
-    /// Waits until there is something else to be served, and says where.
+    /// Waits until the application of a project changes, and returns its directory.
     pub(super) async fn changed(&mut self) -> PathBuf {
         if self.served.is_empty() {
             return std::future::pending().await;
@@ -69,7 +68,7 @@ impl Projects {
         }
     }
 
-    /// The configuration was read again.
+    /// Follows a configuration that was read again.
     pub(super) fn follow(&mut self, is_on: bool, settings: &Settings) {
         let now = Self::new(is_on, settings);
         if now.served != self.served {

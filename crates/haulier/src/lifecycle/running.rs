@@ -1,5 +1,5 @@
-//! A server that runs: it answers signals and the control socket, exchanges its configuration, follows the document
-//! roots, and ends.
+//! The main loop of a server: it handles signals and the control socket, reloads the configuration, follows document
+//! roots that move, and stops.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -20,122 +20,118 @@ use super::failure::describe;
 use super::projects::Projects;
 use super::source::{self, Configuration, Source};
 use super::systemd::Notifier;
-use super::{Signals, Wish, take_over, warm};
+use super::{ReceivedSignal, Signals, take_over, warm};
 use crate::admin::{Admin, Answer, Command, PendingCommand, Reply, Reporter};
 use crate::announce;
 use crate::app::App;
-use crate::assemble::{AssembleError, Assembled, Parts, Present, Purpose};
-use crate::certificates::Keeper;
+use crate::assemble::{AssembleError, Assembled, Parts, Purpose, RunningParts};
+use crate::certificates::CertificateManager;
 use crate::command::{Outcome, counts, plural};
 use crate::config::settings::Site;
 
-/// How often a draining server, and a pool that is to end, is looked at.
-const LOOK: Duration = Duration::from_millis(20);
-/// PHP's time to end after the last request.
+/// Poll interval for a draining server and for a retired pool.
+const POLL: Duration = Duration::from_millis(20);
+/// Time for PHP to exit after the last request.
 const PHP_END: Duration = Duration::from_secs(2);
-/// How often it is looked whether a deployment has moved a document root.
+/// Interval for checking whether a deployment moved a document root.
 const ROOTS: Duration = Duration::from_millis(500);
-/// How often a developer's configuration is looked at. It counts as changed when two looks saw the same new file:
-/// editors write in pieces.
+/// Interval for checking a developer's configuration. A change counts once two checks saw the same new file: editors
+/// write in pieces.
 const FILES: Duration = Duration::from_millis(250);
 
-/// Everything that runs.
+/// A running server with its parts.
 pub(super) struct Running {
     pub(super) server: RunningServer,
     pub(super) metrics: Arc<Metrics>,
     pub(super) pools: Vec<Arc<Pool>>,
     /// Of a server with TLS.
-    pub(super) keeper: Option<Arc<Keeper>>,
+    pub(super) certificates: Option<Arc<CertificateManager>>,
     pub(super) configuration: Configuration,
     pub(super) source: Arc<Source>,
     pub(super) parts: Arc<Mutex<Parts>>,
     pub(super) purpose: Purpose,
-    /// Messages are for people.
+    /// Messages are text, not JSON.
     pub(super) shows_text: bool,
     pub(super) reporter: Arc<Reporter>,
     pub(super) admin: Admin,
     pub(super) notifier: Arc<Notifier>,
-    /// Pools without a site, that finish their requests.
-    pub(super) leaving: JoinSet<()>,
+    /// Pools that left the configuration and finish their requests.
+    pub(super) retiring: JoinSet<()>,
 }
 
-/// How to end.
+/// The manner of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// After a while in which everything is still served, and then as below.
-    Leave,
-    /// After what runs.
+enum StopMode {
+    /// Serves on for the lame-duck time, then drains.
+    LameDuck,
+    /// Finishes the requests under way.
     Drain,
-    /// Now.
-    AtOnce,
+    /// Closes connections now.
+    Now,
 }
 
-/// What the main loop is asked for.
-enum Next {
+/// An event for the main loop.
+enum Event {
     Reload,
-    /// The same, since there is something else to be served in this directory.
+    /// This directory holds another application now.
     Project(PathBuf),
-    Answer(PendingCommand),
+    Command(PendingCommand),
 }
 
-/// Why the configuration stays as it is.
+/// A reload that failed: the configuration stays.
 struct Refused {
     report: Report,
-    /// The configuration is to blame, not the machine.
+    /// The configuration is at fault, not the machine.
     is_wrong: bool,
 }
 
 impl Running {
-    /// Serves until it is told to end.
-    pub(super) async fn operate(
-        mut self,
-        signals: &mut Signals,
-        commands: &mut mpsc::Receiver<PendingCommand>,
-    ) -> Outcome {
+    /// Serves until a stop is requested.
+    pub(super) async fn operate(mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<PendingCommand>) -> Outcome {
         self.notifier.ready(&self.status());
         let following = tokio::spawn(follow_roots(self.server.handle()));
-        let living = tokio::spawn(show_life(self.server.handle(), Arc::clone(&self.notifier)));
+        let watchdog = tokio::spawn(feed_watchdog(self.server.handle(), Arc::clone(&self.notifier)));
         let end = self.serve(signals, commands).await;
         following.abort();
         let (grace, lame_duck) = (self.configuration.settings.server.grace, self.lame_duck(end));
         self.reporter.leaving();
         self.notifier.stopping(lame_duck + grace);
-        let end = serve_on(&self.server, end, lame_duck, signals, commands).await;
-        living.abort();
+        let end = serve_lame_duck(&self.server, end, lame_duck, signals, commands).await;
+        watchdog.abort();
         let (over, _) = watch::channel(());
-        let hasty = end_hasty_pools(&self.pools, grace, &over);
+        let early = stop_pools_early(&self.pools, grace, &over);
         let outcome = stop(self.server, end, grace, signals, commands).await;
         drop(over);
-        hasty.join_all().await;
-        stop_pools(&self.pools, self.leaving).await;
+        early.join_all().await;
+        stop_pools(&self.pools, self.retiring).await;
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).end_spawner();
         outcome
     }
 
-    async fn serve(&mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<PendingCommand>) -> End {
+    async fn serve(&mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<PendingCommand>) -> StopMode {
         let is_watched = self.purpose == Purpose::Development;
         let mut files = FilesWatch::new(is_watched, &self.configuration.files);
         let mut projects = Projects::new(is_watched, &self.configuration.settings);
         loop {
-            let next = tokio::select! {
-                wish = signals.next() => match wish {
-                    Wish::Terminate => return End::Leave,
-                    Wish::Interrupt => return End::Drain,
-                    Wish::Reload => Next::Reload,
+            let event = tokio::select! {
+                signal = signals.next() => match signal {
+                    ReceivedSignal::Terminate => return StopMode::LameDuck,
+                    ReceivedSignal::Interrupt => return StopMode::Drain,
+                    ReceivedSignal::Reload => Event::Reload,
                 },
-                Some(pending) = commands.recv() => Next::Answer(pending),
-                () = files.changed() => Next::Reload,
-                directory = projects.changed() => Next::Project(directory),
-                Some(_) = self.leaving.join_next() => continue,
+                Some(pending) = commands.recv() => Event::Command(pending),
+                () = files.changed() => Event::Reload,
+                directory = projects.changed() => Event::Project(directory),
+                Some(_) = self.retiring.join_next() => continue,
             };
-            // New workers may take their time: nobody who wants the end has to wait for them.
-            let ended = match next {
-                Next::Reload => {
-                    let reloaded = unless_ended(self.reload_by_itself(), signals).await;
+            // New workers may take long to start; a stop does not wait for them.
+            let ended = match event {
+                Event::Reload => {
+                    let reloaded = unless_stopped(self.reload_unasked(), signals).await;
                     reloaded.map(|read| files.follow(read)).err()
                 }
-                Next::Project(directory) => unless_ended(self.take_up(&directory), signals).await.err(),
-                Next::Answer(pending) => match unless_ended(self.answer(pending), signals).await {
+                Event::Project(directory) => unless_stopped(self.reload_project(&directory), signals).await.err(),
+                Event::Command(pending) => match unless_stopped(self.answer(pending), signals).await {
                     Ok(end) => end,
                     Err(end) => Some(end),
                 },
@@ -147,17 +143,17 @@ impl Running {
         }
     }
 
-    /// Serves what has come to be in a project; says so where that was all that changed.
-    async fn take_up(&mut self, directory: &Path) {
+    /// Reloads because a project changed, and logs what it is now.
+    async fn reload_project(&mut self, directory: &Path) {
         let before = self.recognised(directory);
-        self.reload_by_itself().await;
+        self.reload_unasked().await;
         if self.recognised(directory) != before {
             let what = announce::what(&self.configuration.settings, Some(directory));
             info!("{} is something else now: {what}", directory.display());
         }
     }
 
-    /// What is served of a directory that was looked into.
+    /// The application that was detected in a directory.
     fn recognised(&self, directory: &Path) -> Option<App> {
         let mut sites = self.configuration.settings.sites.iter().flat_map(Site::places);
         sites.find_map(|site| {
@@ -166,55 +162,59 @@ impl Running {
         })
     }
 
-    /// Does what somebody asks for on the control socket.
-    async fn answer(&mut self, pending: PendingCommand) -> Option<End> {
+    /// Handles a request on the control socket. Returns the stop that it asks for.
+    async fn answer(&mut self, pending: PendingCommand) -> Option<StopMode> {
         let PendingCommand { command, pid, reply } = pending;
         let (answer, end): (Reply, _) = match command {
             Command::Reload { color, php } => (self.reload_for(color, php).await.into(), None),
             Command::Stop { now } => {
-                let end = if now { End::AtOnce } else { End::Leave };
-                (Answer::Done(self.farewell(end)).into(), Some(end))
+                let end = if now { StopMode::Now } else { StopMode::LameDuck };
+                (Answer::Done(self.stop_summary(end)).into(), Some(end))
             }
             Command::Sockets => (take_over::hand_over(&self.server.handle(), &self.admin), None),
-            Command::GiveWay => {
+            Command::YieldSockets => {
                 if let Some(pid) = pid {
                     self.notifier.succeeded_by(pid);
                 }
-                self.server.handle().give_way();
+                self.server.handle().yield_sockets();
                 self.admin.yield_sockets();
                 self.parts
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .own_sockets(false);
-                (Answer::Done(self.farewell(End::Drain)).into(), Some(End::Drain))
+                (
+                    Answer::Done(self.stop_summary(StopMode::Drain)).into(),
+                    Some(StopMode::Drain),
+                )
             }
             Command::Status => (Answer::Error("the control socket answers that".to_owned()).into(), None),
         };
-        let _ = reply.send(answer); // whoever asked may have gone
-        if end == Some(End::AtOnce) {
-            sleep(LOOK).await; // for the answer to get out
+        let _ = reply.send(answer); // the client may have gone
+        if end == Some(StopMode::Now) {
+            sleep(POLL).await; // so that the answer is sent first
         }
         end
     }
 
-    fn farewell(&self, end: End) -> String {
+    /// The connections that a stop affects, and its time limit.
+    fn stop_summary(&self, end: StopMode) -> String {
         let connections = plural(self.server.active(), "connection");
-        if end == End::AtOnce {
+        if end == StopMode::Now {
             return format!("{connections} cut");
         }
         let most = self.lame_duck(end) + self.configuration.settings.server.grace;
         format!("{connections}, at most {} s", most.as_secs())
     }
 
-    /// How long everything is still served.
-    fn lame_duck(&self, end: End) -> Duration {
+    /// The lame-duck time of a stop.
+    fn lame_duck(&self, end: StopMode) -> Duration {
         match end {
-            End::Leave => self.configuration.settings.lame_duck,
-            End::Drain | End::AtOnce => Duration::ZERO,
+            StopMode::LameDuck => self.configuration.settings.lame_duck,
+            StopMode::Drain | StopMode::Now => Duration::ZERO,
         }
     }
 
-    /// For the service manager.
+    /// The status line for the service manager.
     fn status(&self) -> String {
         let addresses: Vec<String> = self.addresses();
         let sites = plural(self.configuration.settings.sites.len(), "site");
@@ -226,8 +226,8 @@ impl Running {
         addresses.iter().map(Address::to_string).collect()
     }
 
-    /// A reload that nobody waits for: by SIGHUP, or because a developer changed the file. Gives the files to look at.
-    async fn reload_by_itself(&mut self) -> Vec<PathBuf> {
+    /// A reload by SIGHUP or after a developer changed a file. Returns the files to watch.
+    async fn reload_unasked(&mut self) -> Vec<PathBuf> {
         match self.reload(false).await {
             Ok(_) => self.configuration.files.clone(),
             Err(refused) => {
@@ -250,9 +250,9 @@ impl Running {
         }
     }
 
-    /// Exchanges the configuration, with fresh workers for every pool if `php`; says what changed.
+    /// Reloads the configuration, with new workers for every pool if `php`. Returns what changed, in words.
     async fn reload(&mut self, php: bool) -> Result<String, Refused> {
-        let begun = Instant::now();
+        let start = Instant::now();
         self.notifier.reloading();
         let result = self.exchange(php).await;
         self.notifier.ready(&self.status());
@@ -261,7 +261,7 @@ impl Running {
                 self.metrics.note_reload(ReloadResult::Success);
                 let sites = super::site_facts(&self.configuration.settings);
                 self.reporter.reloaded(self.addresses(), sites);
-                let took = begun.elapsed().as_secs_f64();
+                let took = start.elapsed().as_secs_f64();
                 let words = format!("reloaded in {took:.2} s: {words}{}", self.draining());
                 info!("{words}");
                 Ok(words)
@@ -273,7 +273,7 @@ impl Running {
                 }
                 warn!(
                     errors = refused.report.errors(),
-                    "not reloaded: the configuration stays as it was"
+                    "not reloaded: the previous configuration stays in use"
                 );
                 Err(refused)
             }
@@ -291,26 +291,26 @@ impl Running {
         let switched: Result<(), BindError> = blocking(move || handle.reload(assembled.server, assembled.log)).await;
         switched.map_err(|error| Refused::by_machine(&AssembleError::Bind(error)))?;
         let changes = Changes::between(&self.configuration.effective, &configuration.effective, &stale);
-        self.keep(assembled.keeper);
+        self.follow_certificates(assembled.certificates);
         self.pools = assembled.pools;
         self.configuration = configuration;
         let grace = self.configuration.settings.server.grace;
         for pool in leaving {
-            self.leaving.spawn(retire(pool, grace, Arc::clone(&self.metrics)));
+            self.retiring.spawn(retire(pool, grace, Arc::clone(&self.metrics)));
         }
         Ok(changes.in_words())
     }
 
-    /// Takes care of these certificates from now on, and of those before no more.
-    fn keep(&mut self, keeper: Option<Arc<Keeper>>) {
-        let is_new = |keeper: &&Arc<Keeper>| !self.keeper.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, keeper));
-        if let Some(new) = keeper.as_ref().filter(is_new)
-            && let Err(error) = new.keep()
+    /// Keeps these certificates up to date from now on, in the place of the previous ones.
+    fn follow_certificates(&mut self, certificates: Option<Arc<CertificateManager>>) {
+        let runs = |new: &Arc<CertificateManager>| self.certificates.as_ref().is_some_and(|old| Arc::ptr_eq(old, new));
+        if let Some(new) = certificates.as_ref().filter(|new| !runs(new))
+            && let Err(error) = new.start()
         {
             let error = super::with_sources(&error);
             error!(error, "certificates are served but not renewed");
         }
-        self.keeper = keeper;
+        self.certificates = certificates;
     }
 
     async fn read(&self) -> Result<Configuration, Refused> {
@@ -329,7 +329,7 @@ impl Running {
         }
     }
 
-    /// Pools that start anew although their settings are the same.
+    /// Pools that start anew with the same settings, and why.
     fn stale_pools(&self, next: &Configuration, all: bool) -> Vec<(String, &'static str)> {
         let before = &self.configuration.settings.pools;
         let stale = next.settings.pools.iter().filter_map(|pool| {
@@ -350,10 +350,10 @@ impl Running {
         stale: &[(String, &'static str)],
     ) -> (Configuration, Result<Assembled, AssembleError>) {
         let parts = Arc::clone(&self.parts);
-        let present = Present {
+        let present = RunningParts {
             pools: self.pools.clone(),
             stale: stale.iter().map(|(name, _)| name.clone()).collect(),
-            keeper: self.keeper.clone(),
+            certificates: self.certificates.clone(),
         };
         blocking(move || {
             let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -363,7 +363,7 @@ impl Running {
         .await
     }
 
-    /// What goes on with the configuration it began with.
+    /// The requests that go on with the previous configuration, in words.
     fn draining(&self) -> String {
         let totals = self.metrics.totals();
         let sum = |of: fn(&haulier_server::metrics::SiteTotals) -> u64| -> usize {
@@ -393,7 +393,7 @@ impl Refused {
     }
 }
 
-/// The pools that are new, and those that are not there any more.
+/// The pools that are new, and those that left.
 fn compare(before: &[Arc<Pool>], after: &[Arc<Pool>]) -> (Vec<Arc<Pool>>, Vec<Arc<Pool>>) {
     let without = |these: &[Arc<Pool>], those: &[Arc<Pool>]| -> Vec<Arc<Pool>> {
         let is_missing = |pool: &&Arc<Pool>| !those.iter().any(|other| Arc::ptr_eq(other, pool));
@@ -402,24 +402,24 @@ fn compare(before: &[Arc<Pool>], after: &[Arc<Pool>]) -> (Vec<Arc<Pool>>, Vec<Ar
     (without(after, before), without(before, after))
 }
 
-/// Ends a pool once no request needs it any more, after `grace` at the latest.
+/// Stops a pool after its last request, or after `grace`.
 async fn retire(pool: Arc<Pool>, grace: Duration, metrics: Arc<Metrics>) {
     let end = Instant::now() + grace_of(&pool, grace);
     // Requests hold their site, and with it the pool; the server itself has let go of both.
     while Arc::strong_count(&pool) > 1 && Instant::now() < end {
-        sleep(LOOK).await;
+        sleep(POLL).await;
     }
     pool.stop(Duration::ZERO).await;
     metrics.pool_ended(&pool);
 }
 
-/// How long requests of this pool may go on.
+/// The time that requests of this pool have left.
 fn grace_of(pool: &Pool, most: Duration) -> Duration {
     pool.settings().grace.map_or(most, |grace| grace.min(most))
 }
 
-/// While a server drains: ends the pools whose requests have less time than the others, unless `over` is dropped before.
-fn end_hasty_pools(pools: &[Arc<Pool>], most: Duration, over: &watch::Sender<()>) -> JoinSet<()> {
+/// Stops the pools with a shorter grace period than the server while it drains, unless `over` is dropped before.
+fn stop_pools_early(pools: &[Arc<Pool>], most: Duration, over: &watch::Sender<()>) -> JoinSet<()> {
     let mut ending = JoinSet::new();
     for pool in pools.iter().filter(|pool| grace_of(pool, most) < most) {
         let pool = Arc::clone(pool);
@@ -436,7 +436,7 @@ fn end_hasty_pools(pools: &[Arc<Pool>], most: Duration, over: &watch::Sender<()>
     ending
 }
 
-/// Runs what may block where it holds nobody up.
+/// Runs a call that may block on a thread for it.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
@@ -444,34 +444,30 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     }
 }
 
-/// What comes out of it, unless somebody wants the end first.
-async fn unless_ended<T>(work: impl Future<Output = T>, signals: &mut Signals) -> Result<T, End> {
+/// The result of some work, unless a signal asks for a stop first.
+async fn unless_stopped<T>(work: impl Future<Output = T>, signals: &mut Signals) -> Result<T, StopMode> {
     tokio::select! {
         done = work => Ok(done),
-        wish = signals.end() => Err(if wish == Wish::Terminate { End::Leave } else { End::Drain }),
+        signal = signals.end() => Err(if signal == ReceivedSignal::Terminate { StopMode::LameDuck } else { StopMode::Drain }),
     }
 }
 
-/// Shows the service manager signs of life, whatever the main loop is at. A thread that hangs is none, even if this one
-/// goes on.
-async fn show_life(handle: Arc<ServerHandle>, notifier: Arc<Notifier>) {
-    let Some(patience) = notifier.watchdog() else { return };
-    let mut ticks = ticks(patience / 2);
+/// Feeds the watchdog of the service manager, as long as every serving thread responds.
+async fn feed_watchdog(handle: Arc<ServerHandle>, notifier: Arc<Notifier>) {
+    let Some(timeout) = notifier.watchdog() else { return };
+    let mut ticks = ticks(timeout / 2);
     loop {
         ticks.tick().await;
         let lag = handle.lag();
-        if lag < patience {
+        if lag < timeout {
             notifier.alive();
         } else {
-            error!(
-                ?lag,
-                "a serving thread does not come back: the service manager is told nothing"
-            );
+            error!(?lag, "a serving thread does not respond: the watchdog is not fed");
         }
     }
 }
 
-/// Sees to it that sites whose root is a symbolic link follow it.
+/// Opens a site anew when the symbolic link of its root points elsewhere.
 async fn follow_roots(handle: Arc<ServerHandle>) {
     let mut ticks = ticks(ROOTS);
     loop {
@@ -489,7 +485,7 @@ fn ticks(pace: Duration) -> Interval {
     ticks
 }
 
-/// The next tick; never where there are none.
+/// Waits for the next tick; for ever without ticks.
 async fn tick(ticks: &mut Option<Interval>) {
     match ticks {
         Some(ticks) => _ = ticks.tick().await,
@@ -497,14 +493,14 @@ async fn tick(ticks: &mut Option<Interval>) {
     }
 }
 
-/// The files of a configuration, looked at from time to time.
+/// Watches the files of a configuration by polling.
 struct FilesWatch {
-    /// `None` where nobody wants to know.
+    /// `None` if they are not watched.
     ticks: Option<Interval>,
     files: Vec<PathBuf>,
-    /// As they were when they were read.
+    /// Their state when they were read.
     known: FileStates,
-    /// As they were at the last look.
+    /// Their state at the last check.
     seen: FileStates,
 }
 
@@ -521,7 +517,7 @@ impl FilesWatch {
         }
     }
 
-    /// Waits until one of the files has changed, and is as it was at the look before.
+    /// Waits until a file has changed and two checks saw the same state of it.
     async fn changed(&mut self) {
         loop {
             tick(&mut self.ticks).await;
@@ -533,25 +529,25 @@ impl FilesWatch {
         }
     }
 
-    /// They were read just now.
+    /// Watches these files, which were read just now.
     fn follow(&mut self, files: Vec<PathBuf>) {
         if files != self.files {
             self.files = files;
             self.seen = source::state_of(&self.files);
         }
-        // What was written while it was read is a change again.
+        // A file that was written while it was read has changed again.
         self.known.clone_from(&self.seen);
     }
 }
 
-/// Serves everything for so long, while `/readyz` and every answer say that this server leaves; then a stop may begin.
-async fn serve_on(
+/// Serves on for the lame-duck time, while `/readyz` and every response announce the stop.
+async fn serve_lame_duck(
     running: &RunningServer,
-    end: End,
+    end: StopMode,
     lame_duck: Duration,
     signals: &mut Signals,
     commands: &mut mpsc::Receiver<PendingCommand>,
-) -> End {
+) -> StopMode {
     if lame_duck.is_zero() {
         return end;
     }
@@ -559,32 +555,32 @@ async fn serve_on(
     info!(
         connections = running.active(),
         lame_duck_s = lame_duck.as_secs_f64(),
-        "leaving: everything is still served"
+        "leaving: requests are still served"
     );
     let over = sleep(lame_duck);
     tokio::pin!(over);
     loop {
         tokio::select! {
-            () = &mut over => return End::Drain,
-            wish = signals.next() => if wish != Wish::Reload {
-                return End::Drain;
+            () = &mut over => return StopMode::Drain,
+            signal = signals.next() => if signal != ReceivedSignal::Reload {
+                return StopMode::Drain;
             },
             Some(pending) = commands.recv() => if answer_while_stopping(pending).await.is_some() {
-                return End::AtOnce;
+                return StopMode::Now;
             },
         }
     }
 }
 
-/// Ends the server: after what runs, unless that takes longer than `grace` or somebody has no patience.
+/// Stops the server after the requests under way, within `grace`; a second signal stops it at once.
 async fn stop(
     running: RunningServer,
-    end: End,
+    end: StopMode,
     grace: Duration,
     signals: &mut Signals,
     commands: &mut mpsc::Receiver<PendingCommand>,
 ) -> Outcome {
-    if end == End::AtOnce {
+    if end == StopMode::Now {
         warn!(connections = running.active(), "stopped at once");
         running.abort();
         return Outcome::Done;
@@ -593,16 +589,16 @@ async fn stop(
     info!(connections = running.active(), grace_s = grace.as_secs(), "stopping");
     let deadline = Instant::now() + grace;
     while !running.is_finished() && Instant::now() < deadline {
-        let impatient = tokio::select! {
-            wish = signals.next() => match wish {
-                Wish::Terminate => Some(Outcome::Done),
-                Wish::Interrupt => Some(Outcome::Interrupted),
-                Wish::Reload => None,
+        let forced = tokio::select! {
+            signal = signals.next() => match signal {
+                ReceivedSignal::Terminate => Some(Outcome::Done),
+                ReceivedSignal::Interrupt => Some(Outcome::Interrupted),
+                ReceivedSignal::Reload => None,
             },
             Some(pending) = commands.recv() => answer_while_stopping(pending).await,
-            () = sleep(LOOK) => None,
+            () = sleep(POLL) => None,
         };
-        if let Some(outcome) = impatient {
+        if let Some(outcome) = forced {
             warn!(connections = running.active(), "stopped at once");
             running.abort();
             return outcome;
@@ -610,7 +606,10 @@ async fn stop(
     }
     let left = running.active();
     if !running.is_finished() {
-        warn!(connections = left, "connections cut: the grace is over");
+        warn!(
+            connections = left,
+            "grace period over, closing the remaining connections"
+        );
     }
     running.abort();
     info!("stopped");
@@ -623,14 +622,14 @@ async fn answer_while_stopping(pending: PendingCommand) -> Option<Outcome> {
         Command::Stop { .. } => Answer::Done("it is stopping already".to_owned()),
         _ => Answer::Error("this haulier is stopping".to_owned()),
     };
-    let _ = pending.reply.send(answer.into()); // whoever asked may have gone
+    let _ = pending.reply.send(answer.into()); // the client may have gone
     if now {
-        sleep(LOOK).await; // for the answer to get out
+        sleep(POLL).await; // so that the answer is sent first
     }
     now.then_some(Outcome::Done)
 }
 
-/// Those of the configuration, and those that had still something to finish.
+/// Stops the pools of the configuration, and the retiring ones.
 async fn stop_pools(pools: &[Arc<Pool>], mut leaving: JoinSet<()>) {
     // Dropping the last handle of a pool ends it without waiting.
     leaving.shutdown().await;

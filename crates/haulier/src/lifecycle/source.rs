@@ -1,4 +1,4 @@
-//! Where the configuration is read: at the start, and again at every reload.
+//! The source of the configuration, read at the start and at every reload.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use serde_json::Value;
 use crate::config::Settings;
 use crate::config::effective::Effective;
 
-/// Reads the settings anew; findings go to the report.
+/// Reads the settings; diagnostics go to the report.
 type Read = dyn Fn(&mut Report) -> Result<Settings, Diagnostic> + Send + Sync;
 
 /// A way to read the configuration.
 pub(crate) struct Source {
-    /// The file, as messages call it.
+    /// The file, for messages.
     name: PathBuf,
     read: Box<Read>,
 }
@@ -28,18 +28,18 @@ impl fmt::Debug for Source {
     }
 }
 
-/// A configuration without mistakes.
+/// A configuration without errors.
 #[derive(Debug)]
 pub(crate) struct Configuration {
     pub(crate) settings: Settings,
-    /// Every setting with its value, to be compared with those of another time.
+    /// Every setting with its value, for comparison with another reading.
     pub(super) effective: Value,
-    /// The files it stands in.
+    /// Its files.
     pub(super) files: Vec<PathBuf>,
 }
 
 impl Source {
-    /// `read` is called whenever the configuration is wanted; `name` is its file.
+    /// A source that `read` reads; `name` is its file.
     pub(crate) fn new(
         name: &Path,
         read: impl Fn(&mut Report) -> Result<Settings, Diagnostic> + Send + Sync + 'static,
@@ -54,7 +54,7 @@ impl Source {
         &self.name
     }
 
-    /// Reads it. Findings go to `report`, also those that are no errors.
+    /// Reads the configuration. Diagnostics go to `report`, warnings too.
     ///
     /// # Errors
     /// There are errors in the report.
@@ -76,7 +76,7 @@ impl Source {
         })
     }
 
-    /// The files that were read, and the main one even if it is not there.
+    /// The files that were read, and the main one even if it does not exist.
     pub(super) fn files(&self, report: &Report) -> Vec<PathBuf> {
         let mut files = vec![self.name.clone()];
         files.extend(report.sources.iter().map(|source| source.path.clone()));
@@ -85,11 +85,11 @@ impl Source {
     }
 }
 
-/// The report says why.
+/// The configuration has errors, which are in the report.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mistaken;
 
-/// What files look like at one time: whoever writes one changes it.
+/// The state of files, which changes with every write.
 pub(super) fn state_of(files: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
     let state = |file: &PathBuf| {
         let found = std::fs::metadata(file).ok()?;

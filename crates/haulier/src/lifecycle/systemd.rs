@@ -1,6 +1,6 @@
-//! What a service manager gives and wants to hear: LISTEN_FDS (sd_listen_fds(3)) and NOTIFY_SOCKET (sd_notify(3)).
+//! The protocol of service managers: LISTEN_FDS (sd_listen_fds(3)) and NOTIFY_SOCKET (sd_notify(3)).
 //!
-//! Without one nothing here does anything.
+//! Without a service manager nothing here has an effect.
 #![allow(unsafe_code)] // descriptors by their number, and the clock that the messages are dated by
 
 use std::env;
@@ -16,18 +16,18 @@ use rustix::io::FdFlags;
 /// The first descriptor passed (SD_LISTEN_FDS_START).
 const FIRST: RawFd = 3;
 
-/// A socket that the manager has bound.
+/// A socket that the service manager bound.
 #[derive(Debug)]
 pub(crate) struct Passed {
-    /// What the unit calls it (FileDescriptorName=); `unknown` without a word.
+    /// Its name in the unit (FileDescriptorName=), or `unknown`.
     pub(crate) name: String,
     pub(crate) socket: OwnedFd,
 }
 
-/// The sockets passed to this process; to be called once, before any other descriptor is opened by their numbers.
+/// The sockets passed to this process. Called once, before another descriptor can take their numbers.
 pub(crate) fn passed() -> Vec<Passed> {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
-    // They are for the process the manager started, not for one that only inherited the variables.
+    // They are for the process that the manager started, not for one that inherited its variables.
     if number("LISTEN_PID") != Some(std::process::id()) {
         return Vec::new();
     }
@@ -40,7 +40,7 @@ pub(crate) fn passed() -> Vec<Passed> {
         .zip(names.chain(std::iter::repeat("unknown".to_owned())))
         .filter(|(descriptor, _)| is_open(*descriptor))
         .map(|(descriptor, name)| {
-            // SAFETY: it is open, as was just asked, and by the protocol ours alone; nobody has taken it before.
+            // SAFETY: it is open, as was just checked, and by the protocol ours alone; this is the only place that takes it.
             let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
             let _ = rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC); // PHP closes what it does not know
             Passed { name, socket }
@@ -48,8 +48,8 @@ pub(crate) fn passed() -> Vec<Passed> {
         .collect()
 }
 
-/// Marks what this process has inherited: whatever else a shell or a manager left open is none of PHP's business. To be
-/// called before anything is started.
+/// Marks inherited descriptors as close-on-exec, so that PHP does not get what a shell or a manager left open. Called
+/// before any process is started.
 pub(crate) fn keep_from_children() {
     const CLOSE_ON_EXEC: libc::c_uint = 4; // CLOSE_RANGE_CLOEXEC, Linux 5.11
     // SAFETY: a system call with plain numbers, which closes nothing now.
@@ -77,21 +77,21 @@ fn is_open(descriptor: RawFd) -> bool {
     unsafe { libc::fcntl(descriptor, libc::F_GETFD) != -1 }
 }
 
-/// Tells the service manager how we are.
+/// Tells the service manager the state of this process.
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    /// `None` where nobody listens.
+    /// `None` without a service manager.
     socket: Option<UnixDatagram>,
     watchdog: Option<Duration>,
 }
 
 impl Notifier {
-    /// The one that the environment names.
+    /// The notifier for the socket that the environment names.
     pub(crate) fn of_environment() -> Self {
         let socket = env::var_os("NOTIFY_SOCKET").and_then(|name| {
             let connected = connect(name.as_bytes());
             connected
-                .inspect_err(|error| tracing::warn!(%error, "the service manager cannot be told anything"))
+                .inspect_err(|error| tracing::warn!(%error, "cannot notify systemd"))
                 .ok()
         });
         let number = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
@@ -103,46 +103,46 @@ impl Notifier {
         }
     }
 
-    /// How long it waits for a sign of life before it takes us for dead.
+    /// The watchdog timeout: after it the manager restarts this process.
     pub(crate) fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// Everything is up.
+    /// The process serves.
     pub(crate) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// The configuration is being exchanged; `ready` ends that, whatever came of it.
+    /// The configuration is being reloaded; `ready` ends that, also after a failure.
     pub(crate) fn reloading(&self) {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_microseconds()));
     }
 
-    /// We are going, for at most so long.
+    /// The process stops, within `grace`.
     pub(crate) fn stopping(&self, grace: Duration) {
         self.send(&format!(
-            "STOPPING=1\nSTATUS=finishing what runs, at most {} s\nEXTEND_TIMEOUT_USEC={}",
+            "STOPPING=1\nSTATUS=finishing requests, at most {} s\nEXTEND_TIMEOUT_USEC={}",
             grace.as_secs(),
             grace.as_micros().saturating_add(5_000_000)
         ));
     }
 
-    /// Another process is the service from now on.
+    /// Another process is the main process of the service from now on.
     pub(crate) fn succeeded_by(&self, pid: i32) {
         self.send(&format!("MAINPID={pid}"));
     }
 
-    /// A sign of life.
+    /// Feeds the watchdog.
     pub(crate) fn alive(&self) {
         self.send("WATCHDOG=1");
     }
 
-    /// A manager that does not listen must not hold anybody up.
+    /// Sends without blocking; a manager that does not read must not delay requests.
     fn send(&self, message: &str) {
         if let Some(socket) = &self.socket
             && let Err(error) = socket.send(message.as_bytes())
         {
-            tracing::debug!(%error, "the service manager does not listen");
+            tracing::debug!(%error, "the service manager does not read its socket");
         }
     }
 }

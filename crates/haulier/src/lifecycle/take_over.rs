@@ -1,7 +1,7 @@
-//! One haulier in the place of another, without a moment in which nobody listens.
+//! Replacing a running haulier by another process; the port is never unbound.
 //!
-//! The new one asks the old one for copies of its sockets (SCM_RIGHTS on the control socket), starts its PHP, serves,
-//! and then has the old one give way: that one accepts no more and ends after what it has begun.
+//! The new process asks the old one for copies of its sockets (SCM_RIGHTS on the control socket), starts its PHP, serves,
+//! and then tells the old one to drain: that one accepts no more connections and ends after its last request.
 
 use std::os::fd::OwnedFd;
 
@@ -9,13 +9,13 @@ use haulier_server::{Inherited, ServerHandle};
 use haulier_settings::Diagnostic;
 
 use super::systemd::Passed;
-use crate::admin::{self, Admin, Answer, AskError, Client, Command, HandedOver, Reply, Role};
+use crate::admin::{self, Admin, Answer, AskError, Client, HandedOver, Command, Reply, Role};
 use crate::config::Settings;
 
-/// Listening sockets that others have bound for us.
+/// Listening sockets that another process bound.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
-    /// Of sites.
+    /// The sockets of sites.
     pub(super) http: Vec<Inherited>,
     pub(super) admin: Option<OwnedFd>,
     pub(super) probes: Option<OwnedFd>,
@@ -23,8 +23,8 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Those of a service manager. A unit may call them `admin`, `probes`, `control` and `https`; all others are for
-    /// sites, with TLS or without as their address says.
+    /// The sockets of a service manager. A unit may name them `admin`, `probes`, `control` and `https`; the others are
+    /// for sites, and the settings say by address whether they speak TLS.
     pub(super) fn of_manager(passed: Vec<Passed>) -> Self {
         let mut sockets = Self::default();
         for Passed { name, socket } in passed {
@@ -35,7 +35,7 @@ impl Sockets {
                 _ => match Inherited::new(vec![socket], (name == "https").then_some(true)) {
                     Ok(inherited) => sockets.http.push(inherited),
                     Err(error) => {
-                        tracing::warn!(name, %error, "a descriptor that was passed to us is of no use");
+                        tracing::warn!(name, %error, "cannot use a descriptor that the service manager passed");
                     }
                 },
             }
@@ -51,7 +51,7 @@ impl Sockets {
             match one.role {
                 Role::Http | Role::Https => match Inherited::new(sockets, Some(one.role == Role::Https)) {
                     Ok(inherited) => mine.http.push(inherited),
-                    Err(error) => tracing::warn!(%error, "a socket of the other haulier is of no use"),
+                    Err(error) => tracing::warn!(%error, "cannot use a socket of the previous process"),
                 },
                 Role::Admin => mine.admin = sockets.pop(),
                 Role::Probes => mine.probes = sockets.pop(),
@@ -61,41 +61,41 @@ impl Sockets {
         mine
     }
 
-    /// Says which sockets of sites nobody asked for.
+    /// Logs the sockets that no site uses.
     pub(super) fn warn_of_the_rest(&self) {
         for inherited in &self.http {
             let address = inherited.address.to_string();
             tracing::warn!(
                 address,
-                "a socket that was passed to us is closed: neither `http` nor `https` in `[server]` names its address"
+                "an inherited socket is closed: neither `http` nor `https` in `[server]` names its address"
             );
         }
     }
 }
 
-/// The haulier whose place we take.
+/// The process to replace.
 #[derive(Debug)]
 pub(super) struct Predecessor {
     client: Client,
 }
 
 impl Predecessor {
-    /// Finds the one that serves what `settings` ask for, and gets copies of its sockets.
+    /// Finds the process that serves these addresses, and gets copies of its sockets.
     ///
     /// # Errors
-    /// There is none, there are several, or it does not hand them over.
+    /// No process serves them, several do, or it does not hand its sockets over.
     pub(super) fn ask(settings: &Settings) -> Result<(Self, Sockets), Box<Diagnostic>> {
         let mut client = find(settings)?;
         let (list, sockets) = client.sockets().map_err(|error| Box::new(failed(&error)))?;
         Ok((Self { client }, Sockets::of_predecessor(&list, sockets)))
     }
 
-    /// We serve: it is to end.
+    /// Tells it to drain.
     ///
     /// # Errors
-    /// It does not answer; then both serve.
-    pub(super) fn relieve(&mut self) -> Result<String, AskError> {
-        match self.client.ask(Command::GiveWay)? {
+    /// It does not answer; then both processes serve.
+    pub(super) fn drain(&mut self) -> Result<String, AskError> {
+        match self.client.ask(Command::YieldSockets)? {
             Answer::Done(text) => Ok(text),
             other => Err(self.client.refused(other)),
         }
@@ -122,8 +122,8 @@ fn find(settings: &Settings) -> Result<Client, Box<Diagnostic>> {
 
 fn failed(error: &AskError) -> Diagnostic {
     Diagnostic::error("take-over", super::failure::with_sources(error))
-        .help("without --take-over haulier starts beside nobody")
-        .help("the other one must run as this user, or this one as root")
+        .help("without --take-over haulier starts as the only one")
+        .help("the other process must run as this user, or this one as root")
 }
 
 /// The answer to [`Command::Sockets`].

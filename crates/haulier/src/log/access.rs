@@ -11,7 +11,7 @@ use super::file::{LogFile, Reopen};
 use super::line::Shape;
 use crate::config::settings::{Access, Format, LogSettings, SiteLog};
 
-/// A log file that cannot be had.
+/// A log file that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the log file {}", path.display())]
 pub(crate) struct LogFileError {
@@ -22,7 +22,7 @@ pub(crate) struct LogFileError {
 /// The access logs of one server.
 #[derive(Debug)]
 pub(crate) struct AccessLogs {
-    /// What lines on standard error look like.
+    /// The format of lines on standard error.
     shape: Shape,
     /// Nothing goes to standard error.
     quiet: bool,
@@ -33,7 +33,7 @@ pub(crate) struct AccessLogs {
 }
 
 impl AccessLogs {
-    /// Files are given to `owner`, and opened anew when `reopen` says so.
+    /// Access logs whose files belong to `owner`, and are opened anew when `reopen` asks for it.
     pub(crate) fn new(shape: Shape, quiet: bool, reopen: Reopen, owner: Option<User>) -> Self {
         Self {
             shape,

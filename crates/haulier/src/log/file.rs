@@ -17,7 +17,7 @@ use crate::account;
 pub(crate) struct Reopen(Arc<AtomicU64>);
 
 impl Reopen {
-    /// Says so.
+    /// Asks every file to be opened anew.
     pub(crate) fn ask(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -33,19 +33,19 @@ pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
     reopen: Reopen,
-    /// What `reopen` said when the file was opened.
+    /// The count of `reopen` when the file was opened.
     opened_at: u64,
-    /// The last write failed, and that was said.
+    /// The last write failed, and was logged.
     is_failing: bool,
-    /// What was written last ended a line.
+    /// The last write ended a line.
     is_between_lines: bool,
-    /// The rest of a line is passed over: the file with its beginning is closed.
+    /// The rest of a line is skipped: the file with its beginning is closed.
     skips_line: bool,
 }
 
 impl LogFile {
-    /// Opens or makes the file. One that is made here is readable by its owner and group only, and is given to `owner`,
-    /// who must be able to open it again later; one that is there stays whose it is.
+    /// Opens or creates the file. A new file is readable by its owner and group only, and is given to `owner`, which
+    /// must be able to open it again; an existing file keeps its owner.
     ///
     /// # Errors
     /// The file cannot be opened for writing, or not be given away, or is a link of `owner` that root would follow.
@@ -76,7 +76,8 @@ impl LogFile {
         }
     }
 
-    /// Where the file cannot be opened the old one is kept: lines in the wrong place are better than none.
+    /// Opens the file anew after a request. If that fails the old file stays in use: lines in the wrong place are better
+    /// than none.
     fn open_anew_if_asked(&mut self) {
         let asked = self.reopen.asked();
         if asked == self.opened_at {
@@ -93,7 +94,7 @@ impl LogFile {
     }
 }
 
-/// Whether a file ends within a line.
+/// Tells whether a file ends within a line.
 fn is_cut(path: &Path) -> io::Result<bool> {
     let found = fs::metadata(path)?;
     if !found.is_file() || found.len() == 0 {

@@ -14,7 +14,7 @@ use tracing_subscriber::layer::Context;
 use super::json_line::json_line;
 use super::writer::LineSender;
 
-/// What lines look like.
+/// The format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// For people.
@@ -64,12 +64,12 @@ impl Fields {
         } else {
             let _ = write!(line, " {name:<5}");
         }
-        // Whom it is about stands in front of what happened, the details behind.
-        let (whom, details): (Vec<_>, Vec<_>) = self
+        // The pool or site precedes the message; the details follow it.
+        let (subject, details): (Vec<_>, Vec<_>) = self
             .others
             .iter()
             .partition(|(name, _)| matches!(*name, "pool" | "site"));
-        for (name, value) in whom {
+        for (name, value) in subject {
             let _ = write!(line, " {name}={}", Plain(value));
         }
         let _ = write!(line, " {}", Escaped(&self.message));

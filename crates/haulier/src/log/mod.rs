@@ -1,6 +1,7 @@
 //! Our own events on standard error: text for people, JSON for programs.
 //!
-//! `access` and `file` are for access logs. `line` makes the lines, `writer` puts them out on a thread of its own: a stalled pipe costs lines, never a request.
+//! `access` and `file` are for access logs. `line` formats events, `writer` writes them on a thread of its own: a stalled
+//! pipe costs lines, never a request.
 
 mod access;
 mod file;
@@ -19,9 +20,9 @@ pub(crate) use line::Shape;
 pub(crate) use line::seconds;
 pub(crate) use writer::LogWriter;
 
-/// Sends every event of `level` and above to standard error. The writer given back is closed before the process ends.
+/// Sends every event of `level` and above to standard error. The caller closes the writer before the process ends.
 ///
-/// A second call in one process changes nothing; its lines go nowhere.
+/// A second call in one process has no effect; its lines are lost.
 pub(crate) fn start(shape: Shape, level: tracing::Level) -> LogWriter {
     let writer = LogWriter::start(Box::new(std::io::stderr()));
     let layer = line::LineLayer::new(shape, writer.sender());

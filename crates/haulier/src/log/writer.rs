@@ -9,9 +9,9 @@ use std::time::Duration;
 
 /// Lines that may wait; at a few hundred bytes each this is about a megabyte.
 const WAITING: usize = 4096;
-/// How long a stop waits for a reader that has stalled.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks at a full queue.
+/// Time that a stop waits for a stalled reader.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval between two tries at a full queue.
 const PAUSE: Duration = Duration::from_millis(1);
 
 enum Message {
@@ -19,7 +19,7 @@ enum Message {
     Close,
 }
 
-/// The writing end's owner.
+/// Owns the thread that writes.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     sender: LineSender,
@@ -45,7 +45,7 @@ impl LogWriter {
         };
         let spawned = thread::Builder::new().name("log".to_owned()).spawn(move || {
             write_lines(output, &waiting, &dropped);
-            // Nobody waits when the owner is gone.
+            // The owner may be gone.
             let _ = done.send(());
         });
         if let Err(error) = spawned {
@@ -59,18 +59,18 @@ impl LogWriter {
         self.sender.clone()
     }
 
-    /// Writes what waits and ends the thread; a reader that has stalled is left after a second.
+    /// Writes the waiting lines and ends the thread, without waiting longer than a second for a stalled reader.
     pub(crate) fn close(self) {
-        // A full queue empties itself, unless its reader has stalled: what is not written by then is lost anyway.
-        let mut patience = PATIENCE;
+        // A full queue drains unless its reader has stalled; the lines left then are lost in any case.
+        let mut left = TIMEOUT;
         while let Err(TrySendError::Full(_)) = self.sender.lines.try_send(Message::Close) {
-            let Some(left) = patience.checked_sub(PAUSE) else {
+            let Some(rest) = left.checked_sub(PAUSE) else {
                 return;
             };
-            patience = left;
+            left = rest;
             thread::sleep(PAUSE);
         }
-        let _: Result<(), RecvTimeoutError> = self.closed.recv_timeout(patience);
+        let _: Result<(), RecvTimeoutError> = self.closed.recv_timeout(left);
     }
 }
 

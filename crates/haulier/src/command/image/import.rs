@@ -1,9 +1,9 @@
 //! `haulier image import`: the originals of a zimg 2 or 3, into a store.
 //!
-//! zimg keeps an image in `A/B/MD5/`, A and B made of its first six digits, the original in the file `0*0`. Everything
-//! beside it is made of that and can be made again. An image that is in the store already is passed over, so a run that
-//! was stopped is simply begun again. Root may run it for a server of another account: what root puts into a directory
-//! belongs to the owner of that directory, and a directory of root's is given away when the server starts.
+//! zimg keeps an image in `A/B/MD5/`, A and B made of its first six digits, the original in the file `0*0`. The other
+//! files there are variants and can be rendered again. An image that is in the store already is skipped, so a run that
+//! was stopped can be repeated. Root may run it for a server of another account: files that root puts into a directory
+//! belong to the owner of that directory, and a directory of root is given away when the server starts.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ use crate::lifecycle::with_sources;
 /// The file of an original: zimg 2 and 3, and zimg 1.
 const ORIGINALS: [&str; 2] = ["0*0", "0*0p"];
 
-/// What came of the images so far.
+/// Counts of images by outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     taken: u64,

@@ -18,7 +18,7 @@ use crate::cli::Console;
 use crate::cli::image::{ImageArgs, ImageCommand, InfoArgs, PutArgs, RmArgs, UrlArgs};
 use crate::lifecycle::with_sources;
 
-/// What went wrong, in one line.
+/// An error message of one line.
 type Said<T> = Result<T, String>;
 
 pub(super) fn run(arguments: &ImageArgs, console: &Console) -> Outcome {
@@ -131,7 +131,7 @@ fn rm_one(client: &Client, id: &Key, token: &str) -> Said<()> {
     match answer.status {
         204 => Ok(()),
         401 => Err("the token is not that of the site".to_owned()),
-        403 => Err("the service lets nobody delete: its site has no `token`".to_owned()),
+        403 => Err("deleting is off: set `token` in the `images` of its site".to_owned()),
         404 => Err("there is no such image".to_owned()),
         status => Err(format!("the service answered {status}")),
     }

@@ -1,4 +1,4 @@
-//! A few requests to an image service, one after the other.
+//! A client of an image service: one request after the other.
 
 use haulier_client::client::{Client as HttpClient, ClientSettings};
 use haulier_client::error::ClientError;
@@ -7,21 +7,21 @@ use haulier_client::url::{Url, UrlError};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-/// An answer is a few lines; what is longer is no image service's.
+/// The longest answer: an image service sends a few lines.
 const MOST_ANSWER: usize = 1 << 20;
 
-/// Why there is no answer.
+/// A request that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServiceError {
     #[error("cannot ask {address}")]
     Exchange { address: String, source: ClientError },
     #[error("not an address: {0}")]
     Address(#[source] UrlError),
-    #[error("the answer is longer than any of an image service")]
+    #[error("the answer is too long for an image service")]
     TooLong,
 }
 
-/// What the service says.
+/// The answer of the service.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -34,7 +34,7 @@ impl Answer {
     }
 }
 
-/// Speaks to one service.
+/// A client of one service.
 #[derive(Debug)]
 pub(super) struct Client {
     runtime: Runtime,

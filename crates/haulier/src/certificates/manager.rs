@@ -1,4 +1,4 @@
-//! Holds the certificates that are served, and looks for better ones: files that changed, certificates that came.
+//! The certificates of a server, kept up to date: files that change, and certificates that an authority issued.
 
 use std::fs;
 use std::io;
@@ -18,19 +18,19 @@ use super::state;
 use crate::config::tls::{CertificatePlan, CertificateSource, Tls};
 use crate::lifecycle::with_sources;
 
-/// How often files are looked at.
+/// Pace at which files are checked for changes.
 const PACE: Duration = Duration::from_secs(2);
 
-/// What is to be kept.
+/// The certificates that the configuration asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct CertificateNeeds {
     tls: Tls,
     http2: bool,
-    /// An authority may ask without TLS.
+    /// An authority can reach the server without TLS.
     listens_plain: bool,
 }
 
-impl Wanted {
+impl CertificateNeeds {
     pub(crate) fn new(tls: &Tls, http2: bool, listens_plain: bool) -> Self {
         // Other addresses need no other certificates.
         let tls = Tls {
@@ -45,10 +45,10 @@ impl Wanted {
     }
 }
 
-/// All certificates of a server. Dropping it ends what [`Keeper::keep`] began.
+/// All certificates of a server. Dropping it ends the watch that [`CertificateManager::start`] began.
 #[derive(Debug)]
-pub(crate) struct Keeper {
-    wanted: Wanted,
+pub(crate) struct CertificateManager {
+    needs: CertificateNeeds,
     certificates: Arc<Certificates>,
     acceptor: Arc<Acceptor>,
     held: Mutex<Vec<Held>>,
@@ -63,20 +63,20 @@ pub(crate) struct Keeper {
 #[derive(Debug, Clone)]
 struct Held {
     plan: CertificatePlan,
-    /// Where it is read from; `None` for those made here.
+    /// The files it is read from; `None` for those issued by our own authority.
     files: Option<(PathBuf, PathBuf)>,
     /// The files as they were when they were last read.
     seen: Option<Stamps>,
     current: Option<Arc<Certificate>>,
 }
 
-/// What changes when a file does: when it was written, how long it is, which file it is.
+/// The state of a file: time of modification, length, inode.
 type Stamp = (i64, i64, u64, u64);
 type Stamps = [Option<Stamp>; 2];
 
-/// Why a server cannot have its certificates.
+/// Why the certificates of a server cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum KeeperError {
+pub(crate) enum CertificateError {
     #[error("no certificates of our own authority")]
     Local(#[from] LocalError),
     #[error("cannot use the state directory {}", path.display())]
@@ -89,56 +89,32 @@ pub(crate) enum KeeperError {
     Thread(#[source] io::Error),
 }
 
-impl Keeper {
-    /// Reads and makes what can be had at once. What `before` has of it is not read again unless it changed: the
-    /// account that serves may not be able to. Sessions it began go on.
+impl CertificateManager {
+    /// Opens the authorities and reads the certificates that exist. Those of `before` are read again only if they
+    /// changed: the account that serves may not be able to. TLS sessions that `before` began can be resumed.
     ///
     /// # Errors
-    /// [`KeeperError`]
-    pub(crate) fn new(wanted: Wanted, before: Option<&Self>) -> Result<Self, KeeperError> {
-        let Wanted {
-            tls,
-            http2,
-            listens_plain,
-        } = &wanted;
+    /// [`CertificateError`]
+    pub(crate) fn open(needs: CertificateNeeds, before: Option<&Self>) -> Result<Self, CertificateError> {
+        let tls = &needs.tls;
         let news = Arc::new(Notify::new());
-        let has = |source| tls.certificates.iter().any(|plan| plan.source == source);
-        let acme =
-            has(CertificateSource::Authority).then(|| Acme::new(&tls.authority, &tls.state, *listens_plain, &news));
-        if let Some(acme) = &acme {
-            state::make_private(acme.directory()).map_err(|source| KeeperError::State {
-                path: acme.directory().to_owned(),
-                source,
-            })?;
-        }
-        let local = match has(CertificateSource::Local) {
+        let acme = open_acme(&needs, &news)?;
+        let local = match tls.needs(&CertificateSource::Local) {
             true => Some(LocalAuthority::open(&tls.state)?),
             false => None,
         };
-        let challenges = acme.is_some().then(|| acme::challenges(&tls.authority, &tls.state));
         let held = tls.certificates.iter().map(|plan| {
-            let held = Held {
-                files: match &plan.source {
-                    CertificateSource::Files { chain, key } => Some((chain.clone(), key.clone())),
-                    CertificateSource::Authority => acme.as_ref().map(|acme| {
-                        let file = acme.file_of(&plan.hosts[0]);
-                        (file.clone(), file)
-                    }),
-                    CertificateSource::Local => None,
-                },
-                plan: plan.clone(),
-                seen: None,
-                current: None,
-            };
+            let held = Held::new(plan, acme.as_ref());
             before.and_then(|before| before.held_for(&held)).unwrap_or(held)
         });
         let held = held.collect();
+        let challenges = acme.is_some().then(|| acme::challenges(&tls.authority, &tls.state));
         let certificates = Certificates::new(challenges);
-        let mut acceptor = Acceptor::new(Arc::clone(&certificates), tls.least, *http2)?;
+        let mut acceptor = Acceptor::new(Arc::clone(&certificates), tls.least, needs.http2)?;
         if let Some(before) = before {
             acceptor = acceptor.resuming(&before.acceptor);
         }
-        let keeper = Self {
+        let manager = Self {
             certificates,
             acceptor: Arc::new(acceptor),
             held: Mutex::new(held),
@@ -146,12 +122,12 @@ impl Keeper {
             local,
             news,
             end: watch::Sender::default(),
-            wanted,
+            needs,
         };
-        keeper.look();
-        keeper.install(&keeper.held());
-        keeper.are_files_there()?;
-        Ok(keeper)
+        manager.refresh();
+        manager.install(&manager.held());
+        manager.require_files()?;
+        Ok(manager)
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Held>> {
@@ -159,39 +135,39 @@ impl Keeper {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same certificate, as it is here.
+    /// The current state of the same certificate.
     fn held_for(&self, wanted: &Held) -> Option<Held> {
         let all = self.held();
         let same = |held: &&Held| held.plan == wanted.plan && held.files == wanted.files;
         all.iter().find(same).cloned()
     }
 
-    /// Whoever names files counts on them from the first connection on.
-    fn are_files_there(&self) -> Result<(), KeeperError> {
+    /// Refuses to start without a file that the configuration names: its site counts on it from the first connection.
+    fn require_files(&self) -> Result<(), CertificateError> {
         let held = self.held();
         let missing = held.iter().find_map(|held| match &held.plan.source {
             CertificateSource::Files { chain, .. } if held.current.is_none() => Some((&held.plan.site, chain)),
             _ => None,
         });
         missing.map_or(Ok(()), |(site, path)| {
-            Err(KeeperError::Missing {
+            Err(CertificateError::Missing {
                 site: site.clone(),
                 path: path.clone(),
             })
         })
     }
 
-    /// What it was made for.
-    pub(crate) fn wanted(&self) -> &Wanted {
-        &self.wanted
+    /// The needs it was opened for.
+    pub(crate) fn needs(&self) -> &CertificateNeeds {
+        &self.needs
     }
 
-    /// For the server, with certificates that are kept up to date.
+    /// The acceptor of TLS connections; its certificates are kept up to date.
     pub(crate) fn acceptor(&self) -> &Arc<Acceptor> {
         &self.acceptor
     }
 
-    /// Lets `user` keep the state.
+    /// Gives the state directory to `user`.
     ///
     /// # Errors
     /// The directory cannot be given away.
@@ -199,14 +175,14 @@ impl Keeper {
         if self.acme.is_none() && self.local.is_none() {
             return Ok(());
         }
-        state::give_to(&self.wanted.tls.state, user)
+        state::give_to(&self.needs.tls.state, user)
     }
 
-    /// Looks for changes from now on, and orders what is missing, for as long as the value lives.
+    /// Starts to watch for changes and to order missing certificates, until the value is dropped.
     ///
     /// # Errors
-    /// [`KeeperError::Thread`]
-    pub(crate) fn keep(self: &Arc<Self>) -> Result<(), KeeperError> {
+    /// [`CertificateError::Thread`]
+    pub(crate) fn start(self: &Arc<Self>) -> Result<(), CertificateError> {
         if let Some(acme) = &self.acme {
             let held = self.held();
             let of_authority = held
@@ -214,9 +190,9 @@ impl Keeper {
                 .filter(|held| held.plan.source == CertificateSource::Authority);
             let names = of_authority.map(|held| held.plan.hosts[0].clone()).collect();
             let started = acme.clone().start(names, self.end.subscribe());
-            started.map_err(KeeperError::Thread)?;
+            started.map_err(CertificateError::Thread)?;
         }
-        let (keeper, news, mut end) = (Arc::downgrade(self), Arc::clone(&self.news), self.end.subscribe());
+        let (manager, news, mut end) = (Arc::downgrade(self), Arc::clone(&self.news), self.end.subscribe());
         tokio::spawn(async move {
             loop {
                 tokio::select! {
@@ -224,15 +200,15 @@ impl Keeper {
                     () = news.notified() => {}
                     _ = end.changed() => {}
                 }
-                let Some(keeper) = keeper.upgrade() else { return };
-                keeper.look();
+                let Some(manager) = manager.upgrade() else { return };
+                manager.refresh();
             }
         });
         Ok(())
     }
 
-    /// Takes what is new. What is worse than what we have is left alone, with a line about it.
-    pub(crate) fn look(&self) {
+    /// Installs new certificates. One that cannot be used is logged, and the current one stays.
+    pub(crate) fn refresh(&self) {
         let mut all = self.held();
         let mut has_changed = false;
         for held in all.iter_mut() {
@@ -258,8 +234,45 @@ impl Keeper {
     }
 }
 
+/// Prepares the client of an ACME authority, if a site needs one.
+fn open_acme(needs: &CertificateNeeds, news: &Arc<Notify>) -> Result<Option<Acme>, CertificateError> {
+    let tls = &needs.tls;
+    if !tls.needs(&CertificateSource::Authority) {
+        return Ok(None);
+    }
+    let acme = Acme::new(&tls.authority, &tls.state, needs.listens_plain, news);
+    state::make_private(acme.directory()).map_err(|source| CertificateError::State {
+        path: acme.directory().to_owned(),
+        source,
+    })?;
+    Ok(Some(acme))
+}
+
+impl Tls {
+    fn needs(&self, source: &CertificateSource) -> bool {
+        self.certificates.iter().any(|plan| plan.source == *source)
+    }
+}
+
 impl Held {
-    /// Reads the files if they are others than last time: whether there is a new certificate.
+    fn new(plan: &CertificatePlan, acme: Option<&Acme>) -> Self {
+        let files = match &plan.source {
+            CertificateSource::Files { chain, key } => Some((chain.clone(), key.clone())),
+            CertificateSource::Authority => acme.map(|acme| {
+                let file = acme.file_of(&plan.hosts[0]);
+                (file.clone(), file)
+            }),
+            CertificateSource::Local => None,
+        };
+        Self {
+            plan: plan.clone(),
+            files,
+            seen: None,
+            current: None,
+        }
+    }
+
+    /// Reads the files if they changed. Returns whether there is a new certificate.
     fn read(&mut self) -> bool {
         let Some((chain, key)) = &self.files else { return false };
         let stamps = [stamp(chain), stamp(key)];
@@ -267,7 +280,7 @@ impl Held {
             return false;
         }
         let is_first = self.seen.replace(stamps).is_none();
-        // A certificate that was ordered comes when it comes.
+        // An ordered certificate has no file before the authority issued it.
         if stamps.contains(&None) && self.plan.source == CertificateSource::Authority {
             return false;
         }
@@ -287,7 +300,7 @@ impl Held {
         }
     }
 
-    /// Makes one by our own authority if there is none, or one that is old: whether there is a new certificate.
+    /// Has our own authority issue one if there is none, or an old one. Returns whether there is a new certificate.
     fn make(&mut self, authority: Option<&LocalAuthority>) -> bool {
         let is_fresh = |certificate: &Arc<Certificate>| {
             let left = certificate.not_after().duration_since(SystemTime::now());
@@ -341,8 +354,12 @@ mod tests {
         }
     }
 
-    fn keeper(state: &Path, source: CertificateSource, before: Option<&Keeper>) -> Result<Keeper, KeeperError> {
-        Keeper::new(Wanted::new(&tls(state, source), true, true), before)
+    fn manager(
+        state: &Path,
+        source: CertificateSource,
+        before: Option<&CertificateManager>,
+    ) -> Result<CertificateManager, CertificateError> {
+        CertificateManager::open(CertificateNeeds::new(&tls(state, source), true, true), before)
     }
 
     /// Writes a certificate with its key into one file; gives the end of its life.
@@ -367,37 +384,37 @@ mod tests {
             chain: file.clone(),
             key: file.clone(),
         };
-        let keeper = keeper(directory.path(), source, None).expect("nothing to make");
-        let served = Arc::clone(&keeper.certificates);
+        let manager = manager(directory.path(), source, None).expect("nothing to make");
+        let served = Arc::clone(&manager.certificates);
         assert_eq!(served.not_after("shop"), Some(first));
         fs::write(&file, "half a certificate").expect("the directory is ours");
-        keeper.look();
+        manager.refresh();
         assert_eq!(served.not_after("shop"), Some(first), "the old one is better than none");
         let second = write(&file, 60);
-        keeper.look();
+        manager.refresh();
         assert_eq!(served.not_after("shop"), Some(second));
         fs::remove_file(&file).expect("it is there");
-        keeper.look();
+        manager.refresh();
         assert_eq!(served.not_after("shop"), Some(second));
     }
 
     #[test]
     fn names_of_our_own_authority_have_a_certificate_at_once_and_ordered_ones_when_it_comes() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let local = keeper(directory.path(), CertificateSource::Local, None).expect("it can be made");
+        let local = manager(directory.path(), CertificateSource::Local, None).expect("it can be made");
         assert!(local.certificates.has(b"shop.test"));
-        let keeper = keeper(directory.path(), CertificateSource::Authority, None).expect("a directory for it");
-        let served = Arc::clone(&keeper.certificates);
+        let manager = manager(directory.path(), CertificateSource::Authority, None).expect("a directory for it");
+        let served = Arc::clone(&manager.certificates);
         assert!(!served.has(b"shop.test"));
-        let file = keeper.held()[0].files.clone().expect("it is a file").0;
+        let file = manager.held()[0].files.clone().expect("it is a file").0;
         fs::create_dir_all(file.parent().expect("a directory")).expect("the directory is ours");
         write(&file, 30);
-        keeper.look();
+        manager.refresh();
         assert!(served.has(b"shop.test"));
     }
 
     #[test]
-    fn a_keeper_goes_on_with_what_the_one_before_it_had() {
+    fn a_manager_goes_on_with_what_the_one_before_it_had() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("shop.pem");
         let end = write(&file, 30);
@@ -405,15 +422,15 @@ mod tests {
             chain: file.clone(),
             key: file.clone(),
         };
-        let first = keeper(directory.path(), source.clone(), None).expect("nothing to make");
+        let first = manager(directory.path(), source.clone(), None).expect("nothing to make");
         fs::write(&file, "half a certificate").expect("the directory is ours");
-        let second = keeper(directory.path(), source.clone(), Some(&first)).expect("the old one is there");
+        let second = manager(directory.path(), source.clone(), Some(&first)).expect("the old one is there");
         assert_eq!(second.certificates.not_after("shop"), Some(end));
-        let failure = keeper(directory.path(), source, None).expect_err("there is none without it");
-        assert!(matches!(failure, KeeperError::Missing { .. }), "{failure}");
-        let local = keeper(directory.path(), CertificateSource::Local, Some(&first)).expect("it can be made");
+        let failure = manager(directory.path(), source, None).expect_err("there is none without it");
+        assert!(matches!(failure, CertificateError::Missing { .. }), "{failure}");
+        let local = manager(directory.path(), CertificateSource::Local, Some(&first)).expect("it can be made");
         let made = local.held()[0].current.clone().expect("it was made");
-        let next = keeper(directory.path(), CertificateSource::Local, Some(&local)).expect("nothing to make");
+        let next = manager(directory.path(), CertificateSource::Local, Some(&local)).expect("nothing to make");
         assert!(Arc::ptr_eq(
             &made,
             next.held()[0].current.as_ref().expect("it is there")
@@ -421,14 +438,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_keeper_that_is_gone_looks_no_more() {
+    async fn a_manager_that_is_gone_looks_no_more() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let keeper = keeper(directory.path(), CertificateSource::Local, None).expect("it can be made");
-        let keeper = Arc::new(keeper);
-        let end = keeper.end.clone();
-        keeper.keep().expect("nothing to start");
+        let manager = manager(directory.path(), CertificateSource::Local, None).expect("it can be made");
+        let manager = Arc::new(manager);
+        let end = manager.end.clone();
+        manager.start().expect("nothing to start");
         assert_eq!(end.receiver_count(), 1);
-        drop((keeper, end.send(())));
+        drop((manager, end.send(())));
         end.closed().await;
     }
 }
