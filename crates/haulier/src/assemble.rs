@@ -18,22 +18,14 @@ use haulier_server::{
 use crate::certificates::{CertificateError, CertificateManager, CertificateNeeds};
 use crate::config::Settings;
 use crate::config::settings::{self, Site};
+use crate::error_chain::with_sources;
 use crate::images::{Images, ImagesError};
 use crate::leftovers;
-use crate::lifecycle;
 use crate::log::{AccessLogs, LogFileError};
 use crate::prelude::{self, Prelude, Reader, Sites};
 use crate::privileges;
+use crate::purpose::Purpose;
 use crate::sweeper::Sweeper;
-
-/// What the server is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Full error pages, nothing cached, folders listed.
-    Development,
-    /// As configured.
-    Production,
-}
 
 /// What every configuration of one process is made with: it outlives them.
 #[derive(Debug)]
@@ -374,14 +366,14 @@ fn prepended(pool: &settings::Pool) -> Option<&str> {
 
 /// Starts PHP as the server would, and ends it; what went wrong comes in words.
 pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
-    let said = |error: &dyn std::error::Error| lifecycle::with_sources(error);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| said(&error))?;
+        .map_err(|error| with_sources(&error))?;
     let _entered = runtime.enter();
-    let sockets = SocketDir::create().map_err(|error| said(&AssembleError::SocketDir(error)))?;
-    let pool = start_pool(pool_settings(pool, sockets.path(), None), None, None).map_err(|error| said(&error))?;
+    let sockets = SocketDir::create().map_err(|error| with_sources(&AssembleError::SocketDir(error)))?;
+    let pool =
+        start_pool(pool_settings(pool, sockets.path(), None), None, None).map_err(|error| with_sources(&error))?;
     runtime.block_on(pool.stop(Duration::ZERO));
     Ok(())
 }

@@ -14,9 +14,9 @@ use haulier_store::cache::{self, Cache, CacheError, DiskCache, Tiered};
 use haulier_store::{LocalStore, Location, Store, StoreError, StoreRuntime};
 
 use crate::account;
-use crate::assemble::Purpose;
 use crate::config::images::{self as config, CachePlace, StorePlace};
 use crate::config::settings::Site;
+use crate::purpose::Purpose;
 
 /// What clients keep an image of a store for, where the site does not say: it never changes, but it may be deleted.
 const CACHE_CONTROL: &str = "public, max-age=7776000";

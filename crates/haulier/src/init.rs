@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::command::Outcome;
+use crate::outcome::Outcome;
 
 /// The signals a server obeys, and those that mean its end.
 const PASSED_ON: [Signal; 6] = [

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use haulier_settings::Report;
+
 /// Per second: `142`, `1.4`.
 pub(crate) fn rate(per_second: f64) -> String {
     if per_second >= 9.95 || per_second == 0.0 {
@@ -60,6 +62,25 @@ pub(crate) fn count(number: u64) -> String {
 /// `1 request`, `2 requests`
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// `2 errors, 1 warning`
+pub(crate) fn findings(report: &Report) -> String {
+    let counted = [(report.errors(), "error"), (report.warnings(), "warning")];
+    let words = counted
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| plural(*count, what));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// `1 site`, `2 sites`
+pub(crate) fn plural(count: usize, what: &str) -> String {
+    if count == 1 {
+        format!("{count} {what}")
+    } else {
+        format!("{count} {what}s")
+    }
 }
 
 #[cfg(test)]

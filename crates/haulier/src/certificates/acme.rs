@@ -21,8 +21,8 @@ use tracing::{info, warn};
 use super::http::Client;
 use super::state::{self, Lock};
 use crate::config::tls::{Authority, Challenge};
+use crate::error_chain::with_sources;
 use crate::expiry::days;
-use crate::lifecycle::with_sources;
 
 /// After the first failure; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(300);

@@ -16,7 +16,7 @@ use super::acme::{self, Acme};
 use super::local::{self, LocalAuthority, LocalError};
 use super::state;
 use crate::config::tls::{CertificatePlan, CertificateSource, Tls};
-use crate::lifecycle::with_sources;
+use crate::error_chain::with_sources;
 
 /// Pace at which files are checked for changes.
 const PACE: Duration = Duration::from_secs(2);

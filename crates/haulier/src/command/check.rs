@@ -14,8 +14,7 @@ use haulier_settings::value::show_size;
 use haulier_settings::{Diagnostic, Report};
 use rustix::fs::{Access, Mode as Bits, stat};
 
-use super::Outcome;
-use super::configuration::{self, plural};
+use super::configuration;
 use super::live;
 use crate::account;
 use crate::cli::{CheckArgs, Console};
@@ -23,7 +22,9 @@ use crate::config::settings::{self, AdminAddress, Mode, Pool, Settings, Site};
 use crate::config::tls::{CertificateSource, Tls};
 use crate::lifecycle::cannot_listen;
 use crate::machine::Machine;
+use crate::outcome::Outcome;
 use crate::port_holder;
+use crate::quantity::{self, plural};
 
 pub(super) fn run(arguments: &CheckArgs, console: &Console) -> Outcome {
     let mut report = Report::default();
@@ -71,7 +72,7 @@ fn answer(
         )
     };
     if report.errors() > 0 {
-        Outcome::AskedWrong
+        Outcome::Misused
     } else {
         Outcome::Done
     }
@@ -79,7 +80,7 @@ fn answer(
 
 /// `2 errors, 1 warning`, or `ok — 2 sites, 1 pool of 8`
 fn verdict(report: &Report, settings: Option<&Settings>) -> String {
-    let counts = configuration::counts(report);
+    let counts = quantity::findings(report);
     let Some(settings) = settings.filter(|_| report.errors() == 0) else {
         return counts;
     };

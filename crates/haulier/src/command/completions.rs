@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use clap::CommandFactory;
 
-use super::Outcome;
 use crate::cli::{Cli, CompletionsArgs};
+use crate::outcome::Outcome;
 
 pub(super) fn run(arguments: &CompletionsArgs) -> Outcome {
     // A reader that has gone away is no failure.

@@ -4,12 +4,14 @@ use std::io::{self, Write};
 
 use haulier_settings::Report;
 
-use super::{Outcome, configuration};
+use super::configuration;
 use crate::cli::{ConfigArgs, Console};
 use crate::config::effective::Effective;
 use crate::config::schema;
 use crate::config::settings::{self, Mode};
 use crate::machine::Machine;
+use crate::outcome::Outcome;
+use crate::quantity;
 
 pub(super) fn run(arguments: &ConfigArgs, console: &Console) -> Outcome {
     if arguments.schema {
@@ -20,14 +22,14 @@ pub(super) fn run(arguments: &ConfigArgs, console: &Console) -> Outcome {
         Ok(loaded) => loaded,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
-            return Outcome::AskedWrong;
+            return Outcome::Misused;
         }
     };
     let settings = settings::resolve(&file, Mode::Run, &Machine::look(), &mut report);
     if report.errors() > 0 {
         configuration::print(&report, console);
-        eprintln!("{}: {}", path.display(), configuration::counts(&report));
-        return Outcome::AskedWrong;
+        eprintln!("{}: {}", path.display(), quantity::findings(&report));
+        return Outcome::Misused;
     }
     let effective = Effective::of(&report, &settings);
     if arguments.json {

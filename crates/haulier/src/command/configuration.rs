@@ -66,22 +66,3 @@ pub(super) fn print(report: &Report, console: &Console) {
     // Where standard error is gone there is nobody to tell.
     let _ = write!(std::io::stderr(), "{}", report.render(console.colors_stderr()));
 }
-
-/// `2 errors, 1 warning`
-pub(crate) fn counts(report: &Report) -> String {
-    let counted = [(report.errors(), "error"), (report.warnings(), "warning")];
-    let words = counted
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| plural(*count, what));
-    words.collect::<Vec<_>>().join(", ")
-}
-
-/// `1 site`, `2 sites`
-pub(crate) fn plural(count: usize, what: &str) -> String {
-    if count == 1 {
-        format!("{count} {what}")
-    } else {
-        format!("{count} {what}s")
-    }
-}

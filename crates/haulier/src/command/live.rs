@@ -16,8 +16,8 @@ use crate::certificates::reach;
 use crate::config::images::StorePlace;
 use crate::config::settings::{Pool, Settings, Site};
 use crate::config::tls::{CertificatePlan, CertificateSource, Tls};
+use crate::error_chain::with_sources;
 use crate::images;
-use crate::lifecycle::with_sources;
 
 /// Time limit for the answer of a server.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -8,8 +8,8 @@ use std::path::Path;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use super::Outcome;
 use crate::cli::{Cli, ManArgs};
+use crate::outcome::Outcome;
 
 pub(super) fn run(arguments: &ManArgs) -> Outcome {
     match write_all(&arguments.directory) {

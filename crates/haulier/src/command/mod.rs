@@ -23,38 +23,13 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use crate::cli::report::BenchCommand;
 use crate::cli::{Cli, Command};
 
-pub(crate) use configuration::{counts, plural};
-
-/// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Done,
-    Failed,
-    /// Wrong usage, or a wrong configuration.
-    AskedWrong,
-    Interrupted,
-    /// A failure of a kind that scripts tell apart; the code is documented with the command.
-    FailedWith(u8),
-}
-
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
-        Self::from(match outcome {
-            Outcome::Done => 0,
-            Outcome::Failed => 1,
-            Outcome::AskedWrong => 2,
-            Outcome::Interrupted => 130,
-            Outcome::FailedWith(code) => code,
-        })
-    }
-}
+use crate::outcome::Outcome;
 
 /// Parses the arguments and runs the command.
 pub(crate) fn run() -> Outcome {
@@ -100,7 +75,7 @@ fn arguments() -> Vec<OsString> {
 fn print_answer(answer: &clap::Error) -> Outcome {
     let _ = answer.print();
     if answer.use_stderr() {
-        Outcome::AskedWrong
+        Outcome::Misused
     } else {
         Outcome::Done
     }
@@ -114,5 +89,5 @@ fn print_commands() -> Outcome {
         return Outcome::Done;
     }
     let _ = write!(io::stderr(), "{help}");
-    Outcome::AskedWrong
+    Outcome::Misused
 }

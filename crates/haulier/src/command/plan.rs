@@ -8,12 +8,13 @@ use clap::Parser;
 use haulier_bench::surroundings;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Outcome;
 use super::configuration::{self, print_one};
 use super::report::{unreadable, write_all};
 use crate::cli::report::PlanArgs;
 use crate::cli::{Cli, Console};
+use crate::outcome::Outcome;
 use crate::php_discovery;
+use crate::quantity;
 use haulier_bench::plan::{self, Event, Plan, RunError, Wishes};
 use haulier_bench::report::Report;
 use haulier_bench::report::data::{self, DataError};
@@ -29,8 +30,8 @@ pub(super) fn run(arguments: &PlanArgs, console: &Console) -> Outcome {
     if arguments.check {
         let mut output = io::stdout().lock();
         for plan in &plans {
-            let parts = configuration::plural(plan.parts.len(), "part");
-            let servers = configuration::plural(plan.servers.len(), "server");
+            let parts = quantity::plural(plan.parts.len(), "part");
+            let servers = quantity::plural(plan.servers.len(), "server");
             let _ = writeln!(output, "{}: ok — {parts}, {servers}", plan.path.display());
         }
         return Outcome::Done;
@@ -63,12 +64,12 @@ fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
         }
         if report.errors() > 0 {
             configuration::print(&report, console);
-            let counts = configuration::counts(&report);
+            let counts = quantity::findings(&report);
             let _ = writeln!(io::stderr(), "{}: {counts}", path.display());
             wrong = true;
         }
     }
-    if wrong { Err(Outcome::AskedWrong) } else { Ok(plans) }
+    if wrong { Err(Outcome::Misused) } else { Ok(plans) }
 }
 
 /// Says what `haulier bench` would say of these flags.

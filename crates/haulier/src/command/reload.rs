@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{Outcome, configuration};
+use super::configuration;
 use crate::admin::{Answer, Command, cannot_ask, find};
 use crate::cli::{Console, ReloadArgs};
+use crate::outcome::Outcome;
 
 /// Its name in messages.
 const COMMAND: &str = "reload";
@@ -26,7 +27,7 @@ pub(super) fn run(arguments: &ReloadArgs, console: &Console) -> Outcome {
         }
         Ok(Answer::Wrong(text)) => {
             let _ = writeln!(io::stderr(), "{text}");
-            Outcome::AskedWrong
+            Outcome::Misused
         }
         Ok(Answer::Error(text)) => {
             let _ = writeln!(io::stderr(), "{text}");

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::Outcome;
 use super::configuration::print_one;
 use crate::cli::Console;
 use crate::cli::report::ReportArgs;
+use crate::outcome::Outcome;
 use haulier_bench::report::compare;
 use haulier_bench::report::data::{self, DataError};
 use haulier_bench::report::{self, Report, terminal};
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &ReportArgs, console: &Console) -> Outcome {
         }
     }
     let Some(mut report) = compare::merge(reports) else {
-        return Outcome::AskedWrong;
+        return Outcome::Misused;
     };
     if let Some(title) = &arguments.title {
         report.title.clone_from(title);

@@ -4,15 +4,17 @@ use std::path::Path;
 
 use haulier_settings::{Diagnostic, Report};
 
-use super::{Outcome, configuration};
+use super::configuration;
 use crate::announce::Announcement;
-use crate::assemble::Purpose;
 use crate::cli::{Console, RunArgs};
 use crate::config::Settings;
 use crate::config::settings::{self, Mode};
 use crate::init;
 use crate::lifecycle::{self, Source, StartOptions};
 use crate::machine::Machine;
+use crate::outcome::Outcome;
+use crate::purpose::Purpose;
+use crate::quantity;
 
 pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
     if let Some(outcome) = init::run_as_first() {
@@ -22,7 +24,7 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
         Ok(path) => path,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
-            return Outcome::AskedWrong;
+            return Outcome::Misused;
         }
     };
     let read_path = path.clone();
@@ -30,8 +32,8 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
     let mut report = Report::default();
     let Ok(configuration) = source.read(&mut report) else {
         configuration::print(&report, console);
-        eprintln!("{}: {}", path.display(), configuration::counts(&report));
-        return Outcome::AskedWrong;
+        eprintln!("{}: {}", path.display(), quantity::findings(&report));
+        return Outcome::Misused;
     };
     let options = StartOptions {
         announcement: Announcement::of_run(&configuration.settings, &path),

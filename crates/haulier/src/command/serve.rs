@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use haulier_server::{Compat, WithoutTls};
 use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::{Outcome, configuration};
+use super::configuration;
 use crate::announce::{self, Announcement};
-use crate::assemble::Purpose;
 use crate::cli::{Console, ServeArgs};
 use crate::config::file::File;
 use crate::config::settings::{self, Mode, Settings};
@@ -18,6 +17,8 @@ use crate::config::tables::{PoolTable, SiteTable, WorkersTable};
 use crate::config::tls::Tls;
 use crate::lifecycle::{self, Source, StartOptions};
 use crate::machine::Machine;
+use crate::outcome::Outcome;
+use crate::purpose::Purpose;
 
 /// The default address.
 const PORT: u16 = 8080;
@@ -35,7 +36,7 @@ pub(super) fn run(arguments: &ServeArgs, console: &Console) -> Outcome {
         Ok(outcome) => outcome,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
-            Outcome::AskedWrong
+            Outcome::Misused
         }
     }
 }
@@ -49,7 +50,7 @@ fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic
     let mut report = Report::default();
     let Ok(configuration) = source.read(&mut report) else {
         configuration::print(&report, console);
-        return Ok(Outcome::AskedWrong);
+        return Ok(Outcome::Misused);
     };
     let settings = &configuration.settings;
     // `--images` alone asks no project.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use haulier_settings::Diagnostic;
 
-use super::{Outcome, configuration, status_text};
+use super::{configuration, status_text};
 use crate::admin::state::State;
 use crate::admin::{Client, cannot_ask, find};
 use crate::cli::{Console, StatusArgs};
+use crate::outcome::Outcome;
 
 /// Its name in messages.
 const COMMAND: &str = "status";

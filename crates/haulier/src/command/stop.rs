@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use haulier_settings::Diagnostic;
 
-use super::{Outcome, configuration};
+use super::configuration;
 use crate::admin::{Answer, Client, Command, cannot_ask, find};
 use crate::cli::{Console, StopArgs};
+use crate::outcome::Outcome;
 
 /// Its name in messages.
 const COMMAND: &str = "stop";

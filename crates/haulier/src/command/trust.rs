@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::Outcome;
 use crate::certificates::local::LocalAuthority;
 use crate::cli::{Console, TrustArgs};
 use crate::config::tls::state_directory;
-use crate::lifecycle::with_sources;
+use crate::error_chain::with_sources;
+use crate::outcome::Outcome;
 
 /// Its name in lists, and the name of its file.
 const NAME: &str = "haulier-local-authority";

@@ -192,7 +192,7 @@ fn haulier_store_of(place: &StorePlace) -> Result<(), String> {
     }
     match haulier_store::open_bucket(&place.location, &place.options) {
         Ok(_) => Ok(()),
-        Err(error) => Err(crate::lifecycle::with_sources(&error)),
+        Err(error) => Err(crate::error_chain::with_sources(&error)),
     }
 }
 

@@ -342,14 +342,18 @@ fn is_closed_by_now(error: &CertificateError) -> bool {
 }
 
 fn closed(error: &CertificateError, cert: &Placed<String>) -> Diagnostic {
-    let why = crate::lifecycle::with_sources(error);
+    let why = crate::error_chain::with_sources(error);
     Diagnostic::warning("tls::cert", format!("certificate {}: {why}", cert.value))
         .at(cert.place.as_ref(), "what was read before root was left is served on")
         .help("a renewed one is seen only if the account that serves may read both files")
 }
 
 fn unusable(error: &CertificateError, cert: &Placed<String>, key: &Placed<String>) -> Diagnostic {
-    let title = format!("certificate {}: {}", cert.value, crate::lifecycle::with_sources(error));
+    let title = format!(
+        "certificate {}: {}",
+        cert.value,
+        crate::error_chain::with_sources(error)
+    );
     match error {
         CertificateError::KeyMismatch => Diagnostic::error("tls::key", title)
             .at(key.place.as_ref(), "the key of another certificate")

@@ -1,6 +1,5 @@
 //! Failures of a start or a reload as diagnostics with advice.
 
-use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use haulier_server::{Address, BindError};
 use haulier_settings::{Diagnostic, Report};
 
 use crate::assemble::AssembleError;
+use crate::error_chain::with_sources;
 use crate::port_holder;
 
 /// The diagnostic for parts that cannot be assembled.
@@ -25,17 +25,6 @@ pub(super) fn describe(failure: &AssembleError) -> Report {
         other => Diagnostic::error("start", with_sources(other)),
     });
     report
-}
-
-/// An error and its causes in one line.
-pub(crate) fn with_sources(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
 
 /// The diagnostic for a socket file that cannot be created.

@@ -23,7 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing::{Level, error, warn};
 
-pub(crate) use failure::{cannot_listen, with_sources};
+pub(crate) use failure::cannot_listen;
 pub(crate) use source::{Configuration, Source};
 
 use self::failure::{cannot_bind, describe};
@@ -32,13 +32,15 @@ use self::systemd::Notifier;
 use self::take_over::{Predecessor, Sockets};
 use crate::admin::{self, Admin, AdminListener, Identity, Reporter, SiteFacts, SocketFile};
 use crate::announce::Announcement;
-use crate::assemble::{AssembleError, Parts, Purpose, RunningParts};
+use crate::assemble::{AssembleError, Parts, RunningParts};
 use crate::cli::Console;
-use crate::command::Outcome;
 use crate::config::Settings;
 use crate::config::settings::{AdminAddress, Format, LogSettings, Site};
+use crate::error_chain::with_sources;
 use crate::log::{self, AccessLogs, Reopen, Shape};
 use crate::machine;
+use crate::outcome::Outcome;
+use crate::purpose::Purpose;
 
 /// Requests of the control socket that wait for the main loop.
 const WAITING_COMMANDS: usize = 16;

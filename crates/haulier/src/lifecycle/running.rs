@@ -24,10 +24,13 @@ use super::{ReceivedSignal, Signals, take_over, warm};
 use crate::admin::{Admin, Answer, Command, PendingCommand, Reply, Reporter};
 use crate::announce;
 use crate::app::App;
-use crate::assemble::{AssembleError, Assembled, Parts, Purpose, RunningParts};
+use crate::assemble::{AssembleError, Assembled, Parts, RunningParts};
 use crate::certificates::CertificateManager;
-use crate::command::{Outcome, counts, plural};
 use crate::config::settings::Site;
+use crate::error_chain::with_sources;
+use crate::outcome::Outcome;
+use crate::purpose::Purpose;
+use crate::quantity::{findings, plural};
 
 /// Poll interval for a draining server and for a retired pool.
 const POLL: Duration = Duration::from_millis(20);
@@ -244,7 +247,7 @@ impl Running {
             Ok(words) => Answer::Done(words),
             Err(Refused { report, is_wrong: true }) => {
                 let name = self.source.name().display();
-                Answer::Wrong(format!("{}{name}: {}", report.render(color), counts(&report)))
+                Answer::Wrong(format!("{}{name}: {}", report.render(color), findings(&report)))
             }
             Err(refused) => Answer::Error(refused.report.render(color).trim_end().to_owned()),
         }
@@ -307,7 +310,7 @@ impl Running {
         if let Some(new) = certificates.as_ref().filter(|new| !runs(new))
             && let Err(error) = new.start()
         {
-            let error = super::with_sources(&error);
+            let error = with_sources(&error);
             error!(error, "certificates are served but not renewed");
         }
         self.certificates = certificates;

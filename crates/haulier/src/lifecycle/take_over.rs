@@ -11,6 +11,7 @@ use haulier_settings::Diagnostic;
 use super::systemd::Passed;
 use crate::admin::{self, Admin, Answer, AskError, Client, HandedOver, Command, Reply, Role};
 use crate::config::Settings;
+use crate::error_chain::with_sources;
 
 /// Listening sockets that another process bound.
 #[derive(Debug, Default)]
@@ -121,7 +122,7 @@ fn find(settings: &Settings) -> Result<Client, Box<Diagnostic>> {
 }
 
 fn failed(error: &AskError) -> Diagnostic {
-    Diagnostic::error("take-over", super::failure::with_sources(error))
+    Diagnostic::error("take-over", with_sources(error))
         .help("without --take-over haulier starts as the only one")
         .help("the other process must run as this user, or this one as root")
 }

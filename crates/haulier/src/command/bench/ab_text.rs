@@ -12,7 +12,7 @@ use haulier_bench::target::Address;
 
 use super::status_line::ab_beats;
 use crate::cli::bench::BenchArgs;
-use crate::command::Outcome;
+use crate::outcome::Outcome;
 
 /// What `-V` prints.
 pub(super) fn version(is_ab: bool) -> String {

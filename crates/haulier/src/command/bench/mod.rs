@@ -22,10 +22,10 @@ use haulier_bench::spread;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::status_line::StatusLine;
-use super::Outcome;
 use crate::cli::Console;
 use crate::cli::bench::BenchArgs;
 use crate::machine;
+use crate::outcome::Outcome;
 use haulier_bench::report::figures;
 
 /// Of `--max-p95`.
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &BenchArgs, console: &Console) -> Outcome {
         Ok(options) => options,
         Err(wrong) => {
             eprintln!("{}{wrong}", if wrong.starts_with("ab: ") { "" } else { "error: " });
-            return Outcome::AskedWrong;
+            return Outcome::Misused;
         }
     };
     if arguments.framing_check {

@@ -25,9 +25,9 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
 
 use self::narrator::{Narrator, Screen};
-use super::Outcome;
 use crate::cli::Console;
 use crate::cli::get::{GetArgs, HttpVersion};
+use crate::outcome::Outcome;
 
 /// The largest checksum file, bytes.
 const MOST_LIST: usize = 16 * 1024 * 1024;
@@ -35,7 +35,7 @@ const MOST_LIST: usize = 16 * 1024 * 1024;
 pub(super) fn run(arguments: &GetArgs, console: &Console) -> Outcome {
     if let Err(wrong) = check(arguments) {
         eprintln!("error: {wrong}");
-        return Outcome::AskedWrong;
+        return Outcome::Misused;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {

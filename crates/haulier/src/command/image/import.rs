@@ -16,8 +16,8 @@ use md5::{Digest, Md5};
 use super::Said;
 use crate::cli::image::ImportArgs;
 use crate::config::images::StorePlace;
+use crate::error_chain::with_sources;
 use crate::images;
-use crate::lifecycle::with_sources;
 
 /// The file of an original: zimg 2 and 3, and zimg 1.
 const ORIGINALS: [&str; 2] = ["0*0", "0*0p"];

@@ -13,10 +13,10 @@ use haulier_store::Key;
 use serde_json::Value;
 
 use self::service::{Answer, Client, ServiceError};
-use super::Outcome;
 use crate::cli::Console;
 use crate::cli::image::{ImageArgs, ImageCommand, InfoArgs, PutArgs, RmArgs, UrlArgs};
-use crate::lifecycle::with_sources;
+use crate::error_chain::with_sources;
+use crate::outcome::Outcome;
 
 /// An error message of one line.
 type Said<T> = Result<T, String>;

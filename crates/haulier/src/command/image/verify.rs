@@ -19,8 +19,8 @@ use crate::cli::image::VerifyArgs;
 use crate::command::configuration;
 use crate::config::images::StorePlace;
 use crate::config::settings::{self, Mode, Settings, Site};
+use crate::error_chain::with_sources;
 use crate::images;
-use crate::lifecycle::with_sources;
 use crate::machine::Machine;
 
 /// Names per listing.
