@@ -15,6 +15,7 @@ mod files; // files of the document root
 mod filter; // answers early, or adjusts a response
 mod forwarded; // who the client is behind a proxy
 mod handler; // makes a response
+mod images; // the images of a site
 mod io; // sockets, deadlines, buffers
 mod listen; // accept
 pub mod local_time;
@@ -35,8 +36,8 @@ pub use compress::dictionary::DictionarySettings;
 pub use compress::settings::{CompressLevel, CompressSettings};
 pub use compress::store::VariantStore;
 pub use files::{CHARSET, EntityTags, FileSettings, ScriptSettings, SendfileSettings, is_script_source};
-pub use handler::image::settings::{Compat, ImageSettings};
-pub use handler::image::{ImageSite, sign};
+pub use handler::image::sign;
+pub use images::{Compat, ImageSettings, ImageSite};
 pub use io::{Address, Limits};
 pub use listen::{BindError, Inherited};
 pub use password::{Htpasswd, HtpasswdError};

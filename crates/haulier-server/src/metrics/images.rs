@@ -9,7 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::prometheus::{add, counter, gauge, histogram, observe, set};
 use super::{Metrics, SiteTotals, Times, Totals};
-use crate::handler::image::{ImageSite, Step};
+use crate::images::{ImageSite, Step};
 
 /// Counts of the image service of one site, apart from its requests ([`SiteTotals::images`]).
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(super) fn take(metrics: &Metrics) -> Vec<ImageTotals> {
         let service = images.service();
         ImageTotals {
             site,
-            steps: images.step_times(),
+            steps: images.step_times().map(Times::from),
             uploaded: service.uploaded(),
             unkept: service.unkept(),
             in_background: service.background().rendered(),

@@ -22,7 +22,7 @@ use std::time::{Instant, SystemTime};
 use haulier_http::{Request, Streamed};
 use haulier_php::{Pool, PoolStatus};
 
-use crate::handler::image::ImageSite;
+use crate::images::ImageSite;
 use crate::io::Gate;
 use crate::site::Site;
 use crate::tls::Certificates;

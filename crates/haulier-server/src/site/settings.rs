@@ -10,7 +10,7 @@ use crate::access_log::AccessLog;
 use crate::compress::dictionary::DictionarySettings;
 use crate::compress::settings::CompressSettings;
 use crate::files::FileSettings;
-use crate::handler::image::ImageSite;
+use crate::images::ImageSite;
 use crate::password::Htpasswd;
 use crate::pattern::glob::Glob;
 use crate::pattern::target::Target;

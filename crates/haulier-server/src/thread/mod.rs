@@ -10,7 +10,7 @@ use std::sync::Arc;
 use haulier_http::{Reason, RequestId, RequestIds};
 
 use crate::files::{FileCache, Handed};
-use crate::handler::image::Memo;
+use crate::images::Memo;
 use crate::io::{Gate, Io};
 use crate::metrics::Metrics;
 

@@ -3,7 +3,7 @@
 use haulier_proto::head::Method;
 use haulier_store::Key;
 
-use super::settings::Compat;
+use crate::images::Compat;
 
 /// A route.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use haulier_http::{Body, Handler, ImageResult, ImageTimes, Request, Response};
 use haulier_image_service::{Found, Opened, OriginalStream, ServiceError, VariantRequest};
 use haulier_proto::field::Fields;
 
-use super::answer::{self, Terms, etag};
 use super::failure::{Failure, refuse};
 use super::order::Order;
-use super::site::ImageSite;
 use super::{Started, Work, wait_for};
 use crate::context::Visit;
+use crate::images::ImageSite;
+use crate::images::answer::{self, Terms, etag};
 use crate::site::Site;
 
 /// Starts to answer an order: at once if the client or memory has the image.

@@ -9,8 +9,8 @@ use haulier_image_service::ServiceError;
 use haulier_store::StoreError;
 
 use super::compat::{self, Code};
-use super::settings::Compat;
 use crate::answer::error_page;
+use crate::images::Compat;
 use crate::site::Site;
 
 /// Wait before a machine that killed two workers may have memory again.

@@ -9,9 +9,9 @@ use haulier_store::Key;
 use super::api;
 use super::compat::{self, Admin, Code};
 use super::failure::{Failure, as_json, refuse};
-use super::site::ImageSite;
 use super::{Started, Work, wait_for};
 use crate::context::Visit;
+use crate::images::ImageSite;
 use crate::site::Site;
 
 /// Starts `/info?md5=…`.

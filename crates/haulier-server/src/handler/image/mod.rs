@@ -1,22 +1,18 @@
 //! The HTTP face of the image service: routes, authorisation, and responses.
 //!
-//! `api` reads the route, `order` authorises a variant and reads its query, `deliver` gets it from the service and `answer`
-//! makes the response. `upload` takes images in, `manage` tells about them and deletes them. Images themselves are the
+//! `api` reads the route, `order` authorises a variant and reads its query, `deliver` gets it from the service and
+//! `images::answer` makes the response. `upload` takes images in, `manage` tells about them and deletes them. Images themselves are the
 //! business of `haulier-image-service`.
 
-mod answer;
 mod api;
 mod compat;
 mod deliver;
 mod failure;
 mod manage;
-mod memo;
 mod multipart;
 mod order;
 mod page;
-pub(crate) mod settings;
 mod signature;
-mod site;
 mod upload;
 
 use std::sync::Arc;
@@ -30,13 +26,11 @@ use self::failure::{Failure, refuse};
 use self::order::Order;
 use crate::context::Visit;
 use crate::files::Entry;
+use crate::images::ImageSite;
 use crate::site::Site;
 use crate::thread::Thread;
 
-pub(crate) use self::memo::Memo;
 pub use self::signature::sign;
-pub use self::site::ImageSite;
-pub(crate) use self::site::Step;
 
 /// A request that the handler took.
 #[allow(

@@ -3,21 +3,16 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use haulier_image::{
-    Format, FormatChoice, Hinted, Hints, OptionError, Request as Query, Transform, accept, native, zimg,
-};
+use haulier_image::{Format, FormatChoice, Hinted, OptionError, Request as Query, Transform, accept, native, zimg};
 use haulier_image_service::VariantRequest;
 use haulier_proto::field::Fields;
-use haulier_proto::head::RequestHead;
 use haulier_store::Key;
 
-use super::answer::Terms;
 use super::failure::Failure;
-use super::settings::Compat;
 use super::signature::{self, Verdict};
-use super::site::ImageSite;
 use crate::context::Visit;
 use crate::files::Entry;
+use crate::images::{Compat, ImageSite, Terms, hints};
 
 /// Parameters of a file's query that may mean something to others (`?v=3`), at most.
 const MOST_OTHERS: usize = 8;
@@ -167,15 +162,6 @@ struct Chosen {
     by_client: bool,
     /// The hint of the client that changes it.
     hinted: Hinted,
-}
-
-/// The client hints about a screen.
-pub(super) fn hints(head: &RequestHead) -> Hints {
-    let text = |name| std::str::from_utf8(head.fields().get(name)?).ok();
-    Hints::read(
-        text("Sec-CH-DPR").or_else(|| text("DPR")),
-        text("Sec-CH-Width").or_else(|| text("Width")),
-    )
 }
 
 /// Lets the client's hints choose what a query leaves open, and tells the one that counts, whether or not it was sent.

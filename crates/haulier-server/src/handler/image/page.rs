@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use haulier_http::{Handler, Response};
 use sha2::{Digest, Sha256};
 
-use super::site::ImageSite;
+use crate::images::ImageSite;
 
 /// One document, which loads nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");

@@ -16,9 +16,9 @@ use haulier_proto::head::{Method, RequestHead};
 use super::compat::{self, Code, Outcome};
 use super::failure::{Failure, as_json, refuse};
 use super::multipart;
-use super::site::ImageSite;
 use crate::body::request::{Collected, collect};
 use crate::context::Visit;
+use crate::images::ImageSite;
 use crate::site::Site;
 use crate::thread::Thread;
 

@@ -14,7 +14,6 @@ use haulier_store::cache::CacheKey;
 
 use super::settings::ImageSettings;
 use crate::files::Entry;
-use crate::metrics::Times;
 
 /// The next number of a site.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -22,14 +21,14 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 /// The images of one site.
 #[derive(Debug)]
 pub struct ImageSite {
-    pub(super) settings: ImageSettings,
-    pub(super) service: Arc<ImageService>,
+    pub(crate) settings: ImageSettings,
+    pub(crate) service: Arc<ImageService>,
     /// Fields of the responses with stored images.
-    pub(super) frame: Arc<Fields>,
+    pub(crate) frame: Arc<Fields>,
     fallback: Option<Fallback>,
     times: Arc<Mutex<StepTimes>>,
     /// Unique among all that ever were in this process.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 /// The image that stands in for missing ones.
@@ -39,7 +38,7 @@ struct Fallback {
     name: CacheKey,
 }
 
-type StepTimes = [Times; Step::ALL.len()];
+type StepTimes = [WaitTimes; Step::ALL.len()];
 
 /// A step of rendering; a label in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +96,7 @@ impl ImageSite {
     }
 
     /// The request for a variant of a file of the document root.
-    pub(super) fn variant_of_file(&self, path: &[u8], entry: &Entry, transform: Transform) -> VariantRequest {
+    pub(crate) fn variant_of_file(&self, path: &[u8], entry: &Entry, transform: Transform) -> VariantRequest {
         let state = entry.state();
         let etag = entry.etag.as_deref().unwrap_or(state.as_bytes());
         // Two files of one size and time, on two machines or one after the other, share a tag and no cached variant.
@@ -107,7 +106,7 @@ impl ImageSite {
     }
 
     /// The fields of responses with variants of a file: clients keep them as long as the file.
-    pub(super) fn frame_of_file(&self, entry: &Entry) -> Fields {
+    pub(crate) fn frame_of_file(&self, entry: &Entry) -> Fields {
         let mut frame = self.settings.fields.clone();
         if let Some(cache_control) = entry.head.fields().get("Cache-Control") {
             frame.set("Cache-Control", cache_control);
@@ -116,13 +115,13 @@ impl ImageSite {
     }
 
     /// The request for the same variant of the fallback image, if there is one.
-    pub(super) fn fallback(&self, request: &VariantRequest) -> Option<VariantRequest> {
+    pub(crate) fn fallback(&self, request: &VariantRequest) -> Option<VariantRequest> {
         let fallback = self.fallback.as_ref()?;
         Some(request.with_content(fallback.content.clone(), fallback.name))
     }
 
     /// The preset of this name.
-    pub(super) fn preset(&self, name: &str) -> Option<&Transform> {
+    pub(crate) fn preset(&self, name: &str) -> Option<&Transform> {
         let mut presets = self.settings.presets.iter();
         presets.find(|(known, _)| known == name).map(|(_, transform)| transform)
     }

@@ -12,7 +12,6 @@ use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
 use super::answer::{self, Terms};
-use super::order;
 use super::site::ImageSite;
 
 /// Longer addresses are parsed each time, bytes.
@@ -31,7 +30,7 @@ struct Remembered {
 
 impl Memo {
     /// The answer for an address that was asked for before. `key` is memory to work in.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         site: &ImageSite,
         head: &RequestHead,
@@ -49,7 +48,7 @@ impl Memo {
     }
 
     /// Remembers the answer for an address until a time.
-    pub(super) fn note(
+    pub(crate) fn note(
         &self,
         site: &ImageSite,
         head: &RequestHead,
@@ -89,9 +88,18 @@ fn write_key(key: &mut Vec<u8>, site: &ImageSite, head: &RequestHead) {
     key.push(0);
     key.extend_from_slice(head.fields().get("Accept").unwrap_or_default());
     if site.settings.client_hints {
-        let Hints { density, width } = order::hints(head);
+        let Hints { density, width } = hints(head);
         key.push(0);
         key.extend_from_slice(&density.unwrap_or(0).to_le_bytes());
         key.extend_from_slice(&width.unwrap_or(0).to_le_bytes());
     }
+}
+
+/// The client hints about a screen.
+pub(crate) fn hints(head: &RequestHead) -> Hints {
+    let text = |name| std::str::from_utf8(head.fields().get(name)?).ok();
+    Hints::read(
+        text("Sec-CH-DPR").or_else(|| text("DPR")),
+        text("Sec-CH-Width").or_else(|| text("Width")),
+    )
 }

@@ -1,0 +1,14 @@
+//! The images of a site: its image service, with the settings and response heads that belong to it.
+//!
+//! It lies below sites, which hold an [`ImageSite`] each; requests are the business of `handler::image`.
+
+pub(crate) mod answer;
+mod memo;
+mod settings;
+mod site;
+
+pub(crate) use answer::Terms;
+pub(crate) use memo::{Memo, hints};
+pub use settings::{Compat, ImageSettings};
+pub use site::ImageSite;
+pub(crate) use site::Step;
