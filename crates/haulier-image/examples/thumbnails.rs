@@ -1,4 +1,4 @@
-//! How many variants a second of CPU makes: `thumbnails WIDTH ROUNDS [OPTION=VALUE…] FILE…`, one line of JSON a file.
+//! Measures variants per second of CPU: `thumbnails WIDTH ROUNDS [OPTION=VALUE…] FILE…`, one line of JSON a file.
 //!
 //! Everything happens in this process and on one thread, from bytes in memory to bytes in memory, as the comparison with
 //! other libraries wants it. `experiments/zimg/engine.py` runs it.

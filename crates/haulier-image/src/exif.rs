@@ -1,5 +1,4 @@
-//! What of Exif is read: the orientation, which changes a picture, and who made it; and what is written: the latter
-//! (Exif 2.32 §4.6).
+//! Exif (2.32 §4.6): reads orientation, author and copyright; writes author and copyright.
 
 use crate::original::Orientation;
 

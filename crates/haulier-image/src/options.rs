@@ -91,20 +91,20 @@ pub struct Transform {
     pub sharpen: u16,
     /// Added around the image.
     pub pad: Pad,
-    /// What shows where the image is transparent or ends. Without it transparency stays where the format has it, and
-    /// white stands in elsewhere.
+    /// Colour below transparent pixels and around the image. Without it transparency stays where the format has it, and
+    /// becomes white elsewhere.
     pub background: Option<Background>,
     /// The format of the answer.
     pub format: FormatChoice,
     /// Quality of the encoding.
     pub quality: Quality,
-    /// Most bytes of the answer: it is made less exact until it fits, where the format can be; 0 is any number.
+    /// Most bytes of the answer: quality is lowered until it fits, where the format has one; 0 is any number.
     pub bytes: u32,
     /// Only the first picture of an animation.
     pub still: bool,
     /// An animation is refused where the format holds one picture: another one of the client's formats is for those.
     pub moving: bool,
-    /// Who made the original and whose it is goes with it; everything else of its metadata is left out.
+    /// Keeps author and copyright of the original; all other metadata is left out.
     pub copyright: bool,
     /// The query said for how dense a screen its sizes are, and they are multiplied: no hint of a client counts. No part
     /// of the key, and not told to a worker.
@@ -147,8 +147,8 @@ impl Transform {
         self.format = FormatChoice::As(format);
     }
 
-    /// What makes two variants of one original the same, in a few printable ASCII bytes without spaces, slashes and
-    /// control bytes. Equal for all queries that mean the same; different in every release that makes other bytes.
+    /// The name of the variant: a few printable ASCII bytes without spaces, slashes and control bytes. Equal for all
+    /// queries of one meaning; different in every release that renders other bytes.
     #[must_use]
     pub fn key(&self) -> String {
         let usual = Self::default();
@@ -313,7 +313,7 @@ pub enum Unit {
     Percent,
 }
 
-/// How an image meets a size that has another ratio. Where only one side is given, the ratio stays in all of them.
+/// Fitting of an image into a size of another ratio. If only one side is given, all of them keep the ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// Fills the size, what stands out is cut off (zimg's p=1).
@@ -355,7 +355,7 @@ impl Mode {
     }
 }
 
-/// What stays in the picture where something is cut off, and where it stands where something is added.
+/// The part that stays if the picture is cropped, and its place if it is padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gravity {
     /// The middle.
@@ -424,7 +424,7 @@ impl Gravity {
         }
     }
 
-    /// Where it pulls, from 0 (left, top) to 1 (right, bottom). Those that look at the picture begin in the middle.
+    /// Its place, from 0 (left, top) to 1 (right, bottom). The ones that analyse the picture begin in the middle.
     pub(crate) fn anchor(self) -> (f64, f64) {
         match self {
             Self::Centre | Self::Entropy | Self::Attention => (0.5, 0.5),

@@ -15,8 +15,8 @@ use crate::options::{FormatChoice, Transform};
 use crate::original::Original;
 use crate::step::{self, Frame, Plan};
 
-/// A decoder leaves the picture at least so many times larger than the answer: it takes the mean of blocks, and what is
-/// made of those by a filter is the softer the fewer there are.
+/// A decoder leaves the picture at least this many times larger than the answer: it averages blocks, and a filter on
+/// too few of them makes the picture soft.
 const SPARE: f64 = 2.0;
 /// Up to this quality a progressive picture is read at an eighth wherever that is enough: its means are a tenth of the
 /// file, and all the rest need not be decoded.
@@ -216,7 +216,7 @@ fn write(format: Format, pictures: &Pictures, quality: u8, most: u32) -> Result<
     Ok(best)
 }
 
-/// How much smaller a decoder may make the picture. A border has to be looked for in the picture as it is.
+/// The factor by which a decoder may shrink the picture. A border is searched at full size.
 fn reduction(original: &Original, shape: &Shape, transform: &Transform, quality: u8) -> f64 {
     if transform.trim.is_some() {
         return 1.0;

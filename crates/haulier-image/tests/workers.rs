@@ -504,7 +504,7 @@ fn be_a_victim() {
         let report = async {
             make(&pool, &small, &to(10, Format::Jpeg)).await.expect("it is made");
             println!("ready");
-            std::io::stdout().flush().expect("somebody reads");
+            std::io::stdout().flush().expect("the test reads");
             std::thread::sleep(Duration::from_secs(60));
         };
         let _ = tokio::join!(large_one, report);

@@ -82,7 +82,7 @@ impl Codec for Gif {
     }
 }
 
-/// Lays the next frame on the canvas; gives how long it is shown, milliseconds. A file that breaks off behind a picture
+/// Draws the next frame on the canvas and returns its duration, milliseconds. A file that breaks off after a picture
 /// ends there.
 fn next(decoder: &mut Decoder<Cursor<&[u8]>>, canvas: &mut Canvas, shown: usize) -> Result<Option<u32>, ImageError> {
     match decoder.read_next_frame() {

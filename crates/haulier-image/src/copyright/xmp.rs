@@ -7,7 +7,7 @@ use super::{Copyright, LONGEST, cut};
 
 /// A packet that is longer is not looked at, bytes.
 const LONGEST_PACKET: usize = 1 << 20;
-/// As much of a text is decoded as may be needed, bytes: a character may be written with so many.
+/// Most bytes of a text that are decoded: a character may take this many as written.
 const LONGEST_TEXT: usize = LONGEST * LONGEST_REFERENCE;
 /// `&#x10FFFF;`, and a little more.
 const LONGEST_REFERENCE: usize = 12;

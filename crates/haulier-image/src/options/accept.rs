@@ -12,13 +12,13 @@ pub fn choose(accept: Option<&str>, offered: &[Format]) -> Format {
     choose_with(accept, offered, &[]).0
 }
 
-/// As [`choose`], where the formats of `behind` take long to write and are not for the first answer: the best of the
-/// others, and all of those that would be better, best first.
+/// As [`choose`], but the formats of `slow` are not for the first answer: the best of the others, and all slow ones that
+/// would be better, best first.
 #[must_use]
-pub fn choose_with(accept: Option<&str>, offered: &[Format], behind: &[Format]) -> (Format, Vec<Format>) {
+pub fn choose_with(accept: Option<&str>, offered: &[Format], slow: &[Format]) -> (Format, Vec<Format>) {
     let mut better = Vec::new();
     for format in taken(accept, offered) {
-        if !behind.contains(&format) {
+        if !slow.contains(&format) {
             return (format, better);
         }
         better.push(format);
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_takes_long_is_named_beside_what_is_sent_now() {
         let offered = [Format::WebP, Format::Png, Format::Jpeg];
-        let chosen = |accept, behind: &[Format]| choose_with(Some(accept), &offered, behind);
+        let chosen = |accept, slow: &[Format]| choose_with(Some(accept), &offered, slow);
         assert_eq!(chosen("image/webp", &[]), (Format::WebP, vec![]));
         assert_eq!(chosen("image/webp", &[Format::WebP]), (Format::Png, vec![Format::WebP]));
         assert_eq!(chosen("*/*", &[Format::WebP]), (Format::Png, vec![]));

@@ -1,7 +1,7 @@
-//! Client hints: what a browser says of its screen where the address does not (RFC 8942, Responsive Image Client Hints).
+//! Client hints: the screen of a browser, where the address does not tell it (RFC 8942, Responsive Image Client Hints).
 //!
-//! Whoever reads them owes the answer a `Vary`. They are rounded to a few steps, so that every screen there is does not
-//! have variants of its own, and they never make a query fail.
+//! A caller that reads them must add `Vary` to the response. They are rounded to a few steps, so that not every screen
+//! gets variants of its own, and they never make a query fail.
 
 use crate::limits::Limits;
 use crate::options::{Mode, Size, Transform, Unit};

@@ -1,7 +1,7 @@
 //! Queries of the native mode, and presets: zimg's names and more, all read strictly.
 //!
-//! An unknown name, a name given twice and a value that means nothing are errors: a mistake in a template is seen on the
-//! first day, and nobody fills a store with a thousand spellings of one variant.
+//! An unknown name, a name given twice and an invalid value are errors: a mistake in a template shows on the first day,
+//! and a client cannot fill a store with a thousand spellings of one variant.
 
 use std::collections::HashSet;
 

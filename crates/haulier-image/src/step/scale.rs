@@ -42,7 +42,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// How much of the stored picture the image takes, pixels. A JPEG that is read smaller has its sides rounded up: the last
+/// The part of the stored picture that the image takes, pixels. A JPEG that is read smaller has its sides rounded up: the last
 /// row and column reach beyond the edge, and are no reason to stretch the rest.
 fn covered(original: &Original, (width, height): (u32, u32)) -> (f64, f64) {
     let is_of =

@@ -4,8 +4,8 @@ use crate::geometry::Area;
 use crate::raster::Raster;
 use crate::step::Frame;
 
-/// What is left of the upright original without its border: pixels that differ from the upper left one by no more than
-/// the tolerance in any channel. A picture of nothing else stays whole.
+/// The upright original without its border: pixels that differ from the upper left one by no more than the tolerance in
+/// any channel. A picture of border only stays whole.
 pub(super) fn content(frame: &Frame<'_>, tolerance: u8) -> Area {
     let whole = Area::whole(frame.original.upright());
     let Some([left, top, right, bottom]) = bounds(&frame.raster, tolerance) else {

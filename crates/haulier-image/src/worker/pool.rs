@@ -159,7 +159,7 @@ impl Workers {
     /// Makes a variant of an original.
     ///
     /// # Errors
-    /// Every [`ImageError`]. A future that is dropped ends the process that works for it: whoever shares a variant between
+    /// Every [`ImageError`]. Dropping the future ends the process that works for it: a caller that shares a variant between
     /// several clients keeps the future in a task of its own.
     pub async fn render(
         &self,
@@ -484,7 +484,7 @@ impl Source {
 
 /// A failure to get a report.
 enum Trouble {
-    /// The image is at fault, or nobody.
+    /// The image is at fault, or the whole pool is busy.
     Image(ImageError),
     /// The process was dead before it was asked.
     Dead,

@@ -34,10 +34,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What a worker has more than the server in the kernel's reckoning of who is to die when memory is out.
+/// Added to the OOM score of a worker, so that the kernel kills it before the server.
 const OOM_SCORE_MORE: i32 = 500;
 
-/// Where memory is out, a picture is to be given up and not the server of all. A system that refuses changes nothing.
+/// Makes the kernel kill this worker first when memory runs out. A system that refuses changes nothing.
 fn die_first() {
     const SCORE: &str = "/proc/self/oom_score_adj";
     let inherited = std::fs::read_to_string(SCORE).unwrap_or_default();

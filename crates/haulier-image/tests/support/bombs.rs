@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// A JPEG header of this size and little behind it.
+/// A JPEG header of this size and little after it.
 pub(crate) fn jpeg(width: u16, height: u16) -> Vec<u8> {
     let mut frame = vec![0xff, 0xc2, 0, 17, 8];
     frame.extend(height.to_be_bytes());
@@ -68,7 +68,7 @@ fn crc(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A GIF of this canvas with so many frames of one pixel each.
+/// A GIF of this canvas with this many frames of one pixel each.
 pub(crate) fn gif(width: u16, height: u16, frames: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = gif::Encoder::new(&mut bytes, width, height, &[0, 0, 0, 255, 255, 255]).expect("an encoder");

@@ -1,4 +1,4 @@
-//! What the tests share: pictures that look like photographs, files that lie, and reference programs.
+//! Shared by the tests: pictures that look like photographs, files that lie, and reference programs.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 

@@ -1,4 +1,4 @@
-//! Pictures made here, so that the tests need no files of anybody: a landscape with a sun, waves and grain.
+//! Pictures made here, so that the tests need no files from elsewhere: a landscape with a sun, waves and grain.
 
 /// An image in red, green and blue, eight bits each.
 #[derive(Debug, Clone, PartialEq, Eq)]
