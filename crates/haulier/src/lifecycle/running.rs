@@ -90,7 +90,11 @@ struct Refused {
 
 impl Running {
     /// Serves until a stop is requested.
-    pub(super) async fn operate(mut self, signals: &mut Signals, commands: &mut mpsc::Receiver<PendingCommand>) -> Outcome {
+    pub(super) async fn operate(
+        mut self,
+        signals: &mut Signals,
+        commands: &mut mpsc::Receiver<PendingCommand>,
+    ) -> Outcome {
         self.notifier.ready(&self.status());
         let following = tokio::spawn(follow_roots(self.server.handle()));
         let watchdog = tokio::spawn(feed_watchdog(self.server.handle(), Arc::clone(&self.notifier)));
