@@ -38,9 +38,6 @@ const CRATES: [(&str, &[&str]); 1] = [(
     ],
 )];
 
-/// The image service is still among the handlers, although sites hold it.
-const IMAGES: &str = "handler::image";
-
 #[test]
 fn imports_run_downwards() {
     let mut wrong = Vec::new();
@@ -81,9 +78,6 @@ fn check_file(source: &Path, path: &Path, layers: &[&str], wrong: &mut Vec<Strin
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
     {
         for import in line.split("crate::").skip(1) {
-            if import.starts_with(IMAGES) {
-                continue;
-            }
             let unit: String = import
                 .chars()
                 .take_while(|&letter| letter == '_' || letter.is_alphanumeric())
