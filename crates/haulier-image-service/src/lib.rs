@@ -1,8 +1,8 @@
 //! The image service of a site, without its HTTP face: originals in a store, variants in caches, and rendering in between.
 //!
-//! [`ImageService`] is the door. Behind it each part has its own state: [`cache`] holds images, [`originals`] reads and
-//! checks what the store has, [`render`] makes a variant once for all clients that want it, [`background`] makes the ones
-//! that no client waits for, [`upload`] takes new originals in. README.md follows a variant through them.
+//! [`ImageService`] is the door. Behind it each part has its own state: `cache` holds images, `originals` reads and
+//! checks what the store has, `render` makes a variant once for all clients that want it, `background` makes the ones
+//! that no client waits for, `upload` takes new originals in. README.md follows a variant through them.
 
 mod background;
 mod cache;
