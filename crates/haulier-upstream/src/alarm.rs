@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::EventfdFlags;
 
-/// Readable from [`ring`](Self::ring) to [`reset`](Self::reset).
+/// Readable from `ring` to [`reset`](Self::reset).
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 

@@ -76,7 +76,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header for [`REQUEST_ID`](super::REQUEST_ID), without padding.
+    /// A header for [`REQUEST_ID`], without padding.
     pub const fn new(kind: RecordType, content_length: u16) -> Self {
         Self {
             kind,
