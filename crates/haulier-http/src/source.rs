@@ -91,6 +91,61 @@ pub trait BodySource: std::fmt::Debug {
     fn log_stderr(&mut self) {}
 }
 
+/// A source on the heap: what passes it on moves one pointer.
+impl<S: BodySource> BodySource for Box<S> {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>> {
+        (**self).poll_piece(context)
+    }
+
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        into: ReadInto<'_>,
+    ) -> Poll<Result<Option<ReadPiece>, BrokenBody>> {
+        (**self).poll_read(context, into)
+    }
+
+    fn try_piece(&mut self) -> Poll<Result<Option<Piece>, BrokenBody>> {
+        (**self).try_piece()
+    }
+
+    fn length(&self) -> Option<u64> {
+        (**self).length()
+    }
+
+    fn coming(&self) -> usize {
+        (**self).coming()
+    }
+
+    fn is_worth_a_pipe(&self) -> bool {
+        (**self).is_worth_a_pipe()
+    }
+
+    fn is_endless(&self) -> bool {
+        (**self).is_endless()
+    }
+
+    fn trailers(&self) -> Option<Fields> {
+        (**self).trailers()
+    }
+
+    fn worker_time(&self) -> Duration {
+        (**self).worker_time()
+    }
+
+    fn take_error(&mut self) -> Option<BackendError> {
+        (**self).take_error()
+    }
+
+    fn take_stderr(&mut self) -> Vec<u8> {
+        (**self).take_stderr()
+    }
+
+    fn log_stderr(&mut self) {
+        (**self).log_stderr();
+    }
+}
+
 /// Where content of a body may go at once.
 #[derive(Debug)]
 pub enum ReadInto<'p> {

@@ -23,13 +23,14 @@ const MOST_LISTED: usize = 10;
 impl Backend for Pool {
     /// Complete PARAMS records.
     type Head = [u8];
-    type Body = Response;
+    /// On the heap: it is passed through a dozen futures, and each would have room for all of it.
+    type Body = Box<Response>;
 
     fn name(&self) -> &Arc<str> {
         self.name()
     }
 
-    async fn send(&self, call: &Call<'_, [u8]>) -> Result<Answer<Response>, BackendError> {
+    async fn send(&self, call: &Call<'_, [u8]>) -> Result<Answer<Box<Response>>, BackendError> {
         let caller = call.caller;
         let request = Request {
             params: call.head,
@@ -64,7 +65,7 @@ impl Backend for Pool {
 }
 
 /// PHP's response as an answer.
-fn answer(mut response: Response) -> Result<Answer<Response>, haulier_http::BadLength> {
+fn answer(mut response: Response) -> Result<Answer<Box<Response>>, haulier_http::BadLength> {
     let cgi = &response.head;
     let mut head = AnswerHead::read(cgi.status(), cgi.fields())?;
     head.dropped = cgi.dropped().map(<[u8]>::to_vec);
@@ -79,7 +80,7 @@ fn answer(mut response: Response) -> Result<Answer<Response>, haulier_http::BadL
     };
     Ok(Answer {
         head,
-        body: response,
+        body: Box::new(response),
         cost,
     })
 }

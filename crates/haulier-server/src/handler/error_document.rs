@@ -61,7 +61,8 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
         Found::File(entry) => from_file(response, &entry),
         Found::Script(script) => {
             let call = Call::new(script).error(response.status);
-            match php::respond(thread, site, request, &call).await {
+            // On the heap: every request that waits carries the room of this future, and seldom is there such a page.
+            match Box::pin(php::respond(thread, site, request, &call)).await {
                 Outcome::Response(made) if is_made(&made) => from_script(&response, made),
                 // The page failed as well: ours needs nothing that can.
                 _ => response,
