@@ -428,11 +428,13 @@ async fn a_master_that_hangs_is_replaced_when_its_children_are_missed() {
         let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("ours");
     };
+    let children = || -> Vec<u32> {
+        let text = std::fs::read_to_string(format!("/proc/{master}/task/{master}/children")).expect("it lives");
+        text.split_whitespace().map(|pid| pid.parse().expect("a pid")).collect()
+    };
+    wait_until_async("both children", || children().len() == 2).await;
     stop(master);
-    let children = std::fs::read_to_string(format!("/proc/{master}/task/{master}/children")).expect("it lives");
-    children
-        .split_whitespace()
-        .for_each(|pid| kill(pid.parse().expect("a pid")));
+    children().into_iter().for_each(kill);
     let new = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
     assert_ne!(parent(new).expect("it lives"), master);
     wait_until_async("the old one is gone", || parent(master).is_none()).await;
