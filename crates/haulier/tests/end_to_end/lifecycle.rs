@@ -306,7 +306,9 @@ fn grace_ends_what_does_not_finish() {
 
 #[test]
 fn a_lame_duck_serves_on_and_says_that_it_leaves() {
-    let site = Site::new().file("a.txt", "page").server("lame_duck = \"10m\"\nthreads = 1");
+    let site = Site::new()
+        .file("a.txt", "page")
+        .server("lame_duck = \"10m\"\nthreads = 1");
     let mut server = site.server("probes = \"127.0.0.1:0\"").start();
     let probe = |server: &Haulier, path: &str| Connection::open(server.probes()).ask(&Request::get(path));
     let mut idle = server.connect();
