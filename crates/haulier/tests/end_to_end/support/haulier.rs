@@ -263,7 +263,7 @@ impl Haulier {
             thread::sleep(Duration::from_millis(20));
         }
         for link in self.left_open() {
-            let _ = writeln!(faults, "still open after the test: {link}");
+            let _ = writeln!(faults, "still open after the test: {link}{}", connection_of(&link));
         }
         self.signal(Signal::TERM);
         match self.wait_within(Duration::from_secs(60)) {
@@ -385,6 +385,31 @@ fn connected_inodes(port: u16) -> Vec<String> {
     let local = format!(":{port:04X}");
     let connected = rows.filter(|row| row.len() > 9 && row[1].ends_with(&local) && row[3] != "0A" && row[9] != "0");
     connected.map(|row| format!("socket:[{}]", row[9])).collect()
+}
+
+/// What the kernel says of a connection and of its other end, and who holds that: for the report of one that is left.
+fn connection_of(link: &str) -> String {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let rows: Vec<Vec<&str>> = table.lines().map(|row| row.split_whitespace().collect()).collect();
+    let inode = link.trim_start_matches("socket:[").trim_end_matches(']');
+    let Some(own) = rows.iter().find(|row| row.get(9) == Some(&inode)) else {
+        return String::new();
+    };
+    let other = rows
+        .iter()
+        .find(|row| row.len() > 9 && row[1] == own[2] && row[2] == own[1]);
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let holders: Vec<String> = pids
+        .filter(|pid| other.is_some_and(|row| descriptors(*pid).contains(&format!("socket:[{}]", row[9]))))
+        .map(|pid| {
+            format!(
+                "{pid} {}",
+                fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
+            )
+        })
+        .collect();
+    format!("\n    its row: {own:?}\n    the client's: {other:?}, held by {holders:?}")
 }
 
 /// Pids of the processes whose parent is `pid`.
