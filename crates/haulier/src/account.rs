@@ -7,7 +7,7 @@ use std::ptr;
 
 use haulier_php::User;
 
-/// The account called `name`, from whatever the machine keeps accounts in.
+/// The account called `name`, from any account database of the machine.
 pub(crate) fn look_up(name: &str) -> Option<User> {
     let wanted = CString::new(name).ok()?;
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
@@ -36,7 +36,7 @@ pub(crate) fn look_up(name: &str) -> Option<User> {
     })
 }
 
-/// Who we are: the name of our account, or its number where it has none.
+/// The name of this process's account, or its number where it has none.
 pub(crate) fn own_name() -> String {
     let uid = rustix::process::geteuid().as_raw();
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
@@ -56,7 +56,7 @@ pub(crate) fn own_name() -> String {
 pub(crate) fn group(name: &str) -> Option<u32> {
     let wanted = CString::new(name).ok()?;
     let mut entry = MaybeUninit::<libc::group>::uninit();
-    let mut strings = vec![0; 64 * 1024]; // its members stand there too
+    let mut strings = vec![0; 64 * 1024]; // its members are stored there too
     let mut found = ptr::null_mut();
     // SAFETY: as above.
     let status = unsafe {
@@ -75,7 +75,7 @@ pub(crate) fn group(name: &str) -> Option<u32> {
     Some(unsafe { entry.assume_init() }.gr_gid)
 }
 
-/// Whether this process is root.
+/// True if this process is root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -1,4 +1,4 @@
-//! What is said at the start: a few lines on a terminal, one JSON line otherwise.
+//! The start message: a few lines on a terminal, one JSON line otherwise.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -14,19 +14,19 @@ use crate::cli::Console;
 use crate::config::settings::{Format, Mode, Pool, Settings, Site};
 use crate::log::{json_line, seconds};
 
-/// The words for one start; the addresses are filled in when they are bound.
+/// The message for one start; the addresses are filled in when they are bound.
 #[derive(Debug)]
 pub(crate) struct Announcement {
     mode: Mode,
     /// `Symfony in ./public (public/index.php) · PHP 8.2.36 php-cgi · 4 workers`
     what: String,
-    /// Said below, when there is something to be known.
+    /// A line below, if there is something to know.
     remark: Option<String>,
-    /// What became of the project's own configuration.
+    /// A line about the project's own configuration.
     config_note: Option<String>,
-    /// Said once, as lines of the log.
+    /// Lines of the log, written once.
     notes: Vec<String>,
-    /// The same for programs.
+    /// The same as JSON fields.
     fields: Vec<(&'static str, Value)>,
     public: bool,
     open: bool,
@@ -54,7 +54,7 @@ impl Announcement {
         }
     }
 
-    /// For `serve`; `config` is the project's own configuration, `config_note` what is to be said of it.
+    /// For `serve`; `config` is the project's own configuration, `config_note` a line about it.
     pub(crate) fn of_serve(
         settings: &Settings,
         directory: &Path,
@@ -84,7 +84,7 @@ impl Announcement {
         }
     }
 
-    /// Prints it on standard error, like all that a server says; a reader that has gone away is no failure.
+    /// Prints it on standard error, like all messages of a server. A closed standard error is not a failure.
     pub(crate) fn print(&self, addresses: &[Address], secure: &[Address], admin: &Admin, console: &Console) {
         if self.open
             && let Some(first) = addresses.iter().find(|address| address.internet().is_some())
@@ -127,7 +127,7 @@ impl Announcement {
         let remark = self
             .remark
             .as_deref()
-            .unwrap_or("files are haulier's, PHP gets the rest.");
+            .unwrap_or("haulier sends files, PHP answers the rest.");
         let end = if self.mode == Mode::Serve {
             "  Ctrl-C stops."
         } else {
@@ -156,7 +156,7 @@ impl Announcement {
     }
 }
 
-/// What is served, for people.
+/// The sites and pools that are served, for people.
 pub(crate) fn what(settings: &Settings, directory: Option<&Path>) -> String {
     let mut parts = Vec::new();
     match &settings.sites[..] {
@@ -205,7 +205,7 @@ fn remark(settings: &Settings) -> Option<String> {
     }
 }
 
-/// Root hands PHP to another account; that is said.
+/// The account that PHP runs as, if root names another one.
 fn run_as(pool: &Pool) -> Option<String> {
     let user = pool.settings.kind.user()?;
     Some(format!("pool {} runs PHP as {}", pool.settings.name, user.name))
@@ -232,14 +232,14 @@ fn fields(settings: &Settings) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What one types, or the socket's path.
+/// The URL of an address as one types it, or the path of a socket.
 fn shown(address: &Address, secure: &[Address]) -> String {
     let scheme = if secure.contains(address) { "https" } else { "http" };
     let of_port = |internet| url(scheme, internet);
     address.internet().map_or_else(|| address.to_string(), of_port)
 }
 
-/// The address a browser on this machine, or for the wildcard on the network, would use.
+/// The URL for a browser on this machine; for a wildcard address, one for the network.
 fn url(scheme: &str, address: SocketAddr) -> String {
     let host = if address.ip().is_unspecified() {
         own_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
@@ -253,8 +253,8 @@ fn url(scheme: &str, address: SocketAddr) -> String {
     }
 }
 
-/// The address this machine would use towards the network. No packet is sent: connecting a datagram socket only
-/// asks the routing table.
+/// This machine's address towards the network. Connecting a datagram socket sends no packet: it only asks the routing
+/// table.
 pub(crate) fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;

@@ -1,8 +1,8 @@
 //! The first process of a container.
 //!
-//! Process 1 is adopted by every process whose parent has ended, and has to collect it; and signals that it has no
-//! handler for do not reach it. So as process 1 haulier starts itself once more as the server, passes signals on to
-//! that, collects whatever ends, and ends as the server does.
+//! Process 1 becomes the parent of every process whose parent has ended, and has to collect it. Signals without a handler
+//! do not reach it. So as process 1 haulier starts itself again as the server, passes signals on to it, collects every
+//! process that ends, and exits with the server's code.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::outcome::Outcome;
 
-/// The signals a server obeys, and those that mean its end.
+/// The signals that a server handles, and those that end it.
 const PASSED_ON: [Signal; 6] = [
     Signal::TERM,
     Signal::INT,
@@ -25,8 +25,7 @@ const PASSED_ON: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// Runs the server as a child if this is process 1; gives how that ended. `None` for any other process: it is the
-/// server.
+/// Runs the server as a child if this is process 1; returns its exit code. `None` for any other process: it is the server.
 pub(crate) fn run_as_first() -> Option<Outcome> {
     if std::process::id() != 1 {
         return None;
@@ -52,7 +51,7 @@ async fn look_after_server() -> io::Result<Outcome> {
     }
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| "haulier".into());
-    // Never waited for by this handle: the loop below waits for everybody.
+    // The loop below waits for all children, this one included.
     let server = Command::new("/proc/self/exe").arg0(name).args(arguments).spawn()?.id();
     let server = i32::try_from(server).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     loop {
@@ -63,13 +62,13 @@ async fn look_after_server() -> io::Result<Outcome> {
                 }
             }
             Some(kind) = to_pass.recv() => {
-                let _ = rustix::process::kill_process(server, kind); // it may have ended this moment
+                let _ = rustix::process::kill_process(server, kind); // it may have just ended
             }
         }
     }
 }
 
-/// Collects all that have ended; gives how the server did if it is among them.
+/// Collects all processes that have ended; returns the server's exit code if it is among them.
 fn collect(server: Pid) -> Option<WaitStatus> {
     let mut of_server = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
@@ -80,7 +79,7 @@ fn collect(server: Pid) -> Option<WaitStatus> {
     of_server
 }
 
-/// Its exit code, or as shells say it 128 and the number of the signal that ended it.
+/// The exit code of a process; if a signal ended it, 128 and the signal's number, as in shells.
 fn outcome(exit: Option<i32>, signal: Option<i32>) -> Outcome {
     let code = exit.or_else(|| signal.map(|signal| 128 + signal));
     match u8::try_from(code.unwrap_or(1)) {

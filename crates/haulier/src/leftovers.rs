@@ -1,7 +1,7 @@
 //! Folders of killed processes, removed by the next start.
 //!
-//! A folder qualifies if its name is one of ours with the number of a dead process, if it belongs to our account or the
-//! one we are about to become, and if its lock is free: in another PID namespace the number may be a running haulier.
+//! A folder qualifies if its name is one of ours with the number of a dead process, and if it belongs to our account or
+//! the future serving account. Its lock must be free, too: in another PID namespace the number may be a running haulier.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -57,7 +57,7 @@ fn is_dead(process: i32) -> bool {
     Pid::from_raw(process).is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// Tells whether it is an unlocked folder of one of these accounts, and not a link.
+/// Tells whether this is an unlocked folder of one of these accounts, and not a link.
 fn is_abandoned(path: &Path, accounts: &[u32]) -> bool {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
     let Ok(folder) = rustix::fs::open(path, flags, Mode::empty()) else {

@@ -7,9 +7,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for the open-file caches of a few sites.
 const OPEN_FILES: u64 = 512;
-/// Files each thread should be able to hold open for each of many sites: half of them are of the older generation.
+/// Open files per thread and site if there are many sites; half of them belong to the cache's older generation.
 const OPEN_FILES_OF_A_SITE: u64 = 2;
-/// Listeners, logs, spools of the moment, libraries.
+/// Descriptors for listeners, logs, current spools and libraries.
 const MISCELLANEOUS: u64 = 64;
 
 /// The resources that defaults depend on.
@@ -63,17 +63,17 @@ impl Machine {
     }
 }
 
-/// Descriptors kept for those who ask how we are or tell us to end.
+/// Descriptors kept for health checks and commands.
 const RESERVED: u64 = 8;
 
-/// Raises the soft limit on descriptors nearly to the hard one; what the shell gives is meant for `select`. What is between
-/// the two is the [`Reserve`].
+/// Raises the soft limit on descriptors nearly to the hard one; shells set a low one for programs that use `select`. The
+/// difference is the [`Reserve`].
 pub(crate) fn raise_descriptor_limit() {
     limit_descriptors(true);
 }
 
-/// While it is held, the last descriptors can be had. What was opened with them goes on, and they are in reserve again once
-/// it is closed.
+/// Opens the last descriptors for use while it is held. Those that are in use then stay open, and return to the reserve
+/// when they are closed.
 #[derive(Debug)]
 pub(crate) struct Reserve(());
 
@@ -96,7 +96,7 @@ fn limit_descriptors(keeps_reserve: bool) {
     let current = limit
         .maximum
         .map(|most| most - if keeps_reserve { reserved(most) } else { 0 });
-    // A refusal leaves the limit as it was; `Machine::connections` has the last word on what is used of it.
+    // A refusal leaves the limit as it was; `Machine::connections` reads the limit in force.
     let _ = setrlimit(
         Resource::Nofile,
         Rlimit {

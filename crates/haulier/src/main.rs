@@ -33,7 +33,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Before anything else: a worker is started for every burst of images, and none of these knows options.
+    // Before the arguments are parsed: these processes start often and take none.
     let first = std::env::args_os().nth(1).unwrap_or_default();
     if first == haulier_image::worker::SUBCOMMAND {
         return haulier_image::worker::main();

@@ -1,4 +1,4 @@
-//! Finds a php-cgi on this machine and asks it what it is.
+//! Finds a php-cgi on this machine and asks for its version and settings.
 
 use std::env;
 use std::io::Write;
@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 
 use crate::config::value::php_size;
 
-/// Newest first: without a word in the configuration the newest one runs.
+/// Newest first: the default is the newest.
 const VERSIONS: [&str; 7] = ["8.5", "8.4", "8.3", "8.2", "8.1", "8.0", "7.4"];
 
-/// Where PHP looks for its php.ini, if the pool's environment says so.
+/// Variables of a pool's environment that name the places of php.ini.
 pub(crate) const INI_PLACES: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
 
-/// Prints what we want to know, one value a line.
+/// A script that prints version and settings, one value a line.
 const QUESTION: &[u8] =
     b"<?php echo implode(\"\\n\", [PHP_SAPI, PHP_VERSION, ini_get('memory_limit'), ini_get('post_max_size'), \
     extension_loaded('Zend OPcache') && ini_get('opcache.enable') ? 'on' : 'off', (string) php_ini_loaded_file(), \
@@ -36,7 +36,7 @@ pub(crate) struct PhpCgi {
     pub(crate) memory_limit: Option<u64>,
     /// `post_max_size` in bytes; `None` is no limit.
     pub(crate) post_max_size: Option<u64>,
-    /// Whether opcache is loaded and on.
+    /// True if opcache is loaded and enabled.
     pub(crate) opcache: bool,
     /// The php.ini it read.
     pub(crate) ini_file: Option<PathBuf>,
@@ -44,23 +44,23 @@ pub(crate) struct PhpCgi {
     pub(crate) open_basedir: Option<String>,
     /// The `auto_prepend_file` of php.ini and the files beside it.
     pub(crate) auto_prepend_file: Option<String>,
-    /// Tells one state of its ini files and of the program itself from another.
+    /// A fingerprint of its ini files and of the program.
     pub(crate) state: String,
 }
 
-/// Why there is no php-cgi to run.
+/// No php-cgi that can be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PhpError {
     /// None was found.
     #[error("there is no php-cgi (nor php-cgi8.x) on this machine")]
     Missing,
-    /// The program could not be started, or said nothing we understand.
+    /// The program could not be started, or did not answer as php-cgi does.
     #[error("{} is no php-cgi: {why}", path.display())]
     Unusable { path: PathBuf, why: String },
 }
 
 impl PhpError {
-    /// What to do about it, line by line.
+    /// Advice, line by line.
     pub(crate) fn advice(&self) -> Vec<String> {
         if let Self::Unusable { .. } = self {
             return vec!["`php = \"…\"` and --php name a php-cgi program; `php` and `php-fpm` are others".to_owned()];
@@ -78,11 +78,11 @@ impl PhpError {
     }
 }
 
-/// Finds php-cgi: `wanted` itself, or the best one in PATH; `ini` and what `env` says of [`INI_PLACES`] are applied
-/// before it is asked.
+/// Finds php-cgi: `wanted` itself, or the best one in PATH. It is asked with `ini` and with the [`INI_PLACES`] in `env`
+/// applied.
 ///
 /// # Errors
-/// When there is none, or it does not answer as php-cgi does.
+/// There is none, or it does not answer as php-cgi does.
 pub(crate) fn find(
     wanted: Option<&Path>,
     ini: &[(String, String)],
@@ -153,7 +153,7 @@ fn ask(path: &Path, ini: &[(String, String)], env: &[(String, String)]) -> Resul
     })
 }
 
-/// A package that is replaced has a new program, often of the same size, but not of the same time and inode.
+/// The identity of a program. A package update often keeps its size, but not its time and inode.
 fn state_of(program: &Path) -> String {
     std::fs::metadata(program).map_or_else(
         |_| String::new(),
@@ -161,7 +161,7 @@ fn state_of(program: &Path) -> String {
     )
 }
 
-/// Runs the question. The environment is nearly empty: a variable of CGI would make php-cgi answer a request instead.
+/// Runs the script. The environment is nearly empty: a CGI variable would make php-cgi answer a request instead.
 fn run(path: &Path, ini: &[(String, String)], env: &[(String, String)]) -> std::io::Result<Vec<u8>> {
     let mut command = Command::new(path);
     command

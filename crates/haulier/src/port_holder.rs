@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 /// A process that holds a listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortHolder {
-    /// Its id.
+    /// Its process id.
     pub(crate) pid: u32,
     /// Its short name.
     pub(crate) name: String,

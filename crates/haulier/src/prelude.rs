@@ -1,4 +1,4 @@
-//! The PHP file that runs before every script of our own pools: it defines `zend_send_file` and its kin, and
+//! The PHP file that runs before every script of our own pools: it defines `zend_send_file`, related functions, and
 //! `fastcgi_finish_request`.
 //!
 //! With opcache it costs a request 2 µs: 40 µs of PHP instead of 38 for a script of one header (php-cgi 8.2, quiet
@@ -14,32 +14,33 @@ use std::time::{Duration, SystemTime};
 use crate::leftovers;
 
 const TEXT: &str = include_str!("prelude.php");
-/// The part that makes sense only to the server that wrote it.
+/// The part with the marker of this server.
 const FINISH: &str = include_str!("finish.php");
-/// Stands in it for the line by which a script says that its answer is complete.
+/// Placeholder for the line by which a script says that its answer is complete.
 const MARKER: &str = "MARKER";
-/// What tells a script that a file it names is sent, and the server that the prelude named it.
+/// The expression for the token. It tells a script that haulier sends the file it names, and tells haulier that the prelude
+/// named it.
 const ASKED: &str = "getenv('HAULIER_SEND')";
 
-/// The setting of PHP by which it runs.
+/// The setting of PHP that names the file.
 pub(crate) const SETTING: &str = "auto_prepend_file";
 
-/// A file this old is settled, whatever opcache is told to wait for.
+/// Age of the file's time stamp: more than any `opcache.file_update_protection`.
 const SETTLED: Duration = Duration::from_secs(3600);
 
-/// Who runs PHP.
+/// The account that has to read the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// The account that runs haulier.
     Ourselves,
-    /// Some other one.
+    /// Any other account.
     Anybody,
 }
 
-/// Which sites a pool serves.
+/// The kind of sites that a pool serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sites {
-    /// All have places to send files from, so that no script need ask: a getenv() is 1.5 µs of the 190 of a download.
+    /// All may send files, so the token is written into the file: getenv() would take 1.5 µs of the 190 of a download.
     Sending,
     Any,
 }
@@ -48,16 +49,16 @@ pub(crate) enum Sites {
 #[derive(Debug)]
 pub(crate) struct Prelude {
     directory: PathBuf,
-    /// The directory, locked: systemd-tmpfiles leaves alone what somebody holds, however old it is.
+    /// The directory, locked: systemd-tmpfiles does not remove a locked directory, however old it is.
     _lock: File,
 }
 
 impl Prelude {
-    /// Writes it with the marker of [`haulier_php::finish_marker`], for [`Sites::Sending`] with their token in it. `bases`
-    /// are tried in their order; one that the reader cannot enter is passed over.
+    /// Writes it with the marker of [`haulier_php::finish_marker`], for [`Sites::Sending`] with the token. `bases` are tried
+    /// in their order; those that the reader cannot enter are skipped.
     ///
     /// # Errors
-    /// When it can be written nowhere.
+    /// The file can be written in none of them.
     pub(crate) fn create(bases: impl Iterator<Item = PathBuf>, reader: Reader, token: &str) -> io::Result<Self> {
         let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no directory that PHP could read");
         for base in bases.filter(|base| reader == Reader::Ourselves || may_be_entered(base)) {
@@ -70,7 +71,7 @@ impl Prelude {
     }
 
     fn create_in(base: &Path, token: &str) -> io::Result<Self> {
-        // A name that somebody else took is passed over: in a shared folder he may sit on ours.
+        // In a shared folder another user may have taken the name.
         for attempt in 0..100 {
             let directory = base.join(format!("haulier-{}-prelude-{attempt}", std::process::id()));
             match DirBuilder::new().mode(0o755).create(&directory) {
@@ -83,7 +84,7 @@ impl Prelude {
     }
 
     fn fill(directory: PathBuf, token: &str) -> io::Result<Self> {
-        // Whatever the umask says, PHP's account must be able to read it.
+        // Independent of the umask: PHP's account must be able to read it.
         fs::set_permissions(&directory, Permissions::from_mode(0o755))?;
         let lock = leftovers::hold(&directory)?;
         let prelude = Self { directory, _lock: lock };
@@ -117,19 +118,19 @@ fn with_marker(marker: &str) -> String {
 fn write(file: &Path, text: &str) -> io::Result<()> {
     fs::write(file, text)?;
     fs::set_permissions(file, Permissions::from_mode(0o644))?;
-    // What changed within the last two seconds opcache does not keep (opcache.file_update_protection): the first
-    // requests would each compile it.
+    // opcache does not cache files changed within two seconds (opcache.file_update_protection): the first requests would
+    // each compile it.
     File::open(file)?.set_modified(SystemTime::now() - SETTLED)
 }
 
 impl Drop for Prelude {
     fn drop(&mut self) {
-        // What is left of it costs nothing, and the next start takes another name.
+        // A failure is harmless: the next start takes another name.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Whether every account may pass through this directory and all above it.
+/// True if every account may enter this directory and all above it.
 fn may_be_entered(directory: &Path) -> bool {
     let Ok(real) = directory.canonicalize() else {
         return false;

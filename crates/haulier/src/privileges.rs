@@ -1,4 +1,4 @@
-//! Root binds the ports, another account serves: the change that cannot be undone.
+//! The change from root, which binds the ports, to the serving account. It cannot be undone.
 #![allow(unsafe_code)] // rustix changes the account of one thread; the C library's calls change it for the process
 
 use std::ffi::CString;
@@ -9,15 +9,15 @@ use haulier_php::User;
 
 static LEFT_ROOT: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process was root and is not any more: files it has read may be closed to it.
+/// True if this process was root and is no longer: it may be unable to read its files again.
 pub(crate) fn has_left_root() -> bool {
     LEFT_ROOT.load(Ordering::Relaxed)
 }
 
-/// Makes this process, with all its threads, one of `user`: its group, its further groups in place of root's, its id.
+/// Gives this process, with all its threads, the user id, the group and the further groups of `user`.
 ///
 /// # Errors
-/// A change was refused, or root could still be had afterwards; the process must not go on then.
+/// A change was refused, or the process could become root again. It must not continue then.
 pub(crate) fn drop_to(user: &User) -> io::Result<()> {
     let name = CString::new(user.name.as_str()).map_err(io::Error::other)?;
     // SAFETY: the name ends in NUL and outlives the call; the others are plain numbers.

@@ -1,4 +1,4 @@
-//! The purpose of a server, which its command decides.
+//! The purpose of a server, which the command determines.
 
 /// The purpose of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

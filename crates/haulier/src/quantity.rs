@@ -1,4 +1,4 @@
-//! Numbers as people read them: the same words on a terminal and in a page.
+//! Numbers as text for people, the same on a terminal and in a page.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) fn rate(per_second: f64) -> String {
     }
 }
 
-/// What lies within the first class of the histogram has no finer value. `–` is nothing known.
+/// A time; `<1 ms` within the first class of the histogram, which has no finer values, and `–` if it is unknown.
 pub(crate) fn milliseconds(time: Option<f64>) -> String {
     match time {
         None => "–".to_owned(),

@@ -1,4 +1,4 @@
-//! A process that stays root, to remove the files of root that the server's account cannot remove, once the server ended.
+//! A process that stays root, to remove the files that the server's account cannot remove, after the server's end.
 //!
 //! It is our own program, started before the server leaves root, with the paths in its arguments. It reads two letters
 //! from the server and nothing else: the socket files belong to the server (`+`), or to another process by now (`-`).
@@ -47,7 +47,7 @@ impl Sweeper {
             .stderr(Stdio::null());
         let mut child = command.spawn()?;
         let line = child.stdin.take().expect("it was asked for");
-        // Its child continues.
+        // The process forks and exits at once; its child continues.
         child.wait()?;
         Ok(Self { line })
     }
@@ -59,7 +59,7 @@ impl Sweeper {
     }
 }
 
-/// The process.
+/// The main function of the process.
 pub(crate) fn main() -> ExitCode {
     // SAFETY: there is one thread, and the child goes on as this process would.
     match unsafe { libc::fork() } {
@@ -83,7 +83,7 @@ pub(crate) fn main() -> ExitCode {
     }
     for (path, found) in folders {
         if found.is_some() && identity(path) == found {
-            let _ = fs::remove_dir_all(path); // a next start tries again
+            let _ = fs::remove_dir_all(path); // the next start tries again
         }
     }
     for (path, found) in owned {
@@ -94,7 +94,7 @@ pub(crate) fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Another process may have put its own in that place.
+/// Device and inode: another process may have replaced the file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::symlink_metadata(path).ok()?;
     Some((found.dev(), found.ino()))

@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::machine::Reserve;
 
-/// Most connections that a listener serves at a time.
+/// Most connections that a listener serves at once.
 const MOST: usize = 32;
 /// Pause of accepting when the system has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -84,7 +84,7 @@ pub(super) async fn accept_and_serve<S, A, F>(
                 let stage = StageCell::new();
                 connections.admit(stage.clone(), serve(stream, stage));
             }
-            // A silent connection needs its descriptor less.
+            // A client that waits needs the descriptor more than a silent connection does.
             Err(_) if has_pending() && connections.evict_silent() => tokio::task::yield_now().await,
             Err(_) => tokio::time::sleep(PAUSE).await,
         }

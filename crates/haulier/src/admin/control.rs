@@ -206,7 +206,7 @@ pub(crate) struct Client {
     path: PathBuf,
 }
 
-/// Why there is no answer.
+/// A failure to get an answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// No process listens there, or this user may not connect.

@@ -8,10 +8,10 @@ use haulier_settings::Diagnostic;
 use super::control::{AskError, Client};
 use super::place::find_running;
 
-/// The haulier that listens on `socket`, or without one the only one that runs here. `command` is who asks.
+/// The haulier that listens on `socket`; without `socket`, the only one that runs here. `command` appears in messages.
 ///
 /// # Errors
-/// There is none, there are several, or it is not ours to ask.
+/// None runs here, several do, or it belongs to another account.
 pub(crate) fn find(socket: Option<&Path>, command: &'static str) -> Result<Client, Diagnostic> {
     match socket {
         Some(path) => Client::connect(path).map_err(|error| cannot_ask(&error, command)),
@@ -19,7 +19,7 @@ pub(crate) fn find(socket: Option<&Path>, command: &'static str) -> Result<Clien
     }
 }
 
-/// Files left by those that are gone do not count.
+/// Socket files of dead processes do not count.
 fn the_only_one(command: &'static str) -> Result<Client, Diagnostic> {
     let mut forbidden = None;
     let mut running: Vec<(PathBuf, Client)> = Vec::new();
@@ -40,7 +40,7 @@ fn the_only_one(command: &'static str) -> Result<Client, Diagnostic> {
         )
         .help(format!("ask as that user: sudo haulier {command}"))),
         (0, None) => Err(Diagnostic::error(command, "no haulier is running here")
-            .help("one with `control` in its `[server]` is asked by --socket PATH")),
+            .help("if its `[server]` sets `control`, name that path: --socket PATH")),
         _ => Err(several(running.iter().map(|(path, _)| path.as_path()), command)),
     }
 }
@@ -52,7 +52,7 @@ fn several<'p>(paths: impl Iterator<Item = &'p Path>, command: &'static str) -> 
     })
 }
 
-/// Why there is no answer, and what to do about it.
+/// The diagnostic for a server that does not answer, with advice.
 pub(crate) fn cannot_ask(error: &AskError, command: &'static str) -> Diagnostic {
     let diagnostic = |source: &io::Error| Diagnostic::error(command, format!("{error}: {source}"));
     match error {
@@ -65,6 +65,6 @@ pub(crate) fn cannot_ask(error: &AskError, command: &'static str) -> Diagnostic 
         },
         AskError::Lost { source, .. } => diagnostic(source),
         AskError::Refused { .. } => Diagnostic::error(command, error.to_string())
-            .help("is it another version? `haulier --version` is this one's"),
+            .help("is it another version? `haulier --version` prints that of this program"),
     }
 }

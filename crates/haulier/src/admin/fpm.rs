@@ -1,6 +1,6 @@
 //! The status of a pool in the words of php-fpm's `pm.status_path`, for tools that know them.
 //!
-//! haulier answers, and no worker is asked: the page is there when every worker is busy, which is when it is wanted.
+//! haulier answers without asking a worker, so the page works while every worker is busy.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

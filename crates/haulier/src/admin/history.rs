@@ -17,7 +17,7 @@ const SECONDS: usize = 900;
 const MINUTES: usize = 1440;
 /// Samples of a second that make a minute.
 const MINUTE: usize = 60;
-/// Points of a chart: more would be less than two pixels apart on a telephone.
+/// Points of a chart: more would be less than two pixels apart on a phone.
 const POINTS: usize = 120;
 
 /// All counters at one moment.
@@ -82,7 +82,7 @@ impl Sample {
         }
     }
 
-    /// All of them as one; `None` of none.
+    /// All samples merged into one; `None` if there are none.
     fn merged<'s>(samples: impl IntoIterator<Item = &'s Self>) -> Option<Self> {
         let mut samples = samples.into_iter();
         let first = samples.next()?.clone();
@@ -92,7 +92,7 @@ impl Sample {
     fn and(mut self, later: &Self) -> Self {
         let requests = self.requests.iter_mut().zip(&later.requests);
         requests.for_each(|(sum, more)| *sum += more);
-        // A pool that a reload took away ends here, one that it brought begins.
+        // A reload may have removed or added a pool in between.
         let pools = later.pools.iter().map(|pool| {
             let before = self.pools.iter().find(|before| before.name == pool.name);
             before.map_or_else(|| pool.clone(), |before| before.and(self.seconds, pool, later.seconds))
@@ -115,7 +115,7 @@ impl Sample {
 impl PoolSample {
     fn between(name: &Arc<str>, before: Option<&PoolStatus>, now: &PoolStatus, span: Duration) -> Self {
         let before = before.copied().unwrap_or_default();
-        // A pool that began in between has its whole past in it; more than all workers cannot have been busy.
+        // The counters of a pool that is new here may cover more than this span: no more than all workers were busy.
         let busy =
             now.load.busy_time.saturating_sub(before.load.busy_time).as_secs_f64() / span.as_secs_f64().max(0.001);
         Self {
@@ -212,8 +212,8 @@ impl Ring {
         self.taken += 1;
     }
 
-    /// Samples merged in groups of this size. Groups do not change as time goes on, so that a chart moves and does not
-    /// tremble; the first and the last may be smaller.
+    /// Samples merged in groups of this size. Groups keep their members as time goes on, so that the curve moves without
+    /// changing its shape; the first and the last may be smaller.
     fn by(&self, together: usize) -> Vec<Sample> {
         let first = self.taken - self.samples.len();
         let numbered: Vec<_> = self.samples.iter().enumerate().collect();

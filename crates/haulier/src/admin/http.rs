@@ -1,7 +1,7 @@
 //! HTTP for the admin address and that of probes: GET only, one answer a connection.
 //!
-//! A page of another site must not read this by giving our address a name of its own (DNS rebinding), so the host must be
-//! a loopback name, or the very address that was reached.
+//! A page of another site must not read this by giving our address a name of its own (DNS rebinding). So the host must be
+//! a loopback name or the address that the client reached.
 
 use std::io;
 use std::net::IpAddr;
@@ -116,7 +116,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// The request head; `None` if it is none.
+/// The request head; `None` if the bytes are not one.
 async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<RequestHead>> {
     let mut bytes = Vec::with_capacity(2048);
     let mut storage = Fields::new();
@@ -134,7 +134,7 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<R
 
 fn respond(head: &RequestHead, local: Option<IpAddr>, scope: Scope, reporter: &Reporter) -> Answer {
     if scope == Scope::Everything && !is_known_host(head.host(), local) {
-        return Answer::text(403, "this address answers to localhost and to its own number only\n");
+        return Answer::text(403, "this address answers only requests for localhost and for its own IP address\n");
     }
     if head.method() != Method::Get {
         return Answer::text(405, "only GET is allowed here\n");
@@ -183,7 +183,7 @@ fn range_of(query: Option<&[u8]>) -> Range {
     }
 }
 
-/// True for a host of ours, and without one: a browser always names the host.
+/// True for a host of ours, and for a request without a host: browsers always send it.
 fn is_known_host(host: Option<&[u8]>, local: Option<IpAddr>) -> bool {
     let Some(host) = host else { return true };
     let Ok(host) = std::str::from_utf8(host) else {

@@ -1,7 +1,7 @@
 //! The state of a running haulier: metrics, health and dashboard on the admin address, `status` on the control socket.
 //!
-//! All of it runs on the main thread, which has little else to do, and reads the same counters. The admin address can change
-//! nothing. The control socket, which only its owner can open, asks the main loop to.
+//! All of it runs on the main thread and reads the same counters. The admin address only reads. The control socket, which
+//! only its owner can open, passes commands to the main loop.
 
 mod connections;
 mod control;
@@ -39,7 +39,7 @@ pub(crate) use view::SiteFacts;
 use self::http::Scope;
 use crate::config::settings::AdminAddress;
 
-/// Ports tried after the one named, where any will do.
+/// Ports tried after the one named, if another one may be used.
 const NEXT_PORTS: u16 = 20;
 
 /// The admin address, bound.
@@ -50,7 +50,7 @@ pub(crate) enum AdminListener {
 }
 
 impl AdminListener {
-    /// Binds it; `None` if it is off. With `or_next`, a port that is taken leads to one that is not.
+    /// Binds it; `None` if it is off. With `or_next`, another port is tried if this one is taken.
     ///
     /// # Errors
     /// The error of the system.
@@ -73,7 +73,7 @@ impl AdminListener {
 }
 
 impl AdminListener {
-    /// A socket that is bound already; `None` if it is none for this address. A port of 0 is any.
+    /// A socket that is bound already; `None` if it is not bound to this address. Port 0 matches any.
     pub(crate) fn adopt(address: &AdminAddress, socket: OwnedFd) -> Option<Self> {
         match address {
             AdminAddress::Off => None,
@@ -107,7 +107,7 @@ impl std::fmt::Display for AdminListener {
     }
 }
 
-/// The first free port from that of `address` on, else any.
+/// The first free port from that of `address` upwards, else any.
 fn bind_from(address: SocketAddr) -> io::Result<StdTcpListener> {
     let with_port = |port| SocketAddr::new(address.ip(), port);
     let ports = (0..=NEXT_PORTS).filter_map(|further| address.port().checked_add(further));

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 /// Beginning and end of a socket's name; the port it serves is in between.
 const PREFIX: &str = "haulier-";
 const SUFFIX: &str = ".sock";
-/// The directory that systemd made for this service, or for the one that a command is for (RuntimeDirectory=).
+/// The directory that systemd made for this service (RuntimeDirectory=), or for the service that runs this command.
 const OF_SERVICE: &str = "RUNTIME_DIRECTORY";
 
-/// The socket for a server on this port: `/run/haulier/haulier-80.sock`. `None` if no directory is fit for it.
+/// The socket for a server on this port: `/run/haulier/haulier-80.sock`. `None` if no directory can be used.
 pub(crate) fn place_for(port: u16) -> Option<PathBuf> {
     let name = format!("{PREFIX}{port}{SUFFIX}");
     directories()
@@ -19,7 +19,7 @@ pub(crate) fn place_for(port: u16) -> Option<PathBuf> {
         .map(|directory| directory.join(name))
 }
 
-/// The directories in the order they are tried: what systemd or the session made for us, else one of our own.
+/// The directories in the order they are tried: those that systemd or the session made, then one of our own.
 fn directories() -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     [
@@ -41,7 +41,8 @@ fn given(name: &str) -> Option<PathBuf> {
     first.filter(|path| path.is_absolute())
 }
 
-/// Whether we may put a socket there. The last directory is created; in a shared folder another user may have taken its name.
+/// Tells whether this process may create a socket there. Creates the directory for temporary files, unless another user
+/// has taken its name in the shared folder.
 fn is_usable(directory: &Path) -> bool {
     if directory.starts_with(std::env::temp_dir()) {
         let _ = DirBuilder::new().mode(0o700).create(directory); // it may be there already
@@ -52,8 +53,8 @@ fn is_usable(directory: &Path) -> bool {
     directory.is_dir() && rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// The control sockets of all servers on this machine that lie in the usual places and are ours or root's to give. Where
-/// a service manager runs us (ExecReload=), that of its service alone.
+/// The control sockets in the usual places that belong to our account or root. Run by a service manager (ExecReload=),
+/// only that of its service.
 pub(crate) fn find_running() -> Vec<PathBuf> {
     let of_service = given(OF_SERVICE).map(|directory| sockets_in(&directory));
     if let Some(found) = of_service.filter(|found| !found.is_empty()) {

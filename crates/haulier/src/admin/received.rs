@@ -1,4 +1,4 @@
-//! A line that descriptors come with (SCM_RIGHTS, unix(7)).
+//! A line with descriptors attached (SCM_RIGHTS, unix(7)).
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,10 +19,10 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// Reads up to the end of a line. Nothing of it may have been read before: a plain read would lose descriptors.
+    /// Reads up to the end of a line. No plain read may have preceded it: that would lose descriptors.
     ///
     /// # Errors
-    /// The connection ends or the line does not, the time-out of the socket is over, or there is no room for more
+    /// The connection ends within the line, the line is too long, the socket times out, or there is no room for more
     /// descriptors.
     pub(super) fn line(stream: impl AsFd) -> io::Result<Self> {
         let (mut bytes, mut sockets) = (Vec::new(), Vec::new());

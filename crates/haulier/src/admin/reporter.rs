@@ -24,14 +24,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Period of rates.
 const RATE: Duration = Duration::from_secs(10);
 
-/// The server apart from its numbers.
+/// The server's properties that are not counters.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) config: Option<PathBuf>,
     pub(crate) listen: Vec<String>,
     pub(crate) admin: Option<String>,
     pub(crate) sites: Vec<SiteFacts>,
-    /// When its configuration was last exchanged.
+    /// Time of the last reload.
     pub(crate) reloaded: Option<Instant>,
 }
 
@@ -44,19 +44,18 @@ pub(crate) struct Reporter {
     /// The oldest first; never empty.
     readings: Mutex<VecDeque<Reading>>,
     history: Mutex<History>,
-    /// Bytes that each client had of its transfer, by the transfer's number, in the last minute, the oldest first.
+    /// Bytes sent to each client in the last minute, by the number of its transfer, the oldest first.
     transfers: Mutex<HashMap<u64, VecDeque<(Instant, u64)>>>,
-    /// The threads, once they run.
+    /// The serving threads, once they run.
     server: OnceLock<Arc<ServerHandle>>,
     is_leaving: AtomicBool,
 }
 
-/// Silence after which a serving thread hangs. Its loop runs at least ten times a second.
+/// Silence after which a serving thread is considered hung. Its loop runs at least ten times a second.
 const HUNG: Duration = Duration::from_secs(10);
 
-/// Between two looks at a transfer that its rate is made of; that is of the last minute. The kernel of a client that reads
-/// slowly takes megabytes at once and then nothing for half a minute, so a short time would show 0 and many times as much
-/// by turns.
+/// Interval between two records of the bytes sent of a transfer. Its rate is that of the last minute: the kernel of a slow
+/// client takes megabytes at once and then nothing for half a minute, so a short span would show 0 and peaks by turns.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 impl Reporter {
@@ -80,7 +79,7 @@ impl Reporter {
         let _ = self.server.set(server); // called once
     }
 
-    /// The server will end: balancers should send no new clients.
+    /// Records that the server will end, so that balancers send no new clients.
     pub(crate) fn leaving(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
     }
@@ -88,7 +87,7 @@ impl Reporter {
     /// The reason to restart the server, if there is one.
     pub(super) fn why_not_alive(&self) -> Option<String> {
         let lag = self.server.get()?.lag();
-        (lag > HUNG).then(|| format!("a serving thread hangs since {} s", lag.as_secs()))
+        (lag > HUNG).then(|| format!("a serving thread has not responded for {} s", lag.as_secs()))
     }
 
     /// The reason not to send clients here now, if there is one.
@@ -106,7 +105,7 @@ impl Reporter {
         self.why_not_alive()
     }
 
-    /// The configuration was exchanged; these are the addresses by now.
+    /// Records a reload; these are the addresses from now on.
     pub(crate) fn reloaded(&self, listen: Vec<String>, sites: Vec<SiteFacts>) {
         let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         identity.listen = listen;
@@ -140,7 +139,7 @@ impl Reporter {
             lock(&self.history).push(Sample::between(before, &reading));
         }
         readings.push_back(reading);
-        // The one that is just a minute old stays, to be compared with.
+        // The newest of those that are a minute old stays, for comparison.
         while readings
             .get(1)
             .is_some_and(|second| now.saturating_duration_since(second.at) >= MINUTE)
@@ -344,7 +343,7 @@ fn reasons(totals: &Totals) -> BTreeMap<Reason, u64> {
     reasons
 }
 
-/// The newest reading that is at least so old, or the oldest there is.
+/// The newest reading of at least this age, or the oldest of all.
 fn reading_before(readings: &VecDeque<Reading>, now: Instant, age: Duration) -> &Reading {
     let old_enough = |reading: &&Reading| now.saturating_duration_since(reading.at) >= age;
     readings.iter().rev().find(old_enough).unwrap_or(&readings[0])

@@ -19,8 +19,8 @@ const BACKLOG: i32 = 128;
 pub(crate) struct SocketFile {
     listener: StdUnixListener,
     path: PathBuf,
-    /// Device and inode of the file: another process may have put its own in that place. `None` while, or once, the file is
-    /// another process's to remove.
+    /// Device and inode of the file: another process may have put its own in that place. `None` while another process
+    /// has to remove the file.
     identity: Option<(u64, u64)>,
 }
 
@@ -45,7 +45,7 @@ impl SocketFile {
         })
     }
 
-    /// A socket that another process has bound, and whose file stays its own. `None` if it is none, or nameless.
+    /// A socket that another process has bound and whose file it keeps. `None` if it is not a Unix socket with a path.
     pub(crate) fn adopt(socket: OwnedFd) -> Option<Self> {
         let listener = StdUnixListener::from(socket);
         let path = listener.local_addr().ok()?.as_pathname()?.to_owned();
@@ -57,7 +57,7 @@ impl SocketFile {
         })
     }
 
-    /// The file is ours from now on: the process that had bound it has given it away.
+    /// Takes charge of the file: the process that bound it has given it up.
     pub(crate) fn claim(&mut self) {
         let found = fs::symlink_metadata(&self.path).ok();
         self.identity = found.map(|found| (found.dev(), found.ino()));
@@ -71,7 +71,7 @@ impl SocketFile {
         self.listener.try_clone().map(OwnedFd::from)
     }
 
-    /// Leaves the file to the process that listens there from now on.
+    /// Leaves the file to the process that takes over the socket.
     pub(crate) fn give_away(mut self) {
         self.identity = None;
     }

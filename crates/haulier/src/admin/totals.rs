@@ -2,7 +2,7 @@
 
 use haulier_server::metrics::{HandlerTotals, SiteTotals, Totals};
 
-/// A site of an earlier reading: mostly under its old number, after a reload perhaps under another one, or not there yet.
+/// A site in an earlier reading. A reload may have changed its number, or added it since.
 pub(super) fn find<'t>(totals: &'t Totals, number: usize, name: &str) -> Option<&'t SiteTotals> {
     let named = |(found, site): &'t (String, SiteTotals)| (found == name).then_some(site);
     let in_place = totals.sites.get(number).and_then(named);

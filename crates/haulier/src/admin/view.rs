@@ -13,9 +13,9 @@ use super::totals::all_sites;
 /// Everything at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
-    /// By the clock on the wall.
+    /// The wall-clock time.
     pub(super) at: SystemTime,
-    /// The same moment.
+    /// The same moment, monotonic.
     pub(super) now: Instant,
     /// The name of this machine.
     pub(super) machine: String,
@@ -27,13 +27,13 @@ pub(crate) struct View {
     pub(super) range: Range,
     /// The oldest first.
     pub(super) samples: Vec<Sample>,
-    /// The longest under way first.
+    /// The longest-running first.
     pub(super) transfers: Vec<TransferView>,
     /// The newest first.
     pub(super) failures: Vec<Failure>,
     /// The slowest first.
     pub(super) slowest: Vec<SlowRequest>,
-    /// Requests of the last minute that came to nothing, by reason; without those that clients gave up.
+    /// Requests of the last minute that failed, by reason; without those that clients aborted.
     pub(super) failed: Vec<(&'static str, u64)>,
     pub(super) codings: Vec<CodingView>,
     /// Worker time saved in the last day, or since the start.
@@ -53,12 +53,12 @@ pub(crate) struct SiteFacts {
 #[derive(Debug, Clone)]
 pub(super) struct PoolView {
     pub(super) name: String,
-    /// We run its PHP.
+    /// haulier runs its PHP.
     pub(super) is_own: bool,
     pub(super) status: PoolStatus,
     pub(super) memory: Option<u64>,
     pub(super) workers: Vec<WorkerStatus>,
-    /// Of a pool that another program runs.
+    /// Status of the servers, if another program runs the pool.
     pub(super) servers: Vec<ExternalServer>,
 }
 
@@ -78,16 +78,16 @@ pub(super) struct TransferView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CodingView {
     pub(super) name: &'static str,
-    /// Bytes before.
+    /// Bytes before coding.
     pub(super) taken: u64,
-    /// Bytes after.
+    /// Bytes after coding.
     pub(super) made: u64,
     pub(super) spent: Duration,
 }
 
 impl TransferView {
-    /// A transfer. `known` is an earlier moment with the bytes it had sent by then; without it the rate is that since the
-    /// beginning.
+    /// A transfer. `known` is an earlier moment with the bytes sent by then; without it the rate covers the whole
+    /// transfer.
     pub(super) fn of(transfer: &Transfer, now: Instant, known: Option<(Instant, u64)>) -> Self {
         let (since, before) = known.filter(|(at, _)| *at < now).unwrap_or((transfer.since, 0));
         let seconds = now.saturating_duration_since(since).as_secs_f64().max(0.001);

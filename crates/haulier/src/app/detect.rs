@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::presets::{Layout, PRESETS, Preset};
 
-/// A project as it lies on disk.
+/// A project on disk.
 #[derive(Debug, Clone)]
 pub(crate) struct App {
     /// Its rules.
@@ -15,18 +15,17 @@ pub(crate) struct App {
     pub(crate) root: PathBuf,
     /// The front controller, as a path in the document root.
     pub(crate) front: Option<String>,
-    /// A folder that a search for scripts could not look into: there may be some after all.
+    /// A folder that a search for scripts could not read: it may hold some.
     pub(crate) unread: Option<PathBuf>,
 }
 
 impl App {
-    /// Whether another look may well find more: nothing was recognised, or files without PHP. What is recognised stays
-    /// what it is.
+    /// True if a later detection may find more: no application was recognised, or no PHP.
     pub(crate) fn is_provisional(&self) -> bool {
         matches!(self.preset.name, "plain" | "static")
     }
 
-    /// Whether this, found later, is to be served in place of `before`. Scripts that go away may come back at once, as
+    /// True if this later finding replaces `before`. A project without scripts never does: they may return at once, as
     /// when another branch is checked out.
     pub(crate) fn supersedes(&self, before: &Self) -> bool {
         self.preset.php && self != before
@@ -40,13 +39,13 @@ impl PartialEq for App {
     }
 }
 
-/// Why an application that was named is not served.
+/// An application that was named and cannot be served.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DetectError {
     /// No preset has this name.
     #[error("no application is called `{0}`")]
     UnknownName(String),
-    /// The directory has no place that could be its document root.
+    /// The directory has no folder that could be its document root.
     #[error("{} is no {title}: {wanted} is not there", directory.display())]
     NotThere {
         title: &'static str,
@@ -55,18 +54,18 @@ pub(crate) enum DetectError {
     },
 }
 
-/// The name of whatever a look finds.
+/// The name that asks for detection.
 pub(crate) const AUTO: &str = "auto";
 
-/// A search for scripts ends after so many entries: the folder is then taken for one without PHP only if none was met.
+/// Entries after which a search for scripts ends.
 const ENTRIES: usize = 4000;
 /// Folders deeper than this are not searched for scripts.
 const DEPTH: usize = 4;
 
-/// Recognises the project in `directory`: by looking when `name` is [`AUTO`], else as the application named.
+/// Recognises the project in `directory`: by its files if `name` is [`AUTO`], else as the application named.
 ///
 /// # Errors
-/// For an unknown name, and for a directory that lacks the front controller its application needs.
+/// The name is unknown, or the directory lacks the front controller that its application needs.
 pub(crate) fn detect(directory: &Path, name: &str) -> Result<App, DetectError> {
     if name == AUTO {
         return Ok(look(directory));
@@ -99,8 +98,8 @@ fn look(directory: &Path) -> App {
     }
 }
 
-/// A named application is taken at its word: its markers help to find the document root, its front controller is
-/// all it needs. The document root itself may be given as the project, too.
+/// A named application needs only its front controller; its markers help to find the document root. The document root
+/// itself may be given as the project, too.
 fn as_named(preset: &'static Preset, directory: &Path) -> Result<App, DetectError> {
     let by_markers = preset.layouts.iter().find(|layout| fits(layout, directory));
     let by_front = || {
@@ -182,7 +181,7 @@ fn exists(directory: &Path, marker: &str) -> bool {
     })
 }
 
-/// What a bounded search for scripts came to.
+/// The result of a bounded search for scripts.
 #[derive(Debug, Default)]
 struct Search {
     found: bool,

@@ -1,4 +1,4 @@
-//! Apache's `.htaccess`: not read, and whoever relies on one is told so.
+//! Apache's `.htaccess`, which haulier does not obey: a note tells its user so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use super::App;
 
 /// Directives that are named; the others are counted.
 const NAMED: usize = 3;
-/// Most that is read of a file that is only mentioned, bytes.
+/// Most bytes that are read of such a file.
 const MOST: usize = 256 * 1024;
 
-/// The one that lies in the project and Apache would obey for all of its pages: what is to be said of it.
+/// The note about the `.htaccess` that Apache would apply to all pages of the project.
 pub(crate) fn remark(app: &App, project: &Path) -> Option<String> {
     let (file, directives) = find(&app.root).or_else(|| find(project))?;
     let named: Vec<&str> = directives.iter().take(NAMED).map(String::as_str).collect();
@@ -21,20 +21,20 @@ pub(crate) fn remark(app: &App, project: &Path) -> Option<String> {
         String::new()
     };
     let what = match app.preset.name {
-        "plain" | "static" | "front" => "what it says has to be said in haulier.toml".to_owned(),
+        "plain" | "static" | "front" => "its rules have to be written in haulier.toml".to_owned(),
         _ => format!(
-            "the rules {} ships are built in, others have to be said in haulier.toml",
+            "the rules that {} ships are built in, others have to be written in haulier.toml",
             app.preset.title
         ),
     };
     Some(format!(
-        "{} is not read ({}{more}): {what}; docs/from-apache.md says how",
+        "{} is not read ({}{more}): {what}; see docs/from-apache.md",
         file.display(),
         named.join(", ")
     ))
 }
 
-/// The file in this directory, with each directive in it once; one that says nothing counts for none.
+/// The file in this directory with the names of its directives, each once; `None` if it has none.
 fn find(directory: &Path) -> Option<(PathBuf, Vec<String>)> {
     let path = directory.join(".htaccess");
     let text = fs::read(&path).ok()?;
@@ -42,7 +42,7 @@ fn find(directory: &Path) -> Option<(PathBuf, Vec<String>)> {
     let mut directives: Vec<String> = Vec::new();
     for line in text.lines().map(str::trim) {
         let word = line.split_whitespace().next().unwrap_or_default();
-        // `<IfModule …>` and its like only hold others.
+        // `<IfModule …>` and similar sections only hold other directives.
         let is_directive = word.starts_with(|first: char| first.is_ascii_alphabetic());
         if is_directive && !directives.iter().any(|known| known.eq_ignore_ascii_case(word)) {
             directives.push(word.chars().filter(|letter| letter.is_ascii_alphanumeric()).collect());
@@ -75,8 +75,8 @@ mod tests {
         assert_eq!(
             said(&[("index.php", ""), (".htaccess", rules)]).as_deref(),
             Some(
-                "./.htaccess is not read (RewriteEngine, RewriteRule, Header and 1 more): what it says has to be said in \
-                 haulier.toml; docs/from-apache.md says how"
+                "./.htaccess is not read (RewriteEngine, RewriteRule, Header and 1 more): its rules have to be written in \
+                 haulier.toml; see docs/from-apache.md"
             )
         );
         let symfony = [

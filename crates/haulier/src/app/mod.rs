@@ -1,7 +1,7 @@
-//! What a project directory is: which application, where its document root is, what may run.
+//! Recognition of a project directory: its application, its document root, the scripts that may run.
 //!
-//! `presets` is the table, `detect` reads it. A further application is one entry there. `htaccess` knows what Apache would
-//! have read.
+//! `presets` is the table, `detect` reads it. A further application is one entry there. `htaccess` notes rules that Apache
+//! would have read.
 
 mod detect;
 pub(crate) mod htaccess;

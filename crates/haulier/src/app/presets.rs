@@ -3,7 +3,7 @@
 //! Paths and patterns are those of the document root, with a leading `/`; a pattern's `*` stands for any characters,
 //! `/` too. Dotfiles, backups and the manifests of composer and npm are refused by the server for every site.
 
-/// One way a project may lie on disk.
+/// One layout of a project on disk.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// All of these exist below the project directory. A `*` at the end stands for the rest of a name.
@@ -23,23 +23,23 @@ pub(crate) struct Preset {
     pub(crate) title: &'static str,
     /// Tried in order.
     pub(crate) layouts: &'static [Layout],
-    /// Found by itself; otherwise only when named.
+    /// Detected by its files; otherwise used only if named.
     pub(crate) detected: bool,
-    /// Whether PHP runs at all.
+    /// True if PHP runs at all.
     pub(crate) php: bool,
     /// Files that answer for a directory, in order.
     pub(crate) index: &'static [&'static str],
-    /// The only scripts that run; empty is all of them.
+    /// The only scripts that run; all of them if empty.
     pub(crate) scripts: &'static [&'static str],
     /// Scripts that never run.
     pub(crate) never: &'static [&'static str],
-    /// Paths nobody gets.
+    /// Paths that are refused.
     pub(crate) deny: &'static [&'static str],
-    /// Pattern → what `cache` would say.
+    /// Pattern → the value that `cache` would have.
     pub(crate) cache: &'static [(&'static str, &'static str)],
-    /// Path → where clients are sent (301), behind what the site says itself.
+    /// Path → target of a redirect (301), after those of the site itself.
     pub(crate) redirects: &'static [(&'static str, &'static str)],
-    /// What people should know about it at the start.
+    /// A remark for the start message.
     pub(crate) remark: Option<&'static str>,
 }
 
@@ -66,7 +66,7 @@ const fn layout(markers: &'static [&'static str], root: &'static str, front: &'s
     }
 }
 
-/// What drupal's own .htaccess refuses.
+/// Refused by Drupal's own .htaccess.
 const DRUPAL_SOURCE: &[&str] = &[
     "*.{engine,inc,install,make,module,profile,po,theme,twig,yml,sql}",
     "*.tpl.php",
@@ -90,7 +90,7 @@ const DRUPAL: Preset = Preset {
     ..NOTHING
 };
 
-/// What the documentation of Nextcloud has nginx refuse; ownCloud lies the same way.
+/// Refused by the nginx configuration in Nextcloud's documentation; ownCloud has the same layout.
 const CLOUD: Preset = Preset {
     layouts: &[layout(&["occ", "remote.php"], ".", "/index.php")],
     scripts: &[
@@ -432,7 +432,7 @@ pub(crate) static PRESETS: &[Preset] = &[
         detected: false,
         php: false,
         index: &["index.html"],
-        // A script that nobody runs would be sent as text.
+        // A script that is not run would be sent as text.
         deny: &["*.{php,phtml,phar}"],
         ..NOTHING
     },

@@ -1,8 +1,8 @@
 //! Certificates from an authority of the internet (RFC 8555): ordered when they are missing, renewed when a third of
 //! their life is left.
 //!
-//! A thread of its own does it: nothing here may hold up a request. What it gets lies in the state directory, under a
-//! lock that servers with the same names share, so that one of them orders and all of them serve.
+//! A thread of its own does it, so that no request waits for it. Certificates are kept in the state directory. Servers
+//! with the same names share its lock: one of them orders, all of them serve.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::config::tls::{Authority, Challenge};
 use crate::error_chain::with_sources;
 use crate::expiry::days;
 
-/// After the first failure; each further one doubles it.
+/// Pause after the first failure; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(300);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
@@ -38,10 +38,10 @@ const TIMEOUT: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(120)
 pub(super) struct Acme {
     authority: Authority,
     directory: PathBuf,
-    /// The ways in which we can be asked.
+    /// The kinds of challenge that this server can answer.
     open: Vec<Challenge>,
     challenges: Challenges,
-    /// Told when there is a new certificate.
+    /// Called when there is a new certificate.
     news: Arc<Notify>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Acme {
 #[derive(Debug)]
 struct Name {
     name: String,
-    /// When to look at it next.
+    /// Time of the next check.
     next: SystemTime,
     failures: u32,
 }
@@ -138,7 +138,7 @@ impl Acme {
         }
     }
 
-    /// Orders a certificate if it is time, and says when to come again.
+    /// Orders a certificate if it is due; returns the pause until the next check.
     async fn look_after(&self, name: &mut Name) {
         match self.renew(&name.name, name.failures).await {
             Ok(due) => {
@@ -159,7 +159,7 @@ impl Acme {
         }
     }
 
-    /// The time at which the certificate of this name has to be renewed, once there is one that need not be now.
+    /// Makes sure that the name has a certificate that is not due; returns the time of its renewal.
     async fn renew(&self, name: &str, failures: u32) -> Result<SystemTime, OrderError> {
         let file = self.file_of(name);
         if let Some(due) = due(&file).filter(|&due| due > SystemTime::now()) {
@@ -176,7 +176,7 @@ impl Acme {
         let challenge = self.open[failures as usize % self.open.len()];
         let ordered = self.order(&account, name, challenge).await;
         if matches!(&ordered, Err(OrderError::Protocol(error)) if is_account_unknown(error)) {
-            // An authority that forgot us: with the next try comes a new account.
+            // The authority no longer knows the account: the next try creates a new one.
             let _ = std::fs::remove_file(self.account_file());
         }
         let (chain, key) = ordered?;
@@ -215,7 +215,7 @@ impl Acme {
         Ok(account)
     }
 
-    /// One order from begin to end: chain and key in PEM form.
+    /// Carries out one order; returns chain and key in PEM form.
     async fn order(&self, account: &Account, name: &str, challenge: Challenge) -> Result<(String, String), OrderError> {
         let identifiers = [Identifier::Dns(name.to_owned())];
         let mut order = account.new_order(&NewOrder::new(&identifiers)).await?;
@@ -234,7 +234,7 @@ impl Acme {
         Ok((chain, key.serialize_pem()))
     }
 
-    /// Answers what the authority asks, until it believes us.
+    /// Answers the challenges of the authority until it has validated the name.
     async fn prove(
         &self,
         order: &mut Order,
@@ -311,11 +311,11 @@ fn proof(name: &str, digest: &[u8]) -> Result<(String, String), rcgen::Error> {
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// When the certificate in this file is to be renewed; `None` if there is none that can be used.
+/// Time of renewal of the certificate in this file; `None` if the file holds no usable one.
 fn due(file: &Path) -> Option<SystemTime> {
     let certificate = Certificate::read(file, file).ok()?;
     let life = certificate.not_after().duration_since(certificate.not_before()).ok()?;
-    // Servers that were set up together must not all come at once.
+    // Servers that were set up together must not all renew at once.
     let early = life.mul_f64(1.0 / 3.0 + fraction() / 30.0);
     certificate.not_after().checked_sub(early)
 }

@@ -1,4 +1,4 @@
-//! The HTTP client of the ACME library, by our own client core: one connection a request.
+//! The HTTP client of the ACME library, made of haulier-client: one connection per request.
 
 use std::future::Future;
 use std::io;
@@ -15,7 +15,7 @@ use haulier_client::url::Url;
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 
-/// Longest answer, bytes. A chain of certificates has some thousands.
+/// Longest answer, bytes. A chain of certificates has a few thousand.
 const LONGEST: usize = 1024 * 1024;
 
 /// Sends what the library asks for.

@@ -1,6 +1,6 @@
 //! Our own certificate authority, for names that no other one signs: `localhost`, `shop.test`, addresses.
 //!
-//! Its key never leaves the state directory. Browsers believe it once `haulier trust` has been run.
+//! Its key never leaves the state directory. Browsers trust it after `haulier trust`.
 
 use std::fs;
 use std::io;
@@ -40,7 +40,7 @@ pub(crate) enum LocalError {
 }
 
 impl LocalAuthority {
-    /// Of this state directory; made there if it has none, or one that has ended.
+    /// Opens the authority of this state directory; creates it if there is none or it has expired.
     pub(crate) fn open(state: &Path) -> Result<Self, LocalError> {
         let directory = state.join("local");
         let authority = Self {
@@ -110,7 +110,7 @@ impl LocalAuthority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let now = SystemTime::now();
-        // A clock that goes a little wrong must not make it useless.
+        // A client whose clock is a little slow must accept it.
         params.not_before = (now - DAY).into();
         params.not_after = (now + LIFETIME).into();
         let key = KeyPair::generate()?;
@@ -120,7 +120,7 @@ impl LocalAuthority {
     }
 }
 
-/// Whose authority it is, for the lists in which people find it.
+/// The account and machine of the authority, for lists of authorities.
 fn whose() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     let user = user.ok().filter(|user| !user.is_empty());

@@ -74,7 +74,7 @@ struct Held {
 type Stamp = (i64, i64, u64, u64);
 type Stamps = [Option<Stamp>; 2];
 
-/// Why the certificates of a server cannot be opened.
+/// A failure to open the certificates of a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
     #[error("no certificates of our own authority")]
@@ -142,7 +142,7 @@ impl CertificateManager {
         all.iter().find(same).cloned()
     }
 
-    /// Refuses to start without a file that the configuration names: its site counts on it from the first connection.
+    /// Refuses to start without a file that the configuration names: its site needs it from the first connection.
     fn require_files(&self) -> Result<(), CertificateError> {
         let held = self.held();
         let missing = held.iter().find_map(|held| match &held.plan.source {
@@ -300,7 +300,7 @@ impl Held {
         }
     }
 
-    /// Has our own authority issue one if there is none, or an old one. Returns whether there is a new certificate.
+    /// Has our own authority issue one if there is none or it is due. Returns whether there is a new certificate.
     fn make(&mut self, authority: Option<&LocalAuthority>) -> bool {
         let is_fresh = |certificate: &Arc<Certificate>| {
             let left = certificate.not_after().duration_since(SystemTime::now());
@@ -362,7 +362,7 @@ mod tests {
         CertificateManager::open(CertificateNeeds::new(&tls(state, source), true, true), before)
     }
 
-    /// Writes a certificate with its key into one file; gives the end of its life.
+    /// Writes a certificate with its key into one file; returns the end of its validity.
     fn write(path: &Path, days: u64) -> SystemTime {
         let key = rcgen::KeyPair::generate().expect("a key");
         let mut params = rcgen::CertificateParams::new(vec!["shop.test".to_owned()]).expect("a name");

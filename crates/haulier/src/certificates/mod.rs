@@ -1,7 +1,7 @@
 //! The certificates of a running server: from files, from an authority of our own, from one of the internet.
 //!
-//! `manager` holds what is served and looks for changes, `local` is our own authority, `acme` talks to others, `reach`
-//! only asks whether it could, `state` is the directory in which they keep what outlives the process.
+//! `manager` holds the certificates that are served and watches for changes. `local` is our own authority, `acme` orders
+//! from others, `reach` checks whether that would work, `state` is the directory of keys and certificates.
 
 mod acme;
 mod http;

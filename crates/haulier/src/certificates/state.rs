@@ -48,8 +48,8 @@ impl Lock {
 
 /// Gives a directory with all that is in it to the account that will serve.
 ///
-/// Root does it, in a tree that account may have changed since: nothing is followed, everything is reached from the
-/// directory it lies in.
+/// Root does it, in a tree that the account may have changed since. So no link is followed, and each entry is opened
+/// relative to its directory.
 pub(super) fn give_to(directory: &Path, user: &User) -> io::Result<()> {
     let opened = rustix::fs::open(directory, DIRECTORY, Mode::empty())?;
     give_opened(&opened, user)
@@ -80,7 +80,7 @@ fn give_opened(directory: &OwnedFd, user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// A name for a directory made of an address.
+/// The name of a directory, made of an address.
 pub(super) fn slug(url: &str) -> PathBuf {
     let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
     let one = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };

@@ -107,7 +107,7 @@ pub(crate) struct GetArgs {
     pub(crate) max_time: Option<Duration>,
 }
 
-/// A version of HTTP that was asked for.
+/// A version of HTTP that the user chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HttpVersion {
     One,

@@ -8,7 +8,7 @@ use haulier_client::url::Url;
 use haulier_settings::value;
 use haulier_store::{Key, Location};
 
-/// Where `haulier serve --images` listens.
+/// The default address of `haulier serve --images`.
 const SERVICE: &str = "http://127.0.0.1:4869/";
 
 /// Arguments of `image`.
@@ -18,7 +18,7 @@ pub(crate) struct ImageArgs {
     pub(crate) command: ImageCommand,
 }
 
-/// What to do with images.
+/// The commands for images.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
     /// Upload files, and print the id and the address of each

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// What `bench` does beside measuring targets.
+/// The further commands of `bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Show a stored run, or compare several

@@ -1,4 +1,4 @@
-//! Every command line that the documentation shows is one that haulier takes.
+//! Tests that haulier accepts every command line in the documentation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,14 +32,14 @@ fn words(line: &str) -> Vec<String> {
             '\'' | '"' => rest[1..].split_once(first).unwrap_or((&rest[1..], "")),
             _ => rest.split_once(' ').unwrap_or((rest, "")),
         };
-        // What the reader has to fill in.
+        // Placeholders that the reader has to fill in.
         words.push(if word == "ID" { AN_ID } else { word }.to_owned());
         rest = after.trim_start();
     }
     words
 }
 
-/// What follows `haulier ` in blocks and between backticks, however it is begun.
+/// The text after `haulier ` in code blocks and between backticks.
 fn commands(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let (mut is_code, mut prose) = (false, String::new());

@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &CheckArgs, console: &Console) -> Outcome {
     answer(&path, &report, Some((&settings, &machine)), arguments, console)
 }
 
-/// Prints what was found; findings are what the command was asked for, so they go to standard output.
+/// Prints the findings on standard output: they are the result of the command.
 fn answer(
     path: &Path,
     report: &Report,
@@ -56,7 +56,7 @@ fn answer(
     console: &Console,
 ) -> Outcome {
     let mut output = io::stdout().lock();
-    // A reader that has gone away is no failure.
+    // A closed standard output is not a failure.
     let _ = if arguments.json {
         writeln!(output, "{}", as_json(path, report, understood))
     } else {
@@ -100,7 +100,7 @@ fn verdict(report: &Report, settings: Option<&Settings>) -> String {
     text
 }
 
-/// What was understood, a line each.
+/// A line for each site, pool and address.
 fn facts(settings: &Settings, machine: &Machine) -> String {
     let mut text = String::new();
     for site in &settings.sites {
@@ -161,7 +161,7 @@ fn describe_site(site: &Site, pools: &[Pool]) -> String {
     )
 }
 
-/// Where files may lie that scripts name, and who opens them; `None` where none are sent.
+/// The directories of files that scripts may name, and the account that opens them; `None` if no such files are sent.
 fn describe_sent(site: &Site, settings: &Settings) -> Option<String> {
     let pool = &settings.pools[site.pool?];
     let roots = site
@@ -176,14 +176,14 @@ fn describe_sent(site: &Site, settings: &Settings) -> Option<String> {
         return None;
     }
     let mut text = places.join(", ");
-    // What we open, we open as ourselves: as root that is more than PHP could.
+    // haulier opens them as its own account: as root that is more than PHP may open.
     let opens_as_root = account::is_root() && settings.user.as_ref().is_none_or(|user| user.uid == 0);
     let reader = match pool.settings.kind.supervised() {
         Some(own) => {
             let user = own.user.as_ref().filter(|user| user.uid != 0);
             user.map(|user| user.name.as_str())
         }
-        // Its account is not known here.
+        // The account of PHP is not known here.
         None => Some("PHP"),
     };
     if let Some(reader) = reader.filter(|_| opens_as_root) {
@@ -286,9 +286,9 @@ fn check_machine(settings: &Settings, report: &mut Report) {
     }
 }
 
-/// Whoever serves must be able to make files there, or to write to one.
+/// The serving account must be able to create files there, or to write to the one.
 fn check_writable(code: &'static str, path: &Path, settings: &Settings, report: &mut Report) {
-    let Ok(found) = stat(path) else { return }; // said already
+    let Ok(found) = stat(path) else { return }; // reported already
     let bits = Bits::from_raw_mode(found.st_mode);
     let (may, who) = match &settings.user {
         Some(user) => (may(user, found.st_uid, found.st_gid, bits, WRITE), user.name.as_str()),
@@ -319,7 +319,8 @@ fn check_keys(tls: &Tls, settings: &Settings, report: &mut Report) {
     }
 }
 
-/// A port that haulier itself holds is no mistake: `check` runs beside a running server. That one's pid, if it is known.
+/// Checks an address; returns the pid of its holder if it is known. A running haulier may hold it: `check` runs while the
+/// server does.
 fn check_listen(address: &Address, reuse_port: bool, report: &mut Report) -> Option<u32> {
     let tried = match address {
         Address::Internet(address) => TcpListener::bind(address).map(drop),
@@ -327,7 +328,7 @@ fn check_listen(address: &Address, reuse_port: bool, report: &mut Report) -> Opt
     };
     let error = tried.err()?;
     let holder = address.internet().and_then(port_holder::find);
-    // Nobody says who holds a Unix socket; another program would hardly choose our path.
+    // The holder of a Unix socket is unknown; another program would hardly choose our path.
     let is_unix = address.internet().is_none();
     let is_ours = is_unix || holder.as_ref().is_some_and(|holder| holder.name == "haulier");
     if error.kind() == ErrorKind::AddrInUse && (reuse_port || is_ours) {
@@ -341,8 +342,8 @@ fn check_listen(address: &Address, reuse_port: bool, report: &mut Report) -> Opt
     holder.map(|holder| holder.pid)
 }
 
-/// The haulier that has our port has this one already. Another one may be the same with another port so far; what else is
-/// there is in our way.
+/// Checks an admin address. The haulier that holds our ports (`ours`) may hold it. Another haulier gives a warning, as it
+/// may be the same server before a change of its port; another program gives an error.
 fn check_admin(key: &str, address: &AdminAddress, ours: &[u32], report: &mut Report) {
     let AdminAddress::Tcp(address) = address else { return };
     let Err(error) = TcpListener::bind(address) else { return };
@@ -351,14 +352,14 @@ fn check_admin(key: &str, address: &AdminAddress, ours: &[u32], report: &mut Rep
     };
     report.push(if holder.name == "haulier" {
         let title = format!("another {holder} has the address of `{key}`, {address}");
-        let help = format!("to run beside it, name another as `{key}` in `[server]`, or \"off\"");
+        let help = format!("to run beside it, set `{key}` in `[server]` to another address or to \"off\"");
         Diagnostic::warning("bind", title).help(help)
     } else {
         cannot_listen(&(*address).into(), &error).help(format!("this is `{key}` in `[server]`"))
     });
 }
 
-/// Whether a socket could be made at `path`, without making it.
+/// Checks whether a socket could be created at `path`.
 fn try_socket(path: &Path) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     rustix::fs::access(directory, Access::WRITE_OK)?;
@@ -407,7 +408,7 @@ fn check_readable(site: &Site, settings: &Settings, report: &mut Report) {
     }
 }
 
-/// Files that scripts name are opened by whoever serves.
+/// The serving account opens the files that scripts name.
 fn check_send_roots(settings: &Settings, report: &mut Report) {
     let Some(user) = &settings.user else { return };
     for sendfile in settings.sites.iter().map(|site| &site.sendfile) {
@@ -443,10 +444,10 @@ fn shut_to(user: &User, path: &Path) -> Option<Diagnostic> {
 
 /// The bits of owner, group and others for reading.
 const READ: [Bits; 3] = [Bits::RUSR, Bits::RGRP, Bits::ROTH];
-/// And for writing.
+/// The bits of owner, group and others for writing.
 const WRITE: [Bits; 3] = [Bits::WUSR, Bits::WGRP, Bits::WOTH];
 
-/// And for entering a directory.
+/// The bits of owner, group and others for entering a directory.
 const ENTER: [Bits; 3] = [Bits::XUSR, Bits::XGRP, Bits::XOTH];
 
 fn may(user: &User, owner: u32, group: u32, bits: Bits, wanted: [Bits; 3]) -> bool {

@@ -1,4 +1,4 @@
-//! `haulier completions`: what a shell must know to complete our commands and flags.
+//! `haulier completions`: completion scripts for shells.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::cli::{Cli, CompletionsArgs};
 use crate::outcome::Outcome;
 
 pub(super) fn run(arguments: &CompletionsArgs) -> Outcome {
-    // A reader that has gone away is no failure.
+    // A closed standard output is not a failure.
     let _ = io::stdout().lock().write_all(&script(arguments.shell));
     Outcome::Done
 }

@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &ConfigArgs, console: &Console) -> Outcome {
     }
 }
 
-/// A reader that has gone away is no failure.
+/// A closed standard output is not a failure.
 fn print(text: &str) -> Outcome {
     let _ = writeln!(io::stdout().lock(), "{text}");
     Outcome::Done

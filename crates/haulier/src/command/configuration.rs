@@ -1,4 +1,4 @@
-//! Finding, reading and judging the configuration: what `serve`, `run` and `check` share.
+//! Finding, reading and checking the configuration, for `serve`, `run` and `check`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use haulier_settings::{Diagnostic, Report, UnreadableFile};
 use crate::cli::Console;
 use crate::config::file::{self, File};
 
-/// Where `run` and `check` look without `-c`.
+/// The files that `run` and `check` try without `-c`.
 const PLACES: [&str; 2] = ["./haulier.toml", "/etc/haulier/haulier.toml"];
 
 /// The configuration of `run` and `check` with the path it was found at; findings go to `report`.
 ///
 /// # Errors
-/// With what to print when there is no file, or it cannot be read.
+/// There is no file, or it cannot be read.
 pub(super) fn find_and_load(named: Option<&Path>, report: &mut Report) -> Result<(PathBuf, File), Diagnostic> {
     let path = find(named)?;
     let file = load(&path, report)?;
@@ -27,7 +27,7 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Diagnostic> {
         return Ok(named.to_owned());
     }
     let found = PLACES.iter().map(Path::new).find(|path| path.exists());
-    // Messages say `haulier.toml`, as people do.
+    // Messages say `haulier.toml`, not `./haulier.toml`.
     found
         .map(|path| path.strip_prefix("./").unwrap_or(path).to_owned())
         .ok_or_else(|| {
@@ -40,7 +40,7 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Diagnostic> {
 /// Reads `path` and what it includes; findings go to `report`.
 ///
 /// # Errors
-/// With what to print when the file cannot be read.
+/// The file cannot be read.
 pub(super) fn load(path: &Path, report: &mut Report) -> Result<File, Diagnostic> {
     let variables = |name: &str| std::env::var(name).ok();
     file::load(path, report, &variables).map_err(|error| unreadable(&error))
@@ -63,6 +63,6 @@ pub(super) fn print_one(diagnostic: Diagnostic, console: &Console) {
 
 /// Prints findings on standard error.
 pub(super) fn print(report: &Report, console: &Console) {
-    // Where standard error is gone there is nobody to tell.
+    // A closed standard error is not a failure.
     let _ = write!(std::io::stderr(), "{}", report.render(console.colors_stderr()));
 }

@@ -1,5 +1,5 @@
-//! `check --live`: starts or calls every pool, as the server would, and asks every image store and the authority that
-//! certificates are ordered from.
+//! `check --live`: starts or calls every pool as the server would, lists every image store, and asks the certificate
+//! authority.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -21,8 +21,7 @@ use crate::images;
 
 /// Time limit for the answer of a server.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// FCGI_GET_VALUES for FCGI_MPXS_CONNS, and its two possible answers (FastCGI 1.0 §4.1): any server must know it, and
-/// no script runs.
+/// FCGI_GET_VALUES for FCGI_MPXS_CONNS (FastCGI 1.0 §4.1): every server must answer it, and no script runs.
 const QUESTION: [u8; 32] = *b"\x01\x09\x00\x00\x00\x11\x07\x00\x0f\x00FCGI_MPXS_CONNS\0\0\0\0\0\0\0";
 const GET_VALUES_RESULT: u8 = 10;
 const UNKNOWN_TYPE: u8 = 11;
@@ -100,12 +99,12 @@ fn where_leads(name: &str) -> Option<Diagnostic> {
     Some(Diagnostic::warning("live::name", title).help(help))
 }
 
-/// Only an address of this machine can be bound here.
+/// Tells whether an address is one of this machine: only those can be bound.
 fn is_ours(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Lists a bit of the store: that shows that it is there, and that it lets us in.
+/// Lists a few names of the store, which shows that it answers and accepts the credentials.
 fn ask_store(site: &Site, place: &StorePlace, report: &mut Report) {
     let asked = images::open_place(place, None)
         .map_err(|error| with_sources(&error))

@@ -30,7 +30,7 @@ fn write_all(directory: &Path) -> io::Result<()> {
 
 /// Every page with the name of its file: `haulier.1`, `haulier-run.1`, `haulier-image-put.1`.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    // Built: flags that hold for every command are in each page, too.
+    // Built, so that the flags of all commands appear in each page.
     let mut grammar = Cli::command();
     grammar.build();
     let mut pages = Vec::new();
@@ -39,7 +39,7 @@ fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
 }
 
 fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
-    // Building gave each the name of its page: `haulier-run`.
+    // Building named each after its page: `haulier-run`.
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let versioned = match command.get_version() {
         Some(_) => command.clone(),

@@ -59,7 +59,7 @@ pub(crate) fn run() -> Outcome {
     }
 }
 
-/// What we were called with; called as `ab`, what ab's arguments mean to us.
+/// The arguments of the process; called as `ab`, those of `haulier bench --ab`.
 fn arguments() -> Vec<OsString> {
     let mut given: Vec<OsString> = env::args_os().collect();
     let is_ab = given
@@ -71,7 +71,7 @@ fn arguments() -> Vec<OsString> {
     given
 }
 
-/// `--help`, `--version`, or what is wrong with the arguments. A reader that has gone away is no failure.
+/// Prints `--help`, `--version` or the mistake in the arguments. A closed output is not a failure.
 fn print_answer(answer: &clap::Error) -> Outcome {
     let _ = answer.print();
     if answer.use_stderr() {
@@ -81,7 +81,7 @@ fn print_answer(answer: &clap::Error) -> Outcome {
     }
 }
 
-/// A person at a terminal asked for the list; a script left something out.
+/// Lists the commands: success at a terminal, a wrong call in a script.
 fn print_commands() -> Outcome {
     let help = Cli::command().render_help();
     if io::stdout().is_terminal() {

@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &PlanArgs, console: &Console) -> Outcome {
     runtime.block_on(until_interrupted(&plans, arguments, console))
 }
 
-/// All plans, if all of them are right.
+/// All plans, if all of them are valid.
 fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
     let mut plans = Vec::new();
     let mut wrong = false;
@@ -72,7 +72,7 @@ fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
     if wrong { Err(Outcome::Misused) } else { Ok(plans) }
 }
 
-/// Says what `haulier bench` would say of these flags.
+/// Checks the flags of a target as `haulier bench` would.
 fn check_flags(flags: &[String]) -> Result<(), String> {
     let before = ["haulier", "bench"].map(str::to_owned);
     let target = "http://127.0.0.1/".to_owned();
@@ -96,7 +96,7 @@ fn php() -> Vec<(String, String)> {
     values.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
-/// What is dropped at a signal takes everything that was started along.
+/// Runs until a signal. Dropping the run ends every program that it started.
 async fn until_interrupted(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome {
     let mut signals = match [SignalKind::interrupt(), SignalKind::terminate()].map(signal) {
         [Ok(interrupt), Ok(terminate)] => (interrupt, terminate),
@@ -128,7 +128,7 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
         let mut watcher = Watcher::new(plan, console);
         match plan::run(plan, &wishes, &mut |event| watcher.hear(&event)).await {
             Ok(page) => pages.push(page),
-            // Another plan may have the part that is wanted.
+            // Another plan may have the part that was named.
             Err(RunError::NoPart(_)) if plans.len() > 1 => {}
             Err(error) => {
                 print_one(failure(plan, &error), console);
@@ -162,7 +162,7 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
     }
 }
 
-/// Takes over what an earlier report has of these plans and was not measured now.
+/// Adds the parts of these plans that an earlier report has and this run did not measure.
 fn keep(path: &Path, plans: &[Plan], pages: &mut Vec<Page>) -> Result<(), DataError> {
     let earlier = match data::read(path) {
         Err(DataError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -196,11 +196,11 @@ fn failure(plan: &Plan, error: &RunError) -> Diagnostic {
     Diagnostic::error("plan::failed", format!("{}: {error}{cause}", plan.path.display()))
 }
 
-/// Says what happens: results on standard output, the rest on standard error.
+/// Prints the events of a run: results on standard output, the rest on standard error.
 struct Watcher<'p> {
     plan: &'p Plan,
     quiet: bool,
-    /// Whether a line on standard error can be written anew.
+    /// True if a line on standard error can be overwritten.
     is_terminal: bool,
     begun: Instant,
 }
@@ -247,7 +247,7 @@ impl<'p> Watcher<'p> {
         }
     }
 
-    /// The line that says what is being done.
+    /// Shows the current activity on one line.
     fn status(&self, text: &str) {
         let _ = match (self.is_terminal, text.is_empty()) {
             (true, _) => write!(io::stderr(), "\r\x1b[K{text}"),

@@ -17,7 +17,7 @@ pub(super) fn run(arguments: &ReloadArgs, console: &Console) -> Outcome {
     };
     let answer = find(arguments.socket.as_deref(), COMMAND)
         .and_then(|mut client| client.ask(command).map_err(|error| cannot_ask(&error, COMMAND)));
-    // Without a reader the exit code tells the result.
+    // A closed standard output is not a failure: the exit code tells the result.
     match answer {
         Ok(Answer::Done(words)) => {
             if !console.quiet {

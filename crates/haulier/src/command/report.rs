@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &ReportArgs, console: &Console) -> Outcome {
         report.title.clone_from(title);
     }
     if arguments.output.is_empty() {
-        // A reader that has gone away is no failure.
+        // A closed standard output is not a failure.
         let _ = io::stdout().write_all(terminal::text(&report).as_bytes());
         return Outcome::Done;
     }
@@ -49,7 +49,7 @@ pub(super) fn unreadable(error: &DataError) -> Diagnostic {
     }
 }
 
-/// Writes a report to all these files, and says so.
+/// Writes a report to all these files, and prints their names.
 pub(super) fn write_all(report: &Report, files: &[PathBuf], console: &Console) -> Outcome {
     for path in files {
         if let Err(error) = report::write(report, path) {

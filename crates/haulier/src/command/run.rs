@@ -1,4 +1,4 @@
-//! `haulier run`: serve what the configuration says, in the foreground, day and night.
+//! `haulier run`: serve the sites of the configuration, in the foreground.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `haulier serve`: try a site here, without configuration.
+//! `haulier serve`: serve a project for development, without configuration.
 
 use std::collections::HashSet;
 use std::fs;
@@ -53,7 +53,7 @@ fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic
         return Ok(Outcome::Misused);
     };
     let settings = &configuration.settings;
-    // `--images` alone asks no project.
+    // `--images` alone needs no project.
     let is_asked = arguments.images.is_none() || arguments.directory.is_some();
     let used = Some(file.as_path()).filter(|file| is_asked && file.exists());
     let note = match (arguments.write, used) {
@@ -130,7 +130,7 @@ fn read_or_invent(directory: &Path, report: &mut Report) -> Result<File, Diagnos
     configuration::load(&shown(&path), report)
 }
 
-/// A path as people would write it here.
+/// A path as people would write it: relative to the current directory if it is below it.
 fn shown(path: &Path) -> PathBuf {
     let here = std::env::current_dir().ok();
     let inside = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
@@ -230,7 +230,7 @@ fn choose_address(arguments: &ServeArgs) -> SocketAddr {
         _ => PORT,
     };
     let mut addresses = (first..=first + NEXT_PORTS).map(|port| SocketAddr::new(host, port));
-    // When all are taken the first one is tried again: its error names who holds it.
+    // If all are taken, the first one is tried again: its error names the holder.
     addresses
         .find(|address| TcpListener::bind(address).is_ok())
         .unwrap_or(SocketAddr::new(host, first))
@@ -255,7 +255,7 @@ fn encrypt(settings: &mut Settings) {
     ));
 }
 
-/// Lets the first site answer for unknown names: a browser may call this machine by any name.
+/// Lets the first site answer for unknown names: a browser may use any name of this machine.
 fn answer_every_host(settings: &mut Settings) {
     let taken = settings
         .sites

@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &StatusArgs, console: &Console) -> Outcome {
     }
 }
 
-/// Asks and prints, once or until the reader goes away, which is no failure.
+/// Asks and prints, once or until standard output is closed, which is not a failure.
 fn show(mut client: Client, arguments: &StatusArgs) -> Result<(), Diagnostic> {
     let repaint = arguments.watch && !arguments.json && io::stdout().is_terminal();
     loop {

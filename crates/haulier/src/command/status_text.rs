@@ -81,7 +81,7 @@ fn head(state: &State) -> String {
     )
 }
 
-/// Handlers with a column of their own; all others are one.
+/// Handlers with a column of their own; all others share one.
 const COLUMNS: [(&str, &[&str]); 4] = [
     ("php", &["php"]),
     ("static", &["static"]),
@@ -165,7 +165,7 @@ fn images(sites: &[ImageState]) -> String {
 }
 
 fn running(request: &RunningState) -> String {
-    // The id is for the log; here it takes too much room.
+    // Without its id, which would take too much room: the log has it.
     let label = request.request.split(" (req").next().unwrap_or_default();
     format!("{} {:.1} s", printable(label), request.seconds)
 }
@@ -196,7 +196,7 @@ fn streaming(scripts: &[StreamingState]) -> String {
     text
 }
 
-/// The first and the last column to the left if it is text, the numbers between to the right.
+/// Text columns, the first and the last, are aligned to the left, numbers to the right.
 fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -222,7 +222,7 @@ fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Nobody knows that of other machines, and not all systems tell.
+/// Descriptors left, or nothing for a server on another machine.
 fn memory(bytes: Option<u64>) -> String {
     match bytes {
         None | Some(0) => "–".to_owned(),

@@ -42,7 +42,7 @@ fn stop(mut client: Client, arguments: &StopArgs, console: &Console) -> Result<(
     Ok(())
 }
 
-/// A reader that has gone away is no failure.
+/// A closed standard output is not a failure.
 fn say(words: &str, console: &Console) {
     if !console.quiet {
         let _ = writeln!(io::stdout(), "{words}");

@@ -75,7 +75,7 @@ impl Said {
         Self { quiet }
     }
 
-    /// A reader that has gone away is no failure.
+    /// A closed standard output is not a failure.
     fn line(&mut self, text: &str) {
         if !self.quiet {
             let _ = writeln!(io::stdout(), "{text}");
@@ -110,7 +110,7 @@ fn system_store(certificate: &Path, undo: bool) -> Result {
         if path.exists() && same {
             return Ok("trusts it already");
         }
-        // Everybody may read a certificate; the key stays where it is.
+        // A certificate is public; the key is not copied.
         fs::read(certificate)
             .and_then(|content| fs::write(&path, content))
             .map(|()| "trusts it now")
@@ -128,12 +128,12 @@ fn system_store(certificate: &Path, undo: bool) -> Result {
     Ok(done)
 }
 
-/// The state directory a certificate of ours lies in.
+/// The state directory of a certificate of ours.
 fn state_of(certificate: &Path) -> &Path {
     certificate.ancestors().nth(2).unwrap_or(certificate)
 }
 
-/// Stores that browsers keep for this account: Chromium's, and one in each profile of Firefox.
+/// The trust stores of browsers for this account: Chromium's, and one in each profile of Firefox.
 fn browser_stores() -> Vec<PathBuf> {
     let Some(home) = std::env::var_os("HOME").map(PathBuf::from) else {
         return Vec::new();

@@ -15,7 +15,7 @@ const AT_START: [&str; 8] = [
     "user",
     "socket_mode",
 ];
-/// The same for `[log]`: the format of our own messages.
+/// Settings of `[log]` that take effect at a start only: the format of our own messages.
 const LOG_AT_START: [&str; 2] = ["format", "level"];
 
 /// The differences of two configurations, as [`Effective::to_json`](crate::config::effective::Effective::to_json)
@@ -69,7 +69,7 @@ impl Changes {
         }
     }
 
-    /// Tables with names of the user's own.
+    /// Tables whose names the user chooses.
     fn note_named(&mut self, kind: &str, before: &Table, after: &Table) {
         for (name, after) in after {
             let Some(before) = before.get(name) else {
@@ -99,7 +99,7 @@ impl Changes {
         self.done.extend(removed.map(|name| format!("{kind} {name} removed")));
     }
 
-    /// Tables that came later than this list.
+    /// All other tables.
     fn note_others(&mut self, before: &Value, after: &Value) {
         let known = ["server", "log", "limits", "compress", "pool", "site"];
         let names = |value: &Value| -> BTreeSet<String> {
@@ -129,9 +129,8 @@ fn waits(table: &str, setting: &str) -> bool {
     }
 }
 
-/// The settings whose values differ. Where a value stands in the file makes no difference. What was worked out both
-/// times follows from something else, but for what the project is: the connections that the machine allows from the
-/// workers, the account of PHP from our own.
+/// The settings whose values differ; their places in the file do not count. Values that were computed both times are left
+/// out, since they follow from others (connections from workers, PHP's account from ours); those of the project are not.
 fn changed<'t>(before: &'t Table, after: &'t Table) -> Vec<&'t str> {
     let names: BTreeSet<&str> = before.keys().chain(after.keys()).map(String::as_str).collect();
     let differs = |name: &&str| before.get(*name).map(bare) != after.get(*name).map(bare);
@@ -161,7 +160,7 @@ fn is_written(table: &Table, name: &str) -> bool {
     table.get(name).is_some_and(|setting| setting["from"] != "found here")
 }
 
-/// The workers of a pool, at most.
+/// The most workers of a pool.
 fn workers(pool: &Table) -> Option<u64> {
     match pool.get("workers").map(bare)? {
         Value::Object(table) => table.get("max")?.as_u64(),

@@ -160,12 +160,12 @@ fn start(options: StartOptions, shape: Shape, console: &Console) -> Result<Outco
     let secure = server.secure_addresses();
     let server = server.run()?;
     reporter.serving(server.handle());
-    // From here on the server answers the challenges of authorities.
+    // The server now answers the challenges of certificate authorities.
     if let Some(certificates) = &assembled.certificates {
         certificates.start().map_err(AssembleError::Certificates)?;
     }
     if drain_predecessor(predecessor) {
-        // Not before: if the start had failed, the old process would have kept serving.
+        // Only now: if the start fails, the old process keeps serving.
         server.handle().claim();
         admin.claim();
         parts.own_sockets(true);
@@ -189,7 +189,7 @@ fn start(options: StartOptions, shape: Shape, console: &Console) -> Result<Outco
     Ok(runtime.block_on(running.operate(&mut signals, &mut commands)))
 }
 
-/// The sockets that another process bound for this one, and the predecessor that still serves on them.
+/// Sockets that another process bound for this one, and the predecessor that still serves on them.
 fn inherit(take_over: bool, settings: &Settings) -> Result<(Option<Predecessor>, Sockets), Box<Diagnostic>> {
     if take_over {
         let (predecessor, sockets) = Predecessor::ask(settings)?;

@@ -68,7 +68,7 @@ impl Projects {
         }
     }
 
-    /// Follows a configuration that was read again.
+    /// Adopts the projects of a new configuration.
     pub(super) fn follow(&mut self, is_on: bool, settings: &Settings) {
         let now = Self::new(is_on, settings);
         if now.served != self.served {

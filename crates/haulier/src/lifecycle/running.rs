@@ -47,7 +47,7 @@ pub(super) struct Running {
     pub(super) server: RunningServer,
     pub(super) metrics: Arc<Metrics>,
     pub(super) pools: Vec<Arc<Pool>>,
-    /// Of a server with TLS.
+    /// The certificates of a server with TLS.
     pub(super) certificates: Option<Arc<CertificateManager>>,
     pub(super) configuration: Configuration,
     pub(super) source: Arc<Source>,
@@ -62,7 +62,7 @@ pub(super) struct Running {
     pub(super) retiring: JoinSet<()>,
 }
 
-/// The manner of a stop.
+/// The kind of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StopMode {
     /// Serves on for the lame-duck time, then drains.
@@ -76,7 +76,7 @@ enum StopMode {
 /// An event for the main loop.
 enum Event {
     Reload,
-    /// This directory holds another application now.
+    /// The application in this directory has changed.
     Project(PathBuf),
     Command(PendingCommand),
 }
@@ -84,7 +84,7 @@ enum Event {
 /// A reload that failed: the configuration stays.
 struct Refused {
     report: Report,
-    /// The configuration is at fault, not the machine.
+    /// The configuration is wrong; otherwise the machine failed.
     is_wrong: bool,
 }
 
@@ -131,7 +131,7 @@ impl Running {
                 directory = projects.changed() => Event::Project(directory),
                 Some(_) = self.retiring.join_next() => continue,
             };
-            // New workers may take long to start; a stop does not wait for them.
+            // New workers may take long to start; a stop must not wait for them.
             let ended = match event {
                 Event::Reload => {
                     let reloaded = unless_stopped(self.reload_unasked(), signals).await;
@@ -150,13 +150,13 @@ impl Running {
         }
     }
 
-    /// Reloads because a project changed, and logs what it is now.
+    /// Reloads because a project changed, and logs its new application.
     async fn reload_project(&mut self, directory: &Path) {
         let before = self.recognised(directory);
         self.reload_unasked().await;
         if self.recognised(directory) != before {
             let what = announce::what(&self.configuration.settings, Some(directory));
-            info!("{} is something else now: {what}", directory.display());
+            info!("{} has changed: {what}", directory.display());
         }
     }
 

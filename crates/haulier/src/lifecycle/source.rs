@@ -32,9 +32,9 @@ impl fmt::Debug for Source {
 #[derive(Debug)]
 pub(crate) struct Configuration {
     pub(crate) settings: Settings,
-    /// Every setting with its value, for comparison with another reading.
+    /// Every setting with its value, for comparison with the next configuration.
     pub(super) effective: Value,
-    /// Its files.
+    /// The files it was read from.
     pub(super) files: Vec<PathBuf>,
 }
 

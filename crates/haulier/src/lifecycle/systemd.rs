@@ -27,7 +27,7 @@ pub(crate) struct Passed {
 /// The sockets passed to this process. Called once, before another descriptor can take their numbers.
 pub(crate) fn passed() -> Vec<Passed> {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
-    // They are for the process that the manager started, not for one that inherited its variables.
+    // The sockets are for the process that the manager started, not for one that inherited its variables.
     if number("LISTEN_PID") != Some(std::process::id()) {
         return Vec::new();
     }
@@ -42,7 +42,7 @@ pub(crate) fn passed() -> Vec<Passed> {
         .map(|(descriptor, name)| {
             // SAFETY: it is open, as was just checked, and by the protocol ours alone; this is the only place that takes it.
             let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-            let _ = rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC); // PHP closes what it does not know
+            let _ = rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC); // so that PHP does not inherit it
             Passed { name, socket }
         })
         .collect()
@@ -67,7 +67,7 @@ pub(crate) fn keep_from_children() {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
     for descriptor in numbers.filter(|number| *number >= FIRST) {
-        // SAFETY: the same, for one that is open, or was just now.
+        // SAFETY: a system call with plain numbers; a descriptor that was closed meanwhile is an error.
         unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
 }

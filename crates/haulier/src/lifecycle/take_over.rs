@@ -94,7 +94,7 @@ impl Predecessor {
     /// Tells it to drain.
     ///
     /// # Errors
-    /// It does not answer; then both processes serve.
+    /// It does not answer. Then both processes serve.
     pub(super) fn drain(&mut self) -> Result<String, AskError> {
         match self.client.ask(Command::YieldSockets)? {
             Answer::Done(text) => Ok(text),

@@ -1,4 +1,4 @@
-//! Opens the access logs: one writer a place, however many sites write there.
+//! Opens the access logs: one writer for each file, however many sites write to it.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +24,7 @@ pub(crate) struct LogFileError {
 pub(crate) struct AccessLogs {
     /// The format of lines on standard error.
     shape: Shape,
-    /// Nothing goes to standard error.
+    /// True if nothing is written to standard error.
     quiet: bool,
     reopen: Reopen,
     owner: Option<User>,
@@ -53,7 +53,7 @@ impl AccessLogs {
         self.open(settings.access, settings.format, settings.file.as_deref())
     }
 
-    /// The log of a site that says something about it, with the server's words where it is silent.
+    /// The log of a site with settings of its own; the server's apply where it has none.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -112,7 +112,7 @@ impl AccessLogs {
     }
 }
 
-/// `auto` follows the place.
+/// The format; `auto` depends on the destination.
 fn form(format: Format, of_place: Shape) -> LogFormat {
     let color = matches!(of_place, Shape::Text { color: true });
     match (format, of_place) {

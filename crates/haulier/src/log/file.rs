@@ -1,4 +1,4 @@
-//! A log file that can be opened anew, after a rotation has moved it away.
+//! A log file that can be reopened after a rotation has moved it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -12,12 +12,12 @@ use rustix::fs::OFlags;
 
 use crate::account;
 
-/// Tells every file opened with it to be opened anew before its next line.
+/// Has every file that was opened with it reopened before its next line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reopen(Arc<AtomicU64>);
 
 impl Reopen {
-    /// Asks every file to be opened anew.
+    /// Has every file reopened.
     pub(crate) fn ask(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -109,9 +109,9 @@ fn open(path: &Path) -> io::Result<File> {
     appending().create(true).mode(0o640).open(path)
 }
 
-/// Opens the file for an account that we are about to become. We are root, often in a directory of that account, which
-/// may have left anything there: only what is new is given away, and no link of that account is followed. Links of
-/// others, such as /dev/stdout, lead where they always did.
+/// Opens the file as root for the account that will serve. The directory often belongs to that account, which may have
+/// left anything there: only a new file is given away, and no link of that account is followed. Links of others, such as
+/// /dev/stdout, are followed.
 fn open_for(owner: &User, path: &Path) -> io::Result<File> {
     match appending().create_new(true).mode(0o640).open(path) {
         Ok(made) => {
@@ -123,7 +123,7 @@ fn open_for(owner: &User, path: &Path) -> io::Result<File> {
     }
     let found = fs::symlink_metadata(path)?;
     if !found.is_symlink() {
-        // It may have become one since.
+        // It may have become a link since.
         let no_link = OFlags::NOFOLLOW.bits().cast_signed();
         return appending().custom_flags(no_link).open(path);
     }
@@ -147,7 +147,7 @@ fn appending() -> OpenOptions {
 }
 
 impl Write for LogFile {
-    /// Takes lines. The rest of one whose beginning lies in a file that is closed by now is taken and not written.
+    /// Writes lines. The rest of a line that began in a file that is closed now is skipped.
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         self.open_anew_if_asked();
         if self.skips_line {

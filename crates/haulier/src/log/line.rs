@@ -1,4 +1,4 @@
-//! From an event to a line: `12:04:11Z error pool=php php_crashed pid=4121`, or the same as JSON.
+//! Formats events as lines: `12:04:11Z error pool=php php_crashed pid=4121`, or the same as JSON.
 
 use std::fmt::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -153,8 +153,8 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// Text without control characters and marks of direction: what a client or PHP says must not move the cursor, begin a
-/// line or turn one around.
+/// Text without control characters and marks of direction: text of a client or of PHP must not move the cursor, begin a
+/// line or reverse one.
 struct Escaped<'v>(&'v str);
 
 impl fmt::Display for Escaped<'_> {

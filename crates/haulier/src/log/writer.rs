@@ -83,8 +83,7 @@ impl LineSender {
     }
 }
 
-/// Ends on `Close`, or when every sender is gone. A reader that hung up takes the lines with it; nothing is to be
-/// done about that.
+/// Writes lines until `Close` or until every sender is gone. Lines are lost if the reader has closed the pipe.
 fn write_lines(mut output: Box<dyn Write + Send>, waiting: &Receiver<Message>, dropped: &AtomicU64) {
     while let Ok(Message::Line(line)) = waiting.recv() {
         let lost = dropped.swap(0, Ordering::Relaxed);
@@ -140,7 +139,7 @@ mod tests {
                 sender.send("line\n".to_owned());
             }
         }
-        // The queue empties itself once the reader goes on; the next line brings the count along.
+        // The queue empties once the reader continues; the next line reports the count.
         while sender.lines.try_send(Message::Line("last\n".to_owned())).is_err() {
             thread::yield_now();
         }

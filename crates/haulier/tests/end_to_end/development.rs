@@ -130,7 +130,7 @@ fn php_starts_when_the_first_script_appears_and_a_framework_is_recognised_when_i
     )
     .expect("the directory is ours");
     wait_until("PHP to answer", || server.get("/").text() == "front of /");
-    server.wait_for_line("is something else now: PHP files in .");
+    server.wait_for_line("has changed: PHP files in .");
     server.get("/products/7").expect(404);
 
     fs::create_dir_all(root.join("public")).expect("the directory is ours");
@@ -140,7 +140,7 @@ fn php_starts_when_the_first_script_appears_and_a_framework_is_recognised_when_i
     wait_until("the front controller", || {
         server.get("/products/7").text() == "front of /products/7"
     });
-    server.wait_for_line("is something else now: Symfony in ./public");
+    server.wait_for_line("has changed: Symfony in ./public");
 
     // Another branch, for a while: what was recognised stays.
     fs::rename(root.join("public/index.php"), root.join("away")).expect("the directory is ours");

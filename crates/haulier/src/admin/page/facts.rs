@@ -36,7 +36,7 @@ enum Grade {
 
 /// Findings shown below the first.
 const SHOWN: usize = 6;
-/// A queue whose first request waits no longer than this is no trouble.
+/// A shorter wait of the first request in a queue is not reported.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Checks pools, failures, certificates and the spool.
@@ -128,7 +128,7 @@ fn of_failures(view: &View) -> Option<Finding> {
 }
 
 impl Judgement {
-    /// The worst of it.
+    /// The highest severity of the findings.
     pub(super) fn headline(&self) -> &str {
         self.findings.first().map_or("All well", |finding| &finding.text)
     }
@@ -195,7 +195,7 @@ fn list(findings: &[Finding]) -> String {
     format!("<ul class=\"findings\">{}</ul>", items.collect::<String>())
 }
 
-/// The figures that are looked for first.
+/// The figures that people look for first.
 fn figures(view: &View) -> String {
     let state = &view.state;
     let per_second: f64 = state.sites.iter().map(|site| site.requests_per_second).sum();

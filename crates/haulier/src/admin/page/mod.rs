@@ -82,7 +82,7 @@ pub(super) fn render(view: &View) -> String {
     page
 }
 
-/// A lorry's wheel, as an icon for the tab.
+/// The icon of the browser tab: a lorry's wheel.
 const ICON: &str = "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Ccircle cx='8' cy='8' r='6' \
                     fill='none' stroke='%232f6fb7' stroke-width='3'/%3E%3Ccircle cx='8' cy='8' r='2' \
                     fill='%232f6fb7'/%3E%3C/svg%3E";

@@ -159,7 +159,7 @@ fn cell(worker: &WorkerStatus) -> String {
         worker.served.map(|served| counted(served, "request", "requests")),
     ];
     let known: Vec<String> = known.into_iter().flatten().collect();
-    // The id is for the log; here it takes too much room.
+    // Without its id, which would take too much room: the log has it.
     let request = request.split(" (req").next().unwrap_or_default();
     let request = if request.is_empty() {
         String::new()

@@ -32,7 +32,8 @@ impl Column {
     }
 }
 
-/// A table, without the end tags that HTML lets one leave out: they would be a tenth of the page. `caption` says what it is; cells are HTML. The first cell of a row names it.
+/// A table without the end tags that are optional in HTML: they would be a tenth of the page. Cells are HTML. The first
+/// cell of a row names it.
 pub(super) fn table(caption: &str, columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut out = format!("<table><caption>{}</caption><thead><tr>", Escaped(caption));
     for column in columns {
@@ -53,8 +54,8 @@ pub(super) fn table(caption: &str, columns: &[Column], rows: impl IntoIterator<I
     out
 }
 
-/// The table below a chart: what its colours mean, and the figures for who cannot see it. Each row has a sample of the
-/// layer, its name, and the figures as text.
+/// The table below a chart: its legend, and the figures for people who cannot see the chart. Each row has a sample of
+/// the layer, its name, and the figures as text.
 pub(super) fn legend(caption: &str, rows: impl IntoIterator<Item = (String, String, [String; 3])>) -> String {
     let columns = [
         Column::Text("series"),

@@ -8,7 +8,7 @@ use super::super::state::{CertificateState, Downloads, ImageState, SiteState, Sp
 use super::super::view::{CodingView, PoolView, SiteFacts, TransferView};
 use super::*;
 
-/// What a client or a script could put into a name to break out of the page.
+/// A name by which a client or a script could try to inject HTML.
 const EVIL: &str = "</code></title><script>alert(1)</script><img src=x onerror='alert(2)'>\"\u{1b}[2J";
 
 /// A server that has just started and has one site of files.
@@ -154,8 +154,7 @@ fn busy_samples(view: &View, count: usize, pools: &[&str]) -> Vec<Sample> {
     (0..count).map(sample).collect()
 }
 
-/// A server in the middle of trouble, with as much to show as there can be. `text` is in everything that comes from
-/// outside.
+/// A server with every kind of problem, and the most that the page can show. `text` is in every value from outside.
 fn crowded(text: &str) -> View {
     let mut view = fresh();
     let noted = |number: u64| Noted {
@@ -239,7 +238,7 @@ fn crowded(text: &str) -> View {
     view
 }
 
-/// Tags without an end tag: HTML knows none for them, or the next tag tells.
+/// Tags without an end tag: HTML has none for them, or the next tag implies it.
 const OPEN: [&str; 9] = ["!doctype", "meta", "link", "thead", "tbody", "tr", "th", "td", "br"];
 
 /// Every tag is closed in order. Script and style hold no tags.

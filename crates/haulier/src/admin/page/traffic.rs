@@ -31,7 +31,7 @@ pub(super) fn ink(handler: &str) -> Ink {
     }
 }
 
-/// The order in which handlers stand on one another, from the ground up.
+/// The order of the handlers in the stack, from the bottom up.
 const ORDER: [&str; 8] = [
     "php",
     "static",
@@ -64,7 +64,7 @@ fn requests(view: &View) -> String {
         rate(whole.mean),
         rate(whole.most)
     );
-    // From the top of the stack down, so that each covers what is not its own.
+    // From the top of the stack down: each area starts at zero, and the next covers its lower part.
     let layers = series.iter().zip(&tops).rev();
     let layers = layers.map(|((name, _), top)| Layer::area(ink(name), top.clone()).tip(*name));
     let svg = Chart::new(
@@ -106,7 +106,7 @@ fn tick(time: f64) -> String {
     }
 }
 
-/// The shares that are shown, and how.
+/// The percentiles that are shown, with their line styles.
 const QUANTILES: [(f64, &str, Ink, Dash); 3] = [
     (0.5, "median", Ink::Two, Dash::None),
     (0.95, "95 of 100", Ink::One, Dash::Long),

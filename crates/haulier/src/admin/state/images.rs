@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ImageState {
     pub(crate) site: String,
-    /// Share of each place images came from, 0 to 1: a cache, `made`, `original` or `error`. Empty without any.
+    /// Share of images by origin, 0 to 1: a cache, `made`, `original` or `error`. Empty if there were no images.
     pub(crate) shares: BTreeMap<String, f64>,
     pub(crate) made_per_second: f64,
     pub(crate) made_total: u64,
     pub(crate) uploads_total: u64,
-    /// Made beyond the number that is kept of an image.
+    /// Variants that were rendered but not kept: their image had its most variants already.
     pub(crate) unkept_total: u64,
     pub(crate) cache_failures_total: u64,
     pub(crate) memory_bytes: u64,

@@ -14,14 +14,14 @@ pub(crate) struct PoolState {
     pub(crate) workers: usize,
     pub(crate) busy: usize,
     pub(crate) queued: usize,
-    /// Workers that ended for any reason but being idle.
+    /// Workers that ended for any reason other than being idle.
     pub(crate) restarts: u64,
     pub(crate) memory_bytes: Option<u64>,
     /// Requests that take long, the longest first.
     pub(crate) running: Vec<RunningState>,
 }
 
-/// A request PHP has been at for a while.
+/// A request that has run in PHP for some time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunningState {
     pub(crate) request: String,

@@ -1,4 +1,4 @@
-//! Scripts that stream large bodies, each with the rule that spares them that.
+//! Scripts that stream large bodies, each with the rule that takes the bodies off PHP.
 
 use haulier_server::metrics::StreamingScript;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub(crate) struct StreamingState {
     pub(crate) rule: String,
 }
 
-/// PHP's own media type, for a body whose script sets none: a rule for it would be one for every page.
+/// PHP's default media type: a rule for it would apply to every page.
 const DEFAULT_TYPE: &str = "text/html";
 
 pub(crate) fn streaming_states(scripts: Vec<StreamingScript>) -> Vec<StreamingState> {
@@ -31,7 +31,7 @@ pub(crate) fn streaming_states(scripts: Vec<StreamingScript>) -> Vec<StreamingSt
     states.collect()
 }
 
-/// The table that takes the bodies of a script, and of all others of its site, off PHP's hands; names of sites need no
+/// The configuration table that takes bodies of these types off PHP, for all scripts of the site. Names of sites need no
 /// quotes.
 fn rule_for(script: &StreamingScript, scripts: &[StreamingScript]) -> String {
     let says_nothing = |kind: &str| kind.is_empty() || kind == DEFAULT_TYPE;

@@ -44,7 +44,7 @@ pub(super) fn no_proxy() -> Vec<String> {
         .collect()
 }
 
-/// Reads the netrc file: one that was named must exist, the usual one may be missing.
+/// Reads the netrc file: a named one must exist, the default one may be missing.
 pub(super) fn netrc(named: Option<&Path>, is_refused: bool) -> Result<Netrc, String> {
     if is_refused {
         return Ok(Netrc::default());

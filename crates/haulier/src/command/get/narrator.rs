@@ -70,7 +70,7 @@ impl Screen {
 
     fn json(&self, value: &Value) {
         let line = format!("{value}\n");
-        // A reader that has gone away is no failure.
+        // A closed output is not a failure.
         let _ = if self.json_to_stderr {
             io::stderr().write_all(line.as_bytes())
         } else {

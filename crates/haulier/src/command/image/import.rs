@@ -104,7 +104,7 @@ fn id_of(folder: &Path) -> Option<Key> {
     name.to_ascii_lowercase().parse().ok().filter(|_| lies)
 }
 
-/// Takes one image over. A damaged one is left out and said; a store that fails ends the run.
+/// Imports one image. A damaged one is left out with a message; a failing store ends the run.
 fn take(runtime: &StoreRuntime, store: &dyn Store, id: &Key, path: &Path, counts: &mut Counts) -> Said<()> {
     let of_store = |error| with_sources(&error);
     if runtime.block_on(store.head(id)).map_err(of_store)?.is_some() {

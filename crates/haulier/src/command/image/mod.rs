@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &ImageArgs, console: &Console) -> Outcome {
     }
 }
 
-/// All files are tried; one that is refused does not keep the others.
+/// Uploads all files, also after one was refused.
 fn put(arguments: &PutArgs) -> Said<bool> {
     let client = Client::new(&arguments.service.url)?;
     let mut is_complete = true;

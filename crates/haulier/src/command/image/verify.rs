@@ -1,8 +1,8 @@
 //! `haulier image verify`: every image of a store, compared with its id.
 //!
-//! An id is the MD5 of the image, so it is enough to find damage. With `--repair` the right bytes are searched in the
-//! places named by `--from`, in the caches of originals and the other stores of the configuration, and replace the
-//! damaged ones.
+//! An id is the MD5 of the image, so comparing finds every damage. With `--repair` the right bytes replace the damaged
+//! ones. They are searched in the places named by `--from`, the caches of originals and the other stores of the
+//! configuration.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct Counts {
     bytes: u64,
     damaged: u64,
     repaired: u64,
-    /// Names that are no ids.
+    /// Names that are not ids.
     others: u64,
 }
 
@@ -87,7 +87,7 @@ fn told(counts: &Counts, repairs: bool) -> String {
     text
 }
 
-/// The report is what the command was asked for; a reader that has gone away is no failure.
+/// Prints a line of the report; a closed standard output is not a failure.
 fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
@@ -104,7 +104,7 @@ fn named(location: &Location) -> Said<Arc<dyn Store>> {
     open(&without_options(location), false, None)
 }
 
-/// Opens an existing store. A directory that is only read may belong to another account, or be a backup.
+/// Opens an existing store. A directory that is only read may belong to another account, as a backup does.
 fn open(place: &StorePlace, is_written: bool, user: Option<&haulier_php::User>) -> Said<Arc<dyn Store>> {
     if let Location::Directory(path) = &place.location {
         let failed = |error: io::Error| format!("{}: {error}", path.display());
