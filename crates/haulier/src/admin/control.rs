@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::connections::{Stage, StageCell};
 use super::received::{Received, SENT_AT_ONCE};
 use super::reporter::Reporter;
-use super::state::State;
+use super::state::ServerState;
 
 /// Longest command, bytes.
 const LONGEST: u64 = 4096;
@@ -62,8 +62,8 @@ pub(crate) enum Command {
 /// An answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Answer {
-    State(Box<State>),
+pub(crate) enum ControlAnswer {
+    State(Box<ServerState>),
     /// It is done; the text says what.
     Done(String),
     /// The configuration is wrong: the text is that of `check`.
@@ -106,12 +106,12 @@ pub(crate) struct PendingCommand {
 /// An answer with the descriptors attached to it.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    pub(crate) answer: Answer,
+    pub(crate) answer: ControlAnswer,
     pub(crate) sockets: Vec<OwnedFd>,
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Self {
+impl From<ControlAnswer> for Reply {
+    fn from(answer: ControlAnswer) -> Self {
         Self {
             answer,
             sockets: Vec::new(),
@@ -140,9 +140,9 @@ pub(super) async fn serve(
         stage.set(Stage::Waiting);
         let command = serde_json::from_slice::<Command>(&line);
         let reply = match &command {
-            Ok(Command::Status) => Answer::State(Box::new(reporter.state())).into(),
+            Ok(Command::Status) => ControlAnswer::State(Box::new(reporter.state())).into(),
             Ok(command) => ask_main(*command, pid, commands).await,
-            Err(error) => Answer::Error(format!("this haulier does not understand the command: {error}")).into(),
+            Err(error) => ControlAnswer::Error(format!("this haulier does not understand the command: {error}")).into(),
         };
         let mut text = serde_json::to_vec(&reply.answer)?;
         text.push(b'\n');
@@ -163,7 +163,7 @@ pub(super) async fn serve(
 async fn ask_main(command: Command, pid: Option<i32>, commands: &mpsc::Sender<PendingCommand>) -> Reply {
     let (reply, answer) = oneshot::channel();
     let pending = PendingCommand { command, pid, reply };
-    let gone = || Answer::Error("this haulier is stopping".to_owned()).into();
+    let gone = || ControlAnswer::Error("this haulier is stopping".to_owned()).into();
     match commands.send(pending).await {
         Ok(()) => answer.await.unwrap_or_else(|_| gone()),
         Err(_) => gone(),
@@ -247,9 +247,9 @@ impl Client {
     ///
     /// # Errors
     /// [`AskError::Lost`] and [`AskError::Refused`].
-    pub(crate) fn status(&mut self) -> Result<State, AskError> {
+    pub(crate) fn status(&mut self) -> Result<ServerState, AskError> {
         match self.ask(Command::Status)? {
-            Answer::State(state) => Ok(*state),
+            ControlAnswer::State(state) => Ok(*state),
             other => Err(self.refused(other)),
         }
     }
@@ -258,7 +258,7 @@ impl Client {
     ///
     /// # Errors
     /// [`AskError::Lost`], and [`AskError::Refused`] if the answer is not one of this version.
-    pub(crate) fn ask(&mut self, command: Command) -> Result<Answer, AskError> {
+    pub(crate) fn ask(&mut self, command: Command) -> Result<ControlAnswer, AskError> {
         if matches!(command, Command::Reload { .. }) {
             let _ = self.stream.get_ref().set_read_timeout(Some(RELOAD_TIMEOUT)); // refused for zero only
         }
@@ -276,7 +276,7 @@ impl Client {
             .and_then(|()| Received::line(self.stream.get_ref()));
         let received = received.map_err(|source| self.lost(source))?;
         match self.understand(&received.text)? {
-            Answer::Sockets(list) if list.iter().map(|one| one.count).sum::<usize>() == received.sockets.len() => {
+            ControlAnswer::Sockets(list) if list.iter().map(|one| one.count).sum::<usize>() == received.sockets.len() => {
                 Ok((list, received.sockets))
             }
             other => Err(self.refused(other)),
@@ -296,7 +296,7 @@ impl Client {
         }
     }
 
-    fn understand(&self, text: &str) -> Result<Answer, AskError> {
+    fn understand(&self, text: &str) -> Result<ControlAnswer, AskError> {
         serde_json::from_str(text).map_err(|error| AskError::Refused {
             path: self.path.clone(),
             answer: error.to_string(),
@@ -311,10 +311,10 @@ impl Client {
     }
 
     /// The error of an unexpected answer.
-    pub(crate) fn refused(&self, answer: Answer) -> AskError {
+    pub(crate) fn refused(&self, answer: ControlAnswer) -> AskError {
         let answer = match answer {
-            Answer::Error(text) | Answer::Wrong(text) | Answer::Done(text) => text,
-            Answer::State(_) | Answer::Sockets(_) => "an answer to another command".to_owned(),
+            ControlAnswer::Error(text) | ControlAnswer::Wrong(text) | ControlAnswer::Done(text) => text,
+            ControlAnswer::State(_) | ControlAnswer::Sockets(_) => "an answer to another command".to_owned(),
         };
         AskError::Refused {
             path: self.path.clone(),

@@ -22,7 +22,7 @@ const POINTS: usize = 120;
 
 /// All counters at one moment.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct MetricsReading {
     pub(super) at: Instant,
     pub(super) totals: Totals,
     pub(super) pools: Vec<(Arc<str>, PoolStatus)>,
@@ -57,7 +57,7 @@ pub(super) struct PoolSample {
 
 impl Sample {
     /// The numbers between two readings.
-    pub(super) fn between(earlier: &Reading, later: &Reading) -> Self {
+    pub(super) fn between(earlier: &MetricsReading, later: &MetricsReading) -> Self {
         let span = later.at.saturating_duration_since(earlier.at);
         let (before, after) = (Sums::of(&earlier.totals), Sums::of(&later.totals));
         let requests = after.requests.iter().enumerate();
@@ -371,7 +371,7 @@ mod tests {
                 ..Counts::default()
             },
         };
-        let reading = |seconds, pools| Reading {
+        let reading = |seconds, pools| MetricsReading {
             at: begin + Duration::from_secs(seconds),
             totals: Totals::default(),
             pools,

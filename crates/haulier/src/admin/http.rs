@@ -32,7 +32,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// An answer to be sent.
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
+struct AdminResponse {
     status: u16,
     content_type: &'static str,
     body: String,
@@ -40,7 +40,7 @@ struct Answer {
     policy: Option<&'static str>,
 }
 
-impl Answer {
+impl AdminResponse {
     fn new(status: u16, content_type: &'static str, body: impl Into<String>) -> Self {
         Self {
             status,
@@ -105,7 +105,7 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let answer = match timeout(HEAD_TIMEOUT, read_head(&mut stream)).await?? {
         Some(head) => respond(&head, local, scope, reporter),
-        None => Answer::text(400, "this is not an HTTP request\n"),
+        None => AdminResponse::text(400, "this is not an HTTP request\n"),
     };
     stage.set(Stage::Taking);
     timeout(SEND_TIMEOUT, stream.write_all(&answer.to_bytes())).await??;
@@ -132,34 +132,34 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<R
     }
 }
 
-fn respond(head: &RequestHead, local: Option<IpAddr>, scope: Scope, reporter: &Reporter) -> Answer {
+fn respond(head: &RequestHead, local: Option<IpAddr>, scope: Scope, reporter: &Reporter) -> AdminResponse {
     if scope == Scope::Everything && !is_known_host(head.host(), local) {
-        return Answer::text(403, "this address answers only requests for localhost and for its own IP address\n");
+        return AdminResponse::text(403, "this address answers only requests for localhost and for its own IP address\n");
     }
     if head.method() != Method::Get {
-        return Answer::text(405, "only GET is allowed here\n");
+        return AdminResponse::text(405, "only GET is allowed here\n");
     }
     match head.path() {
         b"/livez" => probed(reporter.why_not_alive()),
         b"/readyz" => probed(reporter.why_not_ready()),
-        _ if scope == Scope::Probes => Answer::text(404, "there is /livez and /readyz\n"),
-        b"/" => Answer::page(page::render(&reporter.view(range_of(head.query())))),
+        _ if scope == Scope::Probes => AdminResponse::text(404, "there is /livez and /readyz\n"),
+        b"/" => AdminResponse::page(page::render(&reporter.view(range_of(head.query())))),
         b"/metrics" => {
             let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            Answer::new(200, content_type, reporter.metrics())
+            AdminResponse::new(200, content_type, reporter.metrics())
         }
         b"/healthz" => match reporter.sick_pools().as_slice() {
-            [] => Answer::text(200, "ok\n"),
-            pools => Answer::text(503, format!("no live worker: {}\n", pools.join(", "))),
+            [] => AdminResponse::text(200, "ok\n"),
+            pools => AdminResponse::text(503, format!("no live worker: {}\n", pools.join(", "))),
         },
         b"/api/state.json" => match serde_json::to_string(&reporter.state()) {
-            Ok(body) => Answer::new(200, "application/json", body),
-            Err(error) => Answer::text(500, format!("{error}\n")),
+            Ok(body) => AdminResponse::new(200, "application/json", body),
+            Err(error) => AdminResponse::text(500, format!("{error}\n")),
         },
         path => match path.strip_prefix(b"/fpm/").and_then(|pool| reporter.fpm_status(pool)) {
-            Some(status) if head.query() == Some(b"json") => Answer::new(200, "application/json", status.to_json()),
-            Some(status) => Answer::text(200, status.to_text()),
-            None => Answer::text(
+            Some(status) if head.query() == Some(b"json") => AdminResponse::new(200, "application/json", status.to_json()),
+            Some(status) => AdminResponse::text(200, status.to_text()),
+            None => AdminResponse::text(
                 404,
                 "there is /, /metrics, /healthz, /livez, /readyz, /api/state.json and /fpm/POOL\n",
             ),
@@ -168,10 +168,10 @@ fn respond(head: &RequestHead, local: Option<IpAddr>, scope: Scope, reporter: &R
 }
 
 /// 200, or 503 with the reason.
-fn probed(fault: Option<String>) -> Answer {
+fn probed(fault: Option<String>) -> AdminResponse {
     match fault {
-        None => Answer::text(200, "ok\n"),
-        Some(why) => Answer::text(503, format!("{why}\n")),
+        None => AdminResponse::text(200, "ok\n"),
+        Some(why) => AdminResponse::text(503, format!("{why}\n")),
     }
 }
 
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_answer_has_a_length_and_a_refused_method_says_what_is_allowed() {
-        let text = String::from_utf8(Answer::text(405, "no\n").to_bytes()).expect("text");
+        let text = String::from_utf8(AdminResponse::text(405, "no\n").to_bytes()).expect("text");
         assert!(
             text.starts_with("HTTP/1.1 405 ") && text.ends_with("\r\n\r\nno\n"),
             "{text}"
@@ -233,7 +233,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            !String::from_utf8(Answer::text(200, "").to_bytes())
+            !String::from_utf8(AdminResponse::text(200, "").to_bytes())
                 .expect("text")
                 .contains("Allow")
         );

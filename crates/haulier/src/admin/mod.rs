@@ -29,7 +29,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-pub(crate) use control::{Answer, AskError, Client, Command, HandedOver, PendingCommand, Reply, Role};
+pub(crate) use control::{AskError, Client, Command, ControlAnswer, HandedOver, PendingCommand, Reply, Role};
 pub(crate) use find::{cannot_ask, find};
 pub(crate) use place::place_for;
 pub(crate) use reporter::{Identity, Reporter};

@@ -10,9 +10,9 @@ use haulier_server::ServerHandle;
 use haulier_server::metrics::{Metrics, Reason, SiteTotals, Totals};
 
 use super::fpm::FpmStatus;
-use super::history::{History, Range, Reading, Sample};
+use super::history::{History, Range, MetricsReading, Sample};
 use super::state::{
-    CertificateState, Downloads, ImageState, PoolState, SiteState, Spool, State, made, streaming_states,
+    CertificateState, Downloads, ImageState, PoolState, SiteState, Spool, ServerState, made, streaming_states,
 };
 use super::totals::{all_sites, bytes, find, requests};
 use super::view::{CodingView, PoolView, SiteFacts, TransferView, View};
@@ -42,7 +42,7 @@ pub(crate) struct Reporter {
     metrics: Arc<Metrics>,
     started: Instant,
     /// The oldest first; never empty.
-    readings: Mutex<VecDeque<Reading>>,
+    readings: Mutex<VecDeque<MetricsReading>>,
     history: Mutex<History>,
     /// Bytes sent to each client in the last minute, by the number of its transfer, the oldest first.
     transfers: Mutex<HashMap<u64, VecDeque<(Instant, u64)>>>,
@@ -117,7 +117,7 @@ impl Reporter {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn readings(&self) -> MutexGuard<'_, VecDeque<Reading>> {
+    fn readings(&self) -> MutexGuard<'_, VecDeque<MetricsReading>> {
         lock(&self.readings)
     }
 
@@ -185,23 +185,23 @@ impl Reporter {
     }
 
     /// The state now.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ServerState {
         self.state_of(&reading(&self.metrics, Instant::now()))
     }
 
-    fn state_of(&self, now: &Reading) -> State {
+    fn state_of(&self, now: &MetricsReading) -> ServerState {
         let readings = self.readings();
         let minute = reading_before(&readings, now.at, MINUTE);
         let rate = reading_before(&readings, now.at, RATE);
         let seconds = now.at.saturating_duration_since(rate.at).as_secs_f64().max(0.001);
         let sites = now.totals.sites.iter().enumerate().map(|(number, (name, site))| {
-            let earlier = |reading: &Reading| find(&reading.totals, number, name).cloned();
+            let earlier = |reading: &MetricsReading| find(&reading.totals, number, name).cloned();
             let (minute, rate) = (earlier(minute).unwrap_or_default(), earlier(rate).unwrap_or_default());
             SiteState::of(name, site, &minute, (requests(site) - requests(&rate)) as f64 / seconds)
         });
         let bytes = |totals: &Totals| all_sites(totals).map(bytes).sum::<u64>();
         let identity = self.identity();
-        State {
+        ServerState {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
@@ -242,10 +242,10 @@ impl Reporter {
         states.collect()
     }
 
-    fn images(&self, now: &Reading, minute: &Reading, rate: &Reading) -> Vec<ImageState> {
+    fn images(&self, now: &MetricsReading, minute: &MetricsReading, rate: &MetricsReading) -> Vec<ImageState> {
         let seconds = now.at.saturating_duration_since(rate.at).as_secs_f64().max(0.001);
         let all = self.metrics.image_totals().into_iter().map(|images| {
-            let of = |reading: &Reading| find(&reading.totals, 0, &images.site).cloned().unwrap_or_default();
+            let of = |reading: &MetricsReading| find(&reading.totals, 0, &images.site).cloned().unwrap_or_default();
             let (now, minute, rate) = (of(now), of(minute), of(rate));
             ImageState::of(
                 &images,
@@ -290,7 +290,7 @@ impl Reporter {
     }
 
     /// Reasons of the last minute with their number, the most frequent first.
-    fn failed(&self, now: &Reading) -> Vec<(&'static str, u64)> {
+    fn failed(&self, now: &MetricsReading) -> Vec<(&'static str, u64)> {
         let readings = self.readings();
         let before = &reading_before(&readings, now.at, MINUTE).totals;
         let before = reasons(before);
@@ -321,9 +321,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// All counters at this moment.
-fn reading(metrics: &Metrics, at: Instant) -> Reading {
+fn reading(metrics: &Metrics, at: Instant) -> MetricsReading {
     let pools = metrics.pools();
-    Reading {
+    MetricsReading {
         at,
         totals: metrics.totals(),
         pools: pools
@@ -344,8 +344,8 @@ fn reasons(totals: &Totals) -> BTreeMap<Reason, u64> {
 }
 
 /// The newest reading of at least this age, or the oldest of all.
-fn reading_before(readings: &VecDeque<Reading>, now: Instant, age: Duration) -> &Reading {
-    let old_enough = |reading: &&Reading| now.saturating_duration_since(reading.at) >= age;
+fn reading_before(readings: &VecDeque<MetricsReading>, now: Instant, age: Duration) -> &MetricsReading {
+    let old_enough = |reading: &&MetricsReading| now.saturating_duration_since(reading.at) >= age;
     readings.iter().rev().find(old_enough).unwrap_or(&readings[0])
 }
 
@@ -353,8 +353,8 @@ fn reading_before(readings: &VecDeque<Reading>, now: Instant, age: Duration) -> 
 mod tests {
     use super::*;
 
-    fn reading(at: Instant) -> Reading {
-        Reading {
+    fn reading(at: Instant) -> MetricsReading {
+        MetricsReading {
             at,
             totals: Totals::default(),
             pools: Vec::new(),
@@ -365,7 +365,7 @@ mod tests {
     fn what_is_compared_with_is_the_newest_reading_that_is_old_enough() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let readings: VecDeque<Reading> = [0, 1, 5, 9].map(|second| reading(at(second))).into();
+        let readings: VecDeque<MetricsReading> = [0, 1, 5, 9].map(|second| reading(at(second))).into();
         assert_eq!(reading_before(&readings, at(10), Duration::from_secs(5)).at, at(5));
         assert_eq!(reading_before(&readings, at(10), Duration::from_secs(4)).at, at(5));
         assert_eq!(

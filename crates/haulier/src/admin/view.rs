@@ -7,7 +7,7 @@ use haulier_php::{ExternalServer, Pool, PoolStatus, WorkerStatus};
 use haulier_server::metrics::{Failure, Metrics, SiteTotals, SlowRequest, Totals, Transfer};
 
 use super::history::{Range, Sample};
-use super::state::State;
+use super::state::ServerState;
 use super::totals::all_sites;
 
 /// Everything at one moment.
@@ -19,7 +19,7 @@ pub(crate) struct View {
     pub(super) now: Instant,
     /// The name of this machine.
     pub(super) machine: String,
-    pub(super) state: State,
+    pub(super) state: ServerState,
     pub(super) sites: Vec<SiteFacts>,
     pub(super) pools: Vec<PoolView>,
     /// Names of the handlers, in the order of [`Sample::requests`].

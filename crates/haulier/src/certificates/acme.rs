@@ -47,7 +47,7 @@ pub(super) struct Acme {
 
 /// One name.
 #[derive(Debug)]
-struct Name {
+struct ManagedName {
     name: String,
     /// Time of the next check.
     next: SystemTime,
@@ -120,12 +120,12 @@ impl Acme {
 
     async fn run(&self, names: Vec<String>) {
         let now = SystemTime::now();
-        let one = |name| Name {
+        let one = |name| ManagedName {
             name,
             next: now,
             failures: 0,
         };
-        let mut names: Vec<Name> = names.into_iter().map(one).collect();
+        let mut names: Vec<ManagedName> = names.into_iter().map(one).collect();
         loop {
             for name in &mut names {
                 if name.next <= SystemTime::now() {
@@ -139,7 +139,7 @@ impl Acme {
     }
 
     /// Orders a certificate if it is due; returns the pause until the next check.
-    async fn look_after(&self, name: &mut Name) {
+    async fn look_after(&self, name: &mut ManagedName) {
         match self.renew(&name.name, name.failures).await {
             Ok(due) => {
                 name.failures = 0;

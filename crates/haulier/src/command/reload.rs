@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::configuration;
-use crate::admin::{Answer, Command, cannot_ask, find};
+use crate::admin::{ControlAnswer, Command, cannot_ask, find};
 use crate::cli::{Console, ReloadArgs};
 use crate::outcome::Outcome;
 
@@ -19,21 +19,21 @@ pub(super) fn run(arguments: &ReloadArgs, console: &Console) -> Outcome {
         .and_then(|mut client| client.ask(command).map_err(|error| cannot_ask(&error, COMMAND)));
     // A closed standard output is not a failure: the exit code tells the result.
     match answer {
-        Ok(Answer::Done(words)) => {
+        Ok(ControlAnswer::Done(words)) => {
             if !console.quiet {
                 let _ = writeln!(io::stdout(), "{words}");
             }
             Outcome::Done
         }
-        Ok(Answer::Wrong(text)) => {
+        Ok(ControlAnswer::Wrong(text)) => {
             let _ = writeln!(io::stderr(), "{text}");
             Outcome::Misused
         }
-        Ok(Answer::Error(text)) => {
+        Ok(ControlAnswer::Error(text)) => {
             let _ = writeln!(io::stderr(), "{text}");
             Outcome::Failed
         }
-        Ok(Answer::State(_) | Answer::Sockets(_)) => Outcome::Failed,
+        Ok(ControlAnswer::State(_) | ControlAnswer::Sockets(_)) => Outcome::Failed,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
             Outcome::Failed

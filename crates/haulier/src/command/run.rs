@@ -10,7 +10,7 @@ use crate::cli::{Console, RunArgs};
 use crate::config::Settings;
 use crate::config::settings::{self, Mode};
 use crate::init;
-use crate::lifecycle::{self, Source, StartOptions};
+use crate::lifecycle::{self, ConfigurationSource, StartOptions};
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::purpose::Purpose;
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
         }
     };
     let read_path = path.clone();
-    let source = Source::new(&path, move |report| read(&read_path, report));
+    let source = ConfigurationSource::new(&path, move |report| read(&read_path, report));
     let mut report = Report::default();
     let Ok(configuration) = source.read(&mut report) else {
         configuration::print(&report, console);

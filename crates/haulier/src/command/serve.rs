@@ -15,7 +15,7 @@ use crate::config::file::File;
 use crate::config::settings::{self, Mode, Settings};
 use crate::config::tables::{PoolTable, SiteTable, WorkersTable};
 use crate::config::tls::Tls;
-use crate::lifecycle::{self, Source, StartOptions};
+use crate::lifecycle::{self, ConfigurationSource, StartOptions};
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::purpose::Purpose;
@@ -46,7 +46,7 @@ fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic
     let address = choose_address(arguments);
     let (again, place) = (arguments.clone(), directory.clone());
     let file = shown(&directory.join(FILE_NAME));
-    let source = Source::new(&file, move |report| read(&again, &place, address, report));
+    let source = ConfigurationSource::new(&file, move |report| read(&again, &place, address, report));
     let mut report = Report::default();
     let Ok(configuration) = source.read(&mut report) else {
         configuration::print(&report, console);

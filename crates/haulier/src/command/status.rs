@@ -7,7 +7,7 @@ use std::time::Duration;
 use haulier_settings::Diagnostic;
 
 use super::{configuration, status_text};
-use crate::admin::state::State;
+use crate::admin::state::ServerState;
 use crate::admin::{Client, cannot_ask, find};
 use crate::cli::{Console, StatusArgs};
 use crate::outcome::Outcome;
@@ -53,7 +53,7 @@ fn show(mut client: Client, arguments: &StatusArgs) -> Result<(), Diagnostic> {
     }
 }
 
-fn json(state: &State) -> String {
+fn json(state: &ServerState) -> String {
     let mut line = serde_json::to_string(state).unwrap_or_else(|error| format!("\"{error}\""));
     line.push('\n');
     line

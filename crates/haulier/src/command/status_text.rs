@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use haulier_proto::text::printable;
 
 use crate::admin::state::{
-    CertificateState, ImageState, PoolState, RunningState, SiteState, Spool, State, StreamingState,
+    CertificateState, ImageState, PoolState, RunningState, SiteState, Spool, ServerState, StreamingState,
 };
 use crate::quantity::{milliseconds, rate, size, span};
 
 /// The whole page.
-pub(super) fn render(state: &State) -> String {
+pub(super) fn render(state: &ServerState) -> String {
     let mut text = head(state);
     text.push_str(&sites(&state.sites));
     text.push_str(&pools(&state.pools));
@@ -64,7 +64,7 @@ fn certificates(sites: &[CertificateState]) -> String {
     text
 }
 
-fn head(state: &State) -> String {
+fn head(state: &ServerState) -> String {
     let config = match &state.config {
         Some(path) => format!("config {}", path.display()),
         None => "no config".to_owned(),
@@ -238,9 +238,9 @@ mod tests {
     use super::*;
     use crate::admin::state::Downloads;
 
-    fn state() -> State {
+    fn state() -> ServerState {
         let shares = [("php", 0.31), ("static", 0.52), ("handed", 0.1), ("offloaded", 0.07)];
-        State {
+        ServerState {
             version: "0.1.0".into(),
             pid: 812,
             uptime_s: 3.0 * 86_400.0 + 4.5 * 3600.0,
@@ -319,7 +319,7 @@ downloads  14 active, 212 MB/s    PHP saved: 1 h 52 min of worker time
     #[test]
     fn what_waits_for_clients_is_told_where_there_is_any() {
         let told = |memory_bytes, disk_bytes, full_total| {
-            let state = State {
+            let state = ServerState {
                 spool: Spool {
                     memory_bytes,
                     disk_bytes,
@@ -409,7 +409,7 @@ types = [\"text/csv\"]
             site: name.into(),
             left_s,
         };
-        let last = |state: &State| render(state).lines().last().map(str::to_owned);
+        let last = |state: &ServerState| render(state).lines().last().map(str::to_owned);
         state.certificates = vec![site("shop", Some(61.5 * 86_400.0)), site("blog", Some(80.0 * 86_400.0))];
         assert_eq!(
             last(&state).as_deref(),

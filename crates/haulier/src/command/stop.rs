@@ -6,7 +6,7 @@ use std::time::Instant;
 use haulier_settings::Diagnostic;
 
 use super::configuration;
-use crate::admin::{Answer, Client, Command, cannot_ask, find};
+use crate::admin::{ControlAnswer, Client, Command, cannot_ask, find};
 use crate::cli::{Console, StopArgs};
 use crate::outcome::Outcome;
 
@@ -28,7 +28,7 @@ fn stop(mut client: Client, arguments: &StopArgs, console: &Console) -> Result<(
     let begun = Instant::now();
     let command = Command::Stop { now: arguments.now };
     let words = match client.ask(command).map_err(|error| cannot_ask(&error, COMMAND))? {
-        Answer::Done(words) => words,
+        ControlAnswer::Done(words) => words,
         other => return Err(cannot_ask(&client.refused(other), COMMAND)),
     };
     say(&format!("stopping: {words}"), console);

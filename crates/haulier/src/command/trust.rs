@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &TrustArgs, console: &Console) -> Outcome {
         }
     };
     let file = authority.certificate_file();
-    let mut said = Said::new(console.quiet);
+    let mut said = StoreResults::new(console.quiet);
     if !arguments.undo {
         said.line(&format!("the authority of `haulier serve --https`: {}", file.display()));
         said.line("keep its key private: with it one can impersonate any site to this machine's browsers");
@@ -66,11 +66,11 @@ pub(super) fn run(arguments: &TrustArgs, console: &Console) -> Outcome {
 /// The result for one trust store: what was done, or what to do.
 type Result = std::result::Result<&'static str, String>;
 
-struct Said {
+struct StoreResults {
     quiet: bool,
 }
 
-impl Said {
+impl StoreResults {
     fn new(quiet: bool) -> Self {
         Self { quiet }
     }

@@ -58,7 +58,7 @@ impl Changes {
         text
     }
 
-    fn note_table(&mut self, table: &str, before: &Table, after: &Table) {
+    fn note_table(&mut self, table: &str, before: &SettingsTable, after: &SettingsTable) {
         let names = changed(before, after);
         let (later, now): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| waits(table, name));
         if !now.is_empty() {
@@ -70,7 +70,7 @@ impl Changes {
     }
 
     /// Tables whose names the user chooses.
-    fn note_named(&mut self, kind: &str, before: &Table, after: &Table) {
+    fn note_named(&mut self, kind: &str, before: &SettingsTable, after: &SettingsTable) {
         for (name, after) in after {
             let Some(before) = before.get(name) else {
                 self.done.push(format!("{kind} {name} added"));
@@ -114,10 +114,10 @@ impl Changes {
     }
 }
 
-type Table = Map<String, Value>;
+type SettingsTable = Map<String, Value>;
 
-fn section<'v>(value: &'v Value, name: &str) -> &'v Table {
-    static EMPTY: std::sync::LazyLock<Table> = std::sync::LazyLock::new(Table::new);
+fn section<'v>(value: &'v Value, name: &str) -> &'v SettingsTable {
+    static EMPTY: std::sync::LazyLock<SettingsTable> = std::sync::LazyLock::new(SettingsTable::new);
     value.get(name).and_then(Value::as_object).unwrap_or(&EMPTY)
 }
 
@@ -131,7 +131,7 @@ fn waits(table: &str, setting: &str) -> bool {
 
 /// The settings whose values differ; their places in the file do not count. Values that were computed both times are left
 /// out, since they follow from others (connections from workers, PHP's account from ours); those of the project are not.
-fn changed<'t>(before: &'t Table, after: &'t Table) -> Vec<&'t str> {
+fn changed<'t>(before: &'t SettingsTable, after: &'t SettingsTable) -> Vec<&'t str> {
     let names: BTreeSet<&str> = before.keys().chain(after.keys()).map(String::as_str).collect();
     let differs = |name: &&str| before.get(*name).map(bare) != after.get(*name).map(bare);
     let says = |name: &&str| *name == "app" || is_written(before, name) || is_written(after, name);
@@ -151,17 +151,17 @@ fn bare(value: &Value) -> Value {
     }
 }
 
-fn is_setting(object: &Table) -> bool {
+fn is_setting(object: &SettingsTable) -> bool {
     object.len() == 2 && object.contains_key("value") && object.contains_key("from")
 }
 
 /// Tells whether a setting is written in a file.
-fn is_written(table: &Table, name: &str) -> bool {
+fn is_written(table: &SettingsTable, name: &str) -> bool {
     table.get(name).is_some_and(|setting| setting["from"] != "found here")
 }
 
 /// The most workers of a pool.
-fn workers(pool: &Table) -> Option<u64> {
+fn workers(pool: &SettingsTable) -> Option<u64> {
     match pool.get("workers").map(bare)? {
         Value::Object(table) => table.get("max")?.as_u64(),
         number => number.as_u64(),

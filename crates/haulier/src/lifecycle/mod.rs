@@ -1,12 +1,12 @@
 //! The life of a serving process: start, reload, replacement, stop.
 //!
-//! `mod` starts it, `running` is its main loop and exchanges its configuration, `take_over` replaces another process,
-//! `systemd` talks to a service manager.
+//! `mod` starts it, `serving_process` is its main loop and reloads its configuration, `take_over` replaces another
+//! process, `systemd` talks to a service manager.
 
 mod changes;
 mod failure;
 mod projects;
-mod running;
+mod serving_process;
 mod source;
 mod systemd;
 mod take_over;
@@ -24,10 +24,10 @@ use tokio::sync::mpsc;
 use tracing::{Level, error, warn};
 
 pub(crate) use failure::cannot_listen;
-pub(crate) use source::{Configuration, Source};
+pub(crate) use source::{Configuration, ConfigurationSource};
 
 use self::failure::{cannot_bind, describe};
-use self::running::Running;
+use self::serving_process::ServingProcess;
 use self::systemd::Notifier;
 use self::take_over::{Predecessor, Sockets};
 use crate::admin::{self, Admin, AdminListener, Identity, Reporter, SiteFacts, SocketFile};
@@ -37,7 +37,7 @@ use crate::cli::Console;
 use crate::config::Settings;
 use crate::config::settings::{AdminAddress, Format, LogSettings, Site};
 use crate::error_chain::with_sources;
-use crate::log::{self, AccessLogs, Reopen, Shape};
+use crate::log::{self, AccessLogs, Reopen, LineFormat};
 use crate::machine;
 use crate::outcome::Outcome;
 use crate::purpose::Purpose;
@@ -48,7 +48,7 @@ const WAITING_COMMANDS: usize = 16;
 /// Options of a serving process.
 #[derive(Debug)]
 pub(crate) struct StartOptions {
-    pub(crate) source: Source,
+    pub(crate) source: ConfigurationSource,
     pub(crate) configuration: Configuration,
     pub(crate) purpose: Purpose,
     pub(crate) announcement: Announcement,
@@ -63,12 +63,12 @@ pub(crate) fn serve(options: StartOptions, console: &Console) -> Outcome {
     machine::raise_descriptor_limit();
     systemd::keep_from_children();
     let settings = &options.configuration.settings;
-    let shape = shape(settings.log.format, console);
-    let writer = log::start(shape, level(&settings.log, console));
+    let line_format = line_format(settings.log.format, console);
+    let writer = log::start(line_format, level(&settings.log, console));
     for line in options.report.warning_lines() {
         warn!("{line}");
     }
-    let outcome = match start(options, shape, console) {
+    let outcome = match start(options, line_format, console) {
         Ok(outcome) => outcome,
         Err(StartFailure::Assemble(failure)) => {
             eprint!("{}", describe(&failure).render(console.colors_stderr()));
@@ -114,11 +114,11 @@ impl From<Box<Diagnostic>> for StartFailure {
     }
 }
 
-fn start(options: StartOptions, shape: Shape, console: &Console) -> Result<Outcome, StartFailure> {
+fn start(options: StartOptions, line_format: LineFormat, console: &Console) -> Result<Outcome, StartFailure> {
     let settings = &options.configuration.settings;
     let notifier = Arc::new(Notifier::of_environment());
     let reopen = Reopen::default();
-    let logs = AccessLogs::new(shape, console.quiet, reopen.clone(), settings.user.clone());
+    let logs = AccessLogs::new(line_format, console.quiet, reopen.clone(), settings.user.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _entered = runtime.enter();
     // Before PHP starts: a signal during the start must stop PHP too.
@@ -171,7 +171,7 @@ fn start(options: StartOptions, shape: Shape, console: &Console) -> Result<Outco
         parts.own_sockets(true);
     }
     options.announcement.print(&addresses, &secure, &admin, console);
-    let running = Running {
+    let running = ServingProcess {
         server,
         metrics,
         pools: assembled.pools,
@@ -180,7 +180,7 @@ fn start(options: StartOptions, shape: Shape, console: &Console) -> Result<Outco
         source: Arc::new(options.source),
         parts: Arc::new(Mutex::new(parts)),
         purpose: options.purpose,
-        shows_text: matches!(shape, Shape::Text { .. }),
+        shows_text: matches!(line_format, LineFormat::Text { .. }),
         reporter,
         admin,
         notifier,
@@ -365,18 +365,18 @@ impl Signals {
     }
 }
 
-fn shape(format: Format, console: &Console) -> Shape {
+fn line_format(format: Format, console: &Console) -> LineFormat {
     let text = match format {
         Format::Text => true,
         Format::Json => false,
         Format::Auto | Format::Combined => io::stderr().is_terminal(),
     };
     if text {
-        Shape::Text {
+        LineFormat::Text {
             color: console.colors_stderr(),
         }
     } else {
-        Shape::Json
+        LineFormat::Json
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::running::blocking;
+use super::serving_process::blocking;
 use crate::app::{self, App};
 use crate::config::Settings;
 use crate::config::settings::Site;
@@ -22,14 +22,14 @@ pub(super) struct Projects {
     /// Directories with the application that is served.
     served: Vec<(PathBuf, App)>,
     /// Result of the last detection.
-    seen: Found,
+    seen: Detections,
     /// Result that led to a reload already, successful or not.
-    tried: Found,
+    tried: Detections,
     next: Instant,
 }
 
 /// The new application of each project, if it changed.
-type Found = Vec<Option<App>>;
+type Detections = Vec<Option<App>>;
 
 impl Projects {
     /// The projects whose application is detected and may still change; none unless `is_on`.
@@ -77,7 +77,7 @@ impl Projects {
     }
 }
 
-fn look(served: &[(PathBuf, App)]) -> Found {
+fn look(served: &[(PathBuf, App)]) -> Detections {
     let look = |(directory, before): &(PathBuf, App)| {
         let found = app::detect(directory, app::AUTO).ok();
         found.filter(|found| found.supersedes(before))

@@ -11,18 +11,18 @@ use crate::config::Settings;
 use crate::config::effective::Effective;
 
 /// Reads the settings; diagnostics go to the report.
-type Read = dyn Fn(&mut Report) -> Result<Settings, Diagnostic> + Send + Sync;
+type ReadSettings = dyn Fn(&mut Report) -> Result<Settings, Diagnostic> + Send + Sync;
 
 /// A way to read the configuration.
-pub(crate) struct Source {
+pub(crate) struct ConfigurationSource {
     /// The file, for messages.
     name: PathBuf,
-    read: Box<Read>,
+    read: Box<ReadSettings>,
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for ConfigurationSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source")
+        f.debug_struct("ConfigurationSource")
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
@@ -38,7 +38,7 @@ pub(crate) struct Configuration {
     pub(super) files: Vec<PathBuf>,
 }
 
-impl Source {
+impl ConfigurationSource {
     /// A source that `read` reads; `name` is its file.
     pub(crate) fn new(
         name: &Path,

@@ -9,7 +9,7 @@ use haulier_server::{Inherited, ServerHandle};
 use haulier_settings::Diagnostic;
 
 use super::systemd::Passed;
-use crate::admin::{self, Admin, Answer, AskError, Client, Command, HandedOver, Reply, Role};
+use crate::admin::{self, Admin, ControlAnswer, AskError, Client, Command, HandedOver, Reply, Role};
 use crate::config::Settings;
 use crate::error_chain::with_sources;
 
@@ -97,7 +97,7 @@ impl Predecessor {
     /// It does not answer. Then both processes serve.
     pub(super) fn drain(&mut self) -> Result<String, AskError> {
         match self.client.ask(Command::YieldSockets)? {
-            Answer::Done(text) => Ok(text),
+            ControlAnswer::Done(text) => Ok(text),
             other => Err(self.client.refused(other)),
         }
     }
@@ -131,10 +131,10 @@ fn failed(error: &AskError) -> Diagnostic {
 pub(super) fn hand_over(server: &ServerHandle, admin: &Admin) -> Reply {
     match copies(server, admin) {
         Ok((list, sockets)) => Reply {
-            answer: Answer::Sockets(list),
+            answer: ControlAnswer::Sockets(list),
             sockets,
         },
-        Err(error) => Answer::Error(format!("the sockets cannot be handed over: {error}")).into(),
+        Err(error) => ControlAnswer::Error(format!("the sockets cannot be handed over: {error}")).into(),
     }
 }
 

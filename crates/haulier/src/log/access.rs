@@ -8,7 +8,7 @@ use haulier_php::User;
 use haulier_server::access_log::{AccessLog, LogFormat, Which};
 
 use super::file::{LogFile, Reopen};
-use super::line::Shape;
+use super::line::LineFormat;
 use crate::config::settings::{Access, Format, LogSettings, SiteLog};
 
 /// A log file that cannot be opened.
@@ -23,7 +23,7 @@ pub(crate) struct LogFileError {
 #[derive(Debug)]
 pub(crate) struct AccessLogs {
     /// The format of lines on standard error.
-    shape: Shape,
+    line_format: LineFormat,
     /// True if nothing is written to standard error.
     quiet: bool,
     reopen: Reopen,
@@ -34,9 +34,9 @@ pub(crate) struct AccessLogs {
 
 impl AccessLogs {
     /// Access logs whose files belong to `owner`, and are opened anew when `reopen` asks for it.
-    pub(crate) fn new(shape: Shape, quiet: bool, reopen: Reopen, owner: Option<User>) -> Self {
+    pub(crate) fn new(line_format: LineFormat, quiet: bool, reopen: Reopen, owner: Option<User>) -> Self {
         Self {
-            shape,
+            line_format,
             quiet,
             reopen,
             owner,
@@ -79,12 +79,12 @@ impl AccessLogs {
                     path: path.to_owned(),
                     source,
                 };
-                let form = form(format, Shape::Json);
+                let form = form(format, LineFormat::Json);
                 Ok(self.writer_of(path).map_err(failed)?.with(form, which))
             }
             None if self.quiet => Ok(AccessLog::off()),
             None => {
-                let form = form(format, self.shape);
+                let form = form(format, self.line_format);
                 let failed = |source| LogFileError {
                     path: "/dev/stderr".into(),
                     source,
@@ -113,11 +113,11 @@ impl AccessLogs {
 }
 
 /// The format; `auto` depends on the destination.
-fn form(format: Format, of_place: Shape) -> LogFormat {
-    let color = matches!(of_place, Shape::Text { color: true });
+fn form(format: Format, of_place: LineFormat) -> LogFormat {
+    let color = matches!(of_place, LineFormat::Text { color: true });
     match (format, of_place) {
-        (Format::Text, _) | (Format::Auto, Shape::Text { .. }) => LogFormat::Text { color },
-        (Format::Json, _) | (Format::Auto, Shape::Json) => LogFormat::Json,
+        (Format::Text, _) | (Format::Auto, LineFormat::Text { .. }) => LogFormat::Text { color },
+        (Format::Json, _) | (Format::Auto, LineFormat::Json) => LogFormat::Json,
         (Format::Combined, _) => LogFormat::Combined,
     }
 }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn sites_with_one_file_have_one_writer() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut logs = AccessLogs::new(Shape::Json, false, Reopen::default(), None);
+        let mut logs = AccessLogs::new(LineFormat::Json, false, Reopen::default(), None);
         let server = LogSettings::default();
         let site = |name: &str, format| SiteLog {
             format,
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn auto_is_json_wherever_no_terminal_is() {
-        let terminal = Shape::Text { color: true };
+        let terminal = LineFormat::Text { color: true };
         assert_eq!(form(Format::Auto, terminal), LogFormat::Text { color: true });
-        assert_eq!(form(Format::Auto, Shape::Json), LogFormat::Json);
-        assert_eq!(form(Format::Text, Shape::Json), LogFormat::Text { color: false });
+        assert_eq!(form(Format::Auto, LineFormat::Json), LogFormat::Json);
+        assert_eq!(form(Format::Text, LineFormat::Json), LogFormat::Text { color: false });
         assert_eq!(form(Format::Combined, terminal), LogFormat::Combined);
     }
 }

@@ -16,7 +16,7 @@ use super::writer::LineSender;
 
 /// The format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum LineFormat {
     /// For people.
     Text { color: bool },
     /// One object a line.
@@ -26,13 +26,13 @@ pub(crate) enum Shape {
 /// Sends each event as a line.
 #[derive(Debug)]
 pub(super) struct LineLayer {
-    shape: Shape,
+    line_format: LineFormat,
     lines: LineSender,
 }
 
 impl LineLayer {
-    pub(super) fn new(shape: Shape, lines: LineSender) -> Self {
-        Self { shape, lines }
+    pub(super) fn new(line_format: LineFormat, lines: LineSender) -> Self {
+        Self { line_format, lines }
     }
 }
 
@@ -41,9 +41,9 @@ impl<S: Subscriber> Layer<S> for LineLayer {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let now = SystemTime::now();
-        self.lines.send(match self.shape {
-            Shape::Text { color } => fields.text(event.metadata().level(), now, color),
-            Shape::Json => fields.json(event.metadata().level(), now),
+        self.lines.send(match self.line_format {
+            LineFormat::Text { color } => fields.text(event.metadata().level(), now, color),
+            LineFormat::Json => fields.json(event.metadata().level(), now),
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Compression and images.
 
-use super::table::{Column, table};
+use super::table::{TableColumn, table};
 use crate::admin::state::ImageState;
 use crate::admin::view::View;
 use crate::quantity::{rate, size, span};
@@ -22,11 +22,11 @@ pub(super) fn section(view: &View) -> String {
 fn compression(view: &View) -> Option<String> {
     let used: Vec<_> = view.codings.iter().filter(|coding| coding.taken > 0).collect();
     let columns = [
-        Column::Text("Coding"),
-        Column::Number("Before"),
-        Column::Number("After"),
-        Column::Number("Left"),
-        Column::Number("CPU time"),
+        TableColumn::Text("Coding"),
+        TableColumn::Number("Before"),
+        TableColumn::Number("After"),
+        TableColumn::Number("Left"),
+        TableColumn::Number("CPU time"),
     ];
     let rows = used.iter().map(|coding| {
         vec![
@@ -46,13 +46,13 @@ fn images(sites: &[ImageState]) -> Option<String> {
     shown.sort_by(|a, b| b.made_per_second.total_cmp(&a.made_per_second));
     shown.truncate(SHOWN);
     let columns = [
-        Column::Text("Images of"),
-        Column::Text("Last minute"),
-        Column::Number("Made/s"),
-        Column::Number("Busy"),
-        Column::WideNumber("Waiting"),
-        Column::WideText("Time of a variant"),
-        Column::WideNumber("In memory"),
+        TableColumn::Text("Images of"),
+        TableColumn::Text("Last minute"),
+        TableColumn::Number("Made/s"),
+        TableColumn::Number("Busy"),
+        TableColumn::WideNumber("Waiting"),
+        TableColumn::WideText("Time of a variant"),
+        TableColumn::WideNumber("In memory"),
     ];
     let rows = shown.into_iter().map(|site| {
         let mut shares: Vec<_> = site.shares.iter().collect();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 use super::label::site;
-use super::table::{Column, table};
+use super::table::{TableColumn, table};
 use crate::admin::state::StreamingState;
 use crate::admin::view::{TransferView, View};
 use crate::quantity::{count, counted, size, span};
@@ -27,11 +27,11 @@ pub(super) fn section(view: &View) -> String {
     );
     if !view.transfers.is_empty() {
         let columns = [
-            Column::Text("File"),
-            Column::WideText("Client"),
-            Column::Number("Rate"),
-            Column::Number("Done"),
-            Column::WideNumber("For"),
+            TableColumn::Text("File"),
+            TableColumn::WideText("Client"),
+            TableColumn::Number("Rate"),
+            TableColumn::Number("Done"),
+            TableColumn::WideNumber("For"),
         ];
         out.push_str(&table(
             "On the way, with the rate of the last minute",
@@ -76,9 +76,9 @@ fn streaming(scripts: &[StreamingState]) -> String {
         return String::new();
     }
     let columns = [
-        Column::Text("Script"),
-        Column::Number("Bodies"),
-        Column::Number("Bytes"),
+        TableColumn::Text("Script"),
+        TableColumn::Number("Bodies"),
+        TableColumn::Number("Bytes"),
     ];
     let mut said = HashSet::new();
     let rows = scripts.iter().take(SHOWN).map(|script| {

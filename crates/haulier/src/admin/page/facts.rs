@@ -15,11 +15,11 @@ use haulier_proto::text::Escaped;
 /// Findings about the server, the worst first.
 #[derive(Debug)]
 pub(super) struct Judgement {
-    findings: Vec<Finding>,
+    findings: Vec<ServerFinding>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Finding {
+struct ServerFinding {
     grade: Grade,
     text: String,
     /// A second line; may be empty.
@@ -41,7 +41,7 @@ const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Checks pools, failures, certificates and the spool.
 pub(super) fn judge(view: &View) -> Judgement {
-    let mut findings: Vec<Finding> = view.pools.iter().flat_map(of_pool).collect();
+    let mut findings: Vec<ServerFinding> = view.pools.iter().flat_map(of_pool).collect();
     findings.extend(of_failures(view));
     findings.extend(view.state.certificates.iter().filter_map(of_certificate));
     if view.state.spool.full_total > 0 {
@@ -53,22 +53,22 @@ pub(super) fn judge(view: &View) -> Judgement {
     Judgement { findings }
 }
 
-fn attention(text: String, detail: impl Into<String>) -> Finding {
-    Finding {
+fn attention(text: String, detail: impl Into<String>) -> ServerFinding {
+    ServerFinding {
         grade: Grade::Attention,
         text,
         detail: detail.into(),
     }
 }
 
-fn trouble(text: String, detail: impl Into<String>) -> Finding {
-    Finding {
+fn trouble(text: String, detail: impl Into<String>) -> ServerFinding {
+    ServerFinding {
         grade: Grade::Trouble,
         ..attention(text, detail)
     }
 }
 
-fn of_pool(pool: &PoolView) -> Vec<Finding> {
+fn of_pool(pool: &PoolView) -> Vec<ServerFinding> {
     let mut findings = Vec::new();
     let (name, status) = (&pool.name, &pool.status);
     if !status.load.is_live {
@@ -98,7 +98,7 @@ fn of_pool(pool: &PoolView) -> Vec<Finding> {
 }
 
 /// A certificate that ends soon: its renewal is overdue.
-fn of_certificate(certificate: &CertificateState) -> Option<Finding> {
+fn of_certificate(certificate: &CertificateState) -> Option<ServerFinding> {
     let grade = match certificate.left_s {
         Some(left) if left < 0.0 => trouble,
         Some(left) if left < SOON.as_secs_f64() => attention,
@@ -109,7 +109,7 @@ fn of_certificate(certificate: &CertificateState) -> Option<Finding> {
     Some(grade(text, String::new()))
 }
 
-fn of_failures(view: &View) -> Option<Finding> {
+fn of_failures(view: &View) -> Option<ServerFinding> {
     let all: u64 = view.state.sites.iter().map(|site| site.failed).sum();
     if all == 0 {
         return None;
@@ -180,7 +180,7 @@ pub(super) fn section(view: &View, judgement: &Judgement) -> String {
     out
 }
 
-fn list(findings: &[Finding]) -> String {
+fn list(findings: &[ServerFinding]) -> String {
     if findings.is_empty() {
         return String::new();
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use haulier_server::metrics::{Failure, Noted, SlowRequest};
 
 use super::label::{cut, site};
-use super::table::{Column, table};
+use super::table::{TableColumn, table};
 use super::time::time_of_day;
 use crate::admin::view::View;
 use crate::quantity::{milliseconds, span};
@@ -28,7 +28,7 @@ fn failures(view: &View) -> String {
     if view.failures.is_empty() {
         return "<p>No request has failed.</p>".to_owned();
     }
-    let columns = [Column::Text("Reason"), Column::Text("Request")];
+    let columns = [TableColumn::Text("Reason"), TableColumn::Text("Request")];
     let rows = view.failures.chunk_by(is_same).enumerate().map(|(number, failures)| {
         let (failure, times) = (&failures[0], failures.len());
         let at = time_of_day(failure.request.at);
@@ -92,12 +92,12 @@ fn slowest(view: &View) -> String {
         return String::new();
     }
     let columns = [
-        Column::Number("Time"),
-        Column::Text("Request"),
-        Column::WideNumber("Queue"),
-        Column::WideNumber("PHP"),
-        Column::WideNumber("Sending"),
-        Column::WideText("Ended"),
+        TableColumn::Number("Time"),
+        TableColumn::Text("Request"),
+        TableColumn::WideNumber("Queue"),
+        TableColumn::WideNumber("PHP"),
+        TableColumn::WideNumber("Sending"),
+        TableColumn::WideText("Ended"),
     ];
     let most = view.slowest.iter().map(whole).fold(0.001, f64::max);
     let rows = view.slowest.iter().map(|slow| {

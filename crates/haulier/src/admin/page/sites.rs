@@ -2,7 +2,7 @@
 
 use haulier_php::{ExternalServer, FpmStatus};
 
-use super::table::{Column, table};
+use super::table::{TableColumn, table};
 use crate::admin::state::CertificateState;
 use crate::admin::view::View;
 use crate::expiry::SOON;
@@ -23,15 +23,15 @@ pub(super) fn section(view: &View) -> String {
 
 fn sites(view: &View) -> String {
     let columns = [
-        Column::Text("Site"),
-        Column::Number("Req/s"),
-        Column::WideNumber("Median"),
-        Column::Number("95 of 100"),
-        Column::Number("5xx/min"),
-        Column::WideNumber("PHP"),
-        Column::WideNumber("Static"),
-        Column::WideNumber("Handed"),
-        Column::WideNumber("All"),
+        TableColumn::Text("Site"),
+        TableColumn::Number("Req/s"),
+        TableColumn::WideNumber("Median"),
+        TableColumn::Number("95 of 100"),
+        TableColumn::Number("5xx/min"),
+        TableColumn::WideNumber("PHP"),
+        TableColumn::WideNumber("Static"),
+        TableColumn::WideNumber("Handed"),
+        TableColumn::WideNumber("All"),
     ];
     let rows = view.state.sites.iter().take(SHOWN).map(|site| {
         let share = |handlers: &[&str]| {
@@ -100,7 +100,7 @@ fn certificates(view: &View) -> String {
             format!("<b class=\"{class}\">{}</b>", certificate.in_words()),
         ]
     });
-    let columns = [Column::Text("Site"), Column::Text("Certificate")];
+    let columns = [TableColumn::Text("Site"), TableColumn::Text("Certificate")];
     let table = table("Of sites with TLS, the first to end first", &columns, rows);
     match all.len().saturating_sub(SHOWN) {
         0 => table,
@@ -115,13 +115,13 @@ fn told(server: &ExternalServer, show: impl Fn(FpmStatus) -> String) -> String {
 
 fn servers(view: &View) -> String {
     let columns = [
-        Column::Text("Server"),
-        Column::Text("State"),
-        Column::Number("Busy"),
-        Column::Number("Connections"),
-        Column::WideNumber("To connect"),
-        Column::WideNumber("Its children"),
-        Column::Number("Its queue"),
+        TableColumn::Text("Server"),
+        TableColumn::Text("State"),
+        TableColumn::Number("Busy"),
+        TableColumn::Number("Connections"),
+        TableColumn::WideNumber("To connect"),
+        TableColumn::WideNumber("Its children"),
+        TableColumn::Number("Its queue"),
     ];
     let servers = view
         .pools

@@ -6,7 +6,7 @@ use haulier_proto::text::Escaped;
 
 /// A column with its title.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Column {
+pub(super) enum TableColumn {
     Text(&'static str),
     Number(&'static str),
     /// A number that narrow pages leave out.
@@ -15,7 +15,7 @@ pub(super) enum Column {
     WideText(&'static str),
 }
 
-impl Column {
+impl TableColumn {
     fn title(self) -> &'static str {
         match self {
             Self::Text(title) | Self::Number(title) | Self::WideNumber(title) | Self::WideText(title) => title,
@@ -34,7 +34,7 @@ impl Column {
 
 /// A table without the end tags that are optional in HTML: they would be a tenth of the page. Cells are HTML. The first
 /// cell of a row names it.
-pub(super) fn table(caption: &str, columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub(super) fn table(caption: &str, columns: &[TableColumn], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut out = format!("<table><caption>{}</caption><thead><tr>", Escaped(caption));
     for column in columns {
         let _ = write!(out, "<th scope=\"col\"{}>{}", column.class(), Escaped(column.title()));
@@ -58,10 +58,10 @@ pub(super) fn table(caption: &str, columns: &[Column], rows: impl IntoIterator<I
 /// the layer, its name, and the figures as text.
 pub(super) fn legend(caption: &str, rows: impl IntoIterator<Item = (String, String, [String; 3])>) -> String {
     let columns = [
-        Column::Text("series"),
-        Column::Number("now"),
-        Column::Number("mean"),
-        Column::Number("most"),
+        TableColumn::Text("series"),
+        TableColumn::Number("now"),
+        TableColumn::Number("mean"),
+        TableColumn::Number("most"),
     ];
     let rows = rows.into_iter().map(|(swatch, name, figures)| {
         let name = format!("{swatch}{}", Escaped(&name));

@@ -4,7 +4,7 @@ use haulier_php::{Counts, ExternalServer, FpmStatus, Load, PoolStatus, ServerSta
 use haulier_server::metrics::{Failure, Noted, SlowRequest, Times, Totals};
 
 use super::super::history::{PoolSample, Sample};
-use super::super::state::{CertificateState, Downloads, ImageState, SiteState, Spool, State, StreamingState};
+use super::super::state::{CertificateState, Downloads, ImageState, SiteState, Spool, ServerState, StreamingState};
 use super::super::view::{CodingView, PoolView, SiteFacts, TransferView};
 use super::*;
 
@@ -13,7 +13,7 @@ const EVIL: &str = "</code></title><script>alert(1)</script><img src=x onerror='
 
 /// A server that has just started and has one site of files.
 fn fresh() -> View {
-    let state = State {
+    let state = ServerState {
         version: "0.1.0".into(),
         pid: 812,
         uptime_s: 1.0,

@@ -21,7 +21,7 @@ pub(crate) use self::streaming::{StreamingState, streaming_states};
 
 /// A running haulier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct ServerState {
     pub(crate) version: String,
     pub(crate) pid: u32,
     pub(crate) uptime_s: f64,

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use haulier_store::{Key, Put, Store, StoreRuntime};
 use md5::{Digest, Md5};
 
-use super::Said;
+use super::CommandResult;
 use crate::cli::image::ImportArgs;
 use crate::config::images::StorePlace;
 use crate::error_chain::with_sources;
@@ -24,25 +24,25 @@ const ORIGINALS: [&str; 2] = ["0*0", "0*0p"];
 
 /// Counts of images by outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Counts {
+struct ImportCounts {
     taken: u64,
     there: u64,
     damaged: u64,
     bytes: u64,
 }
 
-pub(super) fn run(arguments: &ImportArgs) -> Said<bool> {
+pub(super) fn run(arguments: &ImportArgs) -> CommandResult<bool> {
     let place = StorePlace {
         location: arguments.into.clone(),
         options: Default::default(),
     };
     let store = images::open_place(&place, None).map_err(|error| with_sources(&error))?;
     let runtime = StoreRuntime::start().map_err(|error| error.to_string())?;
-    let mut counts = Counts::default();
+    let mut counts = ImportCounts::default();
     let walked = walk(&arguments.directory, &mut |id, path| {
         take(&runtime, &*store, id, path, &mut counts)
     });
-    let Counts {
+    let ImportCounts {
         taken,
         there,
         damaged,
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &ImportArgs) -> Said<bool> {
 }
 
 /// Calls `found` for the original of every image, in the order of the folders.
-fn walk(root: &Path, found: &mut dyn FnMut(&Key, &Path) -> Said<()>) -> Said<()> {
+fn walk(root: &Path, found: &mut dyn FnMut(&Key, &Path) -> CommandResult<()>) -> CommandResult<()> {
     let failed = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
     for outer in folders(root).map_err(|error| failed(root, &error))? {
         for inner in folders(&outer).map_err(|error| failed(&outer, &error))? {
@@ -105,7 +105,7 @@ fn id_of(folder: &Path) -> Option<Key> {
 }
 
 /// Imports one image. A damaged one is left out with a message; a failing store ends the run.
-fn take(runtime: &StoreRuntime, store: &dyn Store, id: &Key, path: &Path, counts: &mut Counts) -> Said<()> {
+fn take(runtime: &StoreRuntime, store: &dyn Store, id: &Key, path: &Path, counts: &mut ImportCounts) -> CommandResult<()> {
     let of_store = |error| with_sources(&error);
     if runtime.block_on(store.head(id)).map_err(of_store)?.is_some() {
         counts.there += 1;

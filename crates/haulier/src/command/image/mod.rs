@@ -12,14 +12,14 @@ use haulier_image::Format;
 use haulier_store::Key;
 use serde_json::Value;
 
-use self::service::{Answer, Client, ServiceError};
+use self::service::{ServiceAnswer, Client, ServiceError};
 use crate::cli::Console;
 use crate::cli::image::{ImageArgs, ImageCommand, InfoArgs, PutArgs, RmArgs, UrlArgs};
 use crate::error_chain::with_sources;
 use crate::outcome::Outcome;
 
 /// An error message of one line.
-type Said<T> = Result<T, String>;
+type CommandResult<T> = Result<T, String>;
 
 pub(super) fn run(arguments: &ImageArgs, console: &Console) -> Outcome {
     let done = match &arguments.command {
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &ImageArgs, console: &Console) -> Outcome {
 }
 
 /// Uploads all files, also after one was refused.
-fn put(arguments: &PutArgs) -> Said<bool> {
+fn put(arguments: &PutArgs) -> CommandResult<bool> {
     let client = Client::new(&arguments.service.url)?;
     let mut is_complete = true;
     for file in &arguments.files {
@@ -56,7 +56,7 @@ fn put(arguments: &PutArgs) -> Said<bool> {
     Ok(is_complete)
 }
 
-fn put_one(client: &Client, file: &Path) -> Said<String> {
+fn put_one(client: &Client, file: &Path) -> CommandResult<String> {
     let content = fs::read(file).map_err(|error| error.to_string())?;
     let format = Format::of_bytes(&content).ok_or("not an image of a known format")?;
     let answer = client.post("/upload", format.media_type(), content).map_err(said)?;
@@ -67,7 +67,7 @@ fn put_one(client: &Client, file: &Path) -> Said<String> {
     }
 }
 
-fn url(arguments: &UrlArgs) -> Said<bool> {
+fn url(arguments: &UrlArgs) -> CommandResult<bool> {
     let mut target = format!("/{}", arguments.id);
     let mut parts = Vec::new();
     if let Some(wanted) = &arguments.wanted {
@@ -94,7 +94,7 @@ fn url(arguments: &UrlArgs) -> Said<bool> {
     Ok(true)
 }
 
-fn info(arguments: &InfoArgs) -> Said<bool> {
+fn info(arguments: &InfoArgs) -> CommandResult<bool> {
     let client = Client::new(&arguments.service.url)?;
     let answer = client.get(&format!("/info?md5={}", arguments.id)).map_err(said)?;
     let told = answer.json().ok_or_else(|| unexpected(&answer))?;
@@ -110,7 +110,7 @@ fn info(arguments: &InfoArgs) -> Said<bool> {
     Ok(true)
 }
 
-fn rm(arguments: &RmArgs) -> Said<bool> {
+fn rm(arguments: &RmArgs) -> CommandResult<bool> {
     let token = arguments
         .token
         .as_deref()
@@ -126,7 +126,7 @@ fn rm(arguments: &RmArgs) -> Said<bool> {
     Ok(is_complete)
 }
 
-fn rm_one(client: &Client, id: &Key, token: &str) -> Said<()> {
+fn rm_one(client: &Client, id: &Key, token: &str) -> CommandResult<()> {
     let answer = client.delete(&format!("/{id}"), token).map_err(said)?;
     match answer.status {
         204 => Ok(()),
@@ -142,11 +142,11 @@ fn said(error: ServiceError) -> String {
     with_sources(&error)
 }
 
-fn unexpected(answer: &Answer) -> String {
+fn unexpected(answer: &ServiceAnswer) -> String {
     format!("the answer ({}) is not that of an image service", answer.status)
 }
 
-fn refusal(answer: &Answer, told: &Value) -> String {
+fn refusal(answer: &ServiceAnswer, told: &Value) -> String {
     match told["error"]["message"].as_str() {
         Some(message) => message.trim_end_matches('.').to_owned(),
         None => unexpected(answer),

@@ -23,12 +23,12 @@ pub(super) enum ServiceError {
 
 /// The answer of the service.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ServiceAnswer {
     pub(super) status: u16,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl ServiceAnswer {
     pub(super) fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
@@ -64,16 +64,16 @@ impl Client {
             .map_or_else(|_| target.to_owned(), |url| url.to_string())
     }
 
-    pub(super) fn get(&self, target: &str) -> Result<Answer, ServiceError> {
+    pub(super) fn get(&self, target: &str) -> Result<ServiceAnswer, ServiceError> {
         self.ask(Request::get(self.url(target)?))
     }
 
-    pub(super) fn post(&self, target: &str, content_type: &str, body: Vec<u8>) -> Result<Answer, ServiceError> {
+    pub(super) fn post(&self, target: &str, content_type: &str, body: Vec<u8>) -> Result<ServiceAnswer, ServiceError> {
         let request = Request::post(self.url(target)?, body);
         self.ask(request.with("Content-Type", content_type))
     }
 
-    pub(super) fn delete(&self, target: &str, token: &str) -> Result<Answer, ServiceError> {
+    pub(super) fn delete(&self, target: &str, token: &str) -> Result<ServiceAnswer, ServiceError> {
         let request = Request::new(MethodName::DELETE, self.url(target)?);
         self.ask(request.with("Authorization", format!("Bearer {token}")))
     }
@@ -82,7 +82,7 @@ impl Client {
         self.service.join(target).map_err(ServiceError::Address)
     }
 
-    fn ask(&self, request: Request) -> Result<Answer, ServiceError> {
+    fn ask(&self, request: Request) -> Result<ServiceAnswer, ServiceError> {
         let address = request.url.to_string();
         let failed = |source| ServiceError::Exchange { address, source };
         self.runtime.block_on(async {
@@ -101,7 +101,7 @@ impl Client {
                 }
             }
             self.client.give_back(exchange);
-            Ok(Answer { status, body })
+            Ok(ServiceAnswer { status, body })
         })
     }
 }

@@ -13,7 +13,7 @@ use haulier_settings::Report;
 use haulier_store::cache::Tiered;
 use haulier_store::{Content, Key, LocalStore, Location, Md5Sum, Store, StoreError, StoreRuntime};
 
-use super::Said;
+use super::CommandResult;
 use crate::cli::Console;
 use crate::cli::image::VerifyArgs;
 use crate::command::configuration;
@@ -30,7 +30,7 @@ const AT_ONCE: usize = 4;
 
 /// Counts of the images of one store by outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Counts {
+struct VerifyCounts {
     images: u64,
     bytes: u64,
     damaged: u64,
@@ -46,9 +46,9 @@ struct Verified {
     caches: Tiered,
 }
 
-pub(super) fn run(arguments: &VerifyArgs, console: &Console) -> Said<bool> {
+pub(super) fn run(arguments: &VerifyArgs, console: &Console) -> CommandResult<bool> {
     let runtime = StoreRuntime::start().map_err(|error| error.to_string())?;
-    let from: Vec<Arc<dyn Store>> = arguments.from.iter().map(named).collect::<Said<_>>()?;
+    let from: Vec<Arc<dyn Store>> = arguments.from.iter().map(named).collect::<CommandResult<_>>()?;
     let verified = match &arguments.store {
         Some(location) => {
             let place = without_options(location);
@@ -69,8 +69,8 @@ pub(super) fn run(arguments: &VerifyArgs, console: &Console) -> Said<bool> {
     Ok(is_well)
 }
 
-fn told(counts: &Counts, repairs: bool) -> String {
-    let Counts {
+fn told(counts: &VerifyCounts, repairs: bool) -> String {
+    let VerifyCounts {
         images,
         bytes,
         damaged,
@@ -100,12 +100,12 @@ fn without_options(location: &Location) -> StorePlace {
 }
 
 /// A place named by `--from`.
-fn named(location: &Location) -> Said<Arc<dyn Store>> {
+fn named(location: &Location) -> CommandResult<Arc<dyn Store>> {
     open(&without_options(location), false, None)
 }
 
 /// Opens an existing store. A directory that is only read may belong to another account, as a backup does.
-fn open(place: &StorePlace, is_written: bool, user: Option<&haulier_php::User>) -> Said<Arc<dyn Store>> {
+fn open(place: &StorePlace, is_written: bool, user: Option<&haulier_php::User>) -> CommandResult<Arc<dyn Store>> {
     if let Location::Directory(path) = &place.location {
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         std::fs::read_dir(path).map_err(failed)?;
@@ -117,7 +117,7 @@ fn open(place: &StorePlace, is_written: bool, user: Option<&haulier_php::User>) 
 }
 
 /// The stores of a configuration, each once.
-fn of_configuration(arguments: &VerifyArgs, from: &[Arc<dyn Store>], console: &Console) -> Said<Vec<Verified>> {
+fn of_configuration(arguments: &VerifyArgs, from: &[Arc<dyn Store>], console: &Console) -> CommandResult<Vec<Verified>> {
     let settings = read(arguments, console)?;
     let stores: Vec<(&Site, &StorePlace)> = settings
         .sites
@@ -157,7 +157,7 @@ fn of_configuration(arguments: &VerifyArgs, from: &[Arc<dyn Store>], console: &C
     }
 }
 
-fn read(arguments: &VerifyArgs, console: &Console) -> Said<Settings> {
+fn read(arguments: &VerifyArgs, console: &Console) -> CommandResult<Settings> {
     let mut report = Report::default();
     let loaded = configuration::find_and_load(arguments.config.as_deref(), &mut report);
     let settings = loaded.map(|(_, file)| settings::resolve(&file, Mode::Run, &Machine::look(), &mut report));
@@ -173,9 +173,9 @@ fn read(arguments: &VerifyArgs, console: &Console) -> Said<Settings> {
 
 impl Verified {
     /// Compares every image.
-    fn walk(&self, runtime: &StoreRuntime, repairs: bool) -> Said<Counts> {
+    fn walk(&self, runtime: &StoreRuntime, repairs: bool) -> CommandResult<VerifyCounts> {
         let of_store = |error| format!("{}: {}", self.store.place(), with_sources(&error));
-        let mut counts = Counts::default();
+        let mut counts = VerifyCounts::default();
         let mut after = None;
         loop {
             let keys = runtime
@@ -200,10 +200,10 @@ impl Verified {
         }
     }
 
-    fn judge(&self, runtime: &StoreRuntime, id: &Key, found: Found, repairs: bool, counts: &mut Counts) -> Said<()> {
+    fn judge(&self, runtime: &StoreRuntime, id: &Key, found: Examined, repairs: bool, counts: &mut VerifyCounts) -> CommandResult<()> {
         let why = match found {
-            Found::Gone => return Ok(()),
-            Found::Read { length, md5 } => {
+            Examined::Gone => return Ok(()),
+            Examined::Read { length, md5 } => {
                 counts.images += 1;
                 counts.bytes += length;
                 if md5 == id.as_str() {
@@ -211,7 +211,7 @@ impl Verified {
                 }
                 format!("{length} bytes with the MD5 {md5}")
             }
-            Found::Unreadable(why) => {
+            Examined::Unreadable(why) => {
                 counts.images += 1;
                 why
             }
@@ -245,7 +245,7 @@ impl Verified {
 }
 
 /// The object under an id.
-enum Found {
+enum Examined {
     Read {
         length: u64,
         md5: String,
@@ -257,18 +257,18 @@ enum Found {
 }
 
 /// Reads one image. A store that does not answer ends the run; a file that cannot be read is damage.
-async fn look(store: Arc<dyn Store>, id: Key) -> (Key, Result<Found, StoreError>) {
+async fn look(store: Arc<dyn Store>, id: Key) -> (Key, Result<Examined, StoreError>) {
     let read = async {
         let content: Option<Content> = store.get(&id).await?;
         let Some(content) = content else {
-            return Ok(Found::Gone);
+            return Ok(Examined::Gone);
         };
         let length = content.length();
         let md5 = Md5Sum::of_content(content).await?;
-        Ok(Found::Read { length, md5 })
+        Ok(Examined::Read { length, md5 })
     };
     let found = match read.await {
-        Err(StoreError::Io(error)) => Ok(Found::Unreadable(error.to_string())),
+        Err(StoreError::Io(error)) => Ok(Examined::Unreadable(error.to_string())),
         found => found,
     };
     (id, found)

@@ -18,10 +18,10 @@ use tracing::{error, info, warn};
 use super::changes::Changes;
 use super::failure::describe;
 use super::projects::Projects;
-use super::source::{self, Configuration, Source};
+use super::source::{self, Configuration, ConfigurationSource};
 use super::systemd::Notifier;
 use super::{ReceivedSignal, Signals, take_over, warm};
-use crate::admin::{Admin, Answer, Command, PendingCommand, Reply, Reporter};
+use crate::admin::{Admin, ControlAnswer, Command, PendingCommand, Reply, Reporter};
 use crate::announce;
 use crate::app::App;
 use crate::assemble::{AssembleError, Assembled, Parts, RunningParts};
@@ -43,14 +43,14 @@ const ROOTS: Duration = Duration::from_millis(500);
 const FILES: Duration = Duration::from_millis(250);
 
 /// A running server with its parts.
-pub(super) struct Running {
+pub(super) struct ServingProcess {
     pub(super) server: RunningServer,
     pub(super) metrics: Arc<Metrics>,
     pub(super) pools: Vec<Arc<Pool>>,
     /// The certificates of a server with TLS.
     pub(super) certificates: Option<Arc<CertificateManager>>,
     pub(super) configuration: Configuration,
-    pub(super) source: Arc<Source>,
+    pub(super) source: Arc<ConfigurationSource>,
     pub(super) parts: Arc<Mutex<Parts>>,
     pub(super) purpose: Purpose,
     /// Messages are text, not JSON.
@@ -74,7 +74,7 @@ enum StopMode {
 }
 
 /// An event for the main loop.
-enum Event {
+enum LoopEvent {
     Reload,
     /// The application in this directory has changed.
     Project(PathBuf),
@@ -88,7 +88,7 @@ struct Refused {
     is_wrong: bool,
 }
 
-impl Running {
+impl ServingProcess {
     /// Serves until a stop is requested.
     pub(super) async fn operate(
         mut self,
@@ -124,21 +124,21 @@ impl Running {
                 signal = signals.next() => match signal {
                     ReceivedSignal::Terminate => return StopMode::LameDuck,
                     ReceivedSignal::Interrupt => return StopMode::Drain,
-                    ReceivedSignal::Reload => Event::Reload,
+                    ReceivedSignal::Reload => LoopEvent::Reload,
                 },
-                Some(pending) = commands.recv() => Event::Command(pending),
-                () = files.changed() => Event::Reload,
-                directory = projects.changed() => Event::Project(directory),
+                Some(pending) = commands.recv() => LoopEvent::Command(pending),
+                () = files.changed() => LoopEvent::Reload,
+                directory = projects.changed() => LoopEvent::Project(directory),
                 Some(_) = self.retiring.join_next() => continue,
             };
             // New workers may take long to start; a stop must not wait for them.
             let ended = match event {
-                Event::Reload => {
+                LoopEvent::Reload => {
                     let reloaded = unless_stopped(self.reload_unasked(), signals).await;
                     reloaded.map(|read| files.follow(read)).err()
                 }
-                Event::Project(directory) => unless_stopped(self.reload_project(&directory), signals).await.err(),
-                Event::Command(pending) => match unless_stopped(self.answer(pending), signals).await {
+                LoopEvent::Project(directory) => unless_stopped(self.reload_project(&directory), signals).await.err(),
+                LoopEvent::Command(pending) => match unless_stopped(self.answer(pending), signals).await {
                     Ok(end) => end,
                     Err(end) => Some(end),
                 },
@@ -176,7 +176,7 @@ impl Running {
             Command::Reload { color, php } => (self.reload_for(color, php).await.into(), None),
             Command::Stop { now } => {
                 let end = if now { StopMode::Now } else { StopMode::LameDuck };
-                (Answer::Done(self.stop_summary(end)).into(), Some(end))
+                (ControlAnswer::Done(self.stop_summary(end)).into(), Some(end))
             }
             Command::Sockets => (take_over::hand_over(&self.server.handle(), &self.admin), None),
             Command::YieldSockets => {
@@ -190,11 +190,11 @@ impl Running {
                     .unwrap_or_else(PoisonError::into_inner)
                     .own_sockets(false);
                 (
-                    Answer::Done(self.stop_summary(StopMode::Drain)).into(),
+                    ControlAnswer::Done(self.stop_summary(StopMode::Drain)).into(),
                     Some(StopMode::Drain),
                 )
             }
-            Command::Status => (Answer::Error("the control socket answers that".to_owned()).into(), None),
+            Command::Status => (ControlAnswer::Error("the control socket answers that".to_owned()).into(), None),
         };
         let _ = reply.send(answer); // the client may have gone
         if end == Some(StopMode::Now) {
@@ -246,14 +246,14 @@ impl Running {
         }
     }
 
-    async fn reload_for(&mut self, color: bool, php: bool) -> Answer {
+    async fn reload_for(&mut self, color: bool, php: bool) -> ControlAnswer {
         match self.reload(php).await {
-            Ok(words) => Answer::Done(words),
+            Ok(words) => ControlAnswer::Done(words),
             Err(Refused { report, is_wrong: true }) => {
                 let name = self.source.name().display();
-                Answer::Wrong(format!("{}{name}: {}", report.render(color), findings(&report)))
+                ControlAnswer::Wrong(format!("{}{name}: {}", report.render(color), findings(&report)))
             }
-            Err(refused) => Answer::Error(refused.report.render(color).trim_end().to_owned()),
+            Err(refused) => ControlAnswer::Error(refused.report.render(color).trim_end().to_owned()),
         }
     }
 
@@ -626,8 +626,8 @@ async fn stop(
 async fn answer_while_stopping(pending: PendingCommand) -> Option<Outcome> {
     let now = pending.command == Command::Stop { now: true };
     let answer = match pending.command {
-        Command::Stop { .. } => Answer::Done("it is stopping already".to_owned()),
-        _ => Answer::Error("this haulier is stopping".to_owned()),
+        Command::Stop { .. } => ControlAnswer::Done("it is stopping already".to_owned()),
+        _ => ControlAnswer::Error("this haulier is stopping".to_owned()),
     };
     let _ = pending.reply.send(answer.into()); // the client may have gone
     if now {
