@@ -153,9 +153,9 @@ def zds(page):
     if not ours:
         return
     yield worst("A light page’s rate beside 200 slow readers", ours, theirs, kept, share, "≥ 95 %", lambda x: x >= 0.95, True)
-    yield worst("A light page’s p99 beside them, to that alone", ours, theirs, tail, "{:.2f} ×".format, "≤ 1.5 ×", lambda x: x <= 1.5)
-    yield worst("Readers who got every byte", ours, theirs, complete, share, "all", lambda x: x == 1, True)
-    yield worst("A PHP process is held for a download", ours, theirs, busy, time, "< 5 ms", lambda x: x < 5000)
+    yield worst("A light page’s p99 beside them, against alone", ours, theirs, tail, "{:.2f} ×".format, "≤ 1.5 ×", lambda x: x <= 1.5)
+    yield worst("Readers that got every byte", ours, theirs, complete, share, "all", lambda x: x == 1, True)
+    yield worst("PHP process held for a download", ours, theirs, busy, time, "< 5 ms", lambda x: x < 5000)
 
 
 def kept(row):
@@ -235,7 +235,7 @@ def sweep(page):
             best[name] = dict(kept=rates[top][name] / max(max(known), 1e-9), rps=rates[top][name])
     peer = best_of(best, "kept", True)
     words = f"{share(peer[1])} ({peer[0]})" if peer else "–"
-    yield Finding(f"Of its best rate at {top} connections", share(kept), words, None, "≥ 90 %", kept >= 0.9, True)
+    yield Finding(f"Share of its best rate at {top} connections", share(kept), words, None, "≥ 90 %", kept >= 0.9, True)
     yield from against(f"Rate at {top} connections", {"haulier": dict(rps=ours[top])}, best, "rps", rate, more=True)
 
 
@@ -271,7 +271,7 @@ def zstd(page):
             bare = row["CPU"] + plain
             ratio = ours["CPU"] / bare
             peer = f"{time(bare)} (its own tool, and the plain page)"
-            yield Finding(f"{name} beside the bare coder", time(ours["CPU"]), peer, ratio, "≤ 1.15 ×", ratio <= 1.15)
+            yield Finding(f"{name} against the bare coder", time(ours["CPU"]), peer, ratio, "≤ 1.15 ×", ratio <= 1.15)
     copy, file = only(rows, "haulier, stored copy, zstd"), only(rows, "file of that length")
     yield from by_rounds(pairs, copy, file, 1.1, against("A stored copy, CPU", copy, file, "CPU", time, most=1.1))
     ours = only(rows, "haulier, its choice, zstd client")
@@ -320,7 +320,7 @@ def download(page):
         peer = best_of({name: row for name, row in others.items() if not name.startswith("haulier")}, "most")
         shown = "; ".join(words) or time(latest)
         beside = f"{time(peer[1])} ({peer[0]})" if peer else "–"
-        yield Finding("It ends after the last byte, at the latest", shown, beside, None, "≤ 50 ms", not words and latest <= 50_000)
+        yield Finding("Longest time from the last byte to the end", shown, beside, None, "≤ 50 ms", not words and latest <= 50_000)
     yield from means(page.rows(programs, "Time for 100 MB, median"))
     spent = page.rows(programs, "CPU time for a GB")
     known = {name: dict(most=max(row.values())) for name, row in spent.items() if all(map(is_figure, row.values()))}

@@ -79,7 +79,7 @@ class Findings(unittest.TestCase):
         rate = found["A light page’s rate beside 200 slow readers"]
         self.assertEqual((rate.haulier, rate.outcome()), ("93 % to 101 %", "MISSED"))
         self.assertEqual(rate.peer, "0 % (Apache mod_php fpassthru)")
-        self.assertEqual(found["Readers who got every byte"].outcome(), "holds")
+        self.assertEqual(found["Readers that got every byte"].outcome(), "holds")
 
     def test_the_ratio_of_rounds_counts_before_that_of_medians(self):
         rows = {"haulier br 4": {"CPU": 140.0, "bytes": 2.0}, "nginx br 4": {"CPU": 120.0, "bytes": 2.0}}
@@ -96,7 +96,7 @@ class Findings(unittest.TestCase):
 
     def test_the_latest_of_all_ends_counts_and_one_that_failed_is_no_end(self):
         tails = table({"haulier get": {"Apache": 6_000.0}, "curl": {"Apache": 5_000.0}}, "After the last byte")
-        question = "It ends after the last byte, at the latest"
+        question = "Longest time from the last byte to the end"
         for cell, shown in ((60_000.0, "60 ms"), ("hangs", "hangs")):
             cells = table({"none": {"Apache, to a file": 7_000.0}, "-x 16": {"Apache, to a file": cell}}, "haulier get in the cells of 2005")
             found = of("download", script("Today’s programs", tails, cells))[question]
@@ -111,7 +111,7 @@ class Findings(unittest.TestCase):
         tables = [table(rates, "zimg’s echo, requests a second by connections"), table(failed, "zimg’s echo, failed requests")]
         found = of("zimg", script(title, *tables))
         self.assertEqual(found["Failures up to 19,000 connections"].cells(), ["holds", "0", "7 (nginx)", "–", "none"])
-        self.assertEqual(found["Of its best rate at 19,000 connections"].cells()[1], "92 %")
+        self.assertEqual(found["Share of its best rate at 19,000 connections"].cells()[1], "92 %")
 
     def test_missed_goals_are_named_before_the_rest(self):
         said = findings.sentences(

@@ -144,9 +144,9 @@ def whole(books, quick):
 
 
 ABOUT = """\
-Five public benchmark reports, made again with the servers and programs of today on one machine. Each asked a good \
-question and left it half answered. A goal is what haulier promised itself before it was measured; where none is named, \
-nothing was promised. “Ahead” and “behind” mean by more than 3 %."""
+Five public benchmark reports, repeated on one machine with today’s servers and programs. Each asked a good question \
+and answered it only in part. A goal was set before haulier was measured; a line without a goal promises nothing. \
+“Ahead” and “behind” mean a difference of more than 3 %."""
 
 
 def page(book, found, quick):

@@ -155,7 +155,7 @@ def cells(haulier, servers, out, digest, sets):
         "title": "haulier get in the cells of 2005: after the last byte",
         "columns": [{"name": f"{server['about']}, {words}", "unit": "time", "best": "least"} for server, words in columns],
         "rows": rows,
-        "note": "the buffer of 2005 is nothing that haulier get can be told; -x 16 stands in its place",
+        "note": "haulier get has no setting for the buffer of 2005; -x 16 stands in its place",
     }
 
 
@@ -269,7 +269,7 @@ def measure(asked, root, out, swift):
     whole = table(f"Time for 100 MB, median of {rounds}", servers, found, times)
     cpu = table("CPU time for a GB, to a file", free, found, spent)
     tails = table("After the last byte", free, found, last)
-    tails["note"] = "measured through a relay that notes when the last byte went to the program; files in memory"
+    tails["note"] = "measured through a relay that notes the time of the last byte sent to the program; files in memory"
     names = list(OPTIONS)
     every = [chosen for count in range(len(names) + 1) for chosen in itertools.combinations(names, count)]
     ours = cells(asked["haulier"], free, swift, digest, every[:1] if asked["quick"] else every)

@@ -152,8 +152,8 @@ def main():
         if name in HANDED:
             sentences.append(promise(row, all_read))
     note = (
-        "Alone: before the readers and after them. Beside: the median of three turns while they read. Script busy: how long "
-        f"the PHP script ran, and with it held its process. Readers have at most {script.limit} s."
+        "Alone: before and after the readers. Beside: the median of three turns while they read. Script busy: the time for "
+        f"which the PHP script occupied its process. Readers have at most {script.limit} s."
     )
     table = {"columns": COLUMNS, "rows": rows, "note": note}
     json.dump({"sentences": sentences, "tables": [table]}, sys.stdout)

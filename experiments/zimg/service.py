@@ -301,7 +301,7 @@ def outcome(results, rows, missing):
         {"name": "p99", "unit": "time"},
         {"name": "failed"},
     ]
-    tables = [{"columns": columns, "rows": body, "note": "“Cold” is another width for every request, with no cache at all."}]
+    tables = [{"columns": columns, "rows": body, "note": "“Cold”: each request asks for another width, and there is no cache."}]
     charts, said = [], [f"left out: {name} ({why})" for name, why in missing.items()]
     if rows:
         levels = sorted({row["connections"] for of in rows.values() for row in of})
@@ -327,7 +327,7 @@ def swept(rows, levels, key):
         "title": titles[key],
         "columns": [{"name": name} for name in rows],
         "rows": [{"name": f"{level:,}", "cells": [of.get(level) for of in cells.values()]} for level in levels],
-        "note": "A connection for each request; the peers send a file of the same text, at fewer steps and once.",
+        "note": "A connection for each request. The peers send a file with the same text; they are measured once, at fewer steps.",
     }
 
 

@@ -256,7 +256,7 @@ def side_by_side(results):
         "title": "Side by side",
         "columns": [{"name": "CPU, median of the rounds"}, {"name": "least"}, {"name": "most"}],
         "rows": rows,
-        "note": "Both of a pair are measured one after the other; each ratio is that of one round.",
+        "note": "The two of a pair are measured one after the other; each ratio is that of one round.",
     }
 
 
@@ -316,7 +316,7 @@ def coders_alone(coders):
         "title": "The coders alone",
         "columns": [{"name": "CPU", "unit": "time"}],
         "rows": [{"name": name, "cells": [1000 * spent]} for name, spent in coders.items()],
-        "note": "zstd, brotli and libdeflate-gzip as programs, their start taken off; median of fifteen.",
+        "note": "zstd, brotli and libdeflate-gzip as programs, without their start; median of fifteen.",
     }
 
 
