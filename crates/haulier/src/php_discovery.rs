@@ -6,8 +6,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::config::value::php_size;
-
 /// Newest first: the default is the newest.
 const VERSIONS: [&str; 7] = ["8.5", "8.4", "8.3", "8.2", "8.1", "8.0", "7.4"];
 
@@ -143,14 +141,30 @@ fn ask(path: &Path, ini: &[(String, String)], env: &[(String, String)]) -> Resul
     Ok(PhpCgi {
         path: path.to_owned(),
         version: next().to_owned(),
-        memory_limit: php_size(next()),
-        post_max_size: php_size(next()),
+        memory_limit: size(next()),
+        post_max_size: size(next()),
         opcache: next() == "on",
         ini_file: Some(next()).filter(|file| !file.is_empty()).map(PathBuf::from),
         open_basedir: Some(next()).filter(|list| !list.is_empty()).map(str::to_owned),
         auto_prepend_file: Some(next()).filter(|file| !file.is_empty()).map(str::to_owned),
         state: format!("{} {}", next(), state_of(path)),
     })
+}
+
+/// PHP's own notation of sizes: `8M`, `128K`, `1G`, or plain bytes; `-1` and `0` are no limit.
+fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, factor) = match text.chars().last()? {
+        'k' | 'K' => (&text[..text.len() - 1], 1u64 << 10),
+        'm' | 'M' => (&text[..text.len() - 1], 1 << 20),
+        'g' | 'G' => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    let number: i64 = digits.trim().parse().ok()?;
+    u64::try_from(number)
+        .ok()
+        .filter(|number| *number > 0)?
+        .checked_mul(factor)
 }
 
 /// The identity of a program. A package update often keeps its size, but not its time and inode.
@@ -231,6 +245,14 @@ mod tests {
         let php = ask("auto_prepend_file = none\nopen_basedir = /srv\n");
         assert_eq!(php.open_basedir.as_deref(), Some("/srv"));
         assert_eq!(php.auto_prepend_file, None);
+    }
+
+    #[test]
+    fn sizes_of_php_have_one_letter_and_no_limit_is_none() {
+        assert_eq!(size("8M"), Some(8 << 20));
+        assert_eq!(size("1g"), Some(1 << 30));
+        assert_eq!(size("-1"), None);
+        assert_eq!(size("0"), None);
     }
 
     #[test]

@@ -12,22 +12,6 @@ pub(crate) fn limiter(rate: Rate) -> RateLimiter {
     })
 }
 
-/// PHP's own notation of sizes: `8M`, `128K`, `1G`, or plain bytes; `-1` and `0` are no limit.
-pub(crate) fn php_size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let (digits, factor) = match text.chars().last()? {
-        'k' | 'K' => (&text[..text.len() - 1], 1u64 << 10),
-        'm' | 'M' => (&text[..text.len() - 1], 1 << 20),
-        'g' | 'G' => (&text[..text.len() - 1], 1 << 30),
-        _ => (text, 1),
-    };
-    let number: i64 = digits.trim().parse().ok()?;
-    u64::try_from(number)
-        .ok()
-        .filter(|number| *number > 0)?
-        .checked_mul(factor)
-}
-
 /// Cache-Control for what the configuration says: a duration, `immutable`, `no-store`, `no-cache`, `private`.
 pub(crate) fn cache_control(text: &str) -> Option<String> {
     let mut scope = "public";
@@ -51,14 +35,6 @@ pub(crate) fn cache_control(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn php_sizes_have_one_letter_and_no_limit_is_none() {
-        assert_eq!(php_size("8M"), Some(8 << 20));
-        assert_eq!(php_size("1g"), Some(1 << 30));
-        assert_eq!(php_size("-1"), None);
-        assert_eq!(php_size("0"), None);
-    }
 
     #[test]
     fn cache_rules_become_cache_control() {
