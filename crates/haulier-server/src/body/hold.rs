@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_short_body_is_held_and_a_long_one_released() {
-        let now = Instant::now();
+        let now = crate::clock::now();
         let hold = Hold::for_length(None);
         assert_eq!(hold.judge(64 * KIB, 0, || now), None);
         assert_eq!(hold.judge(64 * KIB + 1, 0, || now), Some(Pacing::Fast));
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_announced_length_releases_a_body_before_its_next_record_comes() {
-        let now = Instant::now();
+        let now = crate::clock::now();
         let announced = |length| Hold::for_length(Some(length)).judge(8 * KIB, 60 * KIB, || now);
         assert_eq!(announced(64 * KIB as u64), None, "it may still be held whole");
         assert_eq!(announced(4 * 1024 * KIB as u64), Some(Pacing::Fast));
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_with_a_pause_and_all_waits_together_have_an_end() {
-        let begun = Instant::now();
+        let begun = crate::clock::now();
         let at = |milliseconds| begun + Duration::from_millis(milliseconds);
         let mut hold = Hold::for_length(None);
         assert_eq!(hold.judge(1, 0, || at(900)), None, "no wait has begun");

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use haulier_http::{Body, Head, Piece, Response};
 use haulier_proto::head::RequestHead;
@@ -10,6 +10,7 @@ use haulier_proto::head::RequestHead;
 use super::fixture::{Root, age, head};
 use super::respond::respond;
 use super::{Entry, FileCache, Found, SiteFiles};
+use crate::clock;
 use crate::pattern::glob::Glob;
 
 const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz";
@@ -20,7 +21,7 @@ fn glob(text: &str) -> Glob {
 
 /// What a path is found to be, in one line.
 fn found(site: &SiteFiles, path: &str) -> String {
-    told(&FileCache::new(100).find(site, path.as_bytes(), Instant::now()), site)
+    told(&FileCache::new(100).find(site, path.as_bytes(), clock::now()), site)
 }
 
 fn told(found: &Found, site: &SiteFiles) -> String {
@@ -54,7 +55,7 @@ fn assert_found(site: &SiteFiles, rows: &[(&str, &str)]) {
 }
 
 fn entry(root: &Root, path: &str) -> std::rc::Rc<Entry> {
-    match FileCache::new(100).find(&root.files(), path.as_bytes(), Instant::now()) {
+    match FileCache::new(100).find(&root.files(), path.as_bytes(), clock::now()) {
         Found::File(entry) => entry,
         other => panic!("a file, not {other:?}"),
     }
@@ -338,7 +339,7 @@ fn a_kernel_without_openat2_finds_the_same() {
 #[test]
 fn a_hit_is_the_same_entry_and_a_changed_file_another() {
     let root = Root::new().file("a.txt", "old");
-    let (site, cache, now) = (root.files(), FileCache::new(100), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(100), clock::now());
     let find = |now| match cache.find(&site, b"/a.txt", now) {
         Found::File(entry) => entry,
         other => panic!("a file, not {other:?}"),
@@ -371,7 +372,7 @@ fn a_hit_is_the_same_entry_and_a_changed_file_another() {
 fn a_file_just_written_is_looked_at_every_time() {
     let root = Root::new().file("a.txt", "one");
     let path = root.path().join("a.txt");
-    let (site, cache, now) = (root.files(), FileCache::new(100), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(100), clock::now());
     for content in ["four", "seven"] {
         fs::write(&path, content).expect("a file");
         assert_eq!(
@@ -387,7 +388,7 @@ fn a_file_just_written_is_looked_at_every_time() {
 #[test]
 fn a_better_index_takes_over() {
     let root = Root::new().file("index.php", "").php(&[], &[]);
-    let (site, cache, now) = (root.files(), FileCache::new(100), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(100), clock::now());
     assert_eq!(
         told(&cache.find(&site, b"/", now), &site),
         "script /index.php +  at index.php"
@@ -406,7 +407,7 @@ fn a_link_that_turns_is_noticed() {
         .file("v1/a.txt", "one")
         .file("v2/a.txt", "two")
         .link("current", "v1");
-    let (site, cache, now) = (root.files(), FileCache::new(100), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(100), clock::now());
     assert_eq!(told(&cache.find(&site, b"/current/a.txt", now), &site), "file one");
     let root = root.link("next", "v2");
     fs::rename(root.path().join("next"), root.path().join("current")).expect("a rename");
@@ -426,9 +427,9 @@ fn sites_do_not_share_a_path() {
     (first.number, second.number) = (1, 2);
     let cache = FileCache::new(100);
     for _ in 0..2 {
-        assert_eq!(told(&cache.find(&first, b"/a.txt", Instant::now()), &first), "file one");
+        assert_eq!(told(&cache.find(&first, b"/a.txt", clock::now()), &first), "file one");
         assert_eq!(
-            told(&cache.find(&second, b"/a.txt", Instant::now()), &second),
+            told(&cache.find(&second, b"/a.txt", clock::now()), &second),
             "file two"
         );
     }
@@ -437,7 +438,7 @@ fn sites_do_not_share_a_path() {
 #[test]
 fn the_cache_holds_no_more_than_it_may_and_keeps_what_is_used() {
     let root = (0..40).fold(Root::new(), |root, number| root.file(&format!("{number}.txt"), "x"));
-    let (site, cache, now) = (root.files(), FileCache::new(10), Instant::now());
+    let (site, cache, now) = (root.files(), FileCache::new(10), clock::now());
     let find = |path: &str| match cache.find(&site, path.as_bytes(), now) {
         Found::File(entry) => entry,
         other => panic!("a file, not {other:?}"),

@@ -11,6 +11,8 @@ const GET: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 fn elapsed(start: Instant) -> u128 {
     start.elapsed().as_millis()
 }
+
+#[allow(clippy::disallowed_methods, reason = "the clock of the tests")]
 fn now() -> Instant {
     Instant::now()
 }

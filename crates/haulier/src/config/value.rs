@@ -1,4 +1,4 @@
-//! Values that only this configuration has: PHP's sizes, rules for caches.
+//! Values that only this configuration has: rates, and rules for caches.
 
 use haulier_server::RateLimiter;
 use haulier_settings::value::{Rate, duration};
