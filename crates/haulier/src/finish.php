@@ -1,11 +1,11 @@
 <?php
 
-// fastcgi_finish_request() of php-fpm and headers_send() of FrankenPHP, in front of the prelude: php-cgi has neither.
-// What their lines in the log begin with is a secret of the server, which takes them out.
+// fastcgi_finish_request() of php-fpm and headers_send() of FrankenPHP, before the prelude: php-cgi has neither. Their
+// lines in PHP's log begin with a secret of the server, which removes them.
 
 if (!function_exists('fastcgi_finish_request') && function_exists('error_log')) {
     /**
-     * Has the client get its answer as complete; the script goes on.
+     * Completes the answer for the client; the script continues.
      *
      * @return bool false if it was called before
      */
@@ -24,7 +24,7 @@ if (!function_exists('fastcgi_finish_request') && function_exists('error_log')) 
         $has_head = headers_sent();
         error_log('MARKER', 4);
         if (!$has_head) {
-            // PHP sends its head in front of the first byte of a body: of this one, which is dropped.
+            // PHP sends its head before the first byte of a body. This byte is dropped.
             echo "\n";
             if ($is_stuck) {
                 ob_flush();
@@ -40,7 +40,7 @@ if (!function_exists('headers_send') && function_exists('error_log')) {
      * Sends the Link fields set so far as 103 Early Hints; they stay fields of the answer. No other status can be sent.
      *
      * @param int $status
-     * @return int 0, or -1 where nothing can be sent
+     * @return int 0, or -1 if nothing can be sent
      */
     function headers_send($status = 200)
     {

@@ -1,16 +1,16 @@
 <?php
 
 // Runs before every script of a pool that haulier supervises (auto_prepend_file). It defines the functions of the
-// Zend Download Server, so that a script names its file and is done, and then runs the auto_prepend_file that php.ini
-// or the pool's `ini` names. Only getenv() is asked: a mention of $_SERVER would have PHP fill it for every request. In
-// pools whose sites all send files, what getenv('HAULIER_SEND') would say stands in its place.
+// Zend Download Server, with which a script names a file and ends. Then it runs the auto_prepend_file that php.ini or
+// the pool's `ini` names. It calls getenv(), since a mention of $_SERVER would make PHP fill it for every request. If
+// all sites of a pool send files, the value of getenv('HAULIER_SEND') is written here in place of the call.
 
 if (!function_exists('zend_send_file')) {
     /**
      * Has the server send a file, and ends the script. Headers set so far are dropped.
      *
-     * What it calls is a tenth of what a download costs: one stat() answers for most files, an absolute path is left as it
-     * is, since the server finds out where it leads, and the usual call, with a plain type, takes no further function.
+     * Its calls are a tenth of the cost of a download. One stat() is enough for most files. An absolute path is not
+     * resolved, since the server does that. The usual call, with a plain type, needs no further function.
      *
      * @param string $filename
      * @param string|null $mime_type without it, the type follows from the extension
@@ -23,7 +23,7 @@ if (!function_exists('zend_send_file')) {
         if (!is_string($path) || $path === '' || ($path[0] !== '/' && ($path = realpath($path)) === false)) {
             return false;
         }
-        // What is_file() learned tells fileperms(), too. What not everybody may read, this account may.
+        // fileperms() uses the result of is_file(). A file that is not readable for all may be so for this account.
         $is_readable = is_file($path) && ((fileperms($path) & 0444) === 0444 || is_readable($path));
         if (!$is_readable || headers_sent()) {
             return false;
@@ -43,7 +43,7 @@ if (!function_exists('zend_send_file')) {
         }
         $type_is_given = haulier_begin_answer($mime_type, $custom_headers);
         if (!$is_sent) {
-            // No haulier in front, or one that sends no files for scripts.
+            // The server is not haulier, or it sends no files for scripts.
             if (!$type_is_given) {
                 header('Content-Type: application/octet-stream');
             }
@@ -57,15 +57,15 @@ if (!function_exists('zend_send_file')) {
     }
 
     /**
-     * Drops what a script said and wrote so far, and begins anew.
+     * Drops the fields and the output of the script so far.
      *
-     * @return bool whether the answer has a Content-Type by now
+     * @return bool whether the answer has a Content-Type
      */
     function haulier_begin_answer($mime_type, $custom_headers)
     {
         while (ob_get_level() > 0) {
             if (!@ob_end_clean()) {
-                // One that may not be removed, and below it perhaps PHP's own compression.
+                // A buffer that may not be removed; below it may be PHP's own compression.
                 @ini_set('zlib.output_compression', '0');
                 break;
             }

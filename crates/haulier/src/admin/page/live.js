@@ -1,4 +1,4 @@
-// Asks for this page again each second and puts the sections that have changed in the place of the old ones.
+// Requests this page each second and replaces the sections that have changed.
 (() => {
   const pace = 1000;
   const note = document.getElementById('live');
@@ -10,7 +10,7 @@
     return !selection.isCollapsed && section.contains(selection.anchorNode);
   };
 
-  // Sections come and go: PHP and compression are there only when there is something to say.
+  // PHP and compression have a section only if there are figures.
   const swap = (fresh) => {
     document.title = fresh.title;
     const main = document.querySelector('main');
@@ -20,7 +20,7 @@
     }
     for (const [place, section] of wanted.entries()) {
       const old = document.getElementById(section.id);
-      // What somebody has unfolded stays so.
+      // Unfolded parts stay unfolded.
       for (const open of old?.querySelectorAll('details[open]') ?? []) {
         const same = section.querySelector(`details[data-of="${CSS.escape(open.dataset.of)}"]`);
         if (same) same.open = true;
