@@ -428,10 +428,7 @@ fn sites_do_not_share_a_path() {
     let cache = FileCache::new(100);
     for _ in 0..2 {
         assert_eq!(told(&cache.find(&first, b"/a.txt", clock::now()), &first), "file one");
-        assert_eq!(
-            told(&cache.find(&second, b"/a.txt", clock::now()), &second),
-            "file two"
-        );
+        assert_eq!(told(&cache.find(&second, b"/a.txt", clock::now()), &second), "file two");
     }
 }
 

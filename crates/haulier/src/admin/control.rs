@@ -276,7 +276,9 @@ impl Client {
             .and_then(|()| Received::line(self.stream.get_ref()));
         let received = received.map_err(|source| self.lost(source))?;
         match self.understand(&received.text)? {
-            ControlAnswer::Sockets(list) if list.iter().map(|one| one.count).sum::<usize>() == received.sockets.len() => {
+            ControlAnswer::Sockets(list)
+                if list.iter().map(|one| one.count).sum::<usize>() == received.sockets.len() =>
+            {
                 Ok((list, received.sockets))
             }
             other => Err(self.refused(other)),

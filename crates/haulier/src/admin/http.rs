@@ -134,7 +134,10 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<R
 
 fn respond(head: &RequestHead, local: Option<IpAddr>, scope: Scope, reporter: &Reporter) -> AdminResponse {
     if scope == Scope::Everything && !is_known_host(head.host(), local) {
-        return AdminResponse::text(403, "this address answers only requests for localhost and for its own IP address\n");
+        return AdminResponse::text(
+            403,
+            "this address answers only requests for localhost and for its own IP address\n",
+        );
     }
     if head.method() != Method::Get {
         return AdminResponse::text(405, "only GET is allowed here\n");
@@ -157,7 +160,9 @@ fn respond(head: &RequestHead, local: Option<IpAddr>, scope: Scope, reporter: &R
             Err(error) => AdminResponse::text(500, format!("{error}\n")),
         },
         path => match path.strip_prefix(b"/fpm/").and_then(|pool| reporter.fpm_status(pool)) {
-            Some(status) if head.query() == Some(b"json") => AdminResponse::new(200, "application/json", status.to_json()),
+            Some(status) if head.query() == Some(b"json") => {
+                AdminResponse::new(200, "application/json", status.to_json())
+            }
             Some(status) => AdminResponse::text(200, status.to_text()),
             None => AdminResponse::text(
                 404,

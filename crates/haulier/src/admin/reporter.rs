@@ -10,9 +10,9 @@ use haulier_server::ServerHandle;
 use haulier_server::metrics::{Metrics, Reason, SiteTotals, Totals};
 
 use super::fpm::FpmStatus;
-use super::history::{History, Range, MetricsReading, Sample};
+use super::history::{History, MetricsReading, Range, Sample};
 use super::state::{
-    CertificateState, Downloads, ImageState, PoolState, SiteState, Spool, ServerState, made, streaming_states,
+    CertificateState, Downloads, ImageState, PoolState, ServerState, SiteState, Spool, made, streaming_states,
 };
 use super::totals::{all_sites, bytes, find, requests};
 use super::view::{CodingView, PoolView, SiteFacts, TransferView, View};

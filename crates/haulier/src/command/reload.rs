@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::configuration;
-use crate::admin::{ControlAnswer, Command, cannot_ask, find};
+use crate::admin::{Command, ControlAnswer, cannot_ask, find};
 use crate::cli::{Console, ReloadArgs};
 use crate::outcome::Outcome;
 

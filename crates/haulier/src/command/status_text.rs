@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use haulier_proto::text::printable;
 
 use crate::admin::state::{
-    CertificateState, ImageState, PoolState, RunningState, SiteState, Spool, ServerState, StreamingState,
+    CertificateState, ImageState, PoolState, RunningState, ServerState, SiteState, Spool, StreamingState,
 };
 use crate::quantity::{milliseconds, rate, size, span};
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use haulier_settings::Diagnostic;
 
 use super::configuration;
-use crate::admin::{ControlAnswer, Client, Command, cannot_ask, find};
+use crate::admin::{Client, Command, ControlAnswer, cannot_ask, find};
 use crate::cli::{Console, StopArgs};
 use crate::outcome::Outcome;
 

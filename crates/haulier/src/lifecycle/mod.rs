@@ -37,7 +37,7 @@ use crate::cli::Console;
 use crate::config::Settings;
 use crate::config::settings::{AdminAddress, Format, LogSettings, Site};
 use crate::error_chain::with_sources;
-use crate::log::{self, AccessLogs, Reopen, LineFormat};
+use crate::log::{self, AccessLogs, LineFormat, Reopen};
 use crate::machine;
 use crate::outcome::Outcome;
 use crate::purpose::Purpose;

@@ -21,7 +21,7 @@ use super::projects::Projects;
 use super::source::{self, Configuration, ConfigurationSource};
 use super::systemd::Notifier;
 use super::{ReceivedSignal, Signals, take_over, warm};
-use crate::admin::{Admin, ControlAnswer, Command, PendingCommand, Reply, Reporter};
+use crate::admin::{Admin, Command, ControlAnswer, PendingCommand, Reply, Reporter};
 use crate::announce;
 use crate::app::App;
 use crate::assemble::{AssembleError, Assembled, Parts, RunningParts};
@@ -194,7 +194,10 @@ impl ServingProcess {
                     Some(StopMode::Drain),
                 )
             }
-            Command::Status => (ControlAnswer::Error("the control socket answers that".to_owned()).into(), None),
+            Command::Status => (
+                ControlAnswer::Error("the control socket answers that".to_owned()).into(),
+                None,
+            ),
         };
         let _ = reply.send(answer); // the client may have gone
         if end == Some(StopMode::Now) {

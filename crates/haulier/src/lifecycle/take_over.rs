@@ -9,7 +9,7 @@ use haulier_server::{Inherited, ServerHandle};
 use haulier_settings::Diagnostic;
 
 use super::systemd::Passed;
-use crate::admin::{self, Admin, ControlAnswer, AskError, Client, Command, HandedOver, Reply, Role};
+use crate::admin::{self, Admin, AskError, Client, Command, ControlAnswer, HandedOver, Reply, Role};
 use crate::config::Settings;
 use crate::error_chain::with_sources;
 

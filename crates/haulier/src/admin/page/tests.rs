@@ -4,7 +4,7 @@ use haulier_php::{Counts, ExternalServer, FpmStatus, Load, PoolStatus, ServerSta
 use haulier_server::metrics::{Failure, Noted, SlowRequest, Times, Totals};
 
 use super::super::history::{PoolSample, Sample};
-use super::super::state::{CertificateState, Downloads, ImageState, SiteState, Spool, ServerState, StreamingState};
+use super::super::state::{CertificateState, Downloads, ImageState, ServerState, SiteState, Spool, StreamingState};
 use super::super::view::{CodingView, PoolView, SiteFacts, TransferView};
 use super::*;
 

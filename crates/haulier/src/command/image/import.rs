@@ -105,7 +105,13 @@ fn id_of(folder: &Path) -> Option<Key> {
 }
 
 /// Imports one image. A damaged one is left out with a message; a failing store ends the run.
-fn take(runtime: &StoreRuntime, store: &dyn Store, id: &Key, path: &Path, counts: &mut ImportCounts) -> CommandResult<()> {
+fn take(
+    runtime: &StoreRuntime,
+    store: &dyn Store,
+    id: &Key,
+    path: &Path,
+    counts: &mut ImportCounts,
+) -> CommandResult<()> {
     let of_store = |error| with_sources(&error);
     if runtime.block_on(store.head(id)).map_err(of_store)?.is_some() {
         counts.there += 1;

@@ -12,7 +12,7 @@ use haulier_image::Format;
 use haulier_store::Key;
 use serde_json::Value;
 
-use self::service::{ServiceAnswer, Client, ServiceError};
+use self::service::{Client, ServiceAnswer, ServiceError};
 use crate::cli::Console;
 use crate::cli::image::{ImageArgs, ImageCommand, InfoArgs, PutArgs, RmArgs, UrlArgs};
 use crate::error_chain::with_sources;

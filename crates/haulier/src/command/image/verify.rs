@@ -117,7 +117,11 @@ fn open(place: &StorePlace, is_written: bool, user: Option<&haulier_php::User>) 
 }
 
 /// The stores of a configuration, each once.
-fn of_configuration(arguments: &VerifyArgs, from: &[Arc<dyn Store>], console: &Console) -> CommandResult<Vec<Verified>> {
+fn of_configuration(
+    arguments: &VerifyArgs,
+    from: &[Arc<dyn Store>],
+    console: &Console,
+) -> CommandResult<Vec<Verified>> {
     let settings = read(arguments, console)?;
     let stores: Vec<(&Site, &StorePlace)> = settings
         .sites
@@ -200,7 +204,14 @@ impl Verified {
         }
     }
 
-    fn judge(&self, runtime: &StoreRuntime, id: &Key, found: Examined, repairs: bool, counts: &mut VerifyCounts) -> CommandResult<()> {
+    fn judge(
+        &self,
+        runtime: &StoreRuntime,
+        id: &Key,
+        found: Examined,
+        repairs: bool,
+        counts: &mut VerifyCounts,
+    ) -> CommandResult<()> {
         let why = match found {
             Examined::Gone => return Ok(()),
             Examined::Read { length, md5 } => {
