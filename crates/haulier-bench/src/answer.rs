@@ -1,7 +1,7 @@
-//! Where an answer begins and ends in the bytes of a connection (RFC 9112 §6.3, FastCGI §3.3).
+//! Finds answers in the bytes of a connection (RFC 9112 §6.3, FastCGI §3.3).
 //!
-//! Heads and framing are judged by `haulier-proto`. A head that is byte for byte the one before means what the one
-//! before meant, so most answers of a run cost one comparison instead of a parser.
+//! `haulier-proto` parses heads and framing. A head equal to the previous one keeps its meaning, so most answers of a
+//! run cost one comparison instead of a parser.
 
 use haulier_proto::chunked::Decoder;
 use haulier_proto::fastcgi::{HeadParser, Record, RecordReader};
@@ -15,12 +15,12 @@ use super::job::{Expected, Protocol};
 /// The largest head, bytes.
 const MOST_HEAD: usize = 64 * 1024;
 
-/// Why bytes are no answer.
+/// The reason that an answer is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Not the protocol, or a framing in doubt.
+    /// Not the protocol, or an ambiguous framing.
     Protocol,
-    /// The connection ended before the answer did.
+    /// The connection ended within the answer.
     Short,
 }
 
@@ -36,17 +36,17 @@ impl From<FramingError> for Fault {
     }
 }
 
-/// What a head says about the body behind it.
+/// The meaning of a head.
 #[derive(Debug, Clone, Copy)]
 struct Meaning {
     status: u16,
     length: ResponseLength,
     keeps_alive: bool,
-    /// The body is compared with the expected one only where it travels as it is.
+    /// Such a body is not compared with the expected one.
     is_coded: bool,
 }
 
-/// The head that came last for a request, and what it means.
+/// The last head of a request, and its meaning.
 #[derive(Debug, Default)]
 pub(super) struct KnownHead {
     bytes: Vec<u8>,
@@ -57,14 +57,14 @@ pub(super) struct KnownHead {
 #[derive(Debug)]
 pub(super) struct Answer {
     state: State,
-    /// 0 before the head is complete.
+    /// 0 until the head is complete.
     status: u16,
     /// Bytes of the body so far.
     body: u64,
     keeps_alive: bool,
     is_coded: bool,
     differs: bool,
-    /// The beginning of a head that did not come in one piece.
+    /// The beginning of a head that came in several pieces.
     partial: Vec<u8>,
 }
 
@@ -85,7 +85,7 @@ struct Records {
     in_body: bool,
 }
 
-/// What is known of an answer that is complete.
+/// A complete answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Complete {
     pub(super) status: u16,
@@ -95,21 +95,21 @@ pub(super) struct Complete {
     pub(super) differs: bool,
 }
 
-/// What an answer is read with.
+/// The surroundings of an answer while it is read.
 pub(super) struct Reading<'a> {
     pub(super) known: &'a mut KnownHead,
     pub(super) is_head: bool,
     pub(super) expected: &'a Expected,
-    /// For decoded chunks; what it holds does not matter.
+    /// Room for decoded chunks.
     pub(super) scratch: &'a mut Vec<u8>,
-    /// Gets the bytes of the head and the body, if somebody wants to look at them.
+    /// Receives the bytes of the head and the body, if they are wanted.
     pub(super) capture: Option<&'a mut Captured>,
 }
 
 /// An answer kept for a closer look.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Captured {
-    /// Status line and field lines; of FastCGI the CGI head.
+    /// Status line and field lines; for FastCGI the CGI head.
     pub head: Vec<u8>,
     /// The body without the framing of chunks, still coded.
     pub body: Vec<u8>,
@@ -134,11 +134,11 @@ impl Answer {
         answer
     }
 
-    /// Another answer begins.
+    /// Prepares for another answer.
     pub(super) fn expect(&mut self, protocol: Protocol) {
         self.state = match protocol {
             Protocol::Http1 => State::Head,
-            // Its answers come by streams.
+            // `streams` reads these answers.
             Protocol::Http2 => State::Done,
             Protocol::FastCgi => State::FastCgi(Box::new(Records {
                 reader: RecordReader::new(),
@@ -152,7 +152,7 @@ impl Answer {
         self.partial.clear();
     }
 
-    /// Takes what has arrived. `None` means there is more to come.
+    /// Reads bytes that have arrived. `None` if the answer is not complete.
     pub(super) fn take(&mut self, mut input: &[u8], reading: &mut Reading<'_>) -> Result<Option<Complete>, Fault> {
         loop {
             match &mut self.state {
@@ -192,7 +192,7 @@ impl Answer {
                     }
                     input = &[];
                 }
-                // Bytes that nobody asked for: the next answer could not be told from them.
+                // Bytes after an answer that no request asked for.
                 State::Done if !input.is_empty() => return Err(Fault::Protocol),
                 State::Done => return Ok(Some(self.complete())),
             }
@@ -202,7 +202,7 @@ impl Answer {
         }
     }
 
-    /// The connection ended.
+    /// Takes the end of the connection.
     pub(super) fn end(&mut self) -> Result<Complete, Fault> {
         if matches!(self.state, State::UntilClose) {
             self.state = State::Done;
@@ -211,7 +211,7 @@ impl Answer {
         Err(Fault::Short)
     }
 
-    /// Whether not one byte of it has come.
+    /// True until its first byte has come.
     pub(super) fn is_untouched(&self) -> bool {
         self.status == 0 && self.partial.is_empty()
     }
@@ -225,7 +225,7 @@ impl Answer {
         }
     }
 
-    /// Gives what stands behind the head; `None` if the head is not complete.
+    /// Reads a head and returns the bytes after it; `None` if the head is not complete.
     fn head<'i>(&mut self, input: &'i [u8], reading: &mut Reading<'_>) -> Result<Option<&'i [u8]>, Fault> {
         let known = &mut *reading.known;
         if let (Some(meaning), true) = (
@@ -236,7 +236,7 @@ impl Answer {
             self.enter(meaning, head, reading);
             return Ok(Some(rest));
         }
-        // What was there before cannot hold the end of the head; its last bytes may hold the beginning of that end.
+        // The end of the head may begin in the last three bytes of the earlier pieces.
         let before = self.partial.len();
         self.partial.extend_from_slice(input);
         let Some(end) = end_of_head(&self.partial, before.saturating_sub(3)) else {
@@ -273,7 +273,7 @@ impl Answer {
     fn enter(&mut self, meaning: Meaning, head: &[u8], reading: &mut Reading<'_>) {
         self.status = meaning.status;
         self.is_coded = meaning.is_coded;
-        // Only closing ends that body, whatever the head says about keeping alive.
+        // Only closing ends such a body, even if the head says keep-alive.
         self.keeps_alive = meaning.keeps_alive && meaning.length != ResponseLength::UntilClose;
         self.state = match meaning.length {
             ResponseLength::Known(0) => State::Done,
@@ -300,9 +300,9 @@ impl Answer {
         }
     }
 
-    /// True when the request is done.
+    /// True at the end of the request.
     fn records(&mut self, mut input: &[u8], reading: &mut Reading<'_>) -> Result<bool, Fault> {
-        // Taken out for the time of this call: a body piece changes the answer beside it.
+        // Taken out during this call, because `body` changes the rest of the answer.
         let State::FastCgi(mut records) = std::mem::replace(&mut self.state, State::Done) else {
             return Err(Fault::Protocol);
         };
@@ -351,7 +351,7 @@ impl Answer {
     }
 }
 
-/// Behind the empty line, which is searched from `from` on.
+/// Position after the empty line, searched from `from` on.
 fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(found) = bytes[at..].iter().position(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! From slices to what may be said of two targets.
+//! Comparison of targets by their slices: ratios, verdicts and sentences.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::probe::differences;
 use super::result::{Comparison, Distribution, Metric, Noise, Point, Slice, Target, Verdict};
 use super::statistics::{Estimate, Finding};
 
-/// Everything that is compared, in the order tables have it.
+/// All compared metrics, in the order of tables.
 pub const METRICS: [Metric; 7] = [
     Metric::RequestsPerSecond,
     Metric::LatencyP50,
@@ -17,7 +17,7 @@ pub const METRICS: [Metric; 7] = [
     Metric::WorkerTime,
 ];
 
-/// Share of failed requests beyond which times say nothing.
+/// Share of failed requests beyond which targets are not compared.
 const MOST_FAILED: f64 = 0.01;
 
 impl Metric {
@@ -36,9 +36,9 @@ impl Metric {
         }
     }
 
-    /// Its value over all slices together, which is what terminal and report show.
+    /// Its value over all slices together, as terminal and report show it.
     ///
-    /// Comparisons rest on [`Metric::of`] instead: the slices of a pair share their luck.
+    /// Comparisons use [`Metric::of`] instead: the slices of a pair met the same conditions.
     #[must_use]
     pub fn of_all(self, point: &Point) -> Option<f64> {
         let total = &point.total;
@@ -117,7 +117,7 @@ fn finite(value: f64) -> f64 {
     value.min(f64::MAX)
 }
 
-/// Slices that ran in the same round, the first of one with the first of the other, the second with the second.
+/// Pairs of slices of the same round: the first of both targets, the second of both.
 #[must_use]
 pub fn pairs(metric: Metric, base: &[Slice], other: &[Slice]) -> Vec<(f64, f64)> {
     let mut by_round: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
@@ -146,7 +146,7 @@ fn is_comparable(targets: &[Target], base: &Point, other: &Point) -> bool {
     has_same_status && is_whole(base) && is_whole(other)
 }
 
-/// The cell of a table.
+/// The comparison in a cell of a table.
 fn words(metric: Metric, estimate: &Estimate, verdict: Verdict) -> String {
     match verdict {
         Verdict::TooFew => format!(
@@ -164,14 +164,14 @@ fn words(metric: Metric, estimate: &Estimate, verdict: Verdict) -> String {
                 (Metric::ServerCpu | Metric::WorkerTime, true) => "more",
                 (Metric::ServerCpu | Metric::WorkerTime, false) => "less",
                 (_, true) => "longer",
-                (_, false) => "sooner",
+                (_, false) => "shorter",
             };
             format!("{}× {word} ({})", ratio(times), range(low, high))
         }
     }
 }
 
-/// A ratio below 1 turned round, with its interval: people read "3× less" more easily than "0.33×".
+/// The ratio and its interval, inverted below 1: "3× less" reads more easily than "0.33×".
 fn above_one(estimate: &Estimate) -> (f64, f64, f64) {
     if estimate.ratio >= 1.0 {
         (estimate.ratio, estimate.low, estimate.high)
@@ -185,7 +185,7 @@ fn range(low: f64, high: f64) -> String {
     format!("{}–{}×", ratio(low), ratio(high))
 }
 
-/// Three digits that matter.
+/// Three significant digits.
 fn ratio(value: f64) -> String {
     match value {
         _ if value >= 99.95 => format!("{value:.0}"),
@@ -194,7 +194,7 @@ fn ratio(value: f64) -> String {
     }
 }
 
-/// The result in sentences, one a comparison of what the run was about.
+/// The result in sentences: one for each comparison of the main metric, and the noise floor.
 #[must_use]
 pub fn sentences(targets: &[Target], comparisons: &[Comparison], noise: Option<&Noise>) -> Vec<String> {
     let is_open_loop = comparisons.iter().any(|comparison| comparison.rate.is_some());
@@ -270,8 +270,8 @@ fn sentence(targets: &[Target], comparison: &Comparison, has_levels: bool) -> St
             let faster = match (comparison.metric, comparison.verdict) {
                 (Metric::RequestsPerSecond, Verdict::Better) => "faster than",
                 (Metric::RequestsPerSecond, _) => "slower than",
-                (_, Verdict::Better) => "sooner at p99 than",
-                (_, _) => "later at p99 than",
+                (_, Verdict::Better) => "faster at p99 than",
+                (_, _) => "slower at p99 than",
             };
             let sure = range(low, high);
             format!(
@@ -283,7 +283,7 @@ fn sentence(targets: &[Target], comparison: &Comparison, has_levels: bool) -> St
     format!("{not_same}{said}")
 }
 
-/// How far two equal targets were apart.
+/// Noise floor: the differences between two equal targets.
 #[must_use]
 pub fn noise(target: usize, once: &[Slice], again: &[Slice], seed: u64) -> Noise {
     let floor = METRICS.into_iter().filter_map(|metric| {
@@ -385,7 +385,7 @@ pub(super) mod tests {
         let found = compare(&targets(), &points, None, 1);
         let of = |metric| found.iter().find(|one| one.metric == metric).expect("measured");
         assert_eq!(of(Metric::RequestsPerSecond).words, "1.30× more (1.30–1.30×)");
-        assert_eq!(of(Metric::LatencyP50).words, "1.30× sooner (1.30–1.30×)");
+        assert_eq!(of(Metric::LatencyP50).words, "1.30× shorter (1.30–1.30×)");
         assert!(found.iter().all(|one| one.verdict == Verdict::Better));
         let said = sentences(&targets(), &found, None);
         assert_eq!(said, ["B is 1.30× faster than A (95 % sure: 1.30–1.30×)"]);

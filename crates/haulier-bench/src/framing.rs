@@ -1,6 +1,6 @@
-//! How long a server keeps a connection after the last byte of an answer.
+//! Measures the time for which a server keeps a connection after the last byte of an answer.
 //!
-//! A client that reads to the end of the stream, instead of to the end of the answer, waits for exactly that long.
+//! A client that reads to the end of the stream, instead of to the end of the answer, waits for that time.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,20 +11,20 @@ use super::answer::{Answer, KnownHead, Reading};
 use super::job::{Job, Protocol};
 use super::transport::{self, Transport};
 
-/// What was found.
+/// Result of the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AfterBody {
-    /// From the sending to the last byte.
+    /// From sending to the last byte.
     pub answer: Duration,
-    /// From the last byte to the end of the connection; `None` if the patience ended first.
+    /// From the last byte to the end of the connection; `None` if the timeout ended the check.
     pub idle: Option<Duration>,
 }
 
-/// Asks once and waits for the server to close, at most `patience`.
+/// Sends one request, and waits for the server to close the connection, at most for `timeout`.
 ///
 /// # Errors
-/// No connection, no answer, or TLS, which this does not speak.
-pub fn after_body(job: &Job, patience: Duration) -> io::Result<AfterBody> {
+/// No connection, no answer, or TLS, which is not supported here.
+pub fn after_body(job: &Job, timeout: Duration) -> io::Result<AfterBody> {
     if job.tls.is_some() {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -39,13 +39,13 @@ pub fn after_body(job: &Job, patience: Duration) -> io::Result<AfterBody> {
     let ended = Instant::now();
     let mut buffer = [0; 1024];
     let idle = loop {
-        let left = patience.saturating_sub(ended.elapsed());
+        let left = timeout.saturating_sub(ended.elapsed());
         if left.is_zero() || !wait(&transport, PollFlags::IN, left)? {
             break None;
         }
         match transport.recv(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // A reset is an end, too.
+            // A reset ends the connection, too.
             Ok(0) | Err(_) => break Some(ended.elapsed()),
             Ok(_) => {}
         }

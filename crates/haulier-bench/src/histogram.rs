@@ -10,7 +10,7 @@ use super::result::{Distribution, PERCENTILES};
 
 /// Longer times are counted as this long: an hour, µs.
 const LONGEST: u64 = 3_600_000_000;
-/// Digits of every value that are right.
+/// Significant digits of every value.
 const DIGITS: u8 = 3;
 
 /// A histogram of times, about 180 KB whatever it holds.
@@ -76,14 +76,14 @@ impl Histogram {
         self.0.max()
     }
 
-    /// Distinct values and how often each came, ascending, µs.
+    /// Distinct values, ascending, µs, each with its count.
     pub fn values(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0
             .iter_recorded()
             .map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
 
-    /// What a stored run says of it.
+    /// The form that a stored run has.
     #[must_use]
     pub fn distribution(&self) -> Distribution {
         Distribution {
@@ -97,7 +97,7 @@ impl Histogram {
         }
     }
 
-    /// HdrHistogram V2, deflated, base64: what [`Distribution::histogram`] holds and HDR logs consist of.
+    /// HdrHistogram V2, deflated, base64: the form of [`Distribution::histogram`] and of HDR logs.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
@@ -107,7 +107,7 @@ impl Histogram {
         STANDARD.encode(bytes)
     }
 
-    /// The reverse of [`Histogram::encode`]; `None` for what is no histogram of times.
+    /// The reverse of [`Histogram::encode`]; `None` if the text is no histogram of times.
     #[must_use]
     pub fn decode(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text).ok()?;

@@ -1,4 +1,4 @@
-//! One slice of load, spelt out: everything a generator thread or process must know, and nothing it must find out.
+//! One slice of load, spelt out: a generator thread or process has to look nothing up.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 use super::pacer::Spacing;
 use super::result::Failures;
 
-/// Whom to connect to.
+/// The address to connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Destination {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// What is spoken.
+/// Protocol of a slice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Protocol {
     #[default]
     Http1,
-    /// Agreed on in the TLS handshake, or begun with where there is none (RFC 9113 §3.3).
+    /// Agreed on in the TLS handshake; without TLS by prior knowledge (RFC 9113 §3.3).
     Http2,
     FastCgi,
 }
@@ -29,11 +29,11 @@ pub enum Protocol {
 /// TLS as a client offers it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsOptions {
-    /// Whose certificate is expected.
+    /// Name expected in the certificate.
     pub server_name: String,
-    /// Take any certificate.
+    /// Accept any certificate.
     pub insecure: bool,
-    /// Do not name the server in the greeting.
+    /// Send no server name (SNI).
     pub no_sni: bool,
     /// `TLS1.2` or `TLS1.3` alone; `None` for both.
     pub version: Option<String>,
@@ -43,37 +43,37 @@ pub struct TlsOptions {
     pub certificate: Option<PathBuf>,
 }
 
-/// When requests are sent.
+/// The moments at which requests are sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum Arrivals {
-    /// As soon as the answer before is there.
+    /// As soon as the previous answer is complete.
     #[default]
     Closed,
-    /// So many a second.
+    /// `rate` requests a second.
     Open { rate: f64, spacing: Spacing, seed: u64 },
-    /// At these times since the start, ascending, ns; the n-th request is the n-th of [`Job::order`].
+    /// At these times since the start, ascending, ns. The n-th request is the n-th of [`Job::order`].
     Schedule(Vec<u64>),
 }
 
-/// What a good answer is.
+/// Requirements of a good answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
     pub status: StatusRule,
     /// Every body must have the length of the first one.
     pub same_length: bool,
-    /// The body, as it travels; only where all answers are known to be the same.
+    /// The body as it travels, if all answers are known to be the same.
     #[serde(with = "base64_bytes")]
     pub body: Option<Vec<u8>>,
-    /// Failed answers count in the latency, as ab does it.
+    /// Failed answers count in the latency, as in ab.
     pub time_failures: bool,
 }
 
-/// Which statuses are good.
+/// Statuses of good answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StatusRule {
-    /// Whatever the server says.
+    /// Every status.
     Any,
-    /// This one and no other.
+    /// This status alone.
     Same(u16),
     /// Below 400.
     #[default]
@@ -94,20 +94,20 @@ impl StatusRule {
     }
 }
 
-/// Which failures of a socket end a run.
+/// Socket failures that end a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopRule {
     #[default]
     Never,
     /// The first one.
     Any,
-    /// As ab ends: at the first time-out, and unless it `goes_on` at the first other failure. The end of a connection
-    /// is none, whenever it comes.
+    /// The rule of ab: the first timeout, and unless it `goes_on` the first other failure. A connection that ends early
+    /// is no failure.
     Ab { goes_on: bool },
 }
 
 impl StopRule {
-    /// Whether it is time to end, after these failures.
+    /// True if these failures end the run.
     #[must_use]
     pub fn ends(self, failures: &Failures) -> bool {
         match self {
@@ -126,26 +126,26 @@ pub struct Job {
     pub destination: Destination,
     pub protocol: Protocol,
     pub tls: Option<TlsOptions>,
-    /// The head of a CONNECT request that makes the way, through a proxy.
+    /// The head of a CONNECT request to a proxy.
     pub tunnel: Option<String>,
     /// Requests as they travel.
     pub requests: Vec<Outgoing>,
-    /// Places in `requests`, in the order they are sent; taken in turns. Empty for `requests` themselves.
+    /// Indices into `requests`, in the order of sending, repeated at the end. Empty for `requests` themselves.
     pub order: Vec<u32>,
     /// At least 1.
     pub connections: u32,
-    /// Number of the first connection, where several processes share the load.
+    /// Number of the first connection, if several processes share the load.
     pub first_connection: u32,
-    /// HTTP/2 streams of a connection; without keep-alive one.
+    /// HTTP/2 streams of a connection; one without keep-alive.
     pub streams: u32,
     pub threads: u32,
     /// Most requests; `None` without a limit.
     pub count: Option<u64>,
-    /// Longest time; `None` without a limit. One of both is there.
+    /// Longest time; `None` without a limit. One of the two limits is set.
     pub time: Option<Duration>,
     pub arrivals: Arrivals,
     pub keep_alive: bool,
-    /// Longest wait for a connection, a first byte, more of a body.
+    /// Longest wait for a connection, for a first byte, or for more of a body.
     pub timeout: Duration,
     /// Bytes a second each connection reads.
     pub read_rate: Option<u64>,
@@ -161,22 +161,22 @@ pub struct Job {
     pub capture: bool,
     /// Keep all answers; memory grows with them.
     pub keep_answers: bool,
-    /// Keep the time after the connecting apart.
+    /// Record the time after connecting separately.
     pub times_processing: bool,
     /// Keep the times of every request; memory grows with their number.
     pub keep_times: bool,
 }
 
-/// A request in the bytes of its protocol.
+/// A request, encoded for its protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outgoing {
-    /// All of it; of HTTP/2 the body alone.
+    /// The whole request; for HTTP/2 the body alone.
     #[serde(with = "base64_text")]
     pub bytes: Vec<u8>,
     /// The lines of an HTTP/2 request, pseudo-fields first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<(String, String)>,
-    /// The answer has no body, whatever its head says.
+    /// It is a HEAD request: its answer has no body.
     pub is_head: bool,
 }
 
@@ -254,7 +254,7 @@ impl Job {
         part
     }
 
-    /// The place in `requests` of the n-th request.
+    /// Index into `requests` of the n-th request.
     pub(super) fn request(&self, number: u64) -> usize {
         if self.order.is_empty() {
             (number % self.requests.len() as u64) as usize
@@ -264,7 +264,7 @@ impl Job {
     }
 }
 
-/// First and number of those that `index` of `parts` gets of `all`.
+/// First item and number of items of part `index`, if `all` are divided among `parts`.
 pub(super) fn share(all: u32, index: u32, parts: u32) -> (u32, u32) {
     let (each, more) = (all / parts, all % parts);
     (each * index + index.min(more), each + u32::from(index < more))

@@ -1,4 +1,4 @@
-//! What a server says of its PHP workers: a haulier admin address (`/metrics`), or the status page of php-fpm (`?json`).
+//! PHP workers of a server, from a haulier admin address (`/metrics`) or the status page of php-fpm (`?json`).
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,25 +10,25 @@ use haulier_proto::response_head::{ResponseHead, ResponseLimits};
 use haulier_client::names;
 use haulier_client::url::{Scheme, Url};
 
-/// A page that takes longer is of no use.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for a page: a later one would miss its slice.
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest page, bytes.
 const MOST: u64 = 4 * 1024 * 1024;
 
-/// What one look saw; `None` where the page does not say.
+/// Figures of a page; `None` if the page lacks them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Workers {
-    /// Time all workers spent on requests since the start, s.
+    /// Time that all workers spent on requests since the start, s.
     pub busy_seconds: Option<f64>,
     /// Busy now.
     pub busy: Option<u32>,
-    /// Requests that wait for a worker now.
+    /// Requests waiting for a worker now.
     pub queued: Option<u32>,
     /// Memory of the workers, bytes.
     pub memory_bytes: Option<u64>,
 }
 
-/// Asks the page.
+/// Fetches the page.
 ///
 /// # Errors
 /// No connection, no good answer, or a page of another kind.
@@ -36,10 +36,10 @@ pub fn look(url: &Url) -> io::Result<Workers> {
     workers(&page(url)?)
 }
 
-/// The version the page names; haulier's does.
+/// The version on the page; haulier's has one.
 ///
 /// # Errors
-/// As of [`look`].
+/// As for [`look`].
 pub fn version(url: &Url) -> io::Result<Option<String>> {
     let page = page(url)?;
     workers(&page)?;
@@ -66,7 +66,7 @@ fn workers(page: &str) -> io::Result<Workers> {
     })
 }
 
-/// One HTTP/1.0 request, so that the body ends with the connection or with its length, and needs no framing.
+/// Sends one HTTP/1.0 request: the body then ends with the connection or by its length.
 fn fetch(url: &Url, target: &str) -> io::Result<String> {
     let request = format!(
         "GET {target} HTTP/1.0\r\nHost: {}\r\nUser-Agent: haulier/{}\r\n\r\n",
@@ -76,23 +76,23 @@ fn fetch(url: &Url, target: &str) -> io::Result<String> {
     let answer = match (&url.origin().scheme, url.origin().socket()) {
         (_, Some(socket)) => {
             let stream = UnixStream::connect(socket)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             exchange(stream, &request)?
         }
         (Scheme::Https, None) => {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "figures are fetched by plain http",
+                "metrics are fetched by plain http only",
             ));
         }
         (_, None) => {
             let addresses = names::look_up(&url.origin().authority())?;
             let mut tried = addresses
                 .iter()
-                .map(|address| TcpStream::connect_timeout(address, PATIENCE));
+                .map(|address| TcpStream::connect_timeout(address, TIMEOUT));
             let first = tried.next().ok_or(io::ErrorKind::NotFound)?;
             let stream = first.or_else(|error| tried.find_map(Result::ok).ok_or(error))?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             exchange(stream, &request)?
         }
     };
@@ -115,7 +115,7 @@ fn body_of(mut answer: Vec<u8>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Sums over all pools.
+/// Reads haulier's page: sums over all pools.
 fn haulier(page: &str) -> Option<Workers> {
     let sum = |name: &str, label: &str| -> Option<f64> {
         let values: Vec<f64> = page.lines().filter_map(|line| sample(line, name, label)).collect();
@@ -130,7 +130,7 @@ fn haulier(page: &str) -> Option<Workers> {
     })
 }
 
-/// The value of a line of Prometheus text, if it is of this metric and has this label.
+/// Value of a line of Prometheus text, if it has this metric and label.
 fn sample(line: &str, name: &str, label: &str) -> Option<f64> {
     let rest = line.strip_prefix(name)?;
     let (labels, value) = match rest.strip_prefix('{') {

@@ -1,23 +1,22 @@
-//! Many addresses instead of one: a file of paths with templates, or an access log once more.
+//! Many requests instead of one: a file of paths with templates, or an access log to replay.
 //!
-//! A mix is spelt out before the run: a list of requests and the order they are sent in. Nothing is made up while the
-//! clock runs, and the same start value gives the same requests.
+//! A mix is spelt out before the run, as a list of requests and their order. The same seed gives the same requests.
 
 use std::collections::HashMap;
 
 use fastrand::Rng;
 
-/// Requests a mix is spelt out to, if it has templates or weights.
+/// Requests of a mix with templates or weights.
 const MOST: usize = 10_000;
 
-/// Why a line is not understood.
+/// The reason that a mix cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MixError {
     #[error("line {0}: expected [WEIGHT] [METHOD] /path")]
     Line(usize),
     #[error("line {line}: {{{template}}} is no template; {{1..100}} and {{a|b|c}} are")]
     Template { line: usize, template: String },
-    #[error("there is no request in it")]
+    #[error("it contains no request")]
     Empty,
 }
 
@@ -28,13 +27,13 @@ pub struct Asked {
     pub target: String,
 }
 
-/// Requests, the order they are sent in, and perhaps when.
+/// Requests, their order, and perhaps their times.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mix {
     pub requests: Vec<Asked>,
-    /// Places in `requests`.
+    /// Indices into `requests`.
     pub order: Vec<u32>,
-    /// When each of `order` is due, ns since the start; empty where that is not said.
+    /// Due time of each entry of `order`, ns since the start; empty for a list of paths.
     pub times: Vec<u64>,
 }
 
@@ -47,9 +46,9 @@ impl Mix {
         self.order.push(place);
     }
 
-    /// Reads a file of lines `[WEIGHT] [METHOD] /path`. In a path, `{1..100}` is a number between the two and `{a|b|c}`
-    /// one of the words; `{{` is a brace. A line that begins with `?` keeps the target's path. Empty lines and lines that
-    /// begin with `#` say nothing.
+    /// Reads a file of lines `[WEIGHT] [METHOD] /path`. In a path, `{1..100}` stands for a number of that range and
+    /// `{a|b|c}` for one of the words; `{{` is a brace. A path that begins with `?` keeps the target's path. Empty lines
+    /// and lines that begin with `#` are ignored.
     ///
     /// # Errors
     /// [`MixError`] names the line.
@@ -81,10 +80,10 @@ impl Mix {
         Ok(mix)
     }
 
-    /// Reads an access log in common or combined form; requests are due `speed` times as fast as they came.
+    /// Reads an access log in common or combined form; `speed` is a multiple of the log's.
     ///
-    /// Several of one second are spread over it, as the log does not say more. Lines that are no requests are left out;
-    /// how many, is the second value. Methods that may change something are left out too, unless `all`.
+    /// The requests of one second are spread over it, because a log is no finer. Lines that are no request are left out,
+    /// and so are methods that may change something, unless `all`. The second value is the number of lines left out.
     ///
     /// # Errors
     /// [`MixError::Empty`] if no line is left.
@@ -288,7 +287,7 @@ mod tests {
         assert_eq!(
             mix,
             Mix::parse(text, 7).expect("good"),
-            "the same start value, the same requests"
+            "the same seed, the same requests"
         );
     }
 

@@ -1,18 +1,18 @@
-//! When requests are due in an open loop: at even distances, at random ones, or as a log says.
+//! Due times of requests in an open loop: evenly spaced, random, or those of a log.
 //!
-//! A pacer knows nothing of connections. A request that could not be sent when it was due stays due: its latency is
-//! counted from that moment, whoever was late.
+//! A pacer knows nothing of connections. A request that could not be sent when it was due stays due: its latency counts
+//! from that moment, whether the server or the generator was late.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How arrivals are spaced.
+/// Spacing of arrivals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Spacing {
-    /// The same distance always.
+    /// Equal distances.
     #[default]
     Constant,
-    /// Independent arrivals: distances are distributed exponentially.
+    /// Independent arrivals: exponentially distributed distances.
     Poisson,
 }
 
@@ -61,16 +61,16 @@ impl Pacer {
         pacer
     }
 
-    /// When the next request is due; `None` when the schedule is at its end.
+    /// Due time of the next request; `None` at the end of the schedule.
     pub(super) fn next(&self) -> Option<u64> {
         self.next
     }
 
-    /// The next request was taken.
+    /// Moves on to the request after the next one.
     pub(super) fn advance(&mut self) {
         self.next = match &mut self.kind {
             Kind::Constant { first, distance, count } => {
-                // Counted, not summed up: no rounding error grows over a long run.
+                // Multiplied, not summed: rounding errors do not add up over a long run.
                 let time = *first + *distance * *count as f64;
                 *count += 1;
                 Some(time as u64)

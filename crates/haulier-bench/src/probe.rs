@@ -1,4 +1,4 @@
-//! One answer of every target before the run, looked at closely: do they do the same work?
+//! One answer of every target before the run, to see whether they do the same work.
 
 use std::io;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use super::runner::Shared;
 use super::spread::on_threads;
 use haulier_client::decode::Decoder;
 
-/// An answer, and what the run may expect of the next ones.
+/// An answer before the run.
 #[derive(Debug, Clone)]
 pub struct Probed {
     pub answer: Answer,
     /// The body as it travelled.
     pub body: Vec<u8>,
-    /// The server names a state of the body (ETag or Last-Modified): it does not change from answer to answer.
+    /// It has an ETag or a Last-Modified, so that the body should not change from answer to answer.
     pub is_constant: bool,
 }
 
-/// Asks once, with the first request of the job and on one connection.
+/// Sends the first request of the job once, on one connection.
 ///
 /// # Errors
-/// In words: nobody answers, or what comes is no answer.
+/// A message: there is no answer, or it is not valid.
 pub fn ask(job: &Job) -> Result<Probed, String> {
     let probe = Job {
         connections: 1,
@@ -83,7 +83,7 @@ fn examine(captured: Captured) -> io::Result<Probed> {
     })
 }
 
-/// The version, and the head as HTTP has it: a CGI head has no status line and no end.
+/// The version, and a complete HTTP head: a CGI head has no status line and no end.
 fn with_status_line(captured: &Captured) -> (String, Vec<u8>) {
     if let Some(lines) = captured.head.strip_prefix(b"HTTP/2 ") {
         return ("HTTP/2".to_owned(), [b"HTTP/1.1 ", lines].concat());
@@ -103,7 +103,7 @@ fn with_status_line(captured: &Captured) -> (String, Vec<u8>) {
     )
 }
 
-/// The body without its coding; as it travelled where that cannot be taken off.
+/// The decoded body, or the body itself if it cannot be decoded.
 fn decoded(body: &[u8], coding: Option<&[u8]>) -> Vec<u8> {
     let take_off = || -> Option<Vec<u8>> {
         let mut decoder = Decoder::new(coding).ok()??;
@@ -115,7 +115,7 @@ fn decoded(body: &[u8], coding: Option<&[u8]>) -> Vec<u8> {
     take_off().unwrap_or_else(|| body.to_vec())
 }
 
-/// What differs between two answers to the same request, in words; nothing if the work was the same.
+/// Differences between two answers to the same request, in words; none if the work was the same.
 #[must_use]
 pub fn differences(base: &Answer, other: &Answer, may_vary: bool) -> Vec<String> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The server's processes, as /proc and its control groups tell of them: CPU time and memory of a whole tree.
+//! CPU time and memory of the server's process tree, from /proc and control groups.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,23 +15,23 @@ pub struct Processes {
     group: Option<PathBuf>,
 }
 
-/// What one look saw.
+/// Figures of all processes at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Look {
-    /// User and system time since the processes began, µs; that of ended children included. In steps of 10 ms.
+    /// User and system time since the processes began, with that of ended children, µs. In steps of 10 ms.
     pub cpu_us: u64,
-    /// What the scheduler counted of the threads that are there now, µs; exact, but it forgets whatever ends.
+    /// Time that the scheduler counted for the present threads, µs. It is exact, but lacks threads that have ended.
     pub running_us: u64,
-    /// The same two of processes named php* alone, by which a server and its PHP are told apart.
+    /// The same two for processes named php* alone, to tell a server and its PHP apart.
     pub php_cpu_us: u64,
     pub php_running_us: u64,
-    /// Resident memory, bytes; what several share is counted for each.
+    /// Resident memory, bytes; shared pages count for every process.
     pub rss_bytes: u64,
     pub processes: u32,
 }
 
 impl Look {
-    /// CPU time since `before`, µs: exact where little was used and no thread ended, else in steps of 10 ms.
+    /// CPU time since `before`, µs. It is exact if little was used and no thread ended, else in steps of 10 ms.
     #[must_use]
     pub fn cpu_since(&self, before: &Self) -> f64 {
         let coarse = self.cpu_us.saturating_sub(before.cpu_us);
@@ -57,7 +57,7 @@ impl Look {
 
 impl Processes {
     /// # Errors
-    /// A process or a unit that is not there, in words.
+    /// A message that names the process or unit that does not exist.
     pub fn new(pids: &[u32], unit: Option<&str>) -> Result<Self, String> {
         if let Some(gone) = pids.iter().find(|pid| Stat::read(**pid).is_none()) {
             return Err(format!("there is no process {gone}"));
@@ -68,7 +68,7 @@ impl Processes {
         })
     }
 
-    /// Whether there is anything to look at.
+    /// True if no process is watched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.roots.is_empty() && self.group.is_none()
@@ -94,14 +94,13 @@ impl Processes {
         if let Some(group) = &self.group {
             let text = fs::read_to_string(group.join("cpu.stat")).unwrap_or_default();
             let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
-            // The group knows about processes that have ended, too.
+            // The group counts processes that have ended, too.
             look.cpu_us = usage.and_then(|usage| usage.parse().ok()).unwrap_or(look.cpu_us);
         }
         look
     }
 
-    /// Memory now, bytes; what several share is counted once. Slower than [`Processes::look`]; `None` where the kernel
-    /// does not let us see it.
+    /// Memory now, bytes; shared pages count once. Slower than [`Processes::look`]; `None` if the kernel denies access.
     #[must_use]
     pub fn pss_bytes(&self) -> Option<u64> {
         let sizes = self.members().into_iter().filter_map(|pid| {
@@ -139,7 +138,7 @@ impl Processes {
     }
 }
 
-/// What /proc/PID/stat says.
+/// The fields of /proc/PID/stat that are used here.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
@@ -155,7 +154,7 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Fields by their number in proc(5). The name, field 2, may hold anything, a bracket too.
+    /// Fields by their number in proc(5). The name, field 2, may contain any character, even brackets.
     fn parse(text: &str) -> Option<Self> {
         let (before, after_name) = text.rsplit_once(')')?;
         let (_, name) = before.split_once('(')?;
@@ -170,7 +169,7 @@ impl Stat {
     }
 }
 
-/// What the scheduler says of all threads of a process, µs; 0 where it does not count.
+/// The scheduler's time of all threads of a process, µs; 0 if it does not count.
 fn running_us(pid: u32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()

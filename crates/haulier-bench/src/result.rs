@@ -1,8 +1,8 @@
-//! A stored run: all that was measured, and all one needs to judge and to repeat it.
+//! A stored run: its figures, and everything needed to judge and to repeat it.
 //!
 //! One JSON document, written by `haulier bench --json` and read by `haulier bench report`. Times are microseconds
-//! (`_us`) or seconds (`_s`), sizes bytes; what nobody measured is `null` or left out. [`SCHEMA`] grows when a field
-//! changes its meaning; a field that comes new has a default, so that older documents can still be read.
+//! (`_us`) or seconds (`_s`), sizes bytes. A figure that was not measured is `null` or left out. [`SCHEMA`] grows when a
+//! field changes its meaning. A new field has a default, so that older documents can still be read.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// The version of this document.
 pub const SCHEMA: u32 = 1;
 
-/// Percentiles every [`Distribution`] names.
+/// Percentiles of every [`Distribution`].
 pub const PERCENTILES: [f64; 13] = [
     50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.95, 99.99, 100.0,
 ];
@@ -29,18 +29,18 @@ pub struct Run {
     pub command: Vec<String>,
     /// UTC, RFC 3339.
     pub started: String,
-    /// From the first probe to the last answer.
+    /// From the first request before the run to the last answer.
     pub duration_s: f64,
-    /// The random start value of the order of slices, of Poisson arrivals and of the resampling.
+    /// The random seed of the order of slices, of Poisson arrivals and of the resampling.
     pub seed: u64,
     pub machine: Machine,
     pub load: Load,
     pub targets: Vec<Target>,
-    /// One a target and level (connections, rate), in the order they were asked for.
+    /// One for each target and level (connections, rate), in the order of the command line.
     pub points: Vec<Point>,
-    /// Ratios between targets, with their words; empty with one target.
+    /// Ratios between targets; empty with one target.
     pub comparisons: Vec<Comparison>,
-    /// What two equal targets differed by; with `--aa`.
+    /// Differences of a target from itself; with `--aa`.
     #[serde(default)]
     pub noise: Option<Noise>,
     /// The result in sentences, the most important first.
@@ -48,7 +48,7 @@ pub struct Run {
     pub warnings: Vec<Warning>,
 }
 
-/// What was asked.
+/// The question that a run answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -58,13 +58,13 @@ pub enum Kind {
     Comparison,
     /// Several numbers of connections, of one target or more.
     Sweep,
-    /// Fixed rates from 10 to 90 % of what the slower target can do.
+    /// Fixed rates from 10 to 90 % of the slower target's highest.
     Ladder,
-    /// An access log once more.
+    /// The requests of an access log.
     Replay,
 }
 
-/// The machine that measured; the servers' too where they are on it.
+/// The machine of the generator, and of servers that run on it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor as /proc/cpuinfo names it.
@@ -76,37 +76,37 @@ pub struct Machine {
     pub kernel: String,
     /// As /etc/os-release names it.
     pub os: String,
-    /// The frequency governor, where there is one.
+    /// The frequency governor, if there is one.
     pub governor: Option<String>,
-    /// Whether the clock is kept right by NTP, if the kernel knows.
+    /// The clock is synchronised by NTP, if that is known.
     pub clock_synchronised: Option<bool>,
     /// The load average of a minute before the run.
     pub load_before: f64,
-    /// Most descriptors one process may have.
+    /// Most open descriptors of a process.
     pub descriptors: u64,
-    /// Kernel settings that matter to connections, `net.core.somaxconn` and such.
+    /// Kernel settings for connections, such as `net.core.somaxconn`.
     pub sysctls: BTreeMap<String, String>,
 }
 
-/// How the load was made.
+/// The load that the targets got.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// One, or several for a sweep.
     pub connections: Vec<u32>,
     /// Generator threads of each process.
     pub threads: u32,
-    /// Generator processes; more than 1 beyond the descriptor limit.
+    /// Generator processes; several beyond the descriptor limit.
     pub processes: u32,
-    /// Blocks of an interleaved run; 1 without.
+    /// Rounds of an interleaved run, else 1.
     pub rounds: u32,
-    /// Requests of one slice, where they are counted.
+    /// Requests of one slice, if their number ends it.
     pub requests: Option<u64>,
-    /// Length of one slice, where time ends it.
+    /// Length of one slice, if time ends it.
     pub slice_s: Option<f64>,
     pub warmup_s: f64,
-    /// Arrivals a second in all, where the loop is open.
+    /// Requests a second in all, in an open loop.
     pub rate: Option<f64>,
-    /// `constant` or `poisson`, where the loop is open.
+    /// `constant` or `poisson`, in an open loop.
     pub arrivals: Option<String>,
     /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2` or `FastCGI`.
     pub protocol: String,
@@ -129,30 +129,30 @@ pub struct Load {
 /// One server, or one address of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// As given before `=`, else the address.
+    /// The name given before `=`, else the address.
     pub name: String,
     pub url: String,
-    /// What it answered when it was asked once, before the run; `None` if it did not.
+    /// Its answer before the run; `None` if it was not asked.
     pub answer: Option<Answer>,
-    /// Whether it was asked twice and gave two different bodies.
+    /// Two requests before the run had different bodies.
     #[serde(default)]
     pub varies: bool,
-    /// The version its metrics name, where they were asked: `0.1.0`.
+    /// The version in its metrics, such as `0.1.0`.
     #[serde(default)]
     pub version: Option<String>,
 }
 
-/// One answer, looked at closely.
+/// Facts about one answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     pub status: u16,
     /// `HTTP/1.1`.
     pub version: String,
-    /// The head, bytes with its line ends.
+    /// The head with its line ends.
     pub head_bytes: u64,
-    /// The body as it travelled, without the framing of chunks.
+    /// The body as it travelled, without chunk framing.
     pub body_bytes: u64,
-    /// The body after its coding was taken off.
+    /// The decoded body.
     pub decoded_bytes: u64,
     /// SHA-256 of the decoded body, hexadecimal.
     pub sha256: String,
@@ -161,21 +161,21 @@ pub struct Answer {
     pub content_type: Option<String>,
     /// The Server field.
     pub server: Option<String>,
-    /// Where a redirect leads.
+    /// The Location of a redirect.
     pub location: Option<String>,
-    /// Whether the server keeps the connection.
+    /// The server keeps the connection.
     pub keep_alive: bool,
 }
 
 /// One target under one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Its place in [`Run::targets`].
+    /// Index into [`Run::targets`].
     pub target: usize,
     pub connections: u32,
-    /// Arrivals a second asked for; `None` in a closed loop.
+    /// Requests a second of an open loop; `None` in a closed one.
     pub rate: Option<f64>,
-    /// In the order they ran.
+    /// In the order in which they ran.
     pub slices: Vec<Slice>,
     /// All slices together.
     pub total: Total,
@@ -186,7 +186,7 @@ pub struct Point {
 pub struct Slice {
     /// From 0.
     pub round: u32,
-    /// Place among all slices of the run, from 0.
+    /// Number among all slices of the run, from 0.
     pub order: u32,
     /// Since the run began.
     pub start_s: f64,
@@ -195,7 +195,7 @@ pub struct Slice {
     pub requests: u64,
     /// Requests that failed, of any class.
     pub failed: u64,
-    /// Good answers to what was sent within `duration_s`, each second.
+    /// Good answers a second, to requests sent within `duration_s`.
     pub requests_per_second: f64,
     pub p50_us: u64,
     pub p95_us: u64,
@@ -207,19 +207,19 @@ pub struct Slice {
     pub generator_cpu: f64,
     pub server: Option<ServerUse>,
     pub kernel: KernelCounts,
-    /// Processor time of everything on this machine that is neither generator nor server; where the server was watched.
+    /// Processor time of all other processes on this machine, if the server's was measured.
     #[serde(default)]
     pub others_cpu_s: Option<f64>,
 }
 
-/// What all slices of a point add up to.
+/// Sums over all slices of a point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Total {
     /// Sum of the slices.
     pub duration_s: f64,
     /// Complete, good answers.
     pub requests: u64,
-    /// Good answers to what was sent within `duration_s`, each second. An open loop may have sent more behind its end.
+    /// Good answers a second, to requests sent within `duration_s`. An open loop may have sent more after its end.
     pub requests_per_second: f64,
     pub failures: Failures,
     /// Answers by status, the failed ones too.
@@ -227,27 +227,27 @@ pub struct Total {
     pub statuses: BTreeMap<u16, u64>,
     pub connections_opened: u64,
     pub bytes: Bytes,
-    /// Until the last byte; in an open loop counted from the moment the request was due, unanswered requests included
-    /// with the time they had waited when the loop ended.
+    /// Until the last byte. In an open loop it counts from the due time, and includes unanswered requests with the time
+    /// that they had waited at the end.
     pub latency: Distribution,
-    /// Until the last byte, counted from the moment the request was sent; only in an open loop, where it differs.
+    /// From sending to the last byte; only in an open loop, where it differs.
     pub service: Option<Distribution>,
-    /// Until the first byte, from the sending.
+    /// From sending to the first byte.
     pub first_byte: Distribution,
-    /// Until the connection stood, TLS included.
+    /// Until the connection was established, TLS included.
     pub connect: Option<Distribution>,
-    /// How late requests were sent although a connection was free: the generator's own fault; only in an open loop.
+    /// Delay of sending while a connection was free, which is the generator's own error; only in an open loop.
     pub sent_late: Option<Distribution>,
     /// Requests that were due while every connection was busy; only in an open loop.
     pub waited_for_connection: Option<u64>,
     pub generator: GeneratorUse,
     pub server: Option<ServerUse>,
-    /// One entry a second (longer ones in long slices, shorter ones at the end of a slice), of all slices, in order.
+    /// Entries of all slices, in order. An entry is a second: longer in long slices, shorter at the end of a slice.
     pub timeline: Vec<Second>,
 }
 
-/// JSON's keys are text. The deserialiser makes them numbers by itself, except inside a tagged value, as a page of a
-/// report is one.
+/// Parses the numeric keys of a map. The deserialiser does so by itself, except inside a tagged value such as a part of
+/// a report.
 fn numbers_as_keys<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<u16, u64>, D::Error> {
     let named = BTreeMap::<String, u64>::deserialize(source)?;
     let numbered = named.into_iter().map(|(name, count)| {
@@ -263,7 +263,7 @@ fn numbers_as_keys<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<u16,
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Failures {
-    /// No one listens, or the way there is closed.
+    /// Nothing listens there, or the address cannot be reached.
     pub refused: u64,
     /// The connection was reset, or broke while sending.
     pub reset: u64,
@@ -272,23 +272,23 @@ pub struct Failures {
     pub body_timeout: u64,
     /// The connection ended before the body did, or before an answer began.
     pub short_body: u64,
-    /// Not HTTP (or FastCGI), or a framing in doubt.
+    /// Not HTTP (or FastCGI), or an ambiguous framing.
     pub protocol: u64,
     pub tls: u64,
-    /// 4xx or 5xx, or another status than the first answer's.
+    /// 4xx or 5xx, or a status other than that of the first answer.
     pub status: u64,
-    /// A length other than the first answer's, where lengths are strict.
+    /// A length other than that of the first answer, with strict lengths.
     pub length: u64,
-    /// Another body than the first answers', which were the same.
+    /// A body other than that of the answers before the run.
     pub body: u64,
-    /// This machine had no port, descriptor or memory left: the tool's failure, not the server's.
+    /// This machine had no port, descriptor or memory left: a failure of the generator, not of the server.
     pub local: u64,
-    /// Due in an open loop, and without an answer when that had ended and was not waited for any longer.
+    /// Due in an open loop, and not answered within its grace period.
     pub unanswered: u64,
 }
 
 impl Failures {
-    /// Every class with its name as reports say it.
+    /// Every class with its name in reports.
     #[must_use]
     pub fn by_class(&self) -> [(&'static str, u64); 13] {
         [
@@ -314,13 +314,13 @@ impl Failures {
         self.by_class().iter().map(|(_, count)| count).sum()
     }
 
-    /// Those of connections, time-outs apart.
+    /// Failures of connections, without timeouts.
     #[must_use]
     pub fn of_sockets(&self) -> u64 {
         self.refused + self.reset + self.short_body + self.protocol + self.tls + self.local
     }
 
-    /// Whatever was waited for too long.
+    /// All timeouts.
     #[must_use]
     pub fn timeouts(&self) -> u64 {
         self.connect_timeout + self.first_byte_timeout + self.body_timeout
@@ -344,18 +344,18 @@ impl Failures {
     }
 }
 
-/// Bytes of all good answers, and of what was sent.
+/// Bytes of all good answers and requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
-    /// Everything read, TLS taken off.
+    /// All bytes read, after TLS.
     pub received: u64,
-    /// Everything sent, before TLS.
+    /// All bytes sent, before TLS.
     pub sent: u64,
-    /// Bodies, without heads and the framing of chunks.
+    /// Bodies, without heads and chunk framing.
     pub body: u64,
 }
 
-/// How a time was distributed.
+/// Distribution of a time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     pub count: u64,
@@ -363,14 +363,14 @@ pub struct Distribution {
     pub deviation_us: f64,
     pub min_us: u64,
     pub max_us: u64,
-    /// [`PERCENTILES`] and the time that many percent stayed within.
+    /// [`PERCENTILES`], each with its time.
     pub percentiles: Vec<(f64, u64)>,
-    /// The whole histogram of microseconds to three digits: HdrHistogram V2, deflated, base64.
+    /// The whole histogram, microseconds to three digits: HdrHistogram V2, deflated, base64.
     pub histogram: String,
 }
 
 impl Distribution {
-    /// The time `percent` of the samples stayed within, if it is one of [`PERCENTILES`].
+    /// The time at `percent`, if it is one of [`PERCENTILES`].
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         let found = self
@@ -381,10 +381,10 @@ impl Distribution {
     }
 }
 
-/// The generator itself.
+/// Resources that the generator used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorUse {
-    /// Share of its core the busiest thread used, 0 to 1.
+    /// Share of a core that the busiest thread used, 0 to 1.
     pub cpu: f64,
     /// All threads, user and system, for one request.
     pub cpu_us_per_request: f64,
@@ -394,32 +394,32 @@ pub struct GeneratorUse {
     pub rss_bytes: u64,
 }
 
-/// The server's side, as far as it was watched (`--pid`, `--unit`, `--metrics`).
+/// Resources that the server used, as far as they were measured (`--pid`, `--unit`, `--metrics`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerUse {
     /// User and system time of the process tree for one request.
     pub cpu_us_per_request: Option<f64>,
-    /// Of that in processes named php*; a server that has PHP inside cannot be told apart.
+    /// Of that in processes named php*; unknown for a server that embeds PHP.
     pub php_cpu_us_per_request: Option<f64>,
     /// Cores the tree used, 1 for one whole core.
     pub cores: Option<f64>,
-    /// The most memory the tree held, shared pages counted for every process.
+    /// Most memory of the tree; shared pages count for every process.
     pub rss_bytes: Option<u64>,
-    /// The most memory the tree held, shared pages counted once.
+    /// Most memory of the tree; shared pages count once.
     pub pss_bytes: Option<u64>,
     pub processes: Option<u32>,
     /// Time PHP workers were busy, for one request.
     pub worker_us_per_request: Option<f64>,
-    /// The most PHP workers seen busy at once while requests were on their way; `None` if nothing was seen then.
+    /// Most PHP workers seen busy at once under load; `None` if no sample fell there.
     pub peak_busy_workers: Option<u32>,
-    /// The most requests seen waiting for a worker, likewise.
+    /// Most requests seen waiting for a worker, likewise.
     pub peak_queue: Option<u32>,
-    /// A page was asked about PHP workers.
+    /// A metrics page was asked about PHP workers.
     pub workers_asked: bool,
 }
 
-/// What the kernel counted meanwhile, on the whole machine.
+/// Kernel counters of a slice, for the whole machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelCounts {
@@ -427,16 +427,16 @@ pub struct KernelCounts {
     pub retransmitted: u64,
     /// Connections that found a full accept queue.
     pub listen_overflows: u64,
-    /// SYNs dropped for whatever reason.
+    /// SYNs dropped for any reason.
     pub listen_drops: u64,
 }
 
-/// One second of a point, or as much as a slice has of it.
+/// One second of a point, or a part of one at the end of a slice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Since the run began.
     pub at_s: f64,
-    /// 0 in documents written before this was kept, until [`Point::complete_timeline`].
+    /// 0 in older documents, until [`Point::complete_timeline`].
     #[serde(default)]
     pub length_s: f64,
     pub requests: u64,
@@ -445,18 +445,18 @@ pub struct Second {
     pub p99_us: u64,
     pub server_cores: Option<f64>,
     pub server_rss_bytes: Option<u64>,
-    /// The most seen busy while requests were on their way; `None` if nothing was seen then.
+    /// Most workers seen busy under load; `None` if no sample fell there.
     pub busy_workers: Option<u32>,
 }
 
 impl Second {
-    /// `count` things of this entry, a second.
+    /// A count of this entry, per second.
     #[must_use]
     pub fn each_second(&self, count: u64) -> Option<f64> {
         (self.length_s > 0.0).then(|| count as f64 / self.length_s)
     }
 
-    /// When it ended, since the run began; s.
+    /// Its end, since the run began; s.
     #[must_use]
     pub fn end_s(&self) -> f64 {
         self.at_s + self.length_s
@@ -464,7 +464,7 @@ impl Second {
 }
 
 impl Point {
-    /// Cores that neither generator nor server used, as a mean over the slices.
+    /// Cores that other processes used, as a mean over the slices.
     #[must_use]
     pub fn others_cores(&self) -> Option<f64> {
         let (mut used, mut passed) = (0.0, 0.0);
@@ -475,7 +475,7 @@ impl Point {
         (passed > 0.0).then(|| used / passed)
     }
 
-    /// Gives the entries of an older document their length: up to the next one, or to the end of their slice.
+    /// Gives entries of an older document their length: up to the next entry or the end of their slice.
     pub fn complete_timeline(&mut self) {
         let starts: Vec<f64> = self.total.timeline.iter().map(|second| second.at_s).collect();
         for (place, second) in self.total.timeline.iter_mut().enumerate() {
@@ -493,11 +493,11 @@ impl Point {
     }
 }
 
-/// One quantity of two targets, side by side.
+/// One metric of two targets, compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     pub metric: Metric,
-    /// Places in [`Run::targets`].
+    /// Indices into [`Run::targets`].
     pub base: usize,
     pub other: usize,
     pub connections: u32,
@@ -507,18 +507,18 @@ pub struct Comparison {
     /// 95 % interval of the ratio.
     pub low: f64,
     pub high: f64,
-    /// Of the permutation test: how often chance alone differs as much.
+    /// Probability of such a difference by chance, from the permutation test.
     pub p_value: f64,
-    /// Pairs of slices it rests on.
+    /// Number of pairs of slices.
     pub pairs: u32,
-    /// The smallest ratio above 1 that a run of this spread would have shown four times in five.
+    /// The smallest ratio above 1 that a run of this spread shows four times in five.
     pub smallest_visible: Option<f64>,
     pub verdict: Verdict,
     /// The same in words: `no difference shown (0.97–1.04×)`.
     pub words: String,
 }
 
-/// What is compared.
+/// A compared figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -532,13 +532,13 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Whether more of it is better.
+    /// True if more is better.
     #[must_use]
     pub const fn more_is_better(self) -> bool {
         matches!(self, Self::RequestsPerSecond)
     }
 
-    /// As tables call it.
+    /// Its name in tables.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -553,7 +553,7 @@ impl Metric {
     }
 }
 
-/// What may be said.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -561,7 +561,7 @@ pub enum Verdict {
     Better,
     /// The other target is worse.
     Worse,
-    /// A difference, if there is one, is smaller than this run can show.
+    /// A difference, if any, is smaller than this run can show.
     NoDifference,
     /// Too few pairs to tell.
     TooFew,
@@ -572,26 +572,26 @@ pub enum Verdict {
 /// The noise floor of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// The target that ran twice, its place in [`Run::targets`].
+    /// The target that ran twice, an index into [`Run::targets`].
     pub target: usize,
-    /// For every metric the largest ratio above 1 within the 95 % interval of two equal targets.
+    /// For each metric, the largest ratio above 1 within the 95 % interval of two equal targets.
     pub floor: BTreeMap<Metric, f64>,
 }
 
-/// Something the reader must know before believing a figure.
+/// A doubt about the figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     pub kind: WarningKind,
-    /// Its place in [`Run::targets`], if it is about one.
+    /// The target it is about, if any: an index into [`Run::targets`].
     pub target: Option<usize>,
     pub text: String,
 }
 
-/// What a warning is about.
+/// Subject of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WarningKind {
-    /// Targets answered differently: the figures compare different work.
+    /// Targets answer differently, so the figures compare different work.
     NotSameWork,
     /// The generator was the limit.
     GeneratorLimited,
@@ -599,17 +599,17 @@ pub enum WarningKind {
     RateNotReached,
     /// Requests failed.
     Failures,
-    /// The target redirects, or answers an error.
+    /// The target answers with a redirect or an error.
     Status,
     /// Accept queues overflowed or segments were lost.
     Kernel,
-    /// Keep-alive was asked for and the server closed.
+    /// The server closes connections despite keep-alive.
     NoKeepAlive,
     /// The machine was busy with something else.
     Busy,
     /// Something could not be sampled.
     NotSampled,
-    /// Stored runs are compared that did not run side by side.
+    /// The compared runs were not interleaved.
     NotInterleaved,
 }
 
@@ -663,7 +663,7 @@ mod tests {
         assert_eq!(failures.all(), 3);
     }
 
-    /// Serde reads the inside of a tagged value from a buffer, where a key is text for good.
+    /// Serde reads the inside of a tagged value from a buffer, in which a key stays text.
     #[test]
     fn statuses_are_read_back_inside_a_tagged_value() {
         #[derive(Deserialize)]

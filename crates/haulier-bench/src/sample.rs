@@ -1,4 +1,4 @@
-//! What came of the requests: one tally a thread, added up afterwards. Its size does not depend on their number.
+//! Tallies of requests: one for each thread, added up afterwards. Their size does not depend on the number of requests.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,35 +6,35 @@ use super::answer::Captured;
 use super::histogram::Histogram;
 use super::result::{Bytes, Failures};
 
-/// Seconds kept apart before two become one.
+/// Entries of a timeline, beyond which two become one.
 const MOST_SECONDS: usize = 120;
 
-/// Everything one thread, process or slice counted.
+/// Counts and times of one thread, process or slice.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Complete, good answers.
     pub requests: u64,
-    /// Those of them that an open loop could ask for only behind its end: in the latency, but in no rate.
+    /// Those of them that an open loop sent after its end. They count in the latency, but in no rate.
     pub after_end: u64,
     pub failures: Failures,
-    /// Answers by status; the statuses of one run are few.
+    /// Answers by status. A list, because a run has few of them.
     pub statuses: Vec<(u16, u64)>,
     pub connections_opened: u64,
     /// Complete answers after which the server kept the connection.
     pub kept_alive: u64,
     pub bytes: Bytes,
-    /// From the moment the request was due (open loop) or begun (closed loop) to the last byte. What an open loop has
-    /// no answer to is in it with the time it has waited.
+    /// From the moment the request was due (open loop) or begun (closed loop) to the last byte. A request without an
+    /// answer in an open loop counts with its time so far.
     pub latency: Histogram,
-    /// From the sending to the last byte; open loop only.
+    /// From sending to the last byte; open loop only.
     pub service: Histogram,
-    /// Latency without the time the connection took; as `ab` only.
+    /// Latency without the time to connect; as `ab` only.
     pub processing: Histogram,
-    /// From the sending to the first byte.
+    /// From sending to the first byte.
     pub first_byte: Histogram,
-    /// From the first packet of a connection until it stood.
+    /// From the first packet of a connection until it was established, TLS included.
     pub connect: Histogram,
-    /// How late a request was sent while a connection was free; open loop only.
+    /// Delay of sending while a connection was free; open loop only.
     pub sent_late: Histogram,
     /// Requests due while all connections were busy; open loop only.
     pub waited: u64,
@@ -42,10 +42,10 @@ pub struct Tally {
     /// From the start to the last answer, or the end of the time given; ns.
     pub elapsed: u64,
     pub cpu: GeneratorCpu,
-    /// Every answer, where they are kept.
+    /// Every answer, if they are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Captured>,
-    /// Every request, where they are kept.
+    /// Times of every request, if they are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<RequestTimes>,
 }
@@ -53,11 +53,11 @@ pub struct Tally {
 /// The times of one request, µs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestTimes {
-    /// When it was begun, since 1970.
+    /// Start, since 1970.
     pub started: u64,
-    /// Until the connection stood; 0 on a kept one.
+    /// Until the connection was established; 0 on a kept one.
     pub connect: u64,
-    /// From the sending to the first byte.
+    /// From sending to the first byte.
     pub wait: u64,
     /// Until the last byte.
     pub total: u64,
@@ -70,19 +70,19 @@ pub struct GeneratorCpu {
     pub total: u64,
     /// Of that in user mode, to 10 ms, ns.
     pub user: u64,
-    /// Share of its core the busiest thread used, 0 to 1.
+    /// Share of a core that the busiest thread used, 0 to 1.
     pub busiest: f64,
 }
 
 impl Tally {
-    /// Adds what another thread or process counted in the same stretch of time.
+    /// Adds the tally of another thread or process of the same slice.
     pub fn merge(&mut self, other: &Self) {
         self.add_counts(other);
         self.seconds.merge(&other.seconds);
         self.elapsed = self.elapsed.max(other.elapsed);
     }
 
-    /// Adds what a later slice counted.
+    /// Adds the tally of a later slice.
     pub fn append(&mut self, other: &Self) {
         self.add_counts(other);
         self.elapsed += other.elapsed;
@@ -121,20 +121,20 @@ impl Tally {
         }
     }
 
-    /// Complete answers, those included whose status, length or body made them failures.
+    /// Complete answers, including those that failed by status, length or body.
     #[must_use]
     pub fn answers(&self) -> u64 {
         self.requests + self.failures.status + self.failures.length + self.failures.body
     }
 
-    /// Good answers a second, to what was sent within the time.
+    /// Good answers a second, to requests sent before the end.
     #[must_use]
     pub fn rate(&self) -> f64 {
         per_second(self.requests - self.after_end, self.elapsed)
     }
 }
 
-/// `count` in so many nanoseconds; 0 if there were none.
+/// `count` per second; 0 without time.
 pub(super) fn per_second(count: u64, nanoseconds: u64) -> f64 {
     if nanoseconds == 0 {
         0.0
@@ -149,16 +149,16 @@ pub struct Timeline {
     /// Seconds of one entry.
     pub width: u64,
     pub entries: Vec<Moment>,
-    /// When the last answer came or the last request failed, since the start; ns.
+    /// Time of the last answer or failure since the start, ns.
     pub last: u64,
 }
 
-/// An entry with its place in time.
+/// An entry with its start and length.
 #[derive(Debug, Clone)]
 pub struct Stretch {
     /// Since the start of the slice, s.
     pub from: f64,
-    /// s; shorter than an entry where the slice ended within it.
+    /// s; shorter than an entry if the slice ended within it.
     pub length: f64,
     pub moment: Moment,
 }
@@ -181,7 +181,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// A good answer at `now` that took `latency`; ns.
+    /// Counts a good answer at `now` that took `latency`; ns.
     pub(super) fn record(&mut self, now: u64, latency: u64) {
         self.at(now).latency.record(latency);
     }
@@ -190,9 +190,9 @@ impl Timeline {
         self.at(now).failed += 1;
     }
 
-    /// The entries of a slice that took `elapsed` (ns), silent ones included.
+    /// The entries of a slice that took `elapsed` (ns), including empty ones.
     ///
-    /// An end shorter than half an entry belongs to the entry before it: the few requests in it make no rate.
+    /// A last entry shorter than half its width joins the one before it: its few requests make no rate.
     #[must_use]
     pub fn stretches(&self, elapsed: u64) -> Vec<Stretch> {
         let (end, width) = (elapsed.max(self.last) as f64 / 1e9, self.width as f64);

@@ -1,4 +1,4 @@
-//! One slice over threads, and over processes where one process may not have enough descriptors.
+//! One slice over threads, and over several processes if one may not open enough descriptors.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,14 +16,14 @@ use super::job::{Destination, Job};
 use super::runner::{self, Shared};
 use super::sample::{GeneratorCpu, Tally};
 
-/// Descriptors a process needs beside its connections.
+/// Descriptors that a process needs besides its connections.
 const OTHERS: u64 = 64;
-/// Connections from one address: a port each, of 28,232 that the kernel gives out by default.
+/// Connections from one address. Each takes a port of 28,232 that the kernel gives out by default.
 const MOST_FROM_ONE: u32 = 20_000;
-/// The argument that makes this program a worker.
+/// The argument that makes this program a worker process.
 pub const WORKER: &str = "--worker";
 
-/// Processes a job of so many connections needs here.
+/// Processes that this number of connections needs here.
 #[must_use]
 pub fn processes(connections: u32) -> u32 {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -33,7 +33,7 @@ pub fn processes(connections: u32) -> u32 {
         .max(1)
 }
 
-/// Addresses to connect from, so that the ports of none run out: 127.0.0.1, 127.0.0.2 … to a server on 127.0.0.1.
+/// Source addresses with enough ports: 127.0.0.1, 127.0.0.2 … for a server on 127.0.0.1.
 #[must_use]
 pub fn sources(destination: &Destination, connections: u32) -> Vec<IpAddr> {
     let Destination::Tcp(address) = destination else {
@@ -51,7 +51,7 @@ pub fn sources(destination: &Destination, connections: u32) -> Vec<IpAddr> {
         .collect()
 }
 
-/// Runs a job on this process's threads, and waits for them.
+/// Runs a job on threads of this process, and waits for them.
 ///
 /// # Errors
 /// Wrong TLS options, no descriptors, no threads.
@@ -82,7 +82,7 @@ pub fn on_threads(job: &Job, shared: &Shared) -> io::Result<(Tally, Option<Captu
     Ok((all, captured))
 }
 
-/// Adds what the thread itself cost.
+/// Adds the CPU time of this thread to the tally.
 fn measured<T>(run: impl FnOnce() -> io::Result<(Tally, T)>) -> io::Result<(Tally, T)> {
     let (cpu, user, began) = (thread_cpu(), thread_user(), Instant::now());
     let (mut tally, more) = run()?;
@@ -105,7 +105,7 @@ fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// In ticks of 10 ms, which is all the kernel tells.
+/// User time of this thread, in the kernel's ticks of 10 ms.
 fn thread_user() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
@@ -117,10 +117,10 @@ fn thread_user() -> Duration {
     Duration::from_millis(10) * ticks
 }
 
-/// Runs a job on as many processes as it needs; a process of its own each, so that each has its own descriptors.
+/// Runs a job on as many processes as it needs, each with descriptors of its own.
 ///
 /// # Errors
-/// A process that cannot be started or does not answer, and what [`on_threads`] fails with.
+/// A process cannot be started or does not answer; and those of [`on_threads`].
 pub fn run(job: &Job, shared: &Shared) -> io::Result<(Tally, Option<Captured>)> {
     shared.begin();
     let count = processes(job.connections);
@@ -139,7 +139,7 @@ pub fn run(job: &Job, shared: &Shared) -> io::Result<(Tally, Option<Captured>)> 
     Ok((all, None))
 }
 
-/// Another process of ours.
+/// A process that runs a part of the job.
 struct Worker {
     child: Child,
 }
@@ -175,16 +175,16 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Without us nobody would read its answer.
+        // Nobody else reads its answer.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a worker process does: one job from `input`, one tally to `output`.
+/// Runs a worker process: reads one job from `input` and writes its tally to `output`.
 ///
 /// # Errors
-/// A job that is none, and what [`on_threads`] fails with.
+/// `input` is no job; and those of [`on_threads`].
 pub fn work(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut text = String::new();
     input.read_line(&mut text)?;

@@ -1,39 +1,39 @@
-//! What a row of paired measurements shows: a ratio, how sure it is, and whether chance alone would do as much.
+//! The ratio of paired measurements, with its interval and a test against chance.
 //!
-//! The unit is a slice, never a request: requests of one slice share its luck. Slices stand in pairs that ran side by side,
-//! so drift hits both of a pair; what is averaged is the logarithm of their ratio. The interval is a bootstrap of that
-//! mean, widened for few pairs as Hesterberg 2015 (§5.3, "expanded percentile") does. The test swaps the two of every pair
-//! in all ways (Fisher), which needs no assumption but that of equal targets.
+//! The unit is a slice, never a request: requests of one slice share its conditions. Slices form pairs that ran close
+//! together, so drift affects both of a pair. The mean is over the logarithms of their ratios. Its interval is a
+//! bootstrap, widened for few pairs (Hesterberg 2015, §5.3, "expanded percentile"). The test swaps the two of every pair
+//! in all ways (Fisher), which assumes nothing but equal targets.
 
 use fastrand::Rng;
 
-/// Resamples of the bootstrap, and swaps of a test with too many pairs for all ways. The unit tests judge thousands of runs.
+/// Resamples of the bootstrap, and of a test with too many pairs to try all swaps. Unit tests judge thousands of runs.
 const RESAMPLES: usize = if cfg!(test) { 1_000 } else { 10_000 };
-/// Up to here all 2ⁿ ways of swapping are tried.
+/// Up to this number of pairs the test tries all 2ⁿ swaps.
 const MOST_EXACT: usize = 14;
 /// Pairs below which no test can reach a level of 5 %: 2/2⁵ is 6.25 %.
 pub const LEAST_PAIRS: usize = 6;
 
-/// Of the normal distribution.
+/// Quantiles of the normal distribution.
 const Z_80: f64 = 0.841_621;
 const Z_975: f64 = 1.959_964;
 const Z_995: f64 = 2.575_829;
 
-/// What pairs of positive measurements say about the ratio of the second to the first.
+/// The ratio of the second to the first of paired positive measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub ratio: f64,
     /// 95 % interval.
     pub low: f64,
     pub high: f64,
-    /// How often chance alone gives a mean as far from 1.
+    /// Probability of a mean as far from 1 by chance alone.
     pub p_value: f64,
     pub pairs: usize,
-    /// The ratio above 1 that this spread would have shown four times in five; `None` with fewer than two pairs.
+    /// The ratio above 1 that a run of this spread shows four times in five; `None` with fewer than two pairs.
     pub smallest_visible: Option<f64>,
 }
 
-/// What may be said of an [`Estimate`].
+/// The difference that an [`Estimate`] shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
     Higher,
@@ -67,11 +67,11 @@ impl Estimate {
         })
     }
 
-    /// A difference is called one if the interval leaves 1 out, the test agrees, and it exceeds `floor`, the ratio
-    /// above 1 that two equal targets reached.
+    /// Claims a difference if the interval excludes 1, the test agrees, and the ratio exceeds `floor`, the ratio above 1
+    /// that two equal targets reached.
     ///
-    /// The test's level is 1 %, because several quantities are judged at once; 5 % with 6 or 7 pairs, which cannot reach
-    /// 1 %.
+    /// The test's level is 1 %, because several quantities are judged at once. It is 5 % with 6 or 7 pairs, which cannot
+    /// reach 1 %.
     #[must_use]
     pub fn finding(&self, floor: Option<f64>) -> Finding {
         if self.pairs < LEAST_PAIRS {
@@ -89,7 +89,7 @@ impl Estimate {
         }
     }
 
-    /// The largest ratio above 1 the interval allows, in either direction: the noise floor, if both targets are one.
+    /// The largest ratio above 1 within the interval, in either direction: the noise floor if both targets are equal.
     #[must_use]
     pub fn reach(&self) -> f64 {
         self.low.ln().abs().max(self.high.ln().abs()).exp()
@@ -137,7 +137,7 @@ fn interval(logs: &[f64], random: &mut Rng) -> (f64, f64) {
     (stretch(at(0.025)), stretch(at(0.975)))
 }
 
-/// The share of all ways to swap the two of each pair that give a mean as far from 0, or farther.
+/// Share of all swaps within pairs that give a mean at least as far from 0.
 fn p_value(logs: &[f64], random: &mut Rng) -> f64 {
     let observed = logs.iter().sum::<f64>().abs() - 1e-12;
     let sum = |swaps: u64| -> f64 {

@@ -23,7 +23,7 @@ const SYSCTLS: [&str; 6] = [
 /// The kernel shows user space a hundred ticks a second on every architecture (USER_HZ).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Looks at the machine; what cannot be found out stays empty.
+/// Describes the machine. A fact that cannot be read stays empty.
 #[must_use]
 pub fn machine() -> Machine {
     let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
@@ -55,7 +55,7 @@ pub fn machine() -> Machine {
         ),
         os: line("/etc/os-release", "PRETTY_NAME").unwrap_or_default(),
         governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        // What systemd's time service leaves when it has succeeded; others leave nothing to look at.
+        // systemd's time service leaves this file after it has succeeded; others leave nothing to look at.
         clock_synchronised: Path::new("/run/systemd/timesync/synchronized").exists().then_some(true),
         load_before: load(),
         descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
@@ -83,7 +83,7 @@ pub fn own_memory() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Processor time that all cores have used since the machine started, s; waiting and time stolen by a host left out.
+/// Processor time that all cores have used since the machine started, s; without waiting and time stolen by a host.
 #[must_use]
 pub fn machine_cpu_s() -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -104,7 +104,7 @@ pub fn own_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// What the kernel has counted since the machine started.
+/// The kernel's counters since the machine started.
 #[must_use]
 pub fn kernel_counts() -> KernelCounts {
     let snmp = fs::read_to_string("/proc/net/snmp").unwrap_or_default();
@@ -116,7 +116,7 @@ pub fn kernel_counts() -> KernelCounts {
     }
 }
 
-/// Names stand in one line, values in the next; both begin with the same word.
+/// Reads a counter. Names stand in one line, values in the next; both begin with `group`.
 fn counter(text: &str, group: &str, name: &str) -> u64 {
     let mut lines = text.lines().filter(|line| line.starts_with(group));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
@@ -130,7 +130,7 @@ fn counter(text: &str, group: &str, name: &str) -> u64 {
 }
 
 impl KernelCounts {
-    /// What has been counted since `before`.
+    /// The increase since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -155,7 +155,7 @@ fn rfc3339(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day so many days after 1970 (Hinnant's formula).
+/// Year, month and day of a number of days after 1970-01-01 (Hinnant's formula).
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let era = days / 146_097;

@@ -1,7 +1,7 @@
-//! What is measured: `[NAME=]URL`, where it leads, and the requests it is asked with.
+//! A target, `[NAME=]URL`: its address and its requests.
 //!
-//! Besides the addresses of `url` there are FastCGI servers, `fcgi://HOST:PORT/SCRIPT` and `fcgi+unix:SOCKET:SCRIPT`: the
-//! same load on the application without a web server in front. SCRIPT is the path of the file there.
+//! Besides the addresses of `url` there are FastCGI servers, `fcgi://HOST:PORT/SCRIPT` and `fcgi+unix:SOCKET:SCRIPT`. They
+//! put the same load on the application without a web server in front. SCRIPT is the path of the file there.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -17,10 +17,10 @@ use haulier_client::credentials::basic;
 use haulier_client::names;
 use haulier_client::url::{Scheme, Url, UrlError};
 
-/// An address that does not answer by then is passed over, where a name has several.
+/// Time to answer for each of several addresses of a name.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
-/// Why a text is no target.
+/// The reason that a text is no target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error(transparent)]
@@ -40,7 +40,7 @@ pub struct Target {
     pub watch: Watch,
 }
 
-/// Where a target is.
+/// Address of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     Http(Url),
@@ -52,7 +52,7 @@ pub enum Address {
     },
 }
 
-/// Where a FastCGI server listens.
+/// Address of a FastCGI server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FastCgiHost {
     /// `HOST:PORT`.
@@ -60,7 +60,7 @@ pub enum FastCgiHost {
     Unix(PathBuf),
 }
 
-/// How the server of a target is watched, beside being asked.
+/// Sources of figures about the server of a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Watch {
     /// Roots of process trees.
@@ -72,7 +72,7 @@ pub struct Watch {
 }
 
 impl Target {
-    /// Reads `[NAME=]URL`. A name has none of `:`, `/` and `?`.
+    /// Parses `[NAME=]URL`. A name contains none of `:`, `/` and `?`.
     ///
     /// # Errors
     /// [`TargetError`] says what is wrong with it.
@@ -117,7 +117,7 @@ impl Address {
         }
     }
 
-    /// What is spoken with it; `http2`: by that version of HTTP.
+    /// Its protocol; `http2` chooses the version of HTTP.
     #[must_use]
     pub fn protocol(&self, http2: bool) -> Protocol {
         match self {
@@ -136,10 +136,10 @@ impl Address {
         }
     }
 
-    /// Looks the host up; `proxy`, as `HOST:PORT`, takes its place for TCP.
+    /// Resolves the host, or `proxy` (`HOST:PORT`) instead of it for TCP.
     ///
     /// # Errors
-    /// If there is no such host.
+    /// The host does not exist.
     pub fn resolve(&self, proxy: Option<&str>) -> io::Result<Destination> {
         let host = match self {
             Self::FastCgi { host, .. } => match host {
@@ -156,7 +156,7 @@ impl Address {
             let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
             io::Error::new(error.kind(), format!("the name {name} has no address: {error}"))
         })?;
-        // A load needs one address: of several the first that answers, as a browser would take it.
+        // A load needs one address: the first that answers, as a browser would choose.
         let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, FIRST_ANSWER).is_ok();
         let chosen = match found.as_slice() {
             [] | [_] => found.first(),
@@ -187,7 +187,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// What is asked of every target.
+/// The request that every target gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pub method: String,
@@ -201,11 +201,11 @@ pub struct Template {
     pub user: Option<String>,
     /// `user:password` for the proxy.
     pub proxy_user: Option<String>,
-    /// The target is written in full, because a proxy reads it.
+    /// The request target is in absolute form, for a proxy.
     pub through_proxy: bool,
     pub keep_alive: bool,
     pub manners: &'static Manners,
-    /// By HTTP/2.
+    /// HTTP/2 instead of HTTP/1.
     pub http2: bool,
 }
 
@@ -231,7 +231,7 @@ impl Template {
     /// The request for an address.
     ///
     /// # Errors
-    /// A field that fits into no FastCGI record.
+    /// A field is too long for FastCGI.
     pub fn request(&self, address: &Address) -> Result<Outgoing, PairTooLong> {
         let is_head = self.method == "HEAD";
         let bytes = match address {
@@ -252,7 +252,7 @@ impl Template {
         })
     }
 
-    /// The head that asks a proxy for a way through (RFC 9110 §9.3.6).
+    /// The head of a CONNECT request to the proxy (RFC 9110 §9.3.6).
     #[must_use]
     pub fn tunnel(&self, url: &Url) -> String {
         let to = url.origin().authority();
@@ -406,7 +406,7 @@ impl Template {
         self.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name))
     }
 
-    /// ab calls a body without a type this.
+    /// Content-Type of the body; without one the default of ab.
     fn media_type(&self) -> &str {
         self.content_type.as_deref().unwrap_or("text/plain")
     }

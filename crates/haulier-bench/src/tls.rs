@@ -1,6 +1,6 @@
-//! TLS as the generator offers it: the system's trust or none, one version, chosen suites, a certificate of our own.
+//! TLS settings of the generator: the system's trust or none, one version, chosen suites, a client certificate.
 //!
-//! Sessions are not resumed: a new connection pays for a whole handshake, as a new visitor's does.
+//! Sessions are not resumed: a new connection needs a full handshake, as that of a new visitor.
 
 use std::io;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn provider(names: &[String]) -> io::Result<CryptoProvider> {
     Ok(provider)
 }
 
-/// `TLS13_AES_128_GCM_SHA256`, `TLS_AES_128_GCM_SHA256` and `ECDHE-RSA-AES128-GCM-SHA256` without what differs.
+/// A name in one form for `TLS13_AES_128_GCM_SHA256` and `TLS_AES_128_GCM_SHA256`, or for the IANA and OpenSSL names.
 fn plain(name: &str) -> String {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let name = name.to_ascii_uppercase();
@@ -82,12 +82,12 @@ fn versions(name: Option<&str>) -> io::Result<&'static [&'static SupportedProtoc
         Some("TLS1.3") => Ok(TLS13),
         Some(_) => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "TLS1.2 and TLS1.3 are spoken, no other version",
+            "only TLS1.2 and TLS1.3 are supported",
         )),
     }
 }
 
-/// Trusts everybody, but checks that they hold the key they show.
+/// Accepts every certificate, but checks that the server holds its key.
 #[derive(Debug)]
 struct Anyone {
     provider: Arc<CryptoProvider>,

@@ -1,4 +1,4 @@
-//! One non-blocking connection of the generator: TCP or a local socket, plain or with TLS.
+//! One non-blocking transport of the generator: TCP or a local socket, plain or with TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -14,17 +14,17 @@ use rustls::{ClientConfig, ClientConnection};
 
 use super::job::{Destination, Job};
 
-/// A connection, or one in the making.
+/// A socket, connected or connecting.
 #[derive(Debug)]
 pub(super) struct Transport {
     fd: OwnedFd,
     tls: Option<Box<ClientConnection>>,
 }
 
-/// Begins a connection without waiting for it.
+/// Starts to connect without waiting.
 ///
 /// # Errors
-/// What the system says: refused, no port, no descriptor left; `WouldBlock` where a local socket's queue is full.
+/// Those of the system, such as a refused connection or no descriptor left; `WouldBlock` if a local socket's queue is full.
 pub(super) fn open(job: &Job, number: u32) -> io::Result<Transport> {
     let fd = match &job.destination {
         Destination::Tcp(address) => tcp(job, *address, number)?,
@@ -45,7 +45,7 @@ fn tcp(job: &Job, address: SocketAddr, number: u32) -> io::Result<OwnedFd> {
     };
     let fd = new_socket(family)?;
     if job.keep_alive {
-        // A connection that is used once sends once: nothing could wait for an acknowledgement.
+        // Needed only by kept connections: one that sends once has nothing to delay.
         sockopt::set_tcp_nodelay(&fd, true)?;
     }
     if let Some(size) = buffer_size(job) {
@@ -67,7 +67,7 @@ fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// Given, or small where the reader is slow: else the kernel would take for him what he does not read.
+/// The given size, or a small one for slow readers: a large buffer would read on behind their back.
 fn buffer_size(job: &Job) -> Option<usize> {
     const LEAST: u64 = 4096;
     const MOST: u64 = 64 * 1024;
@@ -77,14 +77,14 @@ fn buffer_size(job: &Job) -> Option<usize> {
 }
 
 impl Transport {
-    /// Wraps what follows in TLS; [`Transport::handshake`] comes next.
+    /// Starts TLS; [`Transport::handshake`] comes next.
     pub(super) fn secure(&mut self, config: &Arc<ClientConfig>, name: &ServerName<'static>) -> io::Result<()> {
         let session = ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
         self.tls = Some(Box::new(session));
         Ok(())
     }
 
-    /// Goes on with the handshake; true when it is done.
+    /// Continues the handshake; true once it is complete.
     pub(super) fn handshake(&mut self) -> io::Result<bool> {
         let Some(session) = &mut self.tls else { return Ok(true) };
         let mut socket = Socket(self.fd.as_fd());
@@ -115,22 +115,22 @@ impl Transport {
         Some(format!("{version},{suite:?}"))
     }
 
-    /// Whether the handshake agreed on HTTP/2.
+    /// True if the handshake agreed on HTTP/2.
     pub(super) fn has_agreed_on_http2(&self) -> bool {
         self.tls
             .as_ref()
             .is_some_and(|session| session.alpn_protocol() == Some(b"h2"))
     }
 
-    /// Whether bytes wait for room in the socket.
+    /// True if TLS holds bytes that the socket has not taken yet.
     pub(super) fn has_unsent(&self) -> bool {
         self.tls.as_ref().is_some_and(|session| session.wants_write())
     }
 
-    /// Sends what fits.
+    /// Sends as many bytes as fit.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing fits, or the connection does not stand yet.
+    /// `WouldBlock` if nothing fits, or the connection is not established yet.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(session) = &mut self.tls else {
             return Ok(send(&self.fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?);
@@ -143,7 +143,7 @@ impl Transport {
         Ok(taken)
     }
 
-    /// Sends what waits in the TLS session.
+    /// Sends the bytes that TLS holds.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.tls {
             Some(session) => flush(session, self.fd.as_fd()),
@@ -151,10 +151,10 @@ impl Transport {
         }
     }
 
-    /// Reads what is there; 0 is the end.
+    /// Reads bytes that have arrived; 0 at the end.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing is.
+    /// `WouldBlock` if there are none.
     pub(super) fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(session) = &mut self.tls else {
             let (count, _) = recv(&self.fd, buffer, RecvFlags::DONTWAIT)?;
@@ -169,23 +169,23 @@ impl Transport {
             let count = session.read_tls(&mut socket)?;
             session.process_new_packets().map_err(io::Error::other)?;
             if count == 0 && !session.wants_read() {
-                // The end was in the session before: the reader says which end it was.
+                // The session had seen the end before, and its reader knows of which kind.
                 return session.reader().read(buffer);
             }
         }
     }
 
-    /// Whether bytes may be there although the socket is silent: TLS decrypts whole records.
+    /// True if bytes may be left although the socket is empty: TLS decrypts whole records.
     pub(super) fn reads_ahead(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// What became of a connection in the making.
+    /// Takes the error of a connection attempt.
     pub(super) fn take_error(&self) -> io::Result<()> {
         Ok(sockopt::socket_error(&self.fd)??)
     }
 
-    /// Closes with a reset: a server that is given up must not go on sending to nobody.
+    /// Closes with a reset, so that the server stops sending.
     pub(super) fn reset(self) {
         let _ = sockopt::set_socket_linger(&self.fd, Some(std::time::Duration::ZERO));
     }

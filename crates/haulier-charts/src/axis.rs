@@ -1,16 +1,16 @@
-//! From values to places: scales, their range, and the values that get a label.
+//! Axes: scale, range, and the values with a label.
 
-/// How values are laid out along an axis.
+/// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Scale {
     Linear,
-    /// Equal factors are equal distances. Only positive values have a place.
+    /// Equal factors are equal distances. Only positive values have a position.
     Log,
     /// Percentiles, 0 to below 100: each further nine is one step to the right.
     Percentile,
 }
 
-/// One axis of a chart. Every value has at most one place on it, and no value breaks it.
+/// One axis of a chart. It accepts every value, even NaN and infinities.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     scale: Scale,
@@ -28,7 +28,7 @@ pub(super) struct Tick {
 }
 
 impl Axis {
-    /// From `low` to `high`, with about `count` round values between them. A range that is none becomes one.
+    /// From `low` to `high`, with about `count` round values between them. An invalid range is replaced.
     pub fn linear(low: f64, high: f64, count: usize, label: impl Fn(f64) -> String) -> Self {
         let (low, high) = usable(low, high);
         Self::new(Scale::Linear, low, high).with_ticks(round_values(low, high, count), label)
@@ -47,7 +47,7 @@ impl Axis {
             .fold(least, f64::max);
         let (_, most) = usable(0.0, most);
         let count = count.max(1);
-        // Of the steps that make neither too many labels nor too few, the one that leaves the least room above.
+        // Of the steps with a fitting number of labels, the one that leaves the least room above the values.
         let finest = round_step(most / (count + 2) as f64);
         let steps = [finest, round_step(finest * 1.5), round_step(finest * 3.0)];
         let tops = steps
@@ -82,7 +82,7 @@ impl Axis {
     }
 
     /// Logarithmic, exactly from `low` to `high`, with labels at 1, 2 and 5 in every decade, or at the decades where
-    /// there are many. A range that is none becomes a decade.
+    /// there are many. An invalid range becomes a decade.
     pub fn log_between(low: f64, high: f64, label: impl Fn(f64) -> String) -> Self {
         let positive = |value: f64| (value.is_finite() && value > 0.0).then(|| moderate(value));
         let low = positive(low).unwrap_or(1.0);
@@ -145,8 +145,8 @@ impl Axis {
         &self.ticks
     }
 
-    /// Where a value stands, 0 to 1; beyond an end it is at the end. `None` for what has no place: NaN, infinities, and
-    /// on a logarithmic axis what is not above zero.
+    /// Position of a value, 0 to 1; values beyond an end are at the end. `None` for NaN, infinities, and values of 0 and
+    /// below on a logarithmic axis.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         if !value.is_finite() || (self.scale == Scale::Log && value <= 0.0) {
             return None;
@@ -162,7 +162,7 @@ impl Axis {
     }
 }
 
-/// A value far enough from the ends of what a float can hold that one can reckon with it.
+/// A value far enough from the limits of a float to calculate with.
 fn moderate(value: f64) -> f64 {
     match value.abs() {
         0.0 => 0.0,
@@ -170,7 +170,7 @@ fn moderate(value: f64) -> f64 {
     }
 }
 
-/// A range with an extent, whatever was asked for.
+/// A valid range: `high` is above `low`.
 fn usable(low: f64, high: f64) -> (f64, f64) {
     let low = if low.is_finite() { moderate(low) } else { 0.0 };
     let high = if high.is_finite() { moderate(high) } else { high };

@@ -1,4 +1,4 @@
-//! What is drawn in a chart: lines, areas, bars, dots and marks, each in a colour that the style sheet knows.
+//! Layers of a chart: lines, areas, bars, dots and marks, each in a colour of the style sheet.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub enum Ink {
     Seven,
     /// Failure, and nothing else.
     Bad,
-    /// What stands back: limits, other runs.
+    /// Background: limits, other runs.
     Muted,
 }
 
@@ -51,7 +51,7 @@ impl Ink {
     }
 }
 
-/// How a line is broken up.
+/// Dashes of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Dash {
     #[default]
@@ -148,13 +148,13 @@ impl Layer {
         self
     }
 
-    /// With words for whoever points at it.
+    /// With a tooltip.
     pub fn tip(mut self, tip: impl Into<String>) -> Self {
         self.tip = Some(tip.into());
         self
     }
 
-    /// True if it shows data. Rules and marks are no data.
+    /// True if it shows data, unlike rules and marks.
     pub(super) fn has_data(&self, x: &Axis, y: &Axis) -> bool {
         let has = |points: &[(f64, f64)]| {
             points
@@ -169,7 +169,7 @@ impl Layer {
         }
     }
 
-    /// Writes what is stretched with the plot, in path units; `height` in pixels.
+    /// Writes shapes that are stretched with the plot, in path units; `height` in pixels.
     pub(super) fn write_stretched(&self, out: &mut String, x: &Axis, y: &Axis, height: u32) {
         let grid = Grid { x, y, height };
         let (kind, data) = match &self.shape {
@@ -195,7 +195,7 @@ impl Layer {
         }
     }
 
-    /// Writes what keeps its shape however wide the plot is; places along x are percentages.
+    /// Writes shapes that do not depend on the width of the plot; positions along x are percentages.
     pub(super) fn write_fixed(&self, out: &mut String, x: &Axis, y: &Axis, height: u32) {
         let ink = self.ink.class();
         let across = |value: f64| x.place(value).map(percent);
@@ -282,8 +282,8 @@ pub(super) fn pixels(place: f64, height: u32) -> f64 {
     ((height - place * height) * 10.0).round() / 10.0
 }
 
-/// The tops of series that stand on one another, to be drawn from the last to the first. All have the same x; what is
-/// no number counts as nothing.
+/// The tops of stacked series, to be drawn from the last to the first. All have the same x; NaN and infinities count
+/// as 0.
 pub fn stacked(series: &[Vec<(f64, f64)>]) -> Vec<Vec<(f64, f64)>> {
     let mut tops: Vec<Vec<(f64, f64)>> = Vec::with_capacity(series.len());
     for points in series {

@@ -1,7 +1,7 @@
-//! Path data: places become short relative commands.
+//! Path data: points become short relative commands.
 //!
-//! Places are whole numbers in a space of [`WIDTH`] by four for each pixel of height, finer than any screen; whole
-//! numbers and relative commands keep a series of hundreds of points to about a kilobyte.
+//! Coordinates are whole numbers in a space of [`WIDTH`] by four for each pixel of height, finer than any screen. Whole
+//! numbers and relative commands keep a series of hundreds of points at about a kilobyte.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub(super) const FINE: u32 = 4;
 /// A point in path units, y downwards.
 pub(super) type Point = (i64, i64);
 
-/// A line through points; a `None` interrupts it. A point alone becomes a dot (with round line ends).
+/// A line through points; a `None` interrupts it. A single point becomes a dot (with round line ends).
 pub(super) fn line(points: impl IntoIterator<Item = Option<Point>>) -> String {
     let mut data = String::new();
     for run in runs(points) {
@@ -41,12 +41,12 @@ pub(super) fn steps(points: impl IntoIterator<Item = Option<Point>>) -> String {
     data
 }
 
-/// What lies between two lines over the same places, high ones first; a `None` interrupts it.
+/// The area between two lines over the same places, as `(x, high, low)`; a `None` interrupts it.
 pub(super) fn band(points: impl IntoIterator<Item = Option<(i64, i64, i64)>>) -> String {
     let mut data = String::new();
     for mut run in runs(points) {
         if let [(x, high, low)] = run[..] {
-            // A moment alone has no extent: a sliver shows it.
+            // A single point has no extent: a sliver shows it.
             run = vec![((x - SLIVER).max(0), high, low), ((x + SLIVER).min(WIDTH), high, low)];
         }
         let there: Vec<Point> = run.iter().map(|&(x, high, _)| (x, high)).collect();
@@ -61,7 +61,7 @@ pub(super) fn band(points: impl IntoIterator<Item = Option<(i64, i64, i64)>>) ->
     data
 }
 
-/// Half the width of what is shown of a single moment.
+/// Half the width of a single point.
 const SLIVER: i64 = 6;
 
 /// Boxes from `x0` to `x1`, as high as `top` and down to `base`.

@@ -67,7 +67,7 @@ pub(crate) enum Found {
     Head(Box<ResponseHead>, bool),
     /// Some of the body went out or is held.
     Body,
-    /// Nothing yet, or nothing more.
+    /// No frame of the stream is left in the buffer.
     Nothing,
 }
 

@@ -25,7 +25,7 @@ enum State {
     Stopped(Option<io::Error>),
 }
 
-/// What is left to be sent of a body.
+/// The rest of a body to be sent.
 #[derive(Debug)]
 pub(crate) struct Upload<B> {
     body: B,

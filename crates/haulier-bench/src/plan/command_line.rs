@@ -1,25 +1,25 @@
-//! A command as one line of text: words apart by white space, quotes around words that hold some.
+//! A command as one line of text: words separated by white space, with quotes around words that contain some.
 //!
-//! No shell: nothing expands. Values are put in after the words were parted, so a path with a blank stays one word.
+//! There is no shell and no expansion. Values are filled in after splitting, so a path with a blank stays one word.
 
-/// A program and its arguments; values are not put in yet.
+/// A program and its arguments, before values are filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine(pub(crate) Vec<String>);
 
 /// The reason that a text is no command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoCommandLine {
-    #[error("a quote without its end")]
+    #[error("a quote is not closed")]
     OpenQuote,
     #[error("no program is named")]
     Empty,
 }
 
 impl CommandLine {
-    /// Parts a line that names a program.
+    /// Parses a line that names a program.
     ///
     /// # Errors
-    /// When a quote stays open, or there is not one word.
+    /// A quote stays open, or there is no word.
     pub fn parse(line: &str) -> Result<Self, NoCommandLine> {
         let words = words(line)?;
         match words.is_empty() {
@@ -29,10 +29,10 @@ impl CommandLine {
     }
 }
 
-/// The words of a line. `'…'` and `"…"` hold white space together; a backslash is a character like any other.
+/// The words of a line. `'…'` and `"…"` keep white space in a word; a backslash has no meaning.
 ///
 /// # Errors
-/// When a quote stays open.
+/// A quote stays open.
 pub fn words(line: &str) -> Result<Vec<String>, NoCommandLine> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for character in line.chars() {

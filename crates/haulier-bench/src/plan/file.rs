@@ -1,4 +1,4 @@
-//! What a plan says: every table and value with its place, and nothing decided yet.
+//! A plan as written: every table and value with its place in the file.
 
 use std::path::Path;
 use std::time::Duration;
@@ -90,10 +90,10 @@ pub(super) struct ScriptTable {
     pub(super) patience: Option<Placed<Duration>>,
 }
 
-/// Reads a plan; what is wrong in it goes to `report`.
+/// Reads a plan; its mistakes go to `report`.
 ///
 /// # Errors
-/// When the file cannot be read at all.
+/// The file cannot be read.
 pub(super) fn load(path: &Path, report: &mut Report) -> Result<File, UnreadableFile> {
     let text = std::fs::read_to_string(path).map_err(|source| UnreadableFile {
         path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! One measurement at a time: the lock of plans that must be alone on the machine.
+//! The lock of plans that must run alone on the machine.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 /// Name of the lock file, below the directory for temporary files.
 const NAME: &str = "haulier-bench.lock";
-/// Between two attempts to get it.
+/// Pause between two attempts to get the lock.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The lock, held until this is dropped.
@@ -21,10 +21,10 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Waits for the lock; `wait` is called once if another measurement has it.
+    /// Waits for the lock; calls `wait` once if another measurement holds it.
     ///
     /// # Errors
-    /// The lock file cannot be made or opened.
+    /// The lock file cannot be created or opened.
     pub(super) async fn take(wait: impl FnOnce()) -> io::Result<Self> {
         let file = open()?;
         let mut wait = Some(wait);
@@ -43,7 +43,7 @@ impl Lock {
     }
 }
 
-/// Opens the file for reading alone, so that it may belong to another user.
+/// Opens the file read-only, because it may belong to another user.
 fn open() -> io::Result<File> {
     let path = std::env::temp_dir().join(NAME);
     match File::open(&path) {
@@ -52,7 +52,7 @@ fn open() -> io::Result<File> {
     }
     let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path);
     match made {
-        // Another measurement has just made it.
+        // Another measurement has just created it.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::open(&path),
         made => made,
     }

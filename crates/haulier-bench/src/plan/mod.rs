@@ -1,7 +1,7 @@
-//! Plans of `haulier bench run`: which servers to start, what to ask them, and what to tell about it.
+//! Plans of `haulier bench run`: servers to start, loads, and the page of results.
 //!
-//! `file` is what a plan says, `settings` what it means; everything is checked before anything starts. `place` and
-//! `server` make servers of it, `run` lets them take their turns and writes a `report`.
+//! `file` is a plan as written, `settings` as meant; all of it is checked before a server starts. `environment` and
+//! `server` start servers, `run` measures them in turn and makes a page of the report.
 
 pub mod command_line;
 mod file;

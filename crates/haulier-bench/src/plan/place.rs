@@ -1,4 +1,4 @@
-//! The temporary directory of a plan's run, and the values that everything in it may use.
+//! Surroundings of a plan's run: its temporary directory, the values of templates, the environment, and cores.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,34 +11,34 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use super::settings::{Named, Plan};
 use super::template::{NoValue, Values};
 
-/// Directories of servers on Debian; a user's PATH often lacks them.
+/// Directories of servers on Debian, which a user's PATH often lacks.
 const SERVER_PLACES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
-/// More than any plan needs, and few enough for servers that make a table of it.
+/// Most descriptors: enough for any plan, and few enough for servers that allocate a table of this size.
 const MOST_DESCRIPTORS: u64 = 20_000;
 /// Descriptors that a server needs besides its connections.
 const OTHER_DESCRIPTORS: u64 = 200;
-/// Account of servers that root starts, as on Debian.
+/// Debian's account for servers that root starts.
 const USER: &str = "www-data";
 
-/// Temporary directory of a run, and the values of its templates.
+/// Surroundings of a plan's run.
 #[derive(Debug)]
 pub(super) struct Place {
     directory: Directory,
     pub(super) values: Values,
-    /// True if lines for root stay in templates.
+    /// True if root runs the plan: templates keep their `@ROOT@` lines.
     pub(super) root: bool,
-    /// PATH of everything that is started.
+    /// PATH of all processes.
     pub(super) search: OsString,
     pub(super) env: Named,
     pub(super) server_cores: Vec<usize>,
     pub(super) client_cores: Vec<usize>,
 }
 
-/// Removed when dropped.
+/// A temporary directory, removed when dropped.
 #[derive(Debug)]
 struct Directory(PathBuf);
 
-/// The reason that a plan has no directory to run in.
+/// The reason that a plan cannot get its surroundings.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     #[error("cannot make a directory in {}", path.display())]
@@ -50,7 +50,7 @@ pub enum PlaceError {
 }
 
 impl Place {
-    /// A fresh directory, with the values of this machine, those that are `known` beside, and those of the plan.
+    /// Creates a directory, and collects the values of this machine, those in `known`, and those of the plan.
     pub(super) fn make(plan: &Plan, known: &Named) -> Result<Self, PlaceError> {
         let directory = Directory::make()?;
         let root = geteuid().is_root();
@@ -124,7 +124,7 @@ impl Place {
 impl Directory {
     fn make() -> Result<Self, PlaceError> {
         let base = env::temp_dir();
-        let random = fastrand_name();
+        let random = random_name();
         let path = base.join(format!("haulier-plan-{}-{random}", std::process::id()));
         let fault = |source| PlaceError::Directory {
             path: base.clone(),
@@ -139,13 +139,13 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What a server still holds open stays behind in the temporary directory; nothing better can be done.
+        // A directory that cannot be removed stays among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Nobody else shall foresee the name.
-fn fastrand_name() -> String {
+/// A name that other users cannot guess.
+fn random_name() -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("{:016x}", RandomState::new().hash_one("haulier"))
 }
@@ -158,12 +158,12 @@ fn set_machine(values: &mut Values, cores: usize) {
     values.set("CONNECTIONS", descriptors.saturating_sub(OTHER_DESCRIPTORS).to_string());
 }
 
-/// This program, even if another one took its name on the disk meanwhile.
+/// This program, even if its file was replaced meanwhile.
 pub(super) fn own_program() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"))
 }
 
-/// Raises our own soft limit, which all we start inherit; gives back what it is then.
+/// Raises the soft limit of descriptors, which all child processes inherit, and returns it.
 fn raise_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(MOST_DESCRIPTORS);

@@ -1,4 +1,4 @@
-//! Processes that a plan started: they run on cores of their own, and end when the plan says so, whatever happens to it.
+//! Processes of a plan: they run on chosen cores, and never outlive it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,22 +17,22 @@ use tokio::time::{Instant, sleep, timeout};
 use super::place::Place;
 use super::settings::Named;
 
-/// Pause between two looks at a process tree that is ending.
+/// Pause between two checks of a process tree that is ending.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Time for workers to end after their master.
-const MOMENT: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(2);
 
-/// A process of its own group, with all it starts.
+/// A started process with its descendants, in a process group of its own.
 #[derive(Debug)]
 pub(super) struct Started {
     child: Child,
     pub(super) pid: u32,
 }
 
-/// A process that was there, so that another one of the same number is not taken for it.
+/// Start time of a process, in ticks since boot. It tells a process from a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Birth(u64);
+struct StartTime(u64);
 
 /// A command that is ready to start.
 pub(super) struct Start<'a> {
@@ -43,7 +43,7 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// The command, not started yet: nothing to read, in a group of its own, killed if we forget it.
+    /// The command, not started yet: no input, a process group of its own, killed on drop.
     pub(super) fn command(&self, place: &Place) -> Command {
         let program = place
             .find(&self.words[0])
@@ -60,7 +60,7 @@ impl Start<'_> {
         command
     }
 
-    /// Starts it; what it says goes to the end of `log`.
+    /// Starts it; its output is appended to `log`.
     pub(super) fn start(&self, place: &Place, log: &Path) -> io::Result<Started> {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = self.command(place);
@@ -85,16 +85,16 @@ impl Started {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Asks it to end; after `patience` all that is left of its tree is killed.
+    /// Sends SIGTERM; after `patience`, kills the rest of its tree.
     pub(super) async fn end(&mut self, patience: Duration) {
         let tree = tree(self.pid);
         if !self.has_ended() {
             signal(self.pid, Signal::TERM);
             let _ = timeout(patience, self.child.wait()).await;
         }
-        let is_left = |(pid, birth): &(&u32, &Birth)| Birth::of(**pid) == Some(**birth);
-        // Workers need a moment to notice that their master has gone.
-        let deadline = Instant::now() + patience.min(MOMENT);
+        let is_left = |(pid, started): &(&u32, &StartTime)| StartTime::of(**pid) == Some(**started);
+        // Workers need a moment to notice that their master has ended.
+        let deadline = Instant::now() + patience.min(GRACE);
         while Instant::now() < deadline && tree.iter().any(|one| is_left(&one)) {
             sleep(LOOK).await;
         }
@@ -106,13 +106,13 @@ impl Started {
 }
 
 impl Drop for Started {
-    /// The plan is interrupted: the process gets a moment to tidy up, then it is killed.
+    /// Ends the process if the plan is interrupted: SIGTERM, then SIGKILL after a grace period.
     fn drop(&mut self) {
         let Some(group) = pid_of(self.pid).filter(|_| !self.has_ended()) else {
             return;
         };
         let _ = kill_process_group(group, Signal::TERM);
-        let deadline = std::time::Instant::now() + MOMENT;
+        let deadline = std::time::Instant::now() + GRACE;
         while !self.has_ended() && std::time::Instant::now() < deadline {
             std::thread::sleep(LOOK);
         }
@@ -120,14 +120,14 @@ impl Drop for Started {
     }
 }
 
-/// Runs `start` while this thread, and so what it starts, may use these cores only.
+/// Runs `start` while this thread may use these cores only; processes that it starts inherit them.
 pub(super) fn on_cores<T>(cores: &[usize], start: impl FnOnce() -> T) -> T {
     let Ok(before) = sched_getaffinity(None) else {
         return start();
     };
     let mut set = CpuSet::new();
     cores.iter().for_each(|core| set.set(*core));
-    // Where cores cannot be chosen everything runs everywhere; the figures say what they cost all the same.
+    // If cores cannot be chosen, all processes share them; CPU time per request is still right.
     let _ = sched_setaffinity(None, &set);
     let started = start();
     let _ = sched_setaffinity(None, &before);
@@ -140,13 +140,13 @@ fn pid_of(pid: u32) -> Option<Pid> {
 
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = pid_of(pid) {
-        // Gone meanwhile is what we want.
+        // A process that has ended meanwhile needs no signal.
         let _ = kill_process(pid, signal);
     }
 }
 
-impl Birth {
-    /// When a process was started, in ticks since boot (proc(5), field 22).
+impl StartTime {
+    /// Start time of a process (proc(5), field 22).
     fn of(pid: u32) -> Option<Self> {
         let (_, birth) = stat(pid)?;
         Some(birth)
@@ -154,7 +154,7 @@ impl Birth {
 }
 
 /// The parent and the birth of a process; a zombie is none.
-fn stat(pid: u32) -> Option<(u32, Birth)> {
+fn stat(pid: u32) -> Option<(u32, StartTime)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
@@ -162,11 +162,11 @@ fn stat(pid: u32) -> Option<(u32, Birth)> {
     if fields.first() == Some(&"Z") {
         return None;
     }
-    Some((u32::try_from(number(4)?).ok()?, Birth(number(22)?)))
+    Some((u32::try_from(number(4)?).ok()?, StartTime(number(22)?)))
 }
 
 /// A process and all below it.
-fn tree(root: u32) -> BTreeMap<u32, Birth> {
+fn tree(root: u32) -> BTreeMap<u32, StartTime> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
@@ -184,7 +184,7 @@ fn tree(root: u32) -> BTreeMap<u32, Birth> {
     found
 }
 
-/// The last words of a log, in one line.
+/// The last 300 characters of a log, in one line.
 pub(super) fn last_words(log: impl AsRef<OsStr>) -> String {
     let bytes = fs::read(Path::new(log.as_ref())).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -192,7 +192,7 @@ pub(super) fn last_words(log: impl AsRef<OsStr>) -> String {
     let line = words.join(" ");
     let from = line.char_indices().rev().nth(299).map_or(0, |(at, _)| at);
     match line[from..].is_empty() {
-        true => "it said nothing".to_owned(),
+        true => "it printed nothing".to_owned(),
         false => line[from..].to_owned(),
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     /// Waits until the process has as many below it.
-    async fn grown(pid: u32, count: usize) -> BTreeMap<u32, Birth> {
+    async fn grown(pid: u32, count: usize) -> BTreeMap<u32, StartTime> {
         for _ in 0..1000 {
             let tree = tree(pid);
             if tree.len() >= count {
@@ -222,9 +222,9 @@ mod tests {
         panic!("it never had {count} processes");
     }
 
-    fn left(tree: &BTreeMap<u32, Birth>) -> usize {
+    fn left(tree: &BTreeMap<u32, StartTime>) -> usize {
         tree.iter()
-            .filter(|(pid, birth)| Birth::of(**pid) == Some(**birth))
+            .filter(|(pid, birth)| StartTime::of(**pid) == Some(**birth))
             .count()
     }
 
@@ -262,6 +262,6 @@ mod tests {
         fs::write(log.path(), format!("{}\n  the\nend é", "x ".repeat(500))).expect("written");
         let words = last_words(log.path());
         assert!(words.ends_with("the end é") && words.chars().count() == 300, "{words}");
-        assert_eq!(last_words("/nowhere"), "it said nothing");
+        assert_eq!(last_words("/nowhere"), "it printed nothing");
     }
 }

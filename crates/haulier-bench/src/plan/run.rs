@@ -1,4 +1,4 @@
-//! A plan from its first server to its last table.
+//! The run of a plan, from its first server to its last table.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,15 +21,15 @@ use crate::report::document::{Content, Judgement, Outcome, Page, Part};
 use crate::result::Run;
 use crate::surroundings;
 
-/// The most that a script may say.
+/// Most bytes of a script's output.
 const MOST_READ: u64 = 64 << 20;
 
 /// Options of a run, besides the plan's own settings.
 #[derive(Debug, Clone, Default)]
 pub struct Wishes {
-    /// Only parts whose title holds one of these texts; all without any.
+    /// Only parts whose title contains one of these texts; all if it is empty.
     pub only: Vec<String>,
-    /// Does it run? Everything once, and short.
+    /// Everything once, and short, to see whether the plan works.
     pub quick: bool,
     /// Rounds of every table, in place of its own number.
     pub rounds: Option<u32>,
@@ -40,11 +40,11 @@ pub struct Wishes {
 /// Progress of a plan.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Another plan that wants to be alone is running; this one waits for its end.
+    /// Another plan is running alone; this one waits for its end.
     Waits,
     /// A part begins.
     Begun { title: &'a str },
-    /// A server takes no part.
+    /// A server or target is not measured.
     LeftOut { name: &'a str, why: &'a str },
     /// A part was measured, or could not be.
     Done(&'a Part),
@@ -71,12 +71,12 @@ pub enum RunError {
     Write(#[from] io::Error),
 }
 
-/// The reason that a part could not be measured; the other parts still are.
+/// The reason that a part could not be measured. The other parts are.
 #[derive(Debug, thiserror::Error)]
 enum PartError {
     #[error("none of its servers could be started")]
     NoServer,
-    #[error("{name} did not answer as it should: {why}")]
+    #[error("{name} did not answer as expected: {why}")]
     WrongAnswer { name: String, why: String },
     #[error("{what} ended with {status}: {words}")]
     Failed {
@@ -86,7 +86,7 @@ enum PartError {
     },
     #[error("the script took longer than {0:?}")]
     TooLong(std::time::Duration),
-    #[error("what the script said is not understood")]
+    #[error("the script's output is not valid")]
     NotUnderstood(#[source] serde_json::Error),
     #[error(transparent)]
     Data(#[from] DataError),
@@ -96,10 +96,10 @@ enum PartError {
     Io(#[from] io::Error),
 }
 
-/// Runs a plan; `tell` hears of every step.
+/// Runs a plan; `tell` is called at every step.
 ///
 /// # Errors
-/// When nothing could be measured at all: no place to run in, or a command that prepares failed.
+/// Nothing could be measured: the plan has no directory, or a command of `prepare` failed.
 pub async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event<'_>)) -> Result<Page, RunError> {
     let parts = wanted(plan, wishes);
     if parts.is_empty() {
@@ -142,7 +142,7 @@ pub async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event<'_>)) 
     })
 }
 
-/// The parts that are wanted: a text means the part with this title, or all whose titles hold it if there is none.
+/// The wanted parts: a text means the part with this title, or without one all parts whose titles contain it.
 fn wanted<'p>(plan: &'p Plan, wishes: &Wishes) -> Vec<&'p PartPlan> {
     let is_title = |text: &String| plan.parts.iter().any(|part| part.title() == text);
     let is_meant = |part: &&PartPlan| {
@@ -155,7 +155,7 @@ fn wanted<'p>(plan: &'p Plan, wishes: &Wishes) -> Vec<&'p PartPlan> {
     plan.parts.iter().filter(is_meant).collect()
 }
 
-/// The commands that come before everything else.
+/// Runs the commands of `prepare`.
 async fn prepare(plan: &Plan, place: &Place) -> Result<(), RunError> {
     let log = place.path().join("prepare.output");
     for line in &plan.prepare {
@@ -185,15 +185,15 @@ async fn prepare(plan: &Plan, place: &Place) -> Result<(), RunError> {
     Ok(())
 }
 
-/// A plan under way.
+/// A run of a plan.
 struct Running<'p> {
     plan: &'p Plan,
     place: &'p Place,
     wishes: &'p Wishes,
     left_out: Vec<(String, String)>,
-    /// Servers that ran, by their place in the plan.
+    /// Servers that ran, by index in the plan.
     met: BTreeSet<usize>,
-    /// Servers that did not; they are not tried again.
+    /// Servers that could not be started; they are not tried again.
     failed: BTreeSet<usize>,
 }
 
@@ -252,7 +252,7 @@ impl Running<'_> {
             });
         }
         let mut run = data::read_run(&json)?;
-        // Ports and processes were of this run; what somebody else can repeat is the plan.
+        // Ports and processes were those of this run; the command names the plan's servers instead.
         run.command = ["haulier", "bench"].map(str::to_owned).to_vec();
         run.command.extend(self.flags(table));
         let named = targets
@@ -266,7 +266,7 @@ impl Running<'_> {
         })
     }
 
-    /// The targets whose answers are right; the others are noted.
+    /// The targets with the expected answers; the others are reported as left out.
     async fn verified<'t>(
         &mut self,
         table: &TablePlan,
@@ -292,7 +292,7 @@ impl Running<'_> {
         Ok(right)
     }
 
-    /// The goals of a table; none if the target they are about took no part.
+    /// The goals of a table; none if its first target was not measured.
     fn judge(&self, table: &TablePlan, run: &Run) -> Vec<Judgement> {
         let names = (run.targets.first(), table.targets.first());
         let is_there = matches!(names, (Some(first), Some(meant)) if first.name == meant.name);
@@ -399,7 +399,7 @@ impl Running<'_> {
         asked.to_string().into_bytes()
     }
 
-    /// Starts those that can be started; the others are noted.
+    /// Starts servers; those that cannot be started are reported as left out.
     async fn start(&mut self, wanted: BTreeSet<usize>, tell: &mut dyn FnMut(Event<'_>)) -> Vec<(usize, Server)> {
         let mut servers = Vec::new();
         for place in wanted.difference(&self.failed.clone()).copied() {
@@ -440,7 +440,7 @@ impl Running<'_> {
     }
 }
 
-/// Flags behind those of a table that make it short.
+/// Flags, added to those of a table, for a short run.
 pub(super) fn quick(flags: &[String]) -> impl Iterator<Item = &'static str> {
     let timed = flags
         .iter()
@@ -459,7 +459,7 @@ async fn end(servers: Vec<(usize, Server)>) {
     }
 }
 
-/// Gives a script its input and takes what it says.
+/// Writes the input of a script and reads its output.
 async fn converse(started: &mut Started, asked: &[u8]) -> io::Result<(ExitStatus, Vec<u8>)> {
     let child = started.child();
     if let Some(mut input) = child.stdin.take() {

@@ -1,4 +1,4 @@
-//! A server of a plan while it runs.
+//! A running server of a plan.
 
 use std::fs;
 use std::io;
@@ -19,10 +19,10 @@ use super::template::{NoValue, Values, names_in};
 
 /// Pause between two checks whether a server is ready.
 const LOOK: Duration = Duration::from_millis(50);
-/// The longest wait for one answer to that.
+/// Longest wait for the answer to one check.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// A server that answers; dropping it kills it.
+/// A server that is ready; dropping it kills it.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) struct Server {
 /// The reason that a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServerError {
-    /// This machine lacks something it needs; others go on without it.
+    /// This machine lacks a program or file that the server needs.
     #[error("{0} is not installed")]
     NotInstalled(String),
     #[error("cannot start {program}")]
@@ -66,7 +66,7 @@ pub(super) enum ServerError {
 }
 
 impl Server {
-    /// Starts the server with everything it needs, and waits until it answers.
+    /// Starts the server's processes, and waits until it is ready and set up.
     pub(super) async fn start(plan: &ServerPlan, place: &Place) -> Result<Self, ServerError> {
         let run = place.run_directory(&plan.name)?;
         let (values, port) = values(plan, place, &run)?;
@@ -113,7 +113,7 @@ impl Server {
         }
     }
 
-    /// Runs the commands that fill it.
+    /// Runs the commands of `setup`.
     async fn set_up(&self, plan: &ServerPlan, place: &Place, values: &Values, env: &Named) -> Result<(), ServerError> {
         let log = self.run.join("setup.output");
         for line in &plan.setup {
@@ -169,7 +169,7 @@ impl Server {
         self.started.iter().map(|started| started.pid)
     }
 
-    /// Ends everything it consists of, the last started first.
+    /// Ends its processes, the last started first.
     pub(super) async fn end(mut self) {
         while let Some(mut started) = self.started.pop() {
             started.end(self.patience).await;
@@ -260,16 +260,16 @@ fn missing(plan: &ServerPlan, place: &Place, values: &Values) -> Result<(), Serv
     Ok(())
 }
 
-/// A port that nobody has now. Another program may take it before the server does; then the server says so.
+/// A free port. If another program takes it before the server, the server fails to start.
 fn free_port() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.port())
 }
 
-/// Asks whether the port takes connections and the path answers with a status under 500.
+/// Checks that the port accepts connections and the path answers with a status below 500.
 ///
 /// # Errors
-/// The reason that it is not ready, in words.
+/// A message: the reason that it is not ready.
 async fn answers(port: u16, path: Option<&str>) -> Result<(), String> {
     let connected = timeout(ANSWER, TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
     let mut stream = match connected {

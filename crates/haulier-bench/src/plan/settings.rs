@@ -1,4 +1,4 @@
-//! What a plan means: everything looked up, checked and parsed before anything is started.
+//! A plan as meant: parsed and checked before a server starts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use super::template;
 use crate::report::goal::{Goal, NoGoal};
 use crate::report::quantity::Column;
 
-/// Default time for a server to become ready, and to end.
+/// Default timeout of a server to become ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Default time for a script.
+/// Default timeout of a script.
 const SCRIPT_PATIENCE: Duration = Duration::from_secs(30 * 60);
 /// Default address of a server.
 const URL: &str = "http://127.0.0.1:@PORT@";
-/// Values that every text may use.
+/// Values for every text.
 const EVERYWHERE: [&str; 9] = [
     "PLAN",
     "PLACE",
@@ -47,19 +47,19 @@ pub struct Plan {
     pub env: Named,
     pub servers: Vec<ServerPlan>,
     pub parts: Vec<Part>,
-    /// Empty is all of them.
+    /// Empty for all.
     pub server_cores: Vec<usize>,
     pub client_cores: Vec<usize>,
-    /// Name of a program, and the command line that prints its version.
+    /// Names of programs, and the command lines that print their versions.
     pub versions: Vec<(String, CommandLine)>,
-    /// True if no other such plan may run meanwhile.
+    /// True if no other such plan may run at the same time.
     pub is_alone: bool,
 }
 
-/// Says what is wrong with flags of `haulier bench`, whose grammar the command line has.
+/// Checks flags of `haulier bench`, and returns a message on the mistake. The command line owns their grammar.
 pub type FlagCheck = fn(&[String]) -> Result<(), String>;
 
-/// Names with texts that still hold `@NAME@`.
+/// Names with texts, in which `@NAME@` is not filled in yet.
 pub type Named = Vec<(String, String)>;
 
 /// A server to start.
@@ -69,7 +69,7 @@ pub struct ServerPlan {
     pub about: String,
     pub needs: Vec<String>,
     pub run: Vec<CommandLine>,
-    /// Name of the file in `@RUN@`, and its template.
+    /// Names of files in `@RUN@`, and their templates.
     pub files: Named,
     pub values: Named,
     pub env: Named,
@@ -105,9 +105,9 @@ pub struct TablePlan {
     pub flags: Vec<String>,
     pub targets: Vec<TargetPlan>,
     pub expect: Option<String>,
-    /// The file that every answer must be.
+    /// The file that every answer must equal.
     pub body: Option<String>,
-    /// Columns of the table, by name; empty is all of them.
+    /// Columns of the table, by name; empty for all.
     pub show: Vec<String>,
     pub goals: Vec<Goal>,
 }
@@ -121,7 +121,7 @@ pub struct TargetPlan {
     pub path: String,
 }
 
-/// A program of the plan's own.
+/// A program that measures.
 #[derive(Debug)]
 pub struct ScriptPlan {
     pub title: String,
@@ -133,11 +133,10 @@ pub struct ScriptPlan {
 }
 
 impl Plan {
-    /// Reads and checks a plan and its templates; it is complete if `report` has no error. `check` knows the flags of
-    /// `haulier bench`.
+    /// Reads and checks a plan and its templates. It may be run if `report` has no error.
     ///
     /// # Errors
-    /// When the file cannot be read at all.
+    /// The file cannot be read.
     pub fn load(path: &Path, check: FlagCheck, report: &mut Report) -> Result<Self, UnreadableFile> {
         let file = file::load(path, report)?;
         Ok(Resolver::new(path, &file, check, report).plan())
@@ -149,7 +148,7 @@ struct Resolver<'a> {
     file: &'a File,
     check: FlagCheck,
     report: &'a mut Report,
-    /// Values that texts outside of servers may use.
+    /// Values for texts outside of servers.
     known: Vec<String>,
 }
 
@@ -201,7 +200,7 @@ impl<'a> Resolver<'a> {
         pairs.iter().filter_map(command).collect()
     }
 
-    /// The user's names; each may use those before it.
+    /// Checks `[values]`; each value may use those before it.
     fn values(&mut self, pairs: &Pairs) -> Named {
         let mut own: Vec<String> = Vec::new();
         for (name, value) in pairs {
@@ -228,7 +227,7 @@ impl<'a> Resolver<'a> {
         plain(pairs)
     }
 
-    /// Notes names that no value belongs to.
+    /// Reports names without a value.
     fn check_names(&mut self, text: &Placed<String>, beside: &[&str]) {
         let unknown: Vec<String> = template::names_in(&text.value)
             .map(|(name, _)| name)
@@ -259,7 +258,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A server with what those before it in the line of `like` say, except for how it is called.
+    /// A server with the settings of the servers that it is `like`, except for their names.
     fn inherited(&mut self, table: &ServerTable) -> ServerTable {
         let (mut merged, mut line) = (table.clone(), vec![table.name.value.clone()]);
         let mut next = table.like.clone();
@@ -341,7 +340,7 @@ impl<'a> Resolver<'a> {
                     .push(error.at(name.place.as_ref(), "it is put into `@RUN@`"));
             }
             if let Some(text) = self.template(template, beside) {
-                // The last one of a name counts: it is the server's own, the others are those it is like.
+                // The last one of a name counts: the server's own comes after the inherited ones.
                 files.retain(|(known, _)| *known != name.value);
                 files.push((name.value.clone(), text));
             }
@@ -362,7 +361,7 @@ impl<'a> Resolver<'a> {
         files
     }
 
-    /// The text of a template beside the plan; unknown names are shown where they stand in it.
+    /// Reads a template; reports unknown names with their places in it.
     fn template(&mut self, path: &Placed<String>, beside: &[&str]) -> Option<String> {
         let full = self.path.parent().unwrap_or(Path::new("")).join(&path.value);
         let text = match std::fs::read_to_string(&full) {
@@ -546,8 +545,9 @@ impl<'a> Resolver<'a> {
                 .push(error.at(servers.place.as_ref(), "`targets` names its servers itself"));
         }
         if targets.is_empty() && self.report.errors() == 0 {
-            let error = Diagnostic::error("plan::required", "nobody takes part in this table");
-            self.report.push(error.at(Some(&table.place), "no server, no target"));
+            let error = Diagnostic::error("plan::required", "this table has no target");
+            self.report
+                .push(error.at(Some(&table.place), "the plan has no server"));
         }
         targets
     }
@@ -584,7 +584,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// `haulier bench` takes targets as `NAME=URL`.
+    /// Checks a target's name, which becomes a part of `NAME=URL`.
     fn check_target_name(&mut self, name: &Placed<String>) {
         if name.value.is_empty() || name.value.contains(['=', ':', '/', '?']) {
             let error = Diagnostic::error("config::name", format!("not a name for a target: `{}`", name.value));
@@ -646,7 +646,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Settings of `table`, completed by those of `base`; pairs of `table` come last, so that they win.
+/// Settings of `table`, completed by those of `base`. Pairs of `table` come last, so that they win.
 fn merge(table: ServerTable, base: &ServerTable) -> ServerTable {
     let base = base.clone();
     let both = |first: Pairs, then: Pairs| first.into_iter().chain(then).collect();

@@ -1,19 +1,19 @@
 //! `@NAME@` in templates and in the plan itself.
 //!
-//! Configurations of servers are full of `$`, `%` and braces; capitals between two `@` mean nothing to any of them.
+//! Configurations of servers use `$`, `%` and braces; capitals between two `@` have no meaning in any of them.
 
 use std::ops::Range;
 
-/// At the beginning of a line: the line stays where root runs the plan, and goes where somebody else does.
+/// Beginning of a line that is kept only if root runs the plan.
 const ROOT_LINE: &str = "@ROOT@ ";
 
-/// Names with their texts; a later one of the same name wins.
+/// Names with their texts; the last one of a name wins.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Values {
     pairs: Vec<(String, String)>,
 }
 
-/// A name that has no value.
+/// A name without a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`@{name}@` has no value")]
 pub struct NoValue {
@@ -23,7 +23,7 @@ pub struct NoValue {
 }
 
 impl Values {
-    /// Gives a name its value.
+    /// Sets the value of a name.
     pub(super) fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.pairs.push((name.into(), value.into()));
     }
@@ -34,10 +34,10 @@ impl Values {
         pair.map(|(_, value)| value.as_str())
     }
 
-    /// Puts the values in.
+    /// Replaces the names of a text by their values.
     ///
     /// # Errors
-    /// With the first name that has none.
+    /// The first name without a value.
     pub(super) fn fill(&self, text: &str) -> Result<String, NoValue> {
         let mut out = String::with_capacity(text.len());
         let mut end = 0;
@@ -55,16 +55,16 @@ impl Values {
         Ok(out)
     }
 
-    /// Makes a file of a template; lines for root stay only where `root` runs us.
+    /// Fills in a template; keeps its `@ROOT@` lines only if `root`.
     ///
     /// # Errors
-    /// With the first name that has no value.
+    /// The first name without a value.
     pub(super) fn render(&self, template: &str, root: bool) -> Result<String, NoValue> {
         self.fill(&root_lines(template, root))
     }
 }
 
-/// The names that a text asks for, with their places; `@ROOT@` lines count as what follows.
+/// The names in a text, with their positions; `@ROOT@` itself is none.
 pub(super) fn names_in(template: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
     placeholders(template)
         .into_iter()

@@ -1,4 +1,4 @@
-//! Whether a target of a table does the work that is measured: its answer, before the first round.
+//! Check of a target's answer before the first round.
 
 use std::io;
 use std::path::Path;
@@ -16,15 +16,15 @@ use super::run::quick;
 use super::server::Server;
 use super::settings::{Named, TablePlan, TargetPlan};
 
-/// The most of an answer that is searched for the text it must contain.
+/// Most bytes of an answer that are searched.
 const MOST_READ: u64 = 64 << 20;
 /// The longest wait for a whole answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Checks what a table expects of a target.
+/// Checks a target against `expect` and `body` of its table.
 ///
 /// # Errors
-/// The difference from the expected answer, in words.
+/// A message with the difference from the expected answer.
 pub(super) async fn check(
     table: &TablePlan,
     target: &TargetPlan,
@@ -43,17 +43,17 @@ pub(super) async fn check(
     }
 }
 
-/// Asks a target once and looks for the text.
+/// Requests a target once and searches the answer for the text.
 async fn contains(target: &TargetPlan, server: &Server, text: &str) -> Result<(), String> {
     let answer = match timeout(ANSWER, get(target, server)).await {
         Ok(answer) => answer.map_err(|error| error.to_string())?,
-        Err(_) => return Err(format!("no whole answer within {ANSWER:?}")),
+        Err(_) => return Err(format!("no complete answer within {ANSWER:?}")),
     };
     let status = String::from_utf8_lossy(&answer[..answer.len().min(15)])
         .trim()
         .to_owned();
     if !status.contains(" 200") {
-        return Err(format!("it said \"{status}\""));
+        return Err(format!("it answered \"{status}\""));
     }
     match answer.windows(text.len().max(1)).any(|part| part == text.as_bytes()) {
         true => Ok(()),
@@ -73,8 +73,8 @@ async fn get(target: &TargetPlan, server: &Server) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Asks as the table will, in its protocol and over TLS where it does, and compares the body with a file. The server is
-/// warm afterwards.
+/// Measures the target shortly with the flags of the table, and compares the body with a file. The server is warm
+/// afterwards.
 async fn is_file(
     table: &TablePlan,
     target: &TargetPlan,
@@ -108,9 +108,9 @@ async fn is_file(
     let answer = run.targets.first().and_then(|target| target.answer.as_ref());
     match answer {
         None => Err("no answer".to_owned()),
-        Some(answer) if answer.status != 200 => Err(format!("it said \"{} {}\"", answer.version, answer.status)),
+        Some(answer) if answer.status != 200 => Err(format!("it answered \"{} {}\"", answer.version, answer.status)),
         Some(answer) if answer.sha256 != expected => Err(format!(
-            "{} bytes that are not those of {}",
+            "its {} bytes differ from {}",
             answer.decoded_bytes,
             file.display()
         )),

@@ -1,4 +1,4 @@
-//! Every setting of a plan, once, as `config::words` has those of a configuration.
+//! Every setting of a plan, with default and description, as `config::words` has those of a configuration.
 
 use haulier_settings::{Language, Table, word};
 
@@ -71,7 +71,7 @@ pub(super) static PLAN: Table = Table {
     ],
 };
 
-/// The names in it are the user's.
+/// `[values]`: its names are the user's.
 pub(super) static VALUES: Table = Table {
     name: "values",
     words: &[],

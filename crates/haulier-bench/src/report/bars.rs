@@ -1,4 +1,4 @@
-//! Bars beside each other: who serves how much, and what a request costs whom.
+//! Bars of several targets: rates, and the CPU time of a request.
 
 use crate::result::{Metric, Run};
 
@@ -13,7 +13,7 @@ pub(crate) struct Bars {
     pub(crate) title: String,
     pub(crate) rows: Vec<Bar>,
     pub(crate) note: String,
-    /// What the parts of a bar are, if it has several.
+    /// Legend of the parts of a bar, if it has several.
     pub(crate) parts: Vec<(Ink, String)>,
 }
 
@@ -26,11 +26,11 @@ pub(crate) struct Bar {
     pub(crate) text: String,
 }
 
-/// The server's own part of a request's cost, and PHP's.
+/// Colours of the server's own CPU time and of PHP's.
 const SERVER: Ink = Ink::One;
 const PHP: Ink = Ink::Three;
 
-/// The bars of several targets at one level: rates, and costs where they were sampled.
+/// The bars of several targets at one level: rates, and CPU time if it was sampled.
 pub(crate) fn of_run(run: &Run, level: Level) -> Vec<Bars> {
     if run.targets.len() < 2 {
         return Vec::new();
@@ -38,8 +38,8 @@ pub(crate) fn of_run(run: &Run, level: Level) -> Vec<Bars> {
     [rates(run, level), costs(run, level)].into_iter().flatten().collect()
 }
 
-/// A target, the parts of its bar in their own unit, and what is said of it.
-type Measured = (usize, Vec<(Ink, f64)>, String);
+/// A target, the parts of its bar in their own unit, and its text.
+type MeasuredBar = (usize, Vec<(Ink, f64)>, String);
 
 fn rates(run: &Run, level: Level) -> Option<Bars> {
     let rows = (0..run.targets.len()).filter_map(|target| {
@@ -68,7 +68,7 @@ fn costs(run: &Run, level: Level) -> Option<Bars> {
     Some(bars)
 }
 
-fn bars(run: &Run, title: &str, note: &str, rows: Vec<Measured>) -> Option<Bars> {
+fn bars(run: &Run, title: &str, note: &str, rows: Vec<MeasuredBar>) -> Option<Bars> {
     let whole = |parts: &[(Ink, f64)]| {
         parts
             .iter()

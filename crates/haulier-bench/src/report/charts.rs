@@ -1,4 +1,4 @@
-//! What a run looks like: percentiles, rounds, sweeps, the course of time.
+//! Charts of a run: percentiles, slices, sweeps, the course of time.
 
 use crate::result::{Comparison, Kind, Metric, Point, Run, Second};
 
@@ -8,18 +8,18 @@ use super::grid::{Level, levels, point};
 use super::histogram::{self, Times};
 use haulier_charts::{Axis, Chart, Dash, Ink, Layer};
 
-/// More histograms over each other cannot be told apart; percentiles can.
+/// Most histograms in one chart; more could not be told apart.
 const MOST_OVERLAID: usize = 3;
-/// Steps of a histogram: as fine as a chart shows well.
+/// Steps of a histogram.
 const STEPS: usize = 48;
 
-/// A chart with what stands around it.
+/// A chart with title, legend and note.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
     pub(crate) title: String,
     /// The `<svg>` element.
     pub(crate) svg: String,
-    /// What each colour is; empty where the page says it once for all charts.
+    /// Meaning of each colour; empty if one legend serves all charts of the page.
     pub(crate) legend: Vec<Key>,
     pub(crate) note: String,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Key {
     pub(crate) name: String,
 }
 
-/// Names charts so that no two on a page have the same id.
+/// Gives every chart of a page its own id.
 #[derive(Debug, Default)]
 pub(crate) struct Ids(usize);
 
@@ -43,13 +43,13 @@ impl Ids {
     }
 }
 
-/// How a target looks in every chart of its run.
+/// Colour and dash of a target, the same in every chart of its run.
 pub(crate) fn look(target: usize) -> (Ink, Dash) {
     let ink = Ink::ROW[target % Ink::ROW.len()];
     (ink, [Dash::None, Dash::Long, Dash::Short][target % 3])
 }
 
-/// What the colours of a run's charts are.
+/// Legend of a run's charts.
 pub(crate) fn legend(run: &Run) -> Vec<Key> {
     let key = |(target, name): (usize, &str)| {
         let (ink, dash) = look(target);
@@ -73,13 +73,13 @@ pub(crate) fn of_run(run: &Run, ids: &mut Ids) -> Vec<Figure> {
         figures.extend(histograms(run, *level, ids));
     } else if !levels.is_empty() {
         figures.extend(over_levels(run, &levels, ids));
-        // The highest load is where servers differ.
+        // Servers differ most at the highest load.
         figures.extend(percentiles(run, levels[levels.len() - 1], ids));
     }
     figures
 }
 
-/// Every target that was measured at a level, with its look.
+/// Every target that was measured at a level, with colour and dash.
 fn looks(run: &Run, level: Level) -> impl Iterator<Item = (&Point, Ink, Dash)> {
     (0..run.targets.len()).filter_map(move |target| {
         let (ink, dash) = look(target);
@@ -98,7 +98,7 @@ fn percentiles(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
     let mut said = Vec::new();
     for (point, ink, dash) in looks(run, level).filter(|(point, ..)| point.total.latency.count > 0) {
         let latency = &point.total.latency;
-        // A percentile that fewer than one request lies beyond says nothing, and one beyond the axis has no place.
+        // Above the percentile of the slowest request there is nothing to show.
         let told = latency
             .percentiles
             .iter()
@@ -125,7 +125,7 @@ fn percentiles(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
         title,
         svg: chart.with_all(layers).render(),
         legend: Vec::new(),
-        note: "percent of the requests that took at most so long; further right are the slowest".to_owned(),
+        note: "share of the requests that took at most this time; the slowest are on the right".to_owned(),
     })
 }
 
@@ -138,7 +138,7 @@ fn snug(times: &[f64]) -> Axis {
     Axis::log_between(0.9 * low / missing, 1.1 * high * missing, time_tick)
 }
 
-/// The highest percentile that at least one request of some target lies beyond.
+/// The highest percentile that at least one request of a target exceeds.
 fn highest_percentile(run: &Run, level: Level) -> f64 {
     let most = looks(run, level)
         .map(|(point, ..)| point.total.latency.count)
@@ -176,21 +176,21 @@ fn rounds(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
     let every = most.div_ceil(12);
     let labels = (1..=most).step_by(every).map(|round| (round as f64, round.to_string()));
     let x = Axis::linear(0.5, most as f64 + 0.5, most, |_| String::new()).labelled(labels);
-    let chart = Chart::new(ids.next(), "Requests a second, round by round", x, y).height(220);
+    let chart = Chart::new(ids.next(), "Requests a second, slice by slice", x, y).height(220);
     Some(Figure {
-        title: "Requests a second, round by round".to_owned(),
+        title: "Requests a second, slice by slice".to_owned(),
         svg: chart.description(said.join("; ")).with_all(layers).render(),
         legend: Vec::new(),
         note: match cut {
             true => {
-                "each dot is a slice, lines are the medians of the slices; the scale does not begin at zero".to_owned()
+                "each dot is a slice, each line the median of a target; the scale does not begin at zero".to_owned()
             }
-            false => "each dot is a slice, lines are the medians of the slices".to_owned(),
+            false => "each dot is a slice, each line the median of a target".to_owned(),
         },
     })
 }
 
-/// An axis that shows how far values lie apart; whether it leaves zero out.
+/// An axis that shows the spread of values. The second value is true if it leaves out zero.
 fn spread_axis(values: &[f64]) -> (Axis, bool) {
     let known = || values.iter().copied().filter(|value| value.is_finite());
     let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
@@ -235,11 +235,11 @@ fn histograms(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
         title: "How often each time occurred".to_owned(),
         svg: chart.render(),
         legend: Vec::new(),
-        note: "share of the requests in each step of the scale; the last steps hold all that is beyond".to_owned(),
+        note: "share of the requests in each step of the scale; the first and last step include all beyond".to_owned(),
     })
 }
 
-/// What is drawn of every second.
+/// A figure drawn for every second.
 struct Course {
     title: &'static str,
     of: fn(&Second) -> Option<f64>,
@@ -267,7 +267,7 @@ const COURSES: [Course; 6] = [
         height: 80,
     },
     Course {
-        title: "Cores the server used",
+        title: "Cores of the server",
         of: |second| second.server_cores,
         label: tick,
         height: 80,
@@ -302,7 +302,7 @@ pub(crate) fn course(run: &Run, level: Level, ids: &mut Ids) -> Vec<Figure> {
             .map(|(point, ink, dash)| (name(run, point), ink, dash, with_gaps(&point.total.timeline, course.of)))
             .collect();
         let values = || lines.iter().flat_map(|(.., line)| line.iter().map(|(_, value)| *value));
-        // A row of zeros is no news.
+        // A chart of zeros says nothing.
         if !values().any(|value| value > 0.0) {
             continue;
         }
@@ -326,10 +326,10 @@ pub(crate) fn course(run: &Run, level: Level, ids: &mut Ids) -> Vec<Figure> {
     figures
 }
 
-/// A longer pause, s, interrupts a line: another target had its turn.
+/// A longer pause, s, interrupts a line: another target was measured then.
 const TURN: f64 = 0.6;
 
-/// A value in the middle of every entry; where another target had its turn the line is interrupted.
+/// A value in the middle of every entry. The line is interrupted while another target was measured.
 fn with_gaps(timeline: &[Second], of: fn(&Second) -> Option<f64>) -> Vec<(f64, f64)> {
     let mut line = Vec::with_capacity(timeline.len());
     let mut before = None;
@@ -344,7 +344,7 @@ fn with_gaps(timeline: &[Second], of: fn(&Second) -> Option<f64>) -> Vec<(f64, f
     line
 }
 
-/// The points of a line that have no neighbour: they are seen as dots only.
+/// Points of a line without a neighbour, which only a dot can show.
 fn alone(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let is_there = |place: Option<usize>| {
         place
@@ -356,13 +356,13 @@ fn alone(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
     lonely.map(|place| line[place]).collect()
 }
 
-/// Something drawn over the levels of a sweep or a ladder.
+/// A figure drawn over the levels of a sweep or a ladder.
 struct Curve {
     title: &'static str,
     of: fn(&Point) -> Option<f64>,
     label: fn(f64) -> String,
     log: bool,
-    /// Left out where nothing of it occurred.
+    /// Left out if it is zero everywhere.
     only_if_any: bool,
 }
 
@@ -401,7 +401,7 @@ const CURVES: [Curve; 4] = [
     },
 ];
 
-/// A time that has a place on a logarithmic axis.
+/// A time of at least 1 µs, for a logarithmic axis.
 fn above_zero(us: Option<f64>) -> Option<f64> {
     us.map(|us| us.max(1.0))
 }
@@ -443,9 +443,9 @@ fn over_levels(run: &Run, levels: &[Level], ids: &mut Ids) -> Vec<Figure> {
             false => Axis::fitted(values(), 1e-9, 4, curve.label),
         };
         let against = if by_rate {
-            "against the rate asked for"
+            "by offered rate"
         } else {
-            "against connections"
+            "by connections"
         };
         let title = format!("{} {against}", curve.title);
         let mut chart = Chart::new(ids.next(), title.clone(), x(), y).height(200);
@@ -466,7 +466,7 @@ fn over_levels(run: &Run, levels: &[Level], ids: &mut Ids) -> Vec<Figure> {
     figures
 }
 
-/// The chart a script asked for.
+/// A chart of a script.
 pub(crate) fn of_script(chart: &document::Chart, ids: &mut Ids) -> Figure {
     let all = |of: fn(&(f64, f64)) -> f64| chart.series.iter().flat_map(move |series| series.points.iter().map(of));
     let axis = |scale: &document::Scale, values: Vec<f64>| match scale.log {
@@ -500,7 +500,7 @@ pub(crate) fn of_script(chart: &document::Chart, ids: &mut Ids) -> Figure {
         title: chart.title.clone(),
         svg: drawn.render(),
         legend: chart.series.iter().enumerate().map(key).collect(),
-        note: format!("across: {}; upward: {}", chart.x.name, chart.y.name),
+        note: format!("horizontal: {}; vertical: {}", chart.x.name, chart.y.name),
     }
 }
 
@@ -517,11 +517,11 @@ fn unit_tick(unit: document::Unit) -> fn(f64) -> String {
 #[derive(Debug, Clone)]
 pub(crate) struct Strips {
     pub(crate) rows: Vec<Strip>,
-    /// The scale: its ends and its middle.
+    /// The `<svg>` element of the scale.
     pub(crate) scale: String,
 }
 
-/// A ratio with its interval, drawn beside its words.
+/// A ratio with its interval, drawn beside its text.
 #[derive(Debug, Clone)]
 pub(crate) struct Strip {
     pub(crate) name: String,
@@ -529,7 +529,7 @@ pub(crate) struct Strip {
     pub(crate) words: String,
 }
 
-/// Ratios beyond stand at the end of the scale.
+/// Largest ratio of a scale; larger ones are drawn at its end.
 const MOST_RATIO: f64 = 8.0;
 
 /// Every ratio between two targets at a level, over one scale that has 1 in its middle.
@@ -540,7 +540,7 @@ pub(crate) fn strips(run: &Run, base: usize, other: usize, level: Level) -> Stri
         .filter(|found| (found.base, found.other) == (base, other))
         .filter(|found| (found.connections, found.rate) == (level.connections, level.rate))
         .collect();
-    // Ratios far out would press the others together: at a factor of eight the scale ends.
+    // A ratio far out would press the others together, so the scale has an end.
     let far = |found: &&Comparison| {
         let ends = [found.low, found.high, found.ratio]
             .into_iter()
@@ -559,7 +559,7 @@ pub(crate) fn strips(run: &Run, base: usize, other: usize, level: Level) -> Stri
     }
 }
 
-/// What the middle and places near the ends of a strip mean.
+/// Labels of a strip: in the middle and near the ends.
 fn scale(reach: f64) -> String {
     let marks = [-0.9_f64, 0.0, 0.9].map(|along| {
         let at = 50.0 + 48.0 * along;
@@ -588,7 +588,7 @@ fn strip(found: &Comparison, reach: f64, floor: Option<f64>) -> String {
     let noise = floor.filter(|floor| floor.is_finite() && *floor > 1.0).map_or(String::new(), |floor| {
         let half = 48.0 * (floor.ln() / reach).clamp(0.0, 1.0);
         format!(
-            "<rect class=\"band km\" x=\"{:.1}%\" width=\"{:.1}%\" y=\"2\" height=\"16\"><title>two equal targets differ as much</title></rect>",
+            "<rect class=\"band km\" x=\"{:.1}%\" width=\"{:.1}%\" y=\"2\" height=\"16\"><title>difference between equal targets</title></rect>",
             50.0 - half,
             2.0 * half
         )
@@ -605,7 +605,7 @@ fn strip(found: &Comparison, reach: f64, floor: Option<f64>) -> String {
     )
 }
 
-/// The middle of values; NaN of none.
+/// The median; NaN without values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Several stored runs as one: what was measured on one day beside what was measured on another.
+//! Several stored runs merged into one report, side by side.
 //!
 //! Runs that were not interleaved have the drift of the machine in their difference, and the page says so. The statistics
 //! are those of two independent samples (Welch 1947, and a permutation test), with slices as the unit.
@@ -13,13 +13,12 @@ use super::document::{Content, Page, Part, Report};
 use super::figures::ratio;
 use super::grid::Level;
 
-/// Slices a side below which nothing is said.
+/// Fewest slices of a target for a verdict.
 const LEAST_SLICES: usize = 4;
-/// Ways of dealing the slices out that the test tries.
+/// Random assignments of the slices that the test tries.
 const SHUFFLES: usize = 10_000;
 
-/// One report of several, in the order given; a single one stays as it is. Pages and parts of the same title are laid
-/// beside each other.
+/// One report of several, in the order given; a single one stays as it is. Pages and parts of the same title are merged.
 pub fn merge(mut reports: Vec<(PathBuf, Report)>) -> Option<Report> {
     let names = names(&reports.iter().map(|(path, _)| path.as_path()).collect::<Vec<_>>());
     let (_, mut merged) = (!reports.is_empty()).then(|| reports.remove(0))?;
@@ -47,7 +46,7 @@ pub fn merge(mut reports: Vec<(PathBuf, Report)>) -> Option<Report> {
     Some(merged)
 }
 
-/// What to call each file: its name, with as many directories as make it different from the others.
+/// A name for each file: its own, with as many directories as make it unique.
 fn names(paths: &[&Path]) -> Vec<String> {
     let parts = |path: &Path| -> Vec<String> {
         let path = path.with_extension("");
@@ -148,12 +147,11 @@ fn merge_runs(runs: Vec<(&str, Run)>) -> Run {
         Warning {
             kind: WarningKind::NotInterleaved,
             target: None,
-            text: "these runs were made one after the other: what the machine did meanwhile is part of the difference"
-                .to_owned(),
+            text: "these runs were not interleaved: drift of the machine is part of the difference".to_owned(),
         },
     );
     merged.verdicts = match said.is_empty() {
-        true => vec!["The runs have no target in common that was measured alike".to_owned()],
+        true => vec!["The runs have no target and load in common".to_owned()],
         false => said,
     };
     if merged.kind == Kind::Single {
@@ -172,7 +170,7 @@ fn rename(run: &mut Run, name: &str) {
     }
 }
 
-/// Which target of the first run each target of another belongs to; single ones belong together whatever their names.
+/// Targets of the first run with the same target of another run. Single targets match whatever their names.
 fn pairs(base: &[String], run: &Run, offset: usize) -> Vec<(usize, usize)> {
     if base.len() == 1 && run.targets.len() == 1 {
         return vec![(0, offset)];
@@ -205,7 +203,7 @@ fn adopt(merged: &mut Run, run: Run, offset: usize) {
     merged.duration_s += run.duration_s;
 }
 
-/// What was not the same, beside the day.
+/// Differences in machine, program and load.
 fn differences(one: &Run, other: &Run) -> Vec<String> {
     let mut found = Vec::new();
     let mut differ = |what: &str, one: &str, other: &str| {
@@ -227,7 +225,7 @@ fn differences(one: &Run, other: &Run) -> Vec<String> {
     found
 }
 
-/// Adds what two targets show at every level both were measured at; gives back the sentences of it.
+/// Compares two targets at every level that both have, and returns the sentences.
 fn compare(run: &mut Run, base: usize, other: usize) -> Vec<String> {
     let mut said = Vec::new();
     let levels: Vec<Level> = run
@@ -289,7 +287,7 @@ fn judge(metric: Metric, base: &Point, other: &Point, seed: u64, same_work: bool
     let verdict = match () {
         () if !same_work => Verdict::NotComparable,
         () if one.len().min(two.len()) < LEAST_SLICES => Verdict::TooFew,
-        () if !found.is_one() => Verdict::NoDifference,
+        () if !found.is_significant() => Verdict::NoDifference,
         () if better => Verdict::Better,
         () => Verdict::Worse,
     };
@@ -327,7 +325,7 @@ struct Difference {
 }
 
 impl Difference {
-    /// `None` with an empty side. With a single value on a side the interval has no width, and nothing is said.
+    /// `None` if a side is empty. With a single value on a side the interval has no width; `LEAST_SLICES` guards that.
     fn of(base: &[f64], other: &[f64], seed: u64) -> Option<Self> {
         if base.is_empty() || other.is_empty() {
             return None;
@@ -343,8 +341,8 @@ impl Difference {
         })
     }
 
-    /// Whether chance is a poor explanation. The test's level is 5 %: with four slices a side none reaches 1 %.
-    fn is_one(&self) -> bool {
+    /// True if interval and test agree. The level is 5 %, because four slices on each side cannot reach 1 %.
+    fn is_significant(&self) -> bool {
         (self.low > 0.0 || self.high < 0.0) && self.p_value <= 0.05
     }
 }
@@ -379,7 +377,7 @@ fn student_975(freedom: f64) -> f64 {
     z + first / freedom + second / freedom.powi(2) + third / freedom.powi(3)
 }
 
-/// How often slices dealt out at random differ as much.
+/// Share of random assignments of the slices that differ as much.
 fn p_value(base: &[f64], other: &[f64], seed: u64) -> f64 {
     let observed = (mean(other) - mean(base)).abs() - 1e-12;
     let mut all: Vec<f64> = base.iter().chain(other).copied().collect();

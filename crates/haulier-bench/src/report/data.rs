@@ -1,4 +1,4 @@
-//! Stored runs and reports: as files, and within a page.
+//! Stored runs and reports: in files, and embedded in a page.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::document::{self, Content, Page, Part, Report};
 pub const ID: &str = "haulier-data";
 /// The opening tag of that element.
 const OPENING: &str = "<script type=\"application/json\" id=\"haulier-data\">";
-/// Data larger than this is thinned out, for each page of a report: a page of 150 KB has room for so much beside charts.
+/// Most embedded data for each page of a report; more is thinned out, so that an HTML page stays near 150 KB.
 const MOST_EMBEDDED: usize = 72 * 1024;
 
 /// The reason that a file holds no report.
@@ -93,7 +93,7 @@ fn parse(json: &str, path: &Path) -> Result<Report, DataError> {
     Ok(report)
 }
 
-/// The document of a report: a single run is stored as it is.
+/// The JSON document of a report; a single run is stored as a run.
 pub fn to_json(report: &Report) -> String {
     let text = match report.pages.as_slice() {
         [Page { parts, plan: None, .. }] => match parts.as_slice() {
@@ -111,7 +111,7 @@ pub fn to_json(report: &Report) -> String {
     text.expect("a report has only what JSON has")
 }
 
-/// The data as it stands in a page, and what is to be said about it.
+/// The data for a page, and a note on the histograms and timelines it lacks.
 pub(super) fn embedded(report: &Report) -> (String, &'static str) {
     let most = MOST_EMBEDDED * report.pages.len().max(1);
     let mut thinned = report.clone();
@@ -141,7 +141,7 @@ pub(super) fn embedded(report: &Report) -> (String, &'static str) {
     (for_script(&json), note)
 }
 
-/// JSON that cannot end the element it stands in.
+/// JSON that cannot end the element around it.
 fn for_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

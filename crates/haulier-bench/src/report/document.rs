@@ -1,6 +1,6 @@
-//! What a report is about: pages of measured runs and of tables that scripts made.
+//! A report as data: pages of measured runs and of tables that scripts made.
 //!
-//! A plan's run is stored as one report. A single run becomes a report of one page, so that there is one way to show things.
+//! A plan's run is stored as one report. A single run becomes a report of one page, so that all are shown alike.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The version of this document.
 pub const SCHEMA: u32 = 1;
 
-/// A report: what is on its pages, not how it looks.
+/// A report: the content of its pages, without their form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`] of the program that wrote it. Its name in the document tells a report from a run.
@@ -32,17 +32,17 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Page {
     pub title: String,
-    /// Paragraphs, parted by empty lines.
+    /// Paragraphs, separated by empty lines.
     #[serde(default)]
     pub about: String,
     /// The plan's file.
     #[serde(default)]
     pub plan: Option<String>,
     pub parts: Vec<Part>,
-    /// Server → what it says of itself.
+    /// Servers with their versions.
     #[serde(default)]
     pub versions: Vec<(String, String)>,
-    /// Servers that took no part, each with the reason.
+    /// Servers that were not measured, each with the reason.
     #[serde(default)]
     pub left_out: Vec<(String, String)>,
 }
@@ -54,7 +54,7 @@ pub struct Part {
     pub title: String,
     #[serde(default)]
     pub about: String,
-    /// When it was measured: UTC, RFC 3339. A report may keep parts of earlier runs.
+    /// Time of the measurement: UTC, RFC 3339. A report may keep parts of earlier runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<String>,
     #[serde(flatten)]
@@ -68,7 +68,7 @@ pub enum Content {
     /// Measured by `haulier bench`.
     Run {
         run: Box<Run>,
-        /// Columns of its table; all that are known if it is empty.
+        /// Columns of its table; empty for all.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         show: Vec<String>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -80,18 +80,18 @@ pub enum Content {
     Failed { why: String },
 }
 
-/// A goal, and whether it was reached.
+/// A goal with its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// As the plan has it: `CPU/request <= 0.75 of the best other`.
+    /// The line of the plan: `CPU/request <= 0.75 of the best other`.
     pub goal: String,
-    /// The figure in words; with the target it was compared with, if the plan does not name that.
+    /// The figure as text, with the compared target if the plan does not name it.
     pub measured: String,
     pub is_reached: bool,
 }
 
 impl Part {
-    /// Measured now.
+    /// A part without a time.
     pub fn new(title: impl Into<String>, about: impl Into<String>, content: Content) -> Self {
         Self {
             title: title.into(),
@@ -119,7 +119,7 @@ impl Part {
 }
 
 impl Content {
-    /// A run, with nothing chosen or promised.
+    /// A run without columns of choice and goals.
     #[must_use]
     pub fn of_run(run: Run) -> Self {
         Self::Run {
@@ -158,7 +158,7 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// A column; the first one of a table has the names of the rows and is not listed.
+/// A column. The names of the rows are not listed as one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
@@ -182,7 +182,7 @@ pub enum Unit {
     Share,
 }
 
-/// Which figure of a column is marked.
+/// The figure of a column to mark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Best {
@@ -200,7 +200,7 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// A figure, words, or nothing.
+/// A figure, a text, or nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
@@ -271,7 +271,7 @@ impl Report {
         })
     }
 
-    /// All measured runs, to be changed.
+    /// All measured runs, mutable.
     pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut Run> {
         let parts = self.pages.iter_mut().flat_map(|page| &mut page.parts);
         parts.filter_map(|part| match &mut part.content {
@@ -282,8 +282,8 @@ impl Report {
 }
 
 impl Page {
-    /// Takes over what an earlier page has and this one could not or should not measure. Parts stand in `order`, by their
-    /// titles; those that are not in it are no longer of the plan.
+    /// Adopts the parts of an earlier page that this one has not measured. `order` lists the titles of the plan's parts;
+    /// other parts are dropped.
     pub fn keep(&mut self, earlier: Self, order: &[&str]) {
         for part in earlier.parts {
             match self.parts.iter_mut().find(|own| own.title == part.title) {

@@ -1,17 +1,17 @@
-//! How a run was made: everything needed to repeat it, as pairs of a name and words.
+//! Facts about a run, everything needed to repeat it: pairs of a name and a text.
 
 use crate::result::{Load, Machine, Run};
 
 use super::document::{Part, Report};
 use super::figures::{bytes, count, number};
 
-/// A name and what is said about it.
+/// A name and a text.
 pub(crate) type Fact = (&'static str, String);
 
-/// When a part was measured, if that was before the report was begun.
+/// The time of a part, if it was measured before the report was begun.
 pub(crate) fn earlier(report: &Report, part: &Part) -> Option<String> {
     let measured = part.measured.as_deref()?;
-    // Both are UTC in RFC 3339: their order is that of their letters.
+    // Both are UTC in RFC 3339: they sort as text.
     (measured < report.started.as_str()).then(|| format!("Measured on {}.", when(measured)))
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn of_load(run: &Run) -> Vec<Fact> {
         ("requests", request_words(load)),
     ];
     if load.rounds > 1 {
-        let order = format!("{} rounds, in turns; random start value {}", load.rounds, run.seed);
+        let order = format!("{} rounds, in random order; seed {}", load.rounds, run.seed);
         facts.push(("order", order));
     }
     facts.push(("generator", generator_words(load)));
@@ -52,7 +52,7 @@ fn load_words(load: &Load) -> String {
         words.push_str(&format!("; {} a slice", limits.join(" or ")));
     }
     if load.warmup_s > 0.0 {
-        words.push_str(&format!("; {} s of warm-up thrown away", number(load.warmup_s)));
+        words.push_str(&format!("; {} s of warm-up, not counted", number(load.warmup_s)));
     }
     words
 }
@@ -61,7 +61,7 @@ fn request_words(load: &Load) -> String {
     let kept = if load.keep_alive {
         "connections kept"
     } else {
-        "a connection for each request"
+        "a new connection for each request"
     };
     let mut words = format!("{} {}, {kept}", load.method, load.protocol);
     if let Some(streams) = load.streams {
@@ -78,7 +78,7 @@ fn request_words(load: &Load) -> String {
             words.push_str(&format!(", {what} of {}/s", bytes(rate as f64)));
         }
     }
-    words.push_str(&format!(", given up after {} s", number(load.timeout_s)));
+    words.push_str(&format!(", timeout {} s", number(load.timeout_s)));
     words
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn of_machine(machine: &Machine) -> Vec<Fact> {
     }
     if let Some(synchronised) = machine.clock_synchronised {
         let words = if synchronised {
-            "kept right by NTP"
+            "synchronised by NTP"
         } else {
             "not synchronised"
         };
@@ -162,7 +162,7 @@ fn or_unknown(text: &str) -> &str {
     if text.is_empty() { "unknown" } else { text }
 }
 
-/// A command line that a shell would take back.
+/// A command line, quoted for a shell.
 pub(crate) fn quoted(command: &[String]) -> String {
     let plain = |word: &str| {
         !word.is_empty()

@@ -1,6 +1,6 @@
-//! Numbers as people read them: three digits that matter, with their unit.
+//! Numbers as text: three significant digits, with their unit.
 
-/// A whole number with its thousands apart.
+/// A whole number with thousands separators.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,7 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A quantity with three digits that matter: `161,759`, `1,240`, `45.2`, `0.097`.
+/// A quantity with at least three significant digits: `161,759`, `1,240`, `45.2`, `0.097`.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -76,7 +76,7 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// What an axis says at a value: as short as it gets.
+/// A value on an axis, as short as possible.
 pub fn tick(value: f64) -> String {
     match value {
         _ if value >= 1e9 => format!("{} G", trimmed(value / 1e9)),
@@ -95,7 +95,7 @@ pub fn time_tick(us: f64) -> String {
     }
 }
 
-/// At most three digits behind the point, without zeros at the end.
+/// At most three decimals, without trailing zeros.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

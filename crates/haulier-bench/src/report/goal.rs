@@ -1,7 +1,7 @@
-//! Goals of a plan: what the first target of a table is to reach, and whether it did.
+//! Goals of a plan for the first target of a table.
 //!
-//! A goal is one line, `FIGURE <= VALUE` or `FIGURE >= VALUE`, with the names of figures that tables have. `of NAME`,
-//! `of the best other` and `of its best` make the value a ratio. Several numbers of connections are judged at the highest.
+//! A goal is one line, `FIGURE <= VALUE` or `FIGURE >= VALUE`, with the figures' names in tables. `of NAME`, `of the best
+//! other` and `of its best` make the value a ratio. Several numbers of connections are judged at the highest.
 
 use crate::result::{Metric, Point, Run};
 
@@ -10,7 +10,7 @@ use super::figures::number;
 use super::grid::{Level, levels, point};
 use super::quantity::{self, FAILED, Quantity};
 
-/// Units of a value and what they are in the figure's own: µs, bytes, a share.
+/// Units of a value, as factors to the figure's own: µs, bytes, a share.
 const UNITS: [(&str, f64); 10] = [
     ("µs", 1.0),
     ("us", 1.0),
@@ -24,7 +24,7 @@ const UNITS: [(&str, f64); 10] = [
     ("×", 1.0),
 ];
 
-/// A promise about the first target of a run.
+/// A goal for the first target of a run.
 #[derive(Debug)]
 pub struct Goal {
     text: String,
@@ -39,7 +39,7 @@ pub struct Goal {
 enum Against {
     Nothing,
     Target(String),
-    /// The best target that failed nothing, the first not counted.
+    /// The best of the other targets without failures.
     BestOther,
     /// Its own best figure at any number of connections.
     OwnBest,
@@ -62,7 +62,7 @@ impl Goal {
     /// Reads `CPU/request <= 0.75 of the best other`.
     ///
     /// # Errors
-    /// [`NoGoal`], with the part that is not understood.
+    /// [`NoGoal`] with the part that is wrong.
     pub fn parse(text: &str) -> Result<Self, NoGoal> {
         let (figure, rest, is_least) = match (text.split_once("<="), text.split_once(">=")) {
             (Some((figure, rest)), None) => (figure, rest, false),
@@ -99,7 +99,7 @@ impl Goal {
         }
     }
 
-    /// Holds it against a run.
+    /// Judges a run.
     #[must_use]
     pub fn judge(&self, run: &Run) -> Judgement {
         let found = levels(run)
@@ -117,7 +117,7 @@ impl Goal {
         }
     }
 
-    /// The figure or ratio that is held against the bound, and how it is shown.
+    /// The figure or ratio to compare with the bound, and its text.
     fn measured(&self, run: &Run, top: Level) -> Option<(f64, String)> {
         match &self.against {
             Against::Nothing if self.quantity.name == FAILED.name => {

@@ -1,4 +1,4 @@
-//! Tables before they are HTML, Markdown or text: names, figures in words, and which of them to mark.
+//! Tables before they are HTML, Markdown or text: names, texts, and marks.
 
 use crate::result::{Comparison, Metric, Point, Run, Target, Verdict, WarningKind};
 
@@ -7,28 +7,28 @@ use super::figures::{bytes, count, number, percent, ratio, time};
 use super::goal::first_to_other;
 use super::quantity::{self, Column, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE, SERVER_CPU};
 
-/// More targets than this are lines of a table instead of columns.
+/// Most targets as columns of a table; more become lines.
 const MOST_COLUMNS: usize = 4;
-/// Figures nearer to each other than this share are not told apart, whatever was measured.
+/// Values that differ by a smaller share count as equal.
 const NEAR: f64 = 0.01;
 
-/// A text longer than this in a script's table is no figure.
+/// Longest text in a script's table that still counts as a figure.
 const LONGEST_FIGURE: usize = 24;
 
 /// A table of texts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Grid {
     pub(crate) title: String,
-    /// Heading of the names of the lines.
+    /// Heading of the column with the names.
     pub(crate) corner: String,
     pub(crate) head: Vec<String>,
     pub(crate) lines: Vec<Line>,
     pub(crate) note: String,
     /// True if the columns are the targets of a run, in their order.
     pub(crate) targets_across: bool,
-    /// True if the lines are.
+    /// True if the lines are the targets of a run, in their order.
     pub(crate) targets_down: bool,
-    /// True if the last column has words, which stand in a line of their own where there is little room.
+    /// True if the last column is a text, which moves to a line of its own on a narrow screen.
     pub(crate) ends_in_words: bool,
 }
 
@@ -51,18 +51,18 @@ pub(crate) struct Shown {
 pub(crate) enum Mark {
     #[default]
     None,
-    /// The best of its kind, by more than chance.
+    /// The best figure, by more than chance.
     Best,
-    /// Something failed.
+    /// A failure.
     Bad,
-    /// Not to be believed: the generator was the limit.
+    /// A doubtful figure: the generator was the limit.
     Doubtful,
-    /// Words, not a figure.
+    /// A text, not a figure.
     Words,
 }
 
 impl Grid {
-    /// True if a column, the names not counted, has words in it.
+    /// True if a column has texts. The names are not counted as a column.
     pub(crate) fn has_words(&self, column: usize) -> bool {
         let mut cells = self.lines.iter().filter_map(|line| line.cells.get(column));
         cells.any(|cell| cell.mark == Mark::Words)
@@ -82,7 +82,7 @@ impl Shown {
     }
 }
 
-/// One load of a run: connections, and arrivals a second where the loop is open.
+/// One load of a run: connections, and in an open loop requests a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Level {
     pub(crate) connections: u32,
@@ -107,7 +107,7 @@ impl Level {
     }
 }
 
-/// The loads of a run, in the order they were asked for.
+/// The loads of a run, in the order of the command line.
 pub(crate) fn levels(run: &Run) -> Vec<Level> {
     let mut levels = Vec::new();
     for point in &run.points {
@@ -126,8 +126,7 @@ pub(crate) fn point(run: &Run, target: usize, level: Level) -> Option<&Point> {
         .find(|point| point.target == target && Level::of(point) == level)
 }
 
-/// The first thing to look at: the columns that `show` names; without any all quantities at one level, or the important
-/// ones over the levels.
+/// The main tables: the columns that `show` names. Without any, all figures at one level, or the main ones over several.
 pub(crate) fn summary(run: &Run, show: &[String]) -> Vec<Grid> {
     let mut grids = match (levels(run).as_slice(), run.targets.len()) {
         ([], _) => Vec::new(),
@@ -156,7 +155,7 @@ fn metrics_down(run: &Run, level: Level) -> Grid {
     let pair = run.targets.len() == 2;
     let mut head = names(&run.targets);
     if pair {
-        head.push("the second against the first".to_owned());
+        head.push("second against first".to_owned());
     }
     let mut lines = Vec::new();
     for quantity in QUANTITIES.iter().filter(|quantity| !quantity.minor) {
@@ -183,7 +182,7 @@ fn metrics_down(run: &Run, level: Level) -> Grid {
     }
 }
 
-/// Which coding each target answered in, if one of them coded.
+/// Content coding of each target, if one of them used any.
 fn encodings(run: &Run, pair: bool) -> Option<Line> {
     let of = |target: &Target| {
         target
@@ -230,7 +229,7 @@ fn targets_down(run: &Run, level: Level, minor: bool) -> Grid {
     }
 }
 
-/// The columns of a plan's choice: a line for each target, level after level.
+/// The columns that a plan chose: a line for each target, level after level.
 fn chosen(run: &Run, levels: &[Level], show: &[String]) -> Grid {
     let columns: Vec<Column> = show.iter().filter_map(|name| Column::find(name)).collect();
     let mut lines = Vec::new();
@@ -353,14 +352,14 @@ fn levels_of_several(run: &Run, levels: &[Level]) -> Vec<Grid> {
     grids.collect()
 }
 
-/// A cell for each target; `None` if nobody has the quantity.
+/// A cell for each target; `None` if no target has the figure.
 fn figures(run: &Run, quantity: &Quantity, points: &[Option<&Point>], level: Level) -> Option<Vec<Shown>> {
     if !quantity.is_known(points) {
         return None;
     }
     let values: Vec<Option<f64>> = points.iter().map(|point| point.and_then(quantity.of)).collect();
     let best = best(&values, quantity.best).filter(|&best| {
-        // The words beside the table must not be contradicted by a mark in it.
+        // A mark must not contradict the verdict of the comparison.
         let doubted = |other: usize| {
             let found = comparison(run, quantity.metric, best, other, level);
             found.is_some_and(|found| !matches!(found.verdict, Verdict::Better | Verdict::Worse))
@@ -394,7 +393,7 @@ fn shown(quantity: &Quantity, point: Option<&Point>, is_best: bool) -> Shown {
     }
 }
 
-/// The place of the best figure, if it is ahead of all others.
+/// Index of the best value, if it is ahead of all others.
 fn best(values: &[Option<f64>], best: Best) -> Option<usize> {
     let goodness = |value: f64| match best {
         Best::Most => Some(value),
@@ -486,7 +485,7 @@ pub(crate) fn slices(run: &Run, level: Level) -> Grid {
             .collect(),
     };
     Grid {
-        corner: "round".to_owned(),
+        corner: "slice".to_owned(),
         head: points
             .iter()
             .map(|point| run.targets[point.target].name.clone())
@@ -498,7 +497,7 @@ pub(crate) fn slices(run: &Run, level: Level) -> Grid {
     }
 }
 
-/// Failures by class, of those who had any.
+/// Failures by class, for targets that had any.
 pub(crate) fn failures(run: &Run) -> Option<Grid> {
     let failed: Vec<&Point> = run
         .points
@@ -538,7 +537,7 @@ pub(crate) fn failures(run: &Run) -> Option<Grid> {
     })
 }
 
-/// Answers of the targets to the probe before the run.
+/// Answers of the targets before the run.
 pub(crate) fn answers(run: &Run) -> Grid {
     let lines = run.targets.iter().map(|target| {
         let cells = match &target.answer {
@@ -564,7 +563,7 @@ pub(crate) fn answers(run: &Run) -> Grid {
         }
     });
     Grid {
-        corner: "asked once before".to_owned(),
+        corner: "before the run".to_owned(),
         head: ["status", "bytes", "encoding", "SHA-256"].map(str::to_owned).to_vec(),
         lines: lines.collect(),
         targets_down: true,
@@ -623,7 +622,7 @@ pub(crate) fn of_script(table: &Table) -> Grid {
     }
 }
 
-/// True if a column holds words, which are aligned to the left, and not figures.
+/// True if a column holds texts, which are aligned to the left, and no figures.
 fn is_worded(table: &Table, column: usize) -> bool {
     let cells = || table.rows.iter().filter_map(|row| row.cells.get(column));
     let longest = cells().map(|cell| match cell {
@@ -633,12 +632,12 @@ fn is_worded(table: &Table, column: usize) -> bool {
     longest.max().unwrap_or(0) > LONGEST_FIGURE && !cells().any(|cell| matches!(cell, Cell::Number(_)))
 }
 
-/// A text in capitals says that something is wrong; an abbreviation does not.
+/// True for a text in capitals, which reports a failure, but not for an abbreviation.
 fn is_alarm(text: &str) -> bool {
     text.chars().filter(|letter| letter.is_alphabetic()).count() > 4 && !text.contains(char::is_lowercase)
 }
 
-/// A figure of a script as its column wants it.
+/// A number of a script in the unit of its column.
 fn of_unit(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Number => number(value),

@@ -2,10 +2,10 @@
 
 use crate::histogram::Histogram;
 
-/// The middle part of the samples, within which a scale is laid: what lies beyond is put at its ends.
+/// Percentiles at the ends of a scale. Samples beyond belong to its first and last step.
 const MIDDLE: (f64, f64) = (0.2, 99.8);
 
-/// The samples of a histogram with how often each occurred.
+/// The distinct times of a histogram with their counts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Times {
     /// Microseconds, ascending.
@@ -14,7 +14,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// `None` for what is no histogram, or an empty one.
+    /// `None` if the text is no histogram, or an empty one.
     pub(super) fn of(stored: &str) -> Option<Self> {
         let histogram = Histogram::decode(stored)?;
         let values: Vec<(f64, u64)> = histogram
@@ -27,12 +27,12 @@ impl Times {
         })
     }
 
-    /// How many of all samples, as a share, each of `steps` equal factors from `low` to `high` has.
+    /// Share of the samples in each of `steps` steps from `low` to `high`, which are equal factors.
     pub(super) fn shares(&self, low: f64, high: f64, steps: usize) -> Vec<f64> {
         let mut counts = vec![0; steps];
         for (us, count) in &self.values {
             let along = (us / low).ln() / (high / low).ln() * steps as f64;
-            // The cast takes what is below the scale to its first step.
+            // The cast moves times below the scale to its first step.
             counts[(along as usize).min(steps - 1)] += count;
         }
         counts
@@ -52,14 +52,14 @@ impl Times {
     }
 }
 
-/// A scale on which the middle part of all of them can be seen, microseconds.
+/// A scale for the middle part of all histograms, microseconds.
 pub(super) fn range<'t>(all: impl Iterator<Item = &'t Times> + Clone) -> Option<(f64, f64)> {
     let low = all
         .clone()
         .map(|times| times.percentile(MIDDLE.0))
         .fold(f64::INFINITY, f64::min);
     let high = all.map(|times| times.percentile(MIDDLE.1)).fold(0.0, f64::max);
-    // Equal times still get a step of their own.
+    // If all times are equal, they still fill a step.
     low.is_finite().then(|| (0.9 * low, (1.1 * high).max(1.5 * low)))
 }
 

@@ -1,7 +1,7 @@
 //! A report as one HTML page that loads nothing: style, charts and data are in it.
 //!
-//! No script runs; its Content-Security-Policy allows the one style sheet and nothing else. The data is in the page as
-//! JSON, so that `haulier bench report` reads the page like the file it was made from.
+//! It runs no script: its Content-Security-Policy allows the one style sheet and nothing else. It contains its data as
+//! JSON, so that `haulier bench report` reads the page like the JSON file.
 
 use std::fmt::Write;
 
@@ -86,7 +86,7 @@ impl Writer {
         );
     }
 
-    /// A page of one run has its verdict for a headline.
+    /// Writes the only page. A single run has its verdict as headline.
     fn single(&mut self, report: &Report, page: &Page) {
         self.put("<header>");
         self.kicker(report);
@@ -173,7 +173,7 @@ impl Writer {
             }
             match &part.content {
                 Content::Run { run, show, .. } => {
-                    // The headline of a page of one run has said them.
+                    // A part without a title has them in the headline.
                     if !part.title.is_empty() {
                         self.sentences(&run.verdicts);
                     }
@@ -192,7 +192,7 @@ impl Writer {
         }
         let levels = levels(run);
         if levels.is_empty() {
-            self.tell("bad", "Nothing measured", "no target took part");
+            self.tell("bad", "Nothing measured", "no target was measured");
         }
         self.tiles(run, &levels);
         if let [level] = levels.as_slice() {
@@ -211,7 +211,7 @@ impl Writer {
         }
         self.ratios(run, &levels);
         self.charts(run);
-        self.behind(run, &levels);
+        self.further(run, &levels);
     }
 
     fn tell(&mut self, class: &str, what: &str, text: &str) {
@@ -232,13 +232,13 @@ impl Writer {
             WarningKind::NotSameWork => ("bad", "Not the same work"),
             WarningKind::Failures => ("bad", "Requests failed"),
             WarningKind::Status => ("bad", "Wrong page?"),
-            WarningKind::GeneratorLimited => ("", "The tool was the limit"),
+            WarningKind::GeneratorLimited => ("", "The generator was the limit"),
             WarningKind::RateNotReached => ("", "Rate not reached"),
-            WarningKind::Kernel => ("", "Lost on the way"),
+            WarningKind::Kernel => ("", "Full accept queue"),
             WarningKind::NoKeepAlive => ("", "No keep-alive"),
             WarningKind::Busy => ("", "Busy machine"),
             WarningKind::NotSampled => ("", "Not sampled"),
-            WarningKind::NotInterleaved => ("", "Not side by side"),
+            WarningKind::NotInterleaved => ("", "Not interleaved"),
         };
         let name = warning
             .target
@@ -251,7 +251,7 @@ impl Writer {
         self.tell(class, what, &text);
     }
 
-    /// The few figures that matter of a single target at a single level.
+    /// The main figures of a single target at a single level.
     fn tiles(&mut self, run: &Run, levels: &[Level]) {
         let (1, [level]) = (run.targets.len(), levels) else {
             return;
@@ -264,7 +264,7 @@ impl Writer {
             (text(&P99), P99.name),
         ];
         if SERVER_CPU.is_known(&[Some(point)]) {
-            tiles.push((text(&SERVER_CPU), "server CPU a request"));
+            tiles.push((text(&SERVER_CPU), "server CPU per request"));
         }
         tiles.push((text(&FAILED), FAILED.name));
         self.put("<div class=\"tiles\">");
@@ -279,7 +279,7 @@ impl Writer {
         self.put("</div>");
     }
 
-    /// Cards beside each other where there is room.
+    /// Cards, side by side if there is room.
     fn pair(&mut self, count: usize, mut card: impl FnMut(&mut Self, usize)) {
         if count == 0 {
             return;
@@ -357,7 +357,7 @@ impl Writer {
                     Mark::Bad => write!(self.out, "<td class=\"bad\">{text}</td>"),
                     Mark::Doubtful => write!(
                         self.out,
-                        "<td class=\"doubtful\">{text} <small>tool’s limit</small></td>"
+                        "<td class=\"doubtful\">{text} <small>generator’s limit</small></td>"
                     ),
                     Mark::Words => write!(self.out, "<td class=\"words\">{text}</td>"),
                 };
@@ -396,10 +396,10 @@ impl Writer {
         let scale = &strips.scale;
         let _ = write!(
             self.out,
-            "<tr><th></th><td>{scale}</td><td></td></tr></tbody></table></div><p class=\"note\">Left of the middle is less than {base}, right of it more. "
+            "<tr><th></th><td>{scale}</td><td></td></tr></tbody></table></div><p class=\"note\">Left of the middle: less than {base}; right: more. "
         );
         if run.noise.is_some() {
-            self.put("The grey band is what two equal targets differ by on this machine. ");
+            self.put("The grey band is the difference between equal targets on this machine. ");
         }
         if is_cut {
             self.put("A hollow dot lies beyond the scale. ");
@@ -421,7 +421,7 @@ impl Writer {
         }
     }
 
-    /// The course of time: one card, so that all charts have one axis.
+    /// The course of time, in one card: all charts share an axis.
     fn course(&mut self, run: &Run, level: Level) {
         let figures = charts::course(run, level, &mut self.ids);
         if figures.is_empty() {
@@ -457,8 +457,8 @@ impl Writer {
         self.put("</ul>");
     }
 
-    /// What stands behind the figures: percentiles, slices, failures, answers, the command.
-    fn behind(&mut self, run: &Run, levels: &[Level]) {
+    /// Details of the figures: percentiles, slices, failures, answers, the command.
+    fn further(&mut self, run: &Run, levels: &[Level]) {
         if let Some(failures) = grid::failures(run) {
             self.put("<div class=\"card\"><h4>Failures by kind</h4>");
             self.grid(&failures, None);
@@ -486,7 +486,7 @@ impl Writer {
                 self.details("Every slice", &slices, run);
             }
         }
-        self.details("The answers", &grid::answers(run), run);
+        self.details("Answers before the run", &grid::answers(run), run);
         self.put("</div>");
     }
 
@@ -550,8 +550,8 @@ impl Writer {
         let (data, note) = data::embedded(report);
         let _ = write!(
             self.out,
-            "</div><p class=\"note\">{} · all data is in this page: <code>haulier bench report</code> reads it like the \
-             JSON file it was made from{note}.</p></footer>\n\
+            "</div><p class=\"note\">{} · this page contains its data{note}: <code>haulier bench report</code> reads it \
+             like the JSON file.</p></footer>\n\
              <script type=\"application/json\" id=\"{}\">{data}</script>\n</body></html>\n",
             escaped(&report.tool),
             data::ID,
@@ -564,7 +564,7 @@ fn target_swatch(target: usize) -> String {
     swatch(ink, Some(dash))
 }
 
-/// The first verdict, or what was measured where there is none.
+/// The first verdict, else the rate or the names.
 fn headline(run: &Run) -> String {
     if let Some(first) = run.verdicts.first() {
         let begins_with_a_name = run.targets.iter().any(|target| first.starts_with(&target.name));

@@ -1,4 +1,4 @@
-//! A report as Markdown: what can stand in a repository and be compared with the run before.
+//! A report as Markdown, to be kept in a repository and compared with earlier runs.
 
 use std::fmt::Write;
 
@@ -96,7 +96,7 @@ fn sentences(out: &mut String, sentences: &[String]) {
     }
 }
 
-/// Columns line up: a page of figures is read as text, too.
+/// Writes a table with aligned columns, so that it reads well as text, too.
 fn table(out: &mut String, grid: &Grid) {
     if !grid.title.is_empty() {
         let _ = write!(out, "\n**{}**\n", line(&grid.title));

@@ -1,7 +1,7 @@
-//! What was measured, for people: one HTML page, Markdown, or text on a terminal.
+//! Reports for people: one HTML page, Markdown, or text on a terminal.
 //!
-//! `report` is what a report is about, `data` reads and embeds it, `compare` lays stored runs beside each other. `quantity`,
-//! `grid`, `bars`, `charts` and `facts` say what is to be seen of a run; `html`, `markdown` and `terminal` only how it looks.
+//! `document` is a report as data, `data` reads and embeds it, `compare` merges stored runs. `quantity`, `grid`, `bars`,
+//! `charts` and `facts` decide the content; `html`, `markdown` and `terminal` only its form.
 
 mod bars;
 mod charts;

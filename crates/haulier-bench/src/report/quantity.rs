@@ -1,27 +1,27 @@
-//! What a target is measured for: every figure with its one name, definition and form.
+//! The figures of a target, each with its name, definition and form.
 //!
-//! The table of `haulier bench` on the terminal and the tables of a report take their figures from here, so that both say the
-//! same of a run. A figure is of all slices together; comparisons rest on pairs of slices (`compare`).
+//! The tables of `haulier bench` and those of a report take their figures from here, so that they agree. A figure covers
+//! all slices together; comparisons use pairs of slices (`compare`).
 
 use crate::result::{Distribution, Metric, Point, Run};
 
 use super::document::Best;
 use super::figures::{bytes, count, number, percent, time};
 
-/// Something a point was measured for.
+/// A figure of a point.
 #[derive(Debug)]
 pub struct Quantity {
     pub name: &'static str,
-    /// Of all slices together.
+    /// Its value over all slices together.
     pub of: fn(&Point) -> Option<f64>,
     pub show: fn(f64) -> String,
     pub best: Best,
     pub metric: Option<Metric>,
-    /// Left to the second table of a report.
+    /// Shown in the second table of a report.
     pub minor: bool,
-    /// True if the run tried to measure it: a missing figure was not sampled then.
+    /// True if the run tried to measure it: a missing value was not sampled then.
     tried: fn(&Point) -> bool,
-    /// The terminal's remark beside it.
+    /// The remark beside it on a terminal.
     pub remark: &'static str,
 }
 
@@ -70,7 +70,7 @@ impl Quantity {
         Self { tried, ..self }
     }
 
-    /// The figure in words: `not sampled` if it was tried in vain, `–` if nobody tried.
+    /// The value as text: `not sampled` if sampling failed, `–` if it was not measured.
     pub fn text(&self, point: Option<&Point>) -> String {
         match point.and_then(self.of) {
             Some(value) => (self.show)(value),
@@ -79,7 +79,7 @@ impl Quantity {
         }
     }
 
-    /// True if one of the points has it, or tried to.
+    /// True if one of the points has a value, or should have one.
     pub fn is_known(&self, points: &[Option<&Point>]) -> bool {
         let mut points = points.iter().flatten();
         points.any(|point| (self.of)(point).is_some() || (self.tried)(point))
@@ -97,7 +97,7 @@ pub const SERVER_CPU: Quantity = Quantity::of_metric(Metric::ServerCpu, |point| 
 pub const BODY: Quantity = Quantity::new("body/request", body_bytes, bytes).minor();
 pub const FAILED: Quantity = Quantity::new("failed", |point| Some(point.total.failures.all() as f64), whole);
 
-/// In the order of what people ask first.
+/// All figures, the most wanted first.
 pub static QUANTITIES: [Quantity; 26] = [
     RATE,
     MEDIAN,
@@ -188,7 +188,7 @@ pub fn find(name: &str) -> Option<&'static Quantity> {
 #[derive(Debug, Clone, Copy)]
 pub enum Column {
     Figure(&'static Quantity),
-    /// The first target's figure divided by that of the line; written `CPU/request ratio`.
+    /// The first target's value divided by that of the line; written `CPU/request ratio`.
     Ratio(&'static Quantity, Metric),
 }
 
@@ -212,14 +212,14 @@ impl Column {
     }
 }
 
-/// The line that says what the figures of a run's tables are, if it has several slices.
+/// A definition of the figures in a run's tables, if it has several slices.
 pub fn definition(run: &Run) -> Option<&'static str> {
     if run.points.iter().all(|point| point.slices.len() < 2) {
         return None;
     }
     Some(match run.comparisons.is_empty() {
-        true => "figures are of all slices together",
-        false => "figures are of all slices together, ratios the mean over pairs of slices",
+        true => "figures cover all slices together",
+        false => "figures cover all slices together, ratios are means over pairs of slices",
     })
 }
 
@@ -228,7 +228,7 @@ pub fn percentile(times: &Distribution, percent: f64) -> Option<f64> {
     known.map(|us| us as f64)
 }
 
-/// Older documents have a 0 where workers were busy only while nobody looked.
+/// Most busy workers. Older documents have a 0 if workers were busy between the samples only.
 fn peak_workers(point: &Point) -> Option<f64> {
     let server = point.total.server?;
     let was_busy = server.worker_us_per_request.is_some_and(|us| us > 0.0);

@@ -23,7 +23,7 @@ pub(super) fn pair() -> Run {
             Verdict::NoDifference,
             "no difference shown (0.99–1.01×)",
         ),
-        comparison(Metric::FirstByte, 0.1, Verdict::Better, "10× sooner"),
+        comparison(Metric::FirstByte, 0.1, Verdict::Better, "10× shorter"),
         comparison(Metric::ServerCpu, 0.31, Verdict::Better, "0.31× (0.30–0.32)"),
     ];
     run.verdicts = vec![
@@ -151,7 +151,7 @@ fn point(target: usize, connections: u32, rate: f64, middle_us: u64, seed: u64) 
     for round in 0..6 {
         let mut own = Histogram::default();
         for _ in 0..REQUESTS {
-            // A few requests are far slower than the rest, as in life.
+            // A few requests are far slower than the rest, as on real servers.
             let slow = if random.u32(..200) == 0 { 8.0 } else { 1.0 };
             own.record(
                 (middle_us as f64 * 1000.0 * slow * (0.8 + 0.4 * random.f64() + 0.3 * random.f64().powi(6))) as u64,

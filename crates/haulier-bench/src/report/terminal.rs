@@ -1,4 +1,4 @@
-//! A report on a terminal: the same tables, and charts of block characters.
+//! A report on a terminal: the tables, and charts of block characters.
 
 use std::fmt::Write;
 
@@ -16,9 +16,9 @@ use super::histogram::{self, Times};
 const BAR: usize = 32;
 /// Room for a histogram, characters.
 const HISTOGRAM: usize = 48;
-/// An eighth of a character to a whole one, for bars.
+/// From an eighth of a character to a whole one, for bars.
 const PIECES: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
-/// The same upward, for lines of figures.
+/// The same upward, for sparklines.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The whole text.
@@ -41,7 +41,7 @@ pub fn text(report: &Report) -> String {
     out
 }
 
-/// One part, as it is shown as soon as it was measured.
+/// Writes one part, as soon as it was measured.
 pub fn write_part(out: &mut String, part: &Part) {
     if !part.title.is_empty() {
         let title = plain(&part.title);
@@ -105,7 +105,7 @@ fn write_grid(out: &mut String, grid: &Grid) {
     if !grid.title.is_empty() {
         let _ = writeln!(out, "{}", plain(&grid.title));
     }
-    // Two characters behind every figure are kept for the mark of the best.
+    // Two characters after every figure are room for the mark of the best.
     let head = grid.head.iter().map(|text| format!("{}  ", plain(text)));
     let mut rows = vec![
         std::iter::once(plain(&grid.corner))
@@ -170,7 +170,7 @@ fn bar(share: f64, room: usize) -> String {
     bar
 }
 
-/// How the slices and the times of each target lay, a line each.
+/// Writes the rates of the slices and the times of each target, one line each.
 fn write_lines(out: &mut String, run: &Run, level: Level) {
     let points: Vec<&Point> = (0..run.targets.len())
         .filter_map(|target| point(run, target, level))
@@ -190,7 +190,7 @@ fn write_lines(out: &mut String, run: &Run, level: Level) {
                 .collect::<Vec<_>>()
         };
         let all: Vec<f64> = points.iter().flat_map(|point| rates(point)).collect();
-        let _ = writeln!(out, "Requests a second, round by round");
+        let _ = writeln!(out, "Requests a second, slice by slice");
         for point in &points {
             let line = spark(&rates(point), &all);
             let middle = number(charts::median(&rates(point)));
@@ -234,7 +234,7 @@ fn write_histograms(out: &mut String, run: &Run, points: &[&Point], width: usize
     out.push('\n');
 }
 
-/// Figures as a line of steps, over the range of `all`.
+/// A sparkline of values over the range of `all`.
 fn spark(values: &[f64], all: &[f64]) -> String {
     let low = all.iter().copied().fold(f64::INFINITY, f64::min);
     let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -243,11 +243,11 @@ fn spark(values: &[f64], all: &[f64]) -> String {
 
 fn step(value: f64, low: f64, high: f64) -> char {
     let share = if high > low { (value - low) / (high - low) } else { 0.5 };
-    // The cast takes NaN to the lowest step.
+    // The cast moves NaN to the lowest step.
     STEPS[((share * 7.0).round() as usize).min(7)]
 }
 
-/// Text that does nothing to a terminal.
+/// Text without control characters.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|letter| {
@@ -279,7 +279,7 @@ mod tests {
         for part in [
             "requests/s",
             "█",
-            "round by round",
+            "slice by slice",
             "How often each time occurred",
             "no difference shown",
         ] {

@@ -58,7 +58,7 @@ fn without_a_file_to_write_it_speaks_to_the_terminal() {
         "slow is",
         "requests/s",
         "█",
-        "round by round",
+        "slice by slice",
         "How often each time occurred",
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
