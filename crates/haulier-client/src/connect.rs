@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::credentials::basic;
-use crate::error::{ClientError, Phase};
+use crate::error::{ClientError, TimeoutPhase};
 use crate::names;
 use crate::stream::Stream;
 use crate::url::{Origin, Scheme, Url};
@@ -136,7 +136,7 @@ impl Connector {
         timeout(waited, self.connect_untimed(origin))
             .await
             .unwrap_or(Err(ClientError::TimedOut {
-                phase: Phase::Connect,
+                phase: TimeoutPhase::Connect,
                 waited,
             }))
     }

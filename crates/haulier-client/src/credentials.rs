@@ -20,11 +20,11 @@ pub fn bearer(token: &str) -> String {
 /// The entries of a netrc file.
 #[derive(Debug, Clone, Default)]
 pub struct Netrc {
-    entries: Vec<Entry>,
+    entries: Vec<NetrcEntry>,
 }
 
 #[derive(Clone, Default)]
-struct Entry {
+struct NetrcEntry {
     /// `None` is the `default` entry.
     machine: Option<String>,
     login: String,
@@ -32,7 +32,7 @@ struct Entry {
 }
 
 /// Without the password.
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for NetrcEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} as {}", self.machine, self.login)
     }
@@ -42,15 +42,15 @@ impl Netrc {
     /// Reads the file's text. Unknown words are ignored, as every other program does.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let mut entries = Vec::<Entry>::new();
+        let mut entries = Vec::<NetrcEntry>::new();
         let mut words = words(text).into_iter();
         while let Some(word) = words.next() {
             match word.as_str() {
-                "machine" => entries.push(Entry {
+                "machine" => entries.push(NetrcEntry {
                     machine: Some(words.next().unwrap_or_default().to_ascii_lowercase()),
-                    ..Entry::default()
+                    ..NetrcEntry::default()
                 }),
-                "default" => entries.push(Entry::default()),
+                "default" => entries.push(NetrcEntry::default()),
                 "login" => set(&mut entries, words.next(), |entry| &mut entry.login),
                 "password" => set(&mut entries, words.next(), |entry| &mut entry.password),
                 _ => {}
@@ -70,7 +70,7 @@ impl Netrc {
     }
 }
 
-fn set(entries: &mut [Entry], value: Option<String>, place: impl Fn(&mut Entry) -> &mut String) {
+fn set(entries: &mut [NetrcEntry], value: Option<String>, place: impl Fn(&mut NetrcEntry) -> &mut String) {
     if let (Some(entry), Some(value)) = (entries.last_mut(), value) {
         *place(entry) = value;
     }

@@ -13,13 +13,13 @@ use crate::url::UrlError;
 
 /// The step that a timeout ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum TimeoutPhase {
     Connect,
     FirstByte,
     Body,
 }
 
-impl Phase {
+impl TimeoutPhase {
     fn words(self) -> &'static str {
         match self {
             Self::Connect => "connection",
@@ -42,7 +42,7 @@ pub enum ClientError {
     #[error("TLS with {host} failed")]
     Tls { host: String, source: io::Error },
     #[error("no {} within {} s", phase.words(), waited.as_secs_f64())]
-    TimedOut { phase: Phase, waited: Duration },
+    TimedOut { phase: TimeoutPhase, waited: Duration },
     /// The connection broke or ended before a byte of the response arrived: a safe request may be repeated on another
     /// one (RFC 9112 §9.3.1).
     #[error("the connection broke before the server answered")]

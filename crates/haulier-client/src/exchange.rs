@@ -16,9 +16,9 @@ use haulier_proto::field::Fields;
 use haulier_proto::response_head::{ResponseHead, ResponseLength};
 use tokio::time::{timeout, timeout_at};
 
-use crate::call::{Call, Sender, Wait};
+use crate::active_request::{ActiveRequest, Sender, Wait};
 use crate::connection::Connection;
-use crate::error::{ClientError, Phase};
+use crate::error::{ClientError, TimeoutPhase};
 use crate::http2;
 use crate::request::{Request, RequestBody};
 
@@ -71,24 +71,24 @@ impl Connection {
         mut on_interim: impl FnMut(&ResponseHead),
     ) -> Result<Exchange<B>, ClientError> {
         let method = request.method.kind();
-        let mut call = Call::begin(self, request)?;
-        let wait = Wait::new(Phase::FirstByte, timeouts.first_byte);
-        let (head, rest, is_reusable) = match call.sender {
+        let mut active = ActiveRequest::begin(self, request)?;
+        let wait = Wait::new(TimeoutPhase::FirstByte, timeouts.first_byte);
+        let (head, rest, is_reusable) = match active.sender {
             Sender::Http1(_) => {
-                let head = call.http1_head(&wait, &mut on_interim).await?;
+                let head = active.http1_head(&wait, &mut on_interim).await?;
                 let rest = Rest::of_http1(head.body_length(method)?);
                 let is_reusable = head.keeps_alive() && head.status() != 101;
                 (head, rest, is_reusable)
             }
             Sender::Http2 { stream } => {
-                let (head, end) = call.http2_head(stream, &wait, &mut on_interim).await?;
+                let (head, end) = active.http2_head(stream, &wait, &mut on_interim).await?;
                 let rest = Rest::of_http2(head.content_length()?, end);
                 (head, rest, true)
             }
         };
-        call.upload.answered();
+        active.upload.answered();
         Ok(Exchange {
-            call,
+            active,
             head,
             rest,
             trailers: None,
@@ -137,7 +137,7 @@ impl Rest {
 /// complete and its connection is taken out.
 #[derive(Debug)]
 pub struct Exchange<B = Bytes> {
-    call: Call<B>,
+    active: ActiveRequest<B>,
     head: ResponseHead,
     rest: Rest,
     trailers: Option<Fields>,
@@ -178,14 +178,14 @@ impl<B: RequestBody> Exchange<B> {
     /// # Errors
     /// Any [`ClientError`] of a body: short, damaged, stalled, broken. The bytes appended before are good.
     pub async fn read(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, ClientError> {
-        let wait = Wait::new(Phase::Body, self.stall);
+        let wait = Wait::new(TimeoutPhase::Body, self.stall);
         loop {
-            let until = wait.until(self.call.upload.moved_at());
+            let until = wait.until(self.active.upload.moved_at());
             let read = std::future::poll_fn(|context| self.poll_read(out, most, context));
             if let Ok(read) = timeout_at(until, read).await {
                 return read;
             }
-            if wait.until(self.call.upload.moved_at()) <= until {
+            if wait.until(self.active.upload.moved_at()) <= until {
                 return Err(wait.timed_out());
             }
         }
@@ -226,7 +226,7 @@ impl<B: RequestBody> Exchange<B> {
         let left = usize::try_from(length - received).unwrap_or(usize::MAX);
         let most = most.min(left);
         let before = out.len();
-        if !self.take_buffered(out, most) && ready!(self.call.poll_receive(Some(out), most, context))? == 0 {
+        if !self.take_buffered(out, most) && ready!(self.active.poll_receive(Some(out), most, context))? == 0 {
             return Poll::Ready(Err(ClientError::ShortBody {
                 received,
                 expected: length,
@@ -253,7 +253,7 @@ impl<B: RequestBody> Exchange<B> {
             let Rest::Chunked(decoder) = &mut self.rest else {
                 return Poll::Ready(Ok(0));
             };
-            let buffer = &mut self.call.connection.buffer;
+            let buffer = &mut self.active.connection.buffer;
             let taken = decoder.decode(buffer, out, most)?;
             buffer.drain(..taken);
             let is_done = decoder.is_done();
@@ -264,7 +264,7 @@ impl<B: RequestBody> Exchange<B> {
             if is_done || out.len() > before {
                 return Poll::Ready(Ok(out.len() - before));
             }
-            if ready!(self.call.poll_receive(None, READ.min(most), context))? == 0 {
+            if ready!(self.active.poll_receive(None, READ.min(most), context))? == 0 {
                 return Poll::Ready(Err(ClientError::NoLastChunk));
             }
         }
@@ -278,8 +278,8 @@ impl<B: RequestBody> Exchange<B> {
     ) -> Poll<Result<usize, ClientError>> {
         let before = out.len();
         loop {
-            let Connection { buffer, http2, .. } = &mut self.call.connection;
-            let (Sender::Http2 { stream }, Some(http2)) = (&self.call.sender, http2) else {
+            let Connection { buffer, http2, .. } = &mut self.active.connection;
+            let (Sender::Http2 { stream }, Some(http2)) = (&self.active.sender, http2) else {
                 return Poll::Ready(Ok(0));
             };
             let is_complete = http2.take_body(buffer, *stream, out, most)?;
@@ -289,7 +289,7 @@ impl<B: RequestBody> Exchange<B> {
             }
             if is_complete {
                 self.trailers = http2.take_trailers();
-                self.call.upload.stop(None);
+                self.active.upload.stop(None);
             }
             if is_complete && read == 0 {
                 self.rest = Rest::Nothing;
@@ -297,7 +297,7 @@ impl<B: RequestBody> Exchange<B> {
             if is_complete || read > 0 {
                 return Poll::Ready(Ok(read));
             }
-            if ready!(self.call.poll_receive(None, http2::READ, context))? == 0 {
+            if ready!(self.active.poll_receive(None, http2::READ, context))? == 0 {
                 return Poll::Ready(Err(self.cut_stream()));
             }
         }
@@ -311,7 +311,7 @@ impl<B: RequestBody> Exchange<B> {
     ) -> Poll<Result<usize, ClientError>> {
         self.is_reusable = false;
         let before = out.len();
-        if !self.take_buffered(out, most) && ready!(self.call.poll_receive(Some(out), most, context))? == 0 {
+        if !self.take_buffered(out, most) && ready!(self.active.poll_receive(Some(out), most, context))? == 0 {
             self.rest = Rest::Nothing;
         }
         Poll::Ready(Ok(out.len() - before))
@@ -330,7 +330,7 @@ impl<B: RequestBody> Exchange<B> {
 
     /// Moves bytes that came with the head; `false` if there are none.
     fn take_buffered(&mut self, out: &mut Vec<u8>, most: usize) -> bool {
-        let buffer = &mut self.call.connection.buffer;
+        let buffer = &mut self.active.connection.buffer;
         let take = buffer.len().min(most);
         out.extend_from_slice(&buffer[..take]);
         buffer.drain(..take);
@@ -341,8 +341,8 @@ impl<B: RequestBody> Exchange<B> {
     #[must_use]
     pub fn can_splice(&self) -> bool {
         let has_more = matches!(self.rest, Rest::Known { length, received } if received < length);
-        let connection = &self.call.connection;
-        has_more && self.call.upload.is_complete() && connection.buffer.is_empty() && connection.stream.is_plain()
+        let connection = &self.active.connection;
+        has_more && self.active.upload.is_complete() && connection.buffer.is_empty() && connection.stream.is_plain()
     }
 
     /// Moves up to `most` bytes of the body into an empty pipe, and says how many. Ask [`Exchange::can_splice`] first.
@@ -354,10 +354,10 @@ impl<B: RequestBody> Exchange<B> {
             return Ok(0);
         };
         let most = usize::try_from(length - received).map_or(most, |left| left.min(most));
-        let spliced = timeout(self.stall, self.call.connection.stream.splice(pipe, most)).await;
+        let spliced = timeout(self.stall, self.active.connection.stream.splice(pipe, most)).await;
         let moved = spliced
             .map_err(|_| ClientError::TimedOut {
-                phase: Phase::Body,
+                phase: TimeoutPhase::Body,
                 waited: self.stall,
             })?
             .map_err(ClientError::Broken)?;
@@ -384,26 +384,26 @@ impl<B: RequestBody> Exchange<B> {
             Rest::Nothing => true,
             Rest::Known { length, received } => length == received,
             Rest::Stream { .. } => {
-                let http2 = self.call.connection.http2.as_ref();
+                let http2 = self.active.connection.http2.as_ref();
                 http2.is_some_and(|http2| http2.has_ended())
             }
             Rest::Chunked(_) | Rest::UntilClose => false,
         };
-        let is_sent = self.call.connection.http2.is_some() || self.call.upload.is_complete();
-        (self.is_reusable && is_complete && is_sent).then_some(self.call.connection)
+        let is_sent = self.active.connection.http2.is_some() || self.active.upload.is_complete();
+        (self.is_reusable && is_complete && is_sent).then_some(self.active.connection)
     }
 
     /// Gives the exchange up. The connection is kept where the server can be told so without closing it: by RST_STREAM
     /// of HTTP/2.
     pub async fn abort(mut self) -> Option<Connection> {
-        let Sender::Http2 { stream: id } = self.call.sender else {
+        let Sender::Http2 { stream: id } = self.active.sender else {
             return self.into_connection();
         };
-        let Connection { stream, http2, .. } = &mut self.call.connection;
+        let Connection { stream, http2, .. } = &mut self.active.connection;
         let http2 = http2.as_mut()?;
         http2.cancel(id);
         let flushed = std::future::poll_fn(|context| http2.poll_flush(stream, context));
-        matches!(timeout(self.stall, flushed).await, Ok(Ok(()))).then_some(self.call.connection)
+        matches!(timeout(self.stall, flushed).await, Ok(Ok(()))).then_some(self.active.connection)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::upload::Upload;
 const SMALL: usize = 16 * 1024;
 
 /// The progress of the body.
-enum Next {
+enum SendStep {
     More,
     /// The source has nothing yet.
     Waiting,
@@ -66,12 +66,12 @@ impl Http1Sender {
                 upload.note_moved();
             }
             match next {
-                Next::More => {}
-                Next::Waiting => {
+                SendStep::More => {}
+                SendStep::Waiting => {
                     let _ = stream.poll_flush(context).map_err(ClientError::Broken)?;
                     return Poll::Pending;
                 }
-                Next::Sent => return stream.poll_flush(context).map_err(ClientError::Broken),
+                SendStep::Sent => return stream.poll_flush(context).map_err(ClientError::Broken),
             }
         }
     }
@@ -81,18 +81,18 @@ impl Http1Sender {
         &mut self,
         upload: &mut Upload<B>,
         context: &mut Context<'_>,
-    ) -> Result<Next, ClientError> {
+    ) -> Result<SendStep, ClientError> {
         if !upload.piece.is_empty() {
-            return Ok(Next::More);
+            return Ok(SendStep::More);
         }
         if std::mem::take(&mut self.owes_line_end) {
             self.output.extend_from_slice(b"\r\n");
         }
         match upload.poll_piece(context)? {
-            Poll::Pending => Ok(Next::Waiting),
+            Poll::Pending => Ok(SendStep::Waiting),
             Poll::Ready(false) => {
                 self.end(upload);
-                Ok(Next::Sent)
+                Ok(SendStep::Sent)
             }
             Poll::Ready(true) => {
                 if self.is_chunked {
@@ -106,7 +106,7 @@ impl Http1Sender {
                         self.output.extend_from_slice(b"\r\n");
                     }
                 }
-                Ok(Next::More)
+                Ok(SendStep::More)
             }
         }
     }

@@ -61,7 +61,7 @@ impl Default for Http2 {
 }
 
 /// One step through the frames in the buffer.
-pub(crate) enum Found {
+pub(crate) enum StreamStep {
     Interim(Box<ResponseHead>),
     /// The final head, and whether the response ends with it.
     Head(Box<ResponseHead>, bool),
@@ -198,7 +198,7 @@ impl Http2 {
         let held = self.held.len().min(most);
         out.extend(self.held.drain(..held));
         while out.len() < until && !self.has_ended {
-            if let Found::Nothing = self.step(buffer, id, out, until - out.len())? {
+            if let StreamStep::Nothing = self.step(buffer, id, out, until - out.len())? {
                 break;
             }
         }
@@ -217,33 +217,33 @@ impl Http2 {
         id: u32,
         out: &mut Vec<u8>,
         most: usize,
-    ) -> Result<Found, ClientError> {
+    ) -> Result<StreamStep, ClientError> {
         loop {
             let step = self.state.receive(&buffer[self.taken..], &mut self.storage)?;
             self.taken += step.taken;
             let found = match step.event {
-                Some(Event::Interim { stream, head }) if stream == id => Found::Interim(Box::new(head)),
+                Some(Event::Interim { stream, head }) if stream == id => StreamStep::Interim(Box::new(head)),
                 Some(Event::Head { stream, head, end }) if stream == id => {
                     self.has_ended = end;
-                    Found::Head(Box::new(head), end)
+                    StreamStep::Head(Box::new(head), end)
                 }
                 Some(Event::Data { stream, data, end }) if stream == id => {
                     let (now, later) = data.split_at(data.len().min(most));
                     out.extend_from_slice(now);
                     self.held.extend_from_slice(later);
                     self.has_ended = end;
-                    Found::Body
+                    StreamStep::Body
                 }
                 Some(Event::Trailers { stream, trailers }) if stream == id => {
                     self.trailers = Some(trailers);
                     self.has_ended = true;
-                    Found::Body
+                    StreamStep::Body
                 }
                 Some(Event::Failed { stream, why }) if stream == id => return Err(why.into()),
                 Some(_) => continue,
-                None => Found::Nothing,
+                None => StreamStep::Nothing,
             };
-            self.release_taken(buffer, matches!(found, Found::Nothing));
+            self.release_taken(buffer, matches!(found, StreamStep::Nothing));
             return Ok(found);
         }
     }

@@ -9,7 +9,7 @@ pub mod connect;
 pub mod error;
 pub mod stream;
 
-mod call;
+mod active_request;
 pub mod client;
 pub mod connection;
 pub mod credentials;

@@ -11,7 +11,7 @@ pub const MOST_REDIRECTS: usize = 20;
 
 /// The request that a redirect asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Redirect {
+pub struct RedirectedRequest {
     pub url: Url,
     /// It is a GET without a body; else it repeats method and body of the first request.
     pub becomes_get: bool,
@@ -24,7 +24,7 @@ pub struct Redirect {
 /// # Errors
 /// [`ClientError::BadRedirect`] for a Location that cannot be requested, [`ClientError::InsecureRedirect`] for one that
 /// leaves https.
-pub fn of(head: &ResponseHead, url: &Url, method: Method) -> Result<Option<Redirect>, ClientError> {
+pub fn of(head: &ResponseHead, url: &Url, method: Method) -> Result<Option<RedirectedRequest>, ClientError> {
     let status = head.status();
     if !matches!(status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -38,7 +38,7 @@ pub fn of(head: &ResponseHead, url: &Url, method: Method) -> Result<Option<Redir
     if url.origin().scheme == Scheme::Https && target.origin().scheme != Scheme::Https {
         return Err(ClientError::InsecureRedirect);
     }
-    Ok(Some(Redirect {
+    Ok(Some(RedirectedRequest {
         keeps_credentials: target.origin() == url.origin(),
         url: target,
         // 303 asks for it; for 301 and 302 every browser turns POST into GET.
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    fn follow(status: u16, location: &str, from: &str, method: Method) -> Result<Option<Redirect>, ClientError> {
+    fn follow(status: u16, location: &str, from: &str, method: Method) -> Result<Option<RedirectedRequest>, ClientError> {
         let mut text = format!("HTTP/1.1 {status} x\r\nLocation: {location}\r\n\r\n").into_bytes();
         let head = ResponseHead::parse(&mut text, &ResponseLimits::default())
             .expect("a good head")

@@ -15,7 +15,7 @@ use crate::request::{Request, RequestBody};
 const MOST_EXPECTED: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-enum State {
+enum UploadState {
     /// The body is held back until the server says 100, or this moment.
     Expecting(Instant),
     Sending,
@@ -33,7 +33,7 @@ pub(crate) struct Upload<B> {
     pub(crate) piece: Bytes,
     /// Bytes that the body still has to give, if its length was announced.
     due: Option<u64>,
-    state: State,
+    state: UploadState,
     /// The moment at which bytes last went out.
     moved_at: Option<Instant>,
 }
@@ -42,11 +42,11 @@ impl<B: RequestBody> Upload<B> {
     pub(crate) fn new(request: Request<B>) -> Self {
         let due = request.body.length();
         let state = if due == Some(0) {
-            State::Complete
+            UploadState::Complete
         } else if request.expects_continue() {
-            State::Expecting(Instant::now() + MOST_EXPECTED)
+            UploadState::Expecting(Instant::now() + MOST_EXPECTED)
         } else {
-            State::Sending
+            UploadState::Sending
         };
         Self {
             body: request.body,
@@ -63,9 +63,9 @@ impl<B: RequestBody> Upload<B> {
             return Poll::Ready(Ok(true));
         }
         match self.state {
-            State::Sending => {}
-            State::Complete => return Poll::Ready(Ok(false)),
-            State::Expecting(_) | State::Stopped(_) => return Poll::Pending,
+            UploadState::Sending => {}
+            UploadState::Complete => return Poll::Ready(Ok(false)),
+            UploadState::Expecting(_) | UploadState::Stopped(_) => return Poll::Pending,
         }
         let piece = ready!(self.body.poll_piece(context)).map_err(ClientError::RequestBody)?;
         let length = piece.as_ref().map_or(0, |piece| piece.len() as u64);
@@ -78,7 +78,7 @@ impl<B: RequestBody> Upload<B> {
         };
         match piece {
             Some(piece) => self.piece = piece,
-            None => self.state = State::Complete,
+            None => self.state = UploadState::Complete,
         }
         Poll::Ready(Ok(!self.piece.is_empty()))
     }
@@ -90,11 +90,11 @@ impl<B: RequestBody> Upload<B> {
 
     /// Marks the body as complete, after its last piece.
     pub(crate) fn complete(&mut self) {
-        self.state = State::Complete;
+        self.state = UploadState::Complete;
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        matches!(self.state, State::Complete) && self.piece.is_empty()
+        matches!(self.state, UploadState::Complete) && self.piece.is_empty()
     }
 
     pub(crate) fn trailers(&mut self) -> Option<Fields> {
@@ -104,15 +104,15 @@ impl<B: RequestBody> Upload<B> {
     /// The moment until which the body is held back for a 100.
     pub(crate) fn expects_until(&self) -> Option<Instant> {
         match self.state {
-            State::Expecting(until) => Some(until),
+            UploadState::Expecting(until) => Some(until),
             _ => None,
         }
     }
 
     /// Sends the body that was held back.
     pub(crate) fn go_on(&mut self) {
-        if let State::Expecting(_) = self.state {
-            self.state = State::Sending;
+        if let UploadState::Expecting(_) = self.state {
+            self.state = UploadState::Sending;
         }
     }
 
@@ -120,13 +120,13 @@ impl<B: RequestBody> Upload<B> {
     pub(crate) fn stop(&mut self, failure: Option<io::Error>) {
         if !self.is_complete() || failure.is_some() {
             self.piece.clear();
-            self.state = State::Stopped(failure);
+            self.state = UploadState::Stopped(failure);
         }
     }
 
     /// The server has sent its final response: a body that was held back for a 100 is not sent any more.
     pub(crate) fn answered(&mut self) {
-        if let State::Expecting(_) = self.state {
+        if let UploadState::Expecting(_) = self.state {
             self.stop(None);
         }
     }
@@ -134,7 +134,7 @@ impl<B: RequestBody> Upload<B> {
     /// The error that ended the sending, if one did.
     pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
         match &mut self.state {
-            State::Stopped(failure) => failure.take(),
+            UploadState::Stopped(failure) => failure.take(),
             _ => None,
         }
     }

@@ -4,13 +4,13 @@
 //! byte before the last one is there.
 
 use super::error::DownloadError;
-use super::job::Job;
+use super::job::DownloadJob;
 use crate::decode::Decoder;
 use crate::exchange::Exchange;
 
 const READ: usize = 64 * 1024;
 
-pub(super) async fn fetch(job: &Job, mut exchange: Exchange, mut decoder: Decoder) -> Result<(), DownloadError> {
+pub(super) async fn fetch(job: &DownloadJob, mut exchange: Exchange, mut decoder: Decoder) -> Result<(), DownloadError> {
     let (mut input, mut output, mut at) = (Vec::new(), Vec::new(), 0);
     loop {
         input.clear();
@@ -33,7 +33,7 @@ pub(super) async fn fetch(job: &Job, mut exchange: Exchange, mut decoder: Decode
     Ok(())
 }
 
-fn write(job: &Job, output: &mut Vec<u8>, at: u64) -> Result<u64, DownloadError> {
+fn write(job: &DownloadJob, output: &mut Vec<u8>, at: u64) -> Result<u64, DownloadError> {
     job.part.borrow().write_at(output, at)?;
     let end = at + output.len() as u64;
     output.clear();

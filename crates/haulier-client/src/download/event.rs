@@ -9,7 +9,7 @@ use super::verify::Checksum;
 
 /// An event of a download.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum DownloadEvent<'a> {
     /// A response was accepted; `kept` bytes were there before.
     Started {
         target: PathBuf,
@@ -35,7 +35,7 @@ pub enum Event<'a> {
 
 /// The receiver of events.
 pub trait Observer: Debug {
-    fn event(&self, event: &Event<'_>);
+    fn event(&self, event: &DownloadEvent<'_>);
 }
 
 /// The result of a successful download.

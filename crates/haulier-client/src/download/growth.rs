@@ -25,7 +25,7 @@ pub enum Change {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Phase {
+enum GrowthPhase {
     /// The first window says little: servers that limit send the bytes of a second at once.
     Starting,
     Measuring,
@@ -46,7 +46,7 @@ enum Phase {
 pub struct Growth {
     most: usize,
     connections: usize,
-    phase: Phase,
+    phase: GrowthPhase,
     measurement: Measurement,
 }
 
@@ -57,23 +57,23 @@ impl Growth {
         Self {
             most,
             connections: 1,
-            phase: if most > 1 { Phase::Starting } else { Phase::Fixed },
+            phase: if most > 1 { GrowthPhase::Starting } else { GrowthPhase::Fixed },
             measurement: Measurement::begin(Sample::default()),
         }
     }
 
     /// Adds no further ones: a connection failed, or the server gives no ranges.
     pub fn stop(&mut self) {
-        self.phase = Phase::Fixed;
+        self.phase = GrowthPhase::Fixed;
     }
 
     /// Takes the sample after one more window; `left` bytes are still to come.
     pub fn step(&mut self, sample: Sample, left: u64) -> Change {
         match self.phase {
-            Phase::Fixed => Change::Stay,
-            Phase::Starting => self.measure(sample, Phase::Measuring),
-            Phase::Settling { before, added } => self.measure(sample, Phase::Judging { before, added }),
-            Phase::Measuring | Phase::Judging { .. } => match self.measurement.add(sample.clone()) {
+            GrowthPhase::Fixed => Change::Stay,
+            GrowthPhase::Starting => self.measure(sample, GrowthPhase::Measuring),
+            GrowthPhase::Settling { before, added } => self.measure(sample, GrowthPhase::Judging { before, added }),
+            GrowthPhase::Measuring | GrowthPhase::Judging { .. } => match self.measurement.add(sample.clone()) {
                 Some(rate) => {
                     self.measurement = Measurement::begin(sample);
                     self.judge(rate, left)
@@ -84,7 +84,7 @@ impl Growth {
     }
 
     /// Starts a measurement.
-    fn measure(&mut self, sample: Sample, phase: Phase) -> Change {
+    fn measure(&mut self, sample: Sample, phase: GrowthPhase) -> Change {
         self.measurement = Measurement::begin(sample);
         self.phase = phase;
         Change::Stay
@@ -92,13 +92,13 @@ impl Growth {
 
     fn judge(&mut self, rate: f64, left: u64) -> Change {
         match self.phase {
-            Phase::Judging { before, added } if rate <= before * GAIN => {
-                self.phase = Phase::Fixed;
+            GrowthPhase::Judging { before, added } if rate <= before * GAIN => {
+                self.phase = GrowthPhase::Fixed;
                 self.connections -= added;
                 Change::Remove(added)
             }
-            Phase::Judging { before, added } if added > self.connections - added => self.cut_back(rate, before, added),
-            Phase::Judging { before, .. } if rate >= before * ALONE => self.maybe_add(rate, left, self.most),
+            GrowthPhase::Judging { before, added } if added > self.connections - added => self.cut_back(rate, before, added),
+            GrowthPhase::Judging { before, .. } if rate >= before * ALONE => self.maybe_add(rate, left, self.most),
             _ => self.maybe_add(rate, left, self.connections),
         }
     }
@@ -108,7 +108,7 @@ impl Growth {
         let had = self.connections - added;
         let worth = (rate * had as f64 / before).ceil() as usize;
         let surplus = self.connections - worth.clamp(had, self.connections);
-        self.phase = Phase::Fixed;
+        self.phase = GrowthPhase::Fixed;
         self.connections -= surplus;
         match surplus {
             0 => Change::Stay,
@@ -120,15 +120,15 @@ impl Growth {
     fn maybe_add(&mut self, rate: f64, left: u64, wanted: usize) -> Change {
         let added = wanted.min(self.most - self.connections);
         if added == 0 {
-            self.phase = Phase::Fixed;
+            self.phase = GrowthPhase::Fixed;
             return Change::Stay;
         }
         if rate <= 0.0 || (left as f64) < rate * WORTHWHILE {
-            self.phase = Phase::Measuring;
+            self.phase = GrowthPhase::Measuring;
             return Change::Stay;
         }
         self.connections += added;
-        self.phase = Phase::Settling { before: rate, added };
+        self.phase = GrowthPhase::Settling { before: rate, added };
         Change::Add(added)
     }
 }

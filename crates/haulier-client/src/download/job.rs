@@ -8,10 +8,10 @@ use std::time::Instant;
 use haulier_proto::field::Fields;
 
 use super::error::DownloadError;
-use super::event::{Event, Observer};
+use super::event::{DownloadEvent, Observer};
 use super::pace::Pace;
 use super::ranges::{MOVE, Ranges};
-use super::resume::Part;
+use super::resume::PartFile;
 use super::throughput::{Flow, Sample};
 use super::validators::Validators;
 use super::verify::Follower;
@@ -20,14 +20,14 @@ use crate::request::Request;
 
 /// The download of one file.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct DownloadJob {
     pub(super) client: Rc<Client>,
     pub(super) pace: Option<Rc<Pace>>,
     pub(super) observer: Rc<dyn Observer>,
     /// The address of the file, after redirects.
     pub(super) located: Located,
     pub(super) fields: Fields,
-    pub(super) part: RefCell<Part>,
+    pub(super) part: RefCell<PartFile>,
     pub(super) ranges: RefCell<Ranges>,
     pub(super) follower: RefCell<Option<Follower>>,
     /// Bytes that came in this attempt.
@@ -37,7 +37,7 @@ pub(super) struct Job {
     pub(super) began: Instant,
 }
 
-impl Job {
+impl DownloadJob {
     /// A request for the file, with the fields of all requests of the download.
     pub(super) fn request(&self) -> Request {
         Request {
@@ -91,7 +91,7 @@ impl Job {
     /// Sends a progress event.
     pub(super) fn report(&self, rate: f64, connections: usize) {
         let part = self.part.borrow();
-        self.observer.event(&Event::Progress {
+        self.observer.event(&DownloadEvent::Progress {
             done: part.done().len(),
             total: part.total(),
             rate,

@@ -32,12 +32,12 @@ use std::time::Instant;
 use haulier_proto::field::Fields;
 
 use error::{DownloadError, Remedy};
-use event::{Event, Finished, Observer};
-use job::Job;
+use event::{DownloadEvent, Finished, Observer};
+use job::DownloadJob;
 use pace::Pace;
-use plan::{Plan, Requested, decide, offers_ranges};
+use plan::{DownloadPlan, Requested, decide, offers_ranges};
 use ranges::Ranges;
-use resume::{Part, PartLocation, is_same, stored_tag};
+use resume::{PartFile, PartLocation, is_same, stored_tag};
 use validators::Validators;
 use verify::{Algorithm, Checksum, Follower, in_list, stated};
 
@@ -125,7 +125,7 @@ pub struct Download {
 /// The state that passes from one attempt to the next.
 #[derive(Debug, Default)]
 struct Progress {
-    part: Option<Part>,
+    part: Option<PartFile>,
     /// The server's ranges proved wrong: one connection, no ranges.
     no_ranges: bool,
     /// Bytes over the wire in all attempts.
@@ -160,15 +160,15 @@ impl Download {
             };
             // Only bytes that no attempt had before count as progress, and only if there are enough: else a server that
             // always cuts at one place, or sends a hundred bytes a time, would be asked forever.
-            if progress.kept >= best + worthwhile(progress.part.as_ref().and_then(Part::total)) {
+            if progress.kept >= best + worthwhile(progress.part.as_ref().and_then(PartFile::total)) {
                 (best, tries) = (progress.kept, 0);
             }
             match error.remedy() {
                 Remedy::StartAgain if restarts < MOST_RESTARTS => {
                     restarts += 1;
-                    self.observer.event(&Event::StartedAgain { reason: &error });
+                    self.observer.event(&DownloadEvent::StartedAgain { reason: &error });
                     progress.no_ranges |= matches!(error, DownloadError::Ranges(_));
-                    progress.part.take().into_iter().for_each(Part::discard);
+                    progress.part.take().into_iter().for_each(PartFile::discard);
                 }
                 Remedy::Wait(asked) => {
                     tries += 1;
@@ -195,7 +195,7 @@ impl Download {
                 },
             });
         };
-        self.observer.event(&Event::Retrying { error: &error, wait });
+        self.observer.event(&DownloadEvent::Retrying { error: &error, wait });
         tokio::time::sleep(wait).await;
         Ok(())
     }
@@ -226,13 +226,13 @@ impl Download {
             total,
         };
         match decide(exchange.head(), &requested, retry::now())? {
-            Plan::Whole => self.whole(exchange, located, gap.is_some(), progress).await,
-            Plan::Part { start, end, total } => {
+            DownloadPlan::Whole => self.whole(exchange, located, gap.is_some(), progress).await,
+            DownloadPlan::Part { start, end, total } => {
                 segment::check_length(&exchange, end - start)?;
                 self.rest(exchange, located, (start, end, total), progress).await
             }
-            Plan::Unchanged => self.unchanged(),
-            Plan::NothingMore { total } => {
+            DownloadPlan::Unchanged => self.unchanged(),
+            DownloadPlan::NothingMore { total } => {
                 let mut part = progress
                     .part
                     .take()
@@ -244,7 +244,7 @@ impl Download {
     }
 
     /// True if no request is needed: all bytes are there, of this address, and can be verified if they must be.
-    fn may_conclude(&self, part: &Part) -> bool {
+    fn may_conclude(&self, part: &PartFile) -> bool {
         let options = &self.options;
         let has_digest = !options.expected.is_empty() || options.list.is_some();
         part.is_complete() && part.is_of(&self.url) && (has_digest || !options.require_digest)
@@ -279,21 +279,21 @@ impl Download {
         }
     }
 
-    fn left_over(&self) -> Result<Option<Part>, DownloadError> {
+    fn left_over(&self) -> Result<Option<PartFile>, DownloadError> {
         let place = match &self.options.destination {
             Destination::Named(target) => PartLocation::Target(target),
             Destination::Directory(directory) => PartLocation::Directory(directory),
             Destination::Stdout => return Ok(None),
         };
-        let found = Part::find(place, &self.url)?;
-        let damaged = found.as_ref().map_or(0, Part::damaged);
+        let found = PartFile::find(place, &self.url)?;
+        let damaged = found.as_ref().map_or(0, PartFile::damaged);
         if damaged > 0 && self.options.resume {
-            self.observer.event(&Event::Damaged { bytes: damaged });
+            self.observer.event(&DownloadEvent::Damaged { bytes: damaged });
         }
         if self.options.resume {
             return Ok(found);
         }
-        found.into_iter().for_each(Part::discard);
+        found.into_iter().for_each(PartFile::discard);
         Ok(None)
     }
 
@@ -326,7 +326,7 @@ impl Download {
     }
 
     /// The first request of an attempt.
-    fn opening(&self, gap: Option<(u64, Option<u64>)>, part: Option<&Part>) -> Request {
+    fn opening(&self, gap: Option<(u64, Option<u64>)>, part: Option<&PartFile>) -> Request {
         let request = Request {
             fields: self.fields(),
             ..Request::get(self.url.clone())
@@ -381,7 +381,7 @@ impl Download {
         let part = self.fresh_part(&target, validators, total, progress)?;
         if exchange.ends_with_close() {
             let warning = "the server did not send the length of the file, so a cut download cannot be detected";
-            self.observer.event(&Event::Warning(warning));
+            self.observer.event(&DownloadEvent::Warning(warning));
         }
         let stated = match &decoder {
             Some(_) => Vec::new(),
@@ -420,11 +420,11 @@ impl Download {
                 true => DownloadError::Ranges("the whole file came in place of a part"),
                 false => DownloadError::Changed,
             };
-            self.observer.event(&Event::StartedAgain { reason: &reason });
+            self.observer.event(&DownloadEvent::StartedAgain { reason: &reason });
         } else if part.is_unbound() {
             let warning = "all of it is fetched again: without ETag or Last-Modified, the partial file cannot be matched \
                            with the file on the server";
-            self.observer.event(&Event::Warning(warning));
+            self.observer.event(&DownloadEvent::Warning(warning));
         } else {
             return Ok(());
         }
@@ -440,11 +440,11 @@ impl Download {
         validators: Validators,
         total: Option<u64>,
         progress: &mut Progress,
-    ) -> Result<Part, DownloadError> {
+    ) -> Result<PartFile, DownloadError> {
         let left_over = progress.part.take();
         let mut part = match left_over.filter(|part| part.is_of(&self.url) || part.target() == target) {
             Some(part) => part,
-            None => Part::create(target, self.may_number(), &self.url)?,
+            None => PartFile::create(target, self.may_number(), &self.url)?,
         };
         part.begin(&self.url, validators, total)?;
         Ok(part)
@@ -478,8 +478,8 @@ impl Download {
         }
     }
 
-    fn job(&self, part: Part, located: Located, stated: &[Checksum]) -> Result<Rc<Job>, DownloadError> {
-        self.observer.event(&Event::Started {
+    fn job(&self, part: PartFile, located: Located, stated: &[Checksum]) -> Result<Rc<DownloadJob>, DownloadError> {
+        self.observer.event(&DownloadEvent::Started {
             target: part.target().to_owned(),
             total: part.total(),
             kept: part.done().len(),
@@ -498,7 +498,7 @@ impl Download {
             Some(total) => part.done().gaps(total),
             None => vec![(0, u64::MAX)],
         };
-        Ok(Rc::new(Job {
+        Ok(Rc::new(DownloadJob {
             client: Rc::clone(&self.client),
             pace: self.pace.clone(),
             observer: Rc::clone(&self.observer),
@@ -516,7 +516,7 @@ impl Download {
     /// Ends an attempt: with a file, or with a part for the next one.
     async fn after(
         &self,
-        job: Rc<Job>,
+        job: Rc<DownloadJob>,
         fetched: Result<(), DownloadError>,
         stated: Vec<Checksum>,
         progress: &mut Progress,
@@ -563,7 +563,7 @@ impl Download {
     /// Verifies and names a file whose bytes are all there.
     async fn conclude(
         &self,
-        part: Part,
+        part: PartFile,
         stated: Vec<Checksum>,
         progress: &mut Progress,
     ) -> Result<Finished, DownloadError> {
@@ -581,7 +581,7 @@ impl Download {
         self.verify(part, follower, progress).await
     }
 
-    async fn verify(&self, part: Part, follower: Follower, progress: &mut Progress) -> Result<Finished, DownloadError> {
+    async fn verify(&self, part: PartFile, follower: Follower, progress: &mut Progress) -> Result<Finished, DownloadError> {
         let length = part.total().unwrap_or_default();
         let hashed = tokio::task::spawn_blocking(move || follower.finish(length)).await;
         let path = part.target().to_owned();
@@ -601,7 +601,7 @@ impl Download {
         }
     }
 
-    fn place(&self, part: Part, verified: Vec<Checksum>, received: u64) -> Result<Finished, DownloadError> {
+    fn place(&self, part: PartFile, verified: Vec<Checksum>, received: u64) -> Result<Finished, DownloadError> {
         let length = part.total().unwrap_or_default();
         let etag = part.validators().etag.clone();
         let path = part.finish(&self.url, !self.may_number(), self.options.sync)?;

@@ -9,7 +9,7 @@ use crate::retry;
 
 /// The use of a response.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum DownloadPlan {
     /// The body is the whole file.
     Whole,
     /// The body is this part, from `start` up to `end`, which is not included.
@@ -36,14 +36,14 @@ pub struct Requested<'a> {
 /// # Errors
 /// [`DownloadError::Ranges`] and [`DownloadError::Changed`] where bytes might land in the wrong place;
 /// [`DownloadError::Status`] for a response that is no file.
-pub fn decide(head: &ResponseHead, requested: &Requested<'_>, now: u64) -> Result<Plan, DownloadError> {
+pub fn decide(head: &ResponseHead, requested: &Requested<'_>, now: u64) -> Result<DownloadPlan, DownloadError> {
     match (head.status(), requested.range) {
-        (200, _) => Ok(Plan::Whole),
-        (304, None) => Ok(Plan::Unchanged),
+        (200, _) => Ok(DownloadPlan::Whole),
+        (304, None) => Ok(DownloadPlan::Unchanged),
         (206, Some((start, end))) => part(head, requested, start, end),
         (206, None) => Err(DownloadError::Ranges("a part came in place of the whole file")),
         (416, Some((start, _))) => match content_range_of(head) {
-            Some(ContentRange::Unsatisfied { total }) if total == start => Ok(Plan::NothingMore { total }),
+            Some(ContentRange::Unsatisfied { total }) if total == start => Ok(DownloadPlan::NothingMore { total }),
             _ => Err(DownloadError::Changed),
         },
         (status, _) => Err(DownloadError::Status {
@@ -55,7 +55,7 @@ pub fn decide(head: &ResponseHead, requested: &Requested<'_>, now: u64) -> Resul
 }
 
 /// Accepts a 206 only if it fits the request in every respect.
-fn part(head: &ResponseHead, requested: &Requested<'_>, start: u64, end: Option<u64>) -> Result<Plan, DownloadError> {
+fn part(head: &ResponseHead, requested: &Requested<'_>, start: u64, end: Option<u64>) -> Result<DownloadPlan, DownloadError> {
     let Some(ContentRange::Part { range, total }) = content_range_of(head) else {
         return Err(DownloadError::Ranges("a part without a valid Content-Range"));
     };
@@ -75,7 +75,7 @@ fn part(head: &ResponseHead, requested: &Requested<'_>, start: u64, end: Option<
     if head.fields().contains("content-encoding") && !is_identity(head) {
         return Err(DownloadError::Ranges("a part in a content coding"));
     }
-    Ok(Plan::Part { start, end: has, total })
+    Ok(DownloadPlan::Part { start, end: has, total })
 }
 
 fn is_identity(head: &ResponseHead) -> bool {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     /// Bytes 10 to 19 of a file of 100 with the tag "a".
-    fn decide_part(status: u16, lines: &[&str]) -> Result<Plan, DownloadError> {
+    fn decide_part(status: u16, lines: &[&str]) -> Result<DownloadPlan, DownloadError> {
         let validators = Validators {
             etag: Some("\"a\"".to_owned()),
             ..Validators::default()
@@ -131,7 +131,7 @@ mod tests {
     fn the_part_asked_for_is_taken_and_so_is_its_beginning() {
         for (range, end) in [("bytes 10-19/100", 20), ("bytes 10-14/100", 15), ("bytes 10-19/*", 20)] {
             let plan = decide_part(206, &["ETag: \"a\"", &format!("Content-Range: {range}")]);
-            let expected = Plan::Part {
+            let expected = DownloadPlan::Part {
                 start: 10,
                 end,
                 total: 100,
@@ -177,7 +177,7 @@ mod tests {
     fn a_range_behind_the_end_means_complete_only_if_the_end_is_ours() {
         assert_eq!(
             decide_part(416, &["Content-Range: bytes */10"]).expect("complete"),
-            Plan::NothingMore { total: 10 }
+            DownloadPlan::NothingMore { total: 10 }
         );
         assert!(decide_part(416, &["Content-Range: bytes */9"]).is_err());
         assert!(decide_part(416, &[]).is_err());

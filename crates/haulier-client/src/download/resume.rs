@@ -29,7 +29,7 @@ const MOST_NAMES: usize = 1000;
 const ATTRIBUTE: &str = "user.haulier.origin";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Record {
+struct ResumeRecord {
     url: String,
     #[serde(flatten)]
     validators: Validators,
@@ -44,11 +44,11 @@ struct Record {
 
 /// An incomplete file, locked against other processes.
 #[derive(Debug)]
-pub struct Part {
+pub struct PartFile {
     file: File,
     /// The path of the complete file.
     target: PathBuf,
-    record: Record,
+    record: ResumeRecord,
     sums: Sums,
     /// Bytes that had changed since the last run, and are fetched again.
     damaged: u64,
@@ -72,7 +72,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-impl Part {
+impl PartFile {
     /// The part that an earlier run left for this address: at a target, or under any name in a directory. A part of
     /// another query is taken if there is none of this one: addresses are signed anew, and only the server knows
     /// whether two are the same file.
@@ -110,7 +110,7 @@ impl Part {
         let Ok(text) = fs::read(record_path(target)) else {
             return Ok(None);
         };
-        let Ok(mut record) = serde_json::from_slice::<Record>(&text) else {
+        let Ok(mut record) = serde_json::from_slice::<ResumeRecord>(&text) else {
             return Ok(None);
         };
         if !Url::parse(&record.url).is_ok_and(|recorded| is_wanted(&recorded)) {
@@ -133,7 +133,7 @@ impl Part {
         Ok(Some(part))
     }
 
-    fn with(file: File, target: &Path, record: Record) -> Self {
+    fn with(file: File, target: &Path, record: ResumeRecord) -> Self {
         Self {
             file,
             target: target.to_owned(),
@@ -183,7 +183,7 @@ impl Part {
             return Err(DownloadError::InTheWay { path });
         }
         file.set_len(0).map_err(at(&path))?;
-        let record = Record {
+        let record = ResumeRecord {
             url: url.to_string(),
             validators: Validators::default(),
             total: None,
@@ -214,7 +214,7 @@ impl Part {
     /// Sets the length of the whole file.
     ///
     /// # Errors
-    /// As [`Part::begin`].
+    /// As [`PartFile::begin`].
     pub fn set_total(&mut self, total: Option<u64>) -> Result<(), DownloadError> {
         self.record.total = total;
         let room = rustix::fs::fstatvfs(&self.file).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
@@ -314,7 +314,7 @@ impl Part {
         !self.record.done.is_empty() && self.record.validators.if_range().is_none()
     }
 
-    /// Writes at `offset`; [`Part::wrote`] records it.
+    /// Writes at `offset`; [`PartFile::wrote`] records it.
     ///
     /// # Errors
     /// [`DownloadError::File`].
@@ -348,7 +348,7 @@ impl Part {
 }
 
 /// Saves a part that was not completed, so that it survives a restart of the machine.
-impl Drop for Part {
+impl Drop for PartFile {
     fn drop(&mut self) {
         if self.is_settled {
             return;
@@ -488,19 +488,19 @@ mod tests {
     fn what_was_written_is_found_again_and_only_under_its_address() {
         let directory = tempfile::tempdir().expect("a directory");
         let target = directory.path().join("x.iso");
-        let mut part = Part::create(&target, true, &url()).expect("created");
+        let mut part = PartFile::create(&target, true, &url()).expect("created");
         part.begin(&url(), tagged("\"a\""), Some(10)).expect("begun");
         part.write_at(b"01234", 0).expect("written");
         part.wrote(0, 5).expect("recorded");
         drop(part);
         let other = Url::parse("http://a/y.iso").expect("an address");
         assert!(
-            Part::find(PartLocation::Directory(directory.path()), &other)
+            PartFile::find(PartLocation::Directory(directory.path()), &other)
                 .expect("looked")
                 .is_none()
         );
         let again = Url::parse("http://a/x.iso?token=2").expect("an address");
-        let part = Part::find(PartLocation::Directory(directory.path()), &again)
+        let part = PartFile::find(PartLocation::Directory(directory.path()), &again)
             .expect("looked")
             .expect("found");
         assert_eq!((part.done().prefix(), part.total()), (5, Some(10)));
@@ -512,12 +512,12 @@ mod tests {
         for (is_synced, kept) in [(true, 5), (false, 0)] {
             let directory = tempfile::tempdir().expect("a directory");
             let target = directory.path().join("x.iso");
-            let mut part = Part::create(&target, true, &url()).expect("created");
+            let mut part = PartFile::create(&target, true, &url()).expect("created");
             part.write_at(b"01234", 0).expect("written");
             part.wrote(0, 5).expect("recorded");
             let path = record_path(&target);
             drop(part);
-            let record = Record {
+            let record = ResumeRecord {
                 url: url().to_string(),
                 validators: tagged("\"a\""),
                 total: Some(10),
@@ -527,7 +527,7 @@ mod tests {
                 is_synced,
             };
             fs::write(&path, serde_json::to_vec(&record).expect("texts")).expect("written");
-            let part = Part::find(PartLocation::Target(&target), &url())
+            let part = PartFile::find(PartLocation::Target(&target), &url())
                 .expect("looked")
                 .expect("found");
             assert_eq!(part.done().len(), kept);
@@ -538,10 +538,10 @@ mod tests {
     fn a_record_that_claims_more_than_the_file_holds_is_not_believed() {
         let directory = tempfile::tempdir().expect("a directory");
         let target = directory.path().join("x.iso");
-        let mut part = Part::create(&target, true, &url()).expect("created");
+        let mut part = PartFile::create(&target, true, &url()).expect("created");
         part.wrote(0, 5).expect("recorded");
         drop(part);
-        let part = Part::find(PartLocation::Target(&target), &url())
+        let part = PartFile::find(PartLocation::Target(&target), &url())
             .expect("looked")
             .expect("found");
         assert!(part.done().is_empty());
@@ -551,15 +551,15 @@ mod tests {
     fn two_downloads_never_write_one_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let target = directory.path().join("x.iso");
-        let first = Part::create(&target, true, &url()).expect("created");
-        let second = Part::create(&target, true, &url()).expect("created");
+        let first = PartFile::create(&target, true, &url()).expect("created");
+        let second = PartFile::create(&target, true, &url()).expect("created");
         assert_eq!(second.target(), directory.path().join("x.1.iso"));
         assert!(matches!(
-            Part::create(&target, false, &url()),
+            PartFile::create(&target, false, &url()),
             Err(DownloadError::Busy { .. })
         ));
         assert!(matches!(
-            Part::find(PartLocation::Target(first.target()), &url()),
+            PartFile::find(PartLocation::Target(first.target()), &url()),
             Err(DownloadError::Busy { .. })
         ));
     }
@@ -570,7 +570,7 @@ mod tests {
         let target = directory.path().join("x.iso");
         fs::write(part_path(&target), "theirs").expect("written");
         assert!(matches!(
-            Part::create(&target, false, &url()),
+            PartFile::create(&target, false, &url()),
             Err(DownloadError::InTheWay { .. })
         ));
         assert_eq!(fs::read(part_path(&target)).expect("still there"), b"theirs");
@@ -581,7 +581,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let target = directory.path().join("x.iso");
         let make = || {
-            let mut part = Part::create(&target, false, &url()).expect("created");
+            let mut part = PartFile::create(&target, false, &url()).expect("created");
             part.begin(&url(), tagged("\"a\""), Some(3)).expect("begun");
             part.write_at(b"new", 0).expect("written");
             part.wrote(0, 3).expect("recorded");

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use rustix::pipe::SpliceFlags;
 
 use super::error::DownloadError;
-use super::job::Job;
-use super::plan::{Plan, Requested, decide};
+use super::job::DownloadJob;
+use super::plan::{DownloadPlan, Requested, decide};
 use super::ranges::MOVE;
 use super::validators::Validators;
 use crate::exchange::Exchange;
@@ -22,7 +22,7 @@ use crate::stream::wide_pipe;
 const READ: usize = 256 * 1024;
 
 /// Works until the worker gets no further range. `first` is a response whose body is the worker's present range.
-pub(super) async fn work(job: Rc<Job>, worker: usize, first: Option<Exchange>) -> Result<(), DownloadError> {
+pub(super) async fn work(job: Rc<DownloadJob>, worker: usize, first: Option<Exchange>) -> Result<(), DownloadError> {
     let mut copier = SpliceCopier::default();
     let mut first = first;
     loop {
@@ -36,7 +36,7 @@ pub(super) async fn work(job: Rc<Job>, worker: usize, first: Option<Exchange>) -
 }
 
 async fn fetch(
-    job: &Job,
+    job: &DownloadJob,
     worker: usize,
     first: Option<Exchange>,
     copier: &mut SpliceCopier,
@@ -68,7 +68,7 @@ async fn fetch(
 }
 
 /// Requests the worker's range, bound to the state of the file that the part has.
-async fn ask(job: &Job, worker: usize) -> Result<Exchange, DownloadError> {
+async fn ask(job: &DownloadJob, worker: usize) -> Result<Exchange, DownloadError> {
     let (start, end) = job.ranges.borrow().span(worker);
     let (validators, total) = job.state();
     let end = (end != u64::MAX).then_some(end);
@@ -80,11 +80,11 @@ async fn ask(job: &Job, worker: usize) -> Result<Exchange, DownloadError> {
         total,
     };
     match decide(exchange.head(), &requested, retry::now())? {
-        Plan::Part { end: has, .. } => check_length(&exchange, has - start).map(|()| exchange),
-        Plan::Whole if validators.agree_with(&Validators::of(exchange.head())) => {
+        DownloadPlan::Part { end: has, .. } => check_length(&exchange, has - start).map(|()| exchange),
+        DownloadPlan::Whole if validators.agree_with(&Validators::of(exchange.head())) => {
             Err(DownloadError::Ranges("the whole file came in place of a part"))
         }
-        Plan::Whole | Plan::Unchanged | Plan::NothingMore { .. } => Err(DownloadError::Changed),
+        DownloadPlan::Whole | DownloadPlan::Unchanged | DownloadPlan::NothingMore { .. } => Err(DownloadError::Changed),
     }
 }
 
@@ -123,7 +123,7 @@ impl SpliceCopier {
     async fn carry(
         &mut self,
         exchange: &mut Exchange,
-        job: &Job,
+        job: &DownloadJob,
         offset: u64,
         most: usize,
     ) -> Result<usize, DownloadError> {
@@ -139,7 +139,7 @@ impl SpliceCopier {
     async fn splice(
         &mut self,
         exchange: &mut Exchange,
-        job: &Job,
+        job: &DownloadJob,
         offset: u64,
         most: usize,
     ) -> Result<usize, DownloadError> {

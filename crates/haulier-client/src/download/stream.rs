@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use sha2::Digest;
 
 use super::error::{DownloadError, Remedy};
-use super::event::{Event, Finished};
-use super::plan::{Plan, Requested, decide};
+use super::event::{DownloadEvent, Finished};
+use super::plan::{DownloadPlan, Requested, decide};
 use super::segment::{bound, check_length};
 use super::validators::Validators;
 use super::verify::{Algorithm, Checksum};
@@ -74,7 +74,7 @@ async fn attempt(download: &Download, sent: &mut Sent) -> Result<(), DownloadErr
         total: sent.total,
     };
     match decide(exchange.head(), &requested, retry::now())? {
-        Plan::Whole if sent.at == 0 => {
+        DownloadPlan::Whole if sent.at == 0 => {
             sent.validators = Validators::of(exchange.head());
             sent.total = exchange.body_length();
             let coding = exchange.head().fields().get("content-encoding");
@@ -84,19 +84,19 @@ async fn attempt(download: &Download, sent: &mut Sent) -> Result<(), DownloadErr
                 None
             };
             sent.is_coded = decoder.is_some();
-            download.observer.event(&Event::Started {
+            download.observer.event(&DownloadEvent::Started {
                 target: PathBuf::from("-"),
                 total: sent.total,
                 kept: 0,
             });
             copy(download, exchange, decoder, sent).await
         }
-        Plan::Part { start, end, .. } => {
+        DownloadPlan::Part { start, end, .. } => {
             check_length(&exchange, end - start)?;
             copy(download, exchange, None, sent).await
         }
-        Plan::NothingMore { .. } => Ok(()),
-        Plan::Whole | Plan::Unchanged => Err(DownloadError::CannotGoBack),
+        DownloadPlan::NothingMore { .. } => Ok(()),
+        DownloadPlan::Whole | DownloadPlan::Unchanged => Err(DownloadError::CannotGoBack),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::error::{DownloadError, Remedy};
 use super::growth::{Change, Growth, SMALL};
-use super::job::Job;
+use super::job::DownloadJob;
 use super::segment::work;
 use crate::exchange::Exchange;
 
@@ -17,7 +17,7 @@ const WINDOW: Duration = Duration::from_millis(250);
 
 /// Fetches the missing ranges. `first` is a response whose body begins at `start` and ends before `end`.
 pub(super) async fn run(
-    job: &Rc<Job>,
+    job: &Rc<DownloadJob>,
     first: Exchange,
     start: u64,
     end: u64,
@@ -62,7 +62,7 @@ pub(super) async fn run(
     }
 }
 
-fn add(job: &Rc<Job>, workers: &mut JoinSet<Result<(), DownloadError>>) {
+fn add(job: &Rc<DownloadJob>, workers: &mut JoinSet<Result<(), DownloadError>>) {
     let mut ranges = job.ranges.borrow_mut();
     if ranges.has_work() {
         let worker = ranges.add_worker();
@@ -79,7 +79,7 @@ fn is_final(error: &DownloadError) -> bool {
     }
 }
 
-fn left(job: &Job) -> u64 {
+fn left(job: &DownloadJob) -> u64 {
     let part = job.part.borrow();
     part.total().map_or(0, |total| total.saturating_sub(part.done().len()))
 }

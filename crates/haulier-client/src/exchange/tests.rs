@@ -360,7 +360,7 @@ fn a_silent_server_is_given_up_after_the_last_byte_was_sent() {
         let sent = connect(address).await.exchange(post(address, Bytes::new()), timeouts);
         sent.await.expect_err("no response")
     });
-    let phase = Phase::FirstByte;
+    let phase = TimeoutPhase::FirstByte;
     assert!(matches!(error, ClientError::TimedOut { phase: found, .. } if found == phase));
     server.join().expect("no panic");
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use haulier_client::download::error::DownloadError;
-use haulier_client::download::event::{Event, Finished, Observer};
+use haulier_client::download::event::{DownloadEvent, Finished, Observer};
 use haulier_client::url::Url;
 use serde_json::{Value, json};
 
@@ -254,39 +254,39 @@ impl Narrator {
 }
 
 impl Observer for Narrator {
-    fn event(&self, event: &Event<'_>) {
+    fn event(&self, event: &DownloadEvent<'_>) {
         let is_json = self.screen.style == Style::Json;
         match event {
-            Event::Started { target, total, kept } => {
+            DownloadEvent::Started { target, total, kept } => {
                 self.rename(target);
                 if is_json {
                     self.json(json!({"event": "started", "path": target, "total": total, "kept": kept}));
                 }
                 self.started(*total, *kept);
             }
-            Event::Progress {
+            DownloadEvent::Progress {
                 done,
                 total,
                 rate,
                 connections,
             } => self.progress(*done, *total, *rate, *connections),
-            Event::Retrying { error, wait } if is_json => self.json(json!({
+            DownloadEvent::Retrying { error, wait } if is_json => self.json(json!({
                 "event": "retrying", "reason": chain(*error), "seconds": wait.as_secs_f64(),
             })),
-            Event::Retrying { error, wait } => {
+            DownloadEvent::Retrying { error, wait } => {
                 self.print(&format!("{}; retrying in {}", chain(*error), time(*wait)));
             }
-            Event::Damaged { bytes } if is_json => self.json(json!({"event": "damaged", "bytes": bytes})),
-            Event::Damaged { bytes } => self.print(&format!(
+            DownloadEvent::Damaged { bytes } if is_json => self.json(json!({"event": "damaged", "bytes": bytes})),
+            DownloadEvent::Damaged { bytes } => self.print(&format!(
                 "{} of the partial file changed since the last run; fetching them again",
                 amount(*bytes)
             )),
-            Event::StartedAgain { reason } if is_json => {
+            DownloadEvent::StartedAgain { reason } if is_json => {
                 self.json(json!({"event": "started_again", "reason": chain(*reason)}));
             }
-            Event::StartedAgain { reason } => self.print(&format!("{}; starting again", chain(*reason))),
-            Event::Warning(words) if is_json => self.json(json!({"event": "warning", "reason": words})),
-            Event::Warning(words) => self.print(words),
+            DownloadEvent::StartedAgain { reason } => self.print(&format!("{}; starting again", chain(*reason))),
+            DownloadEvent::Warning(words) if is_json => self.json(json!({"event": "warning", "reason": words})),
+            DownloadEvent::Warning(words) => self.print(words),
         }
     }
 }

@@ -8,9 +8,9 @@ use haulier_proto::response_head::{ResponseHead, ResponseHeadError, ResponseLimi
 use tokio::time::{Instant, timeout_at};
 
 use crate::connection::Connection;
-use crate::error::{ClientError, Phase};
+use crate::error::{ClientError, TimeoutPhase};
 use crate::http1::Http1Sender;
-use crate::http2::{self, Found};
+use crate::http2::{self, StreamStep};
 use crate::request::{Request, RequestBody};
 use crate::upload::Upload;
 
@@ -21,7 +21,7 @@ const MOST_INTERIM: usize = 16;
 
 /// A request on its way, on its connection.
 #[derive(Debug)]
-pub(crate) struct Call<B> {
+pub(crate) struct ActiveRequest<B> {
     pub(crate) connection: Connection,
     pub(crate) upload: Upload<B>,
     pub(crate) sender: Sender,
@@ -36,13 +36,13 @@ pub(crate) enum Sender {
 /// The time that a server may be silent. The request's body going out counts as its life, too.
 #[derive(Debug)]
 pub(crate) struct Wait {
-    phase: Phase,
+    phase: TimeoutPhase,
     limit: Duration,
     began: Instant,
 }
 
 impl Wait {
-    pub(crate) fn new(phase: Phase, limit: Duration) -> Self {
+    pub(crate) fn new(phase: TimeoutPhase, limit: Duration) -> Self {
         Self {
             phase,
             limit,
@@ -63,7 +63,7 @@ impl Wait {
     }
 }
 
-impl<B: RequestBody> Call<B> {
+impl<B: RequestBody> ActiveRequest<B> {
     /// Begins to send a request.
     ///
     /// # Errors
@@ -122,12 +122,12 @@ impl<B: RequestBody> Call<B> {
             let Connection { buffer, http2, .. } = &mut self.connection;
             let http2 = http2.as_mut().expect("the sender is of HTTP/2");
             match http2.step(buffer, stream, &mut Vec::new(), 0)? {
-                Found::Head(head, end) => return Ok((*head, end)),
-                Found::Interim(head) => {
+                StreamStep::Head(head, end) => return Ok((*head, end)),
+                StreamStep::Interim(head) => {
                     has_begun = true;
                     self.take_interim(&head, on_interim);
                 }
-                Found::Body | Found::Nothing => {
+                StreamStep::Body | StreamStep::Nothing => {
                     let read = self.receive(http2::READ, wait).await;
                     self.expect_bytes(read, has_begun)?;
                 }
