@@ -19,8 +19,26 @@ fn compare(base: &Server, other: &Server, more: &[&str]) -> Value {
 
 const SHORT: [&str; 8] = ["-n", "48", "-c", "4", "--rounds", "5", "--warmup", "50ms"];
 
-/// The full count of a hundred runs each is in `bench/verdicts.py`; here it is a few, and a difference that a loaded
-/// machine does not hide.
+/// Servers of known speed: equal ones, and one that is a tenth slower. Needs a quiet machine:
+/// `cargo test --release --package haulier --test bench -- --ignored verdicts`.
+#[test]
+#[ignore = "takes minutes on a quiet machine"]
+fn verdicts_are_right_in_nine_of_ten_runs() {
+    const RUNS: usize = 100;
+    let answering_in = |delay: Duration| Server::start(move |_| after(delay, "x"));
+    let fast = Duration::from_millis(5);
+    let (base, same, slower) = (answering_in(fast), answering_in(fast), answering_in(fast.div_f64(0.9)));
+    let flags = ["-q", "-n", "200", "-c", "4", "--rounds", "5", "--warmup", "100ms"];
+    let count = |other: &Server, verdict: &str| {
+        let is_right = |_: &usize| compare(&base, other, &flags)["comparisons"][0]["verdict"] == verdict;
+        (0..RUNS).filter(is_right).count()
+    };
+    let (equal, found) = (count(&same, "no_difference"), count(&slower, "worse"));
+    println!("no difference between equal servers in {equal} runs, a slower one found in {found}, of {RUNS}");
+    assert!(equal * 100 >= RUNS * 95 && found * 100 >= RUNS * 90);
+}
+
+/// A few runs, with a difference that a loaded machine does not hide.
 #[test]
 fn equal_servers_show_no_difference_and_a_slower_one_does() {
     let (mut equal, mut slower) = (0, 0);
