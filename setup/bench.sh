@@ -17,7 +17,7 @@ want "image libraries to compare with" libvips-tools imagemagick
 want "the Symfony page of the experiments" php-symfony-framework-bundle php-symfony-twig-bundle php-symfony-form \
     php-symfony-validator php-symfony-security-csrf php-symfony-translation "$php-xml" "$php-intl"
 want "images made by others" imagemagick libnginx-mod-http-image-filter "$php-gd" memcached redis-server
-want "load generators to compare haulier bench with (bench/generators.py)" apache2-utils wrk nghttp2-client
+want "load generators to compare haulier bench with (bench/generators/plan.toml)" apache2-utils wrk nghttp2-client
 want "download programs beside haulier get" curl wget "$php-cli" "$php-curl"
 want_if_known "download programs beside haulier get" wget2 aria2 axel
 want "runs the comparison" python3 openssl
