@@ -1,12 +1,12 @@
-"""What came out of an experiment: each question with haulier's figure, the best peer's, their ratio, and the goal.
+"""Summary of an experiment: for each question haulier's figure, the best peer's, their ratio, and the goal.
 
-Everything is taken from the tables of its page, as they were measured. What was not measured is not asked.
+The figures come from the tables of its page. A question without figures is left out.
 """
 
 import statistics
 from dataclasses import dataclass
 
-EVEN = 0.03  # a ratio this near to one shows no difference
+EVEN = 0.03  # a ratio nearer to one shows no difference
 SLOW = "Slow readers, and a light page beside them"
 HANDED = ["haulier zend_send_file", "haulier X-Sendfile", "haulier fpassthru + rule"]
 
@@ -44,7 +44,7 @@ class Page:
         self.parts = {part["title"]: part for part in page["parts"]}
 
     def targets(self, title):
-        """Name → figures of a part that `haulier bench` measured."""
+        """Name → figures, of a part that `haulier bench` measured."""
         part = self.parts.get(title, {})
         if part.get("part") != "run":
             return {}
@@ -59,7 +59,7 @@ class Page:
         return found
 
     def rows(self, title, table=0):
-        """Row → column → cell of a table that a script made; by its number or the beginning of its title."""
+        """Row → column → cell, of a table of a script, by its number or the beginning of its title."""
         tables = self.parts.get(title, {}).get("outcome", {}).get("tables", [])
         if isinstance(table, str):
             tables = [one for one in tables if one.get("title", "").startswith(table)]
@@ -98,7 +98,7 @@ def is_figure(cell):
 
 
 def best_of(figures, key, more=False):
-    """(name, figure) of the best that has one, or None."""
+    """(name, figure) of the best, or None without figures."""
     known = {name: row[key] for name, row in figures.items() if is_figure(row.get(key))}
     if not known:
         return None
@@ -107,7 +107,7 @@ def best_of(figures, key, more=False):
 
 
 def against(question, ours, theirs, key, show, more=False, most=None):
-    """haulier's best way against the best of the peers; with `most`, a goal for the ratio."""
+    """haulier's best way and the best of the peers; `most` is a goal for their ratio."""
     one, other = best_of(ours, key, more), best_of(theirs, key, more)
     if not one or not other:
         return
@@ -118,7 +118,7 @@ def against(question, ours, theirs, key, show, more=False, most=None):
 
 
 def cpu_of_slices(point):
-    """(round, how many of it came before) → CPU of a request in that slice."""
+    """(round, number within it) → CPU of a request in that slice."""
     found = {}
     for one in point.get("slices", []):
         number = sum(key[0] == one["round"] for key in found)
@@ -127,8 +127,7 @@ def cpu_of_slices(point):
 
 
 def cpu_by_slices(question, ours, theirs, most=None):
-    """CPU as `against` has it, with the ratio of the slices in place of that of the totals: both of a pair met the same
-    machine."""
+    """CPU as by `against`, but with the median ratio over slices of the same round, which drift affects alike."""
     for finding in against(question, ours, theirs, "cpu", time, most=most):
         one, other = (best_of(figures, "cpu")[0] for figures in (ours, theirs))
         pairs = [(cpu, theirs[other]["slices"].get(key)) for key, cpu in ours[one]["slices"].items()]
@@ -176,10 +175,10 @@ def busy(row):
 
 
 def worst(question, ours, theirs, figure, show, goal, holds, more=False):
-    """A promise of all of haulier's ways: the worst of them counts. Of the peers the best stands beside."""
+    """A goal of all of haulier's ways: the worst of them counts. The peer is the best one."""
     found = [value for row in ours.values() if (value := figure(row)) is not None]
     if not found:
-        return Finding(question, "nobody answered", goal=goal, holds=False)
+        return Finding(question, "no answer", goal=goal, holds=False)
     value, best = (min if more else max)(found), (max if more else min)(found)
     words = " to ".join(dict.fromkeys(show(one) for one in sorted((value, best))))
     peers = best_of({name: dict(figure=figure(row)) for name, row in theirs.items()}, "figure", more)
@@ -245,7 +244,7 @@ def symfony(page):
     yield from halves("Rate, twenty at once", many, "rps", rate, True)
     yield from halves("p99, twenty at once", many, "p99", time)
     yield from halves("CPU of a request, server and PHP", many, "cpu", time)
-    # With mod_php both are one process, and nothing can be told apart.
+    # mod_php runs in the server's process, so their CPU times are not known apart.
     apart = {name: dict(own=row["cpu"] - row["php"]) for name, row in many.items() if row["cpu"] and row["php"]}
     yield from halves("CPU of a request, the server’s alone", apart, "own", time)
     yield from halves("Memory (PSS) of the whole tree", many, "pss", size)
@@ -281,7 +280,7 @@ def zstd(page):
 
 
 def by_rounds(pairs, ours, theirs, most, found):
-    """Findings with the ratio of the rounds in place of that of the medians, where it was measured."""
+    """Findings with the ratio over rounds, if it was measured, in place of that of the medians."""
     for one in found:
         names = f"{next(iter(ours))} / {best_of(theirs, 'CPU')[0]}"
         ratio = next(iter(pairs.get(names, {}).values()), None)
@@ -291,7 +290,7 @@ def by_rounds(pairs, ours, theirs, most, found):
 
 
 def as_small(question, rows, pairs, ours, peers, most):
-    """CPU against the cheapest peer, and the bytes of both behind it."""
+    """CPU and bytes, compared with the cheapest peer."""
     cheapest = best_of(peers, "CPU")
     found = against(question, only(rows, ours), peers, "CPU", time, most=most)
     for one in by_rounds(pairs, [ours], peers, most, found):
@@ -301,7 +300,7 @@ def as_small(question, rows, pairs, ours, peers, most):
 
 
 def gzip_as_small(rows):
-    """The cheapest level of ours that sends no more bytes than nginx at 6; level 6 if none does."""
+    """haulier's cheapest level that sends no more bytes than nginx at 6; level 6 if none does."""
     known = {name: row for name, row in rows.items() if name.startswith("haulier gzip")}
     peer = rows.get("nginx gzip 6")
     small = [name for name, row in known.items() if peer and row["bytes"] <= 1.001 * peer["bytes"]]
@@ -346,7 +345,7 @@ def download(page):
 
 
 def means(rows):
-    """haulier get against curl over the links that are not limited."""
+    """haulier get and curl over links without a limit."""
     ours, curl = rows.get("haulier get", {}), rows.get("curl", {})
     free = [name for name in ours if "a second" not in name and is_figure(ours[name]) and is_figure(curl.get(name))]
     if free:
@@ -370,7 +369,7 @@ COLUMNS = [{"name": name} for name in ("outcome", "haulier", "best peer", "ratio
 
 
 def shown(found):
-    """Sentences and tables of one experiment's findings, for the top of its page."""
+    """Sentences and tables for the top of an experiment's page."""
     rows = [{"name": one.question, "cells": one.cells()} for one in found]
     return sentences(found), [{"columns": COLUMNS, "rows": rows}]
 
@@ -394,7 +393,7 @@ def figures(one):
 
 
 def overview(experiments):
-    """Sentences and tables of everything: {name: (title, findings)}."""
+    """Sentences and tables of all experiments: {name: (title, findings)}."""
     every = [one for _, found in experiments.values() for one in found if one.holds is not None]
     said = [f"{sum(one.holds for one in every)} of {len(every)} goals hold"] if every else []
     tables = [dict(shown(found)[1][0], title=title) for title, found in experiments.values() if found]
@@ -402,7 +401,7 @@ def overview(experiments):
 
 
 def times(books):
-    """When each experiment was measured, how long it took, and on what: {title: book}."""
+    """Date, duration, program and machine of each experiment: {title: book}."""
     columns = [{"name": name} for name in ("measured", "minutes", "by", "machine")]
     rows = []
     for title, book in books.items():

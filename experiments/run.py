@@ -3,10 +3,10 @@
 
     experiments/run.py [--haulier PROGRAM] [--quick] [--only TEXT] [zds zimg symfony zstd download]
 
-Each experiment is a plan of its own, and `haulier bench run --keep` keeps what it found in results/NAME.json. A plan cannot
-lay its figures beside goals over several tables, so `findings.py` does; the report and docs/experiments.md are written anew
-after each experiment from all that is kept. So an experiment can be run alone, and one that fails takes nothing from the
-others: what was not measured again stays, with its date.
+Each experiment is a plan, and `haulier bench run --keep` keeps its figures in results/NAME.json. A plan has no goals over
+several tables, so `findings.py` judges them. After each experiment the report and docs/experiments.md are written from all
+kept figures. So an experiment can be run alone, and one that fails does not affect the others: figures that were not
+measured again stay, with their date.
 """
 
 import argparse
@@ -23,7 +23,7 @@ sys.path[:0] = [HERE]
 import findings  # noqa: E402
 
 NAMES = ["zds", "zimg", "symfony", "zstd", "download"]  # in the order of the report
-PATIENCE = 25 * 60  # seconds for one; then it is ended and the next one begins
+TIMEOUT = 25 * 60  # seconds for one experiment
 
 
 def main():
@@ -61,12 +61,12 @@ def arguments():
     chosen.names = [] if chosen.report else chosen.names or NAMES
     chosen.haulier = os.path.abspath(chosen.haulier)
     chosen.results = chosen.results or (f"{chosen.output}/experiments-quick" if chosen.quick else f"{HERE}/results")
-    os.makedirs(chosen.output, exist_ok=True)  # before anything is measured: what is kept there must find its place
+    os.makedirs(chosen.output, exist_ok=True)  # before measuring, which writes there with --quick
     return chosen
 
 
 def experiment(name, chosen):
-    """Measures one and keeps it; what went wrong, in words."""
+    """Measures an experiment and keeps its figures. Returns a message if it failed."""
     kept = f"{chosen.results}/{name}.json"
     words = [word for text in chosen.only for word in ("--only", text)]
     words += ["--quick", "-o", kept] if chosen.quick else ["--keep", kept]
@@ -77,12 +77,12 @@ def experiment(name, chosen):
     except OSError as why:
         return f"{chosen.haulier}: {why}"
     try:
-        code = process.wait(PATIENCE)
+        code = process.wait(TIMEOUT)
     except subprocess.TimeoutExpired:
-        code = f"more than {PATIENCE // 60} minutes"
+        code = f"more than {TIMEOUT // 60} minutes"
     finally:
         if process.poll() is None:
-            process.terminate()  # so that what it started ends, too
+            process.terminate()  # it ends its servers
         process.wait()
     book = read(kept)
     if not book or book == before:
@@ -92,7 +92,7 @@ def experiment(name, chosen):
 
 
 def read(path):
-    """What a file holds, or None of one that is not there."""
+    """The JSON in a file, or None if there is no file."""
     try:
         with open(path) as file:
             return json.load(file)
@@ -101,14 +101,14 @@ def read(path):
 
 
 def write(path, text):
-    """The whole file or none of it."""
+    """Replaces a file in one step."""
     with open(f"{path}.new", "w") as file:
         file.write(text)
     os.replace(f"{path}.new", path)
 
 
 def report(chosen):
-    """The report of everything that is kept: HTML and JSON, and the page in docs; whether they were written."""
+    """Writes the report of all kept figures: HTML, JSON and the page in docs. Returns False if that failed."""
     books = {name: book for name in NAMES if (book := read(f"{chosen.results}/{name}.json"))}
     if not books:
         return True
@@ -116,7 +116,7 @@ def report(chosen):
     try:
         book = whole(books, chosen.quick)
     except (LookupError, ValueError, TypeError, AttributeError):
-        traceback.print_exc()  # what was measured is kept, and the next experiment has its turn
+        traceback.print_exc()  # the figures are kept, and the next experiment can run
         return False
     write(path, json.dumps(book, ensure_ascii=False))
     targets = [f"{chosen.output}/experiments.html"] + ([] if chosen.quick else [chosen.page])
@@ -125,7 +125,7 @@ def report(chosen):
 
 
 def whole(books, quick):
-    """One book of all, with what came out before the pages, and on each page before its parts."""
+    """One book of all experiments. The summary is its first page, and the first part of each page."""
     found = {name: findings.of(name, book["pages"][0]) for name, book in books.items()}
     newest = max(books.values(), key=lambda book: book["started"])
     pages = [page(book, found[name], quick) for name, book in books.items()]
@@ -150,7 +150,7 @@ and answered it only in part. A goal was set before haulier was measured; a line
 
 
 def page(book, found, quick):
-    """The page of an experiment: what came out, then how."""
+    """The page of an experiment: its summary, then its parts."""
     made = dict(book["pages"][0])
     dates = sorted({part.get("measured", book["started"])[:16] for part in made["parts"]})
     when = " and ".join(date.replace("T", " ") + " UTC" for date in dates)

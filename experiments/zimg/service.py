@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The script of the plan: an image as a file, a variant that is made, and one that is there.
+"""The script of the plan: images as files, as variants from a cache, and as variants that are made.
 
 haulier with each of its caches and stores against nginx's image_filter, PHP's GD and ImageMagick behind nginx and php-fpm.
-Needs what `make bench` needs, and libnginx-mod-http-image-filter, php-gd, imagemagick, memcached, redis-server; what is
-missing is left out by name. The name of an image is the MD5 of its bytes, which a plan cannot know before: this script
-makes the picture, writes the plan, and has haulier run it. Reads and writes JSON.
+Needs what `make bench` needs, and libnginx-mod-http-image-filter, php-gd, imagemagick, memcached, redis-server; a server
+without its program is left out by name. The name of an image is the MD5 of its bytes, which a plan cannot know. So this
+script makes the picture, writes the plan, and has haulier run it. Reads and writes JSON.
 
-    service.py fill PORT PHOTO PATH     puts the picture into a server and asks for PATH until its caches are filled
+    service.py fill PORT PHOTO PATH     uploads the picture to a server, and requests PATH until its caches are filled
 """
 
 import contextlib
@@ -21,10 +21,10 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CONF = os.path.join(HERE, "../../bench/conf")
 sys.path[:0] = [os.path.dirname(HERE)]
 
 import nested  # noqa: E402
+from nested import CONF, FPM, part, table  # noqa: E402
 
 IMAGE_FILTER = "/usr/lib/nginx/modules/ngx_http_image_filter_module.so"
 VERSITYGW = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
@@ -32,7 +32,7 @@ SWEEP = (100, 300, 1000, 2000, 5000, 10000, 15000, 19000)
 SWEEP_OF_PEERS = (100, 1000, 5000, 10000, 19000)
 ECHO = "zimg works!"
 WARM = "?w=400&h=300&q=60"
-COLD = "?w={60..599}&q=75"  # another width for every request: nothing that was made before is of use
+COLD = "?w={60..599}&q=75"  # another width for every request, so that no cache helps
 
 HAULIER = """
 [server]
@@ -63,7 +63,6 @@ secret = "secret"
 MEMCACHED = "memcached -l 127.0.0.1 -U 0 -u root -m 512 -p @PORT_CACHE@"
 REDIS = "redis-server --bind 127.0.0.1 --save '' --port @PORT_CACHE@ --dir '@RUN@'"
 OBJECTS = f"sh -c \"mkdir -p '@RUN@/objects/bucket' && exec '{VERSITYGW}' --port 127.0.0.1:@PORT_STORE@ posix '@RUN@/objects'\""
-FPM = "php-fpm@PHP_VERSION@ -F -c '@PLACE@/php.ini' -y '@RUN@/php-fpm.conf'"
 NGINX = "nginx -c '@RUN@/nginx.conf'"
 
 
@@ -80,12 +79,8 @@ class Server:
         return "\n".join(lines + [f"{name} = {nested.quoted(value)}" for name, value in self.more.items()]) + "\n\n"
 
 
-def table(pairs):
-    return "{ " + ", ".join(f"{nested.quoted(name)} = {nested.quoted(value)}" for name, value in pairs.items()) + " }"
-
-
 class Contestants:
-    """Who takes part: servers, and name → (the table it belongs to, the server, the path)."""
+    """The servers, and for each name: its table, server and path."""
 
     def __init__(self, place, photo):
         self.place, self.photo, self.servers, self.names = place, photo, [], {}
@@ -118,7 +113,7 @@ class Contestants:
 
 
 def image_filter(text):
-    """nginx's configuration with a place whose images are made by image_filter."""
+    """nginx's configuration with a location whose images image_filter makes."""
     return f"load_module {IMAGE_FILTER};\n" + text.replace(
         "location / {",
         "location /resized/ { rewrite ^/resized(/.*)$ $1 break;"
@@ -167,32 +162,14 @@ IMGPROXY = "/insecure/rs:fit:{60..599}:0/q:75/plain/local:///photo.jpg@jpg"
 
 
 def plan(asked, found):
-    """Tables of files and of what is made; and zimg's echo at growing concurrency, beside files of the same text."""
-    place = asked["place"]
+    """Tables of files and variants; and zimg's echo at growing concurrency, beside files of the same text."""
     widths, paths = found.template("widths.txt", COLD + "\n"), found.template("paths.txt", IMGPROXY + "\n")
     flags = {
         "files": "-c 8 --slice 1500ms --rounds 3",
         "cold": f"-c 8 -n 160 --rounds 3 --urls '{widths}'",
         "cold in paths": f"-c 8 -n 160 --rounds 3 --urls '{paths}'",
     }
-    out = f"""[plan]
-title = "Images"
-prepare = "cp '{CONF}/php.ini' '@PLACE@/php.ini'"
-env = {{ PHP_INI_SCAN_DIR = "", PHPRC = "@PLACE@", ROOT_ACCESS_KEY = "access", ROOT_SECRET_KEY = "secret" }}
-{nested.cores(asked)}
-[values]
-DOCROOT = "{place}/docroot"
-ROOT_DIR = "{place}/docroot"
-APP = "plain"
-FRONT = ""
-FASTCGI = ""
-HTTPS = ""
-HTTP2 = ""
-TLS = ""
-KEEPALIVE = "keepalive 6; keepalive_timeout 5s; keepalive_requests 1000000;"
-KEEP_CONN = "on"
-
-"""
+    out = nested.head(asked, "Images", ROOT_ACCESS_KEY="access", ROOT_SECRET_KEY="secret")
     peers = [
         Server("lighttpd", ["lighttpd -D -f '@RUN@/lighttpd.conf'"], {"lighttpd.conf": f"{CONF}/lighttpd.conf"}, ready="/echo.txt"),
         Server("h2o", ["h2o -c '@RUN@/h2o.conf'"], {"h2o.conf": f"{CONF}/h2o.conf"}, ready="/echo.txt"),
@@ -211,10 +188,6 @@ KEEP_CONN = "on"
     return out
 
 
-def part(title, flags, targets, more=""):
-    return f"[[table]]\ntitle = {nested.quoted(title)}\nflags = {nested.quoted(flags)}\ntargets = {table(targets)}\n{more}\n"
-
-
 def plain(name):
     """The name of a target: it has no colon."""
     return name.replace(": ", " · ")
@@ -224,16 +197,14 @@ def measured(page, found):
     """(name → a row for each slice, server → the sweep by connections)"""
     names = {plain(name): name for name in found.names}
     results, rows = {}, {}
-    for one in (one for one in page["parts"] if one["part"] == "run"):
-        for point in one["run"]["points"]:
-            target = one["run"]["targets"][point["target"]]["name"]
-            if target in names:
-                results[names[target]] = [row_of(cut) for cut in point["slices"] if cut["requests"]]
-            else:
-                slices, total = point["slices"], point["total"]
-                rate = statistics.median(cut["requests_per_second"] for cut in slices)
-                row = dict(connections=point["connections"], rps=rate, failed=sum(total["failures"].values()))
-                rows.setdefault(target, []).append(row)
+    for target, point in nested.points(page):
+        name, slices, total = target["name"], point["slices"], point["total"]
+        if name in names:
+            results[names[name]] = [row_of(cut) for cut in slices if cut["requests"]]
+        else:
+            rate = statistics.median(cut["requests_per_second"] for cut in slices)
+            row = dict(connections=point["connections"], rps=rate, failed=sum(total["failures"].values()))
+            rows.setdefault(name, []).append(row)
     return {name: results[name] for name in found.names if results.get(name)}, rows
 
 
@@ -268,7 +239,7 @@ def ask(port, method, path, body=None):
 
 
 def fill(port, photo, path):
-    """Uploads the picture, and asks for a variant until it is in its caches: they are filled behind the first answer."""
+    """Uploads the picture, and requests a variant until it is in the caches, which are filled after the first answer."""
     with open(photo, "rb") as file:
         content = file.read()
     identity = hashlib.md5(content).hexdigest()
@@ -289,7 +260,7 @@ def median(rows, key):
 
 
 def outcome(results, rows, missing):
-    """Sentences, tables and the curve of the sweep, as the plan takes them."""
+    """Sentences, tables and the curve of the sweep, as output of the script."""
     body = []
     for name, turn in results.items():
         p99 = median([dict(p99=row["p99"] or 0) for row in turn], "p99")
@@ -316,7 +287,7 @@ def outcome(results, rows, missing):
                 ],
             }
         )
-    return {"sentences": promises(results, rows) + said, "tables": tables, "charts": charts}
+    return {"sentences": said, "tables": tables, "charts": charts}
 
 
 def swept(rows, levels, key):
@@ -329,23 +300,6 @@ def swept(rows, levels, key):
         "rows": [{"name": f"{level:,}", "cells": [of.get(level) for of in cells.values()]} for level in levels],
         "note": "A connection for each request. The peers send a file with the same text; they are measured once, at fewer steps.",
     }
-
-
-def promises(results, rows):
-    """Each promise with what was measured."""
-    said = []
-    if "warm: haulier, memory" in results and "static, 10 KB: haulier" in results:
-        ratio = median(results["warm: haulier, memory"], "rps") / max(median(results["static, 10 KB: haulier"], "rps"), 1e-9)
-        holds = "holds" if ratio >= 0.9 else "does not hold"
-        said.append(f"a warm variant at {ratio:.2f} × the rate of a static file of 10 KB (at least 0.9): {holds}")
-    if "haulier" in rows:
-        ours = rows["haulier"]
-        failed, best = sum(row["failed"] for row in ours), max(row["rps"] for row in ours)
-        top, share = ours[-1]["connections"], ours[-1]["rps"] / max(best, 1e-9)
-        said.append(f"failures in the sweep up to {top:,}: {failed:.0f} (none): {'does not hold' if failed else 'holds'}")
-        holds = "holds" if share >= 0.9 else "does not hold"
-        said.append(f"at {top:,} connections haulier keeps {share:.2f} of its best rate (at least 0.9): {holds}")
-    return said
 
 
 def main():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The script of the plan: one page of four megabytes, compressed by everybody who can.
+"""The script of the plan: one page of four megabytes, compressed in every way.
 
-PHP sends the page plain and the server compresses it: haulier at every level and as it decides by itself, nginx,
-lighttpd and Caddy as they can; PHP's own gzencode() and ob_gzhandler; and a copy that was compressed once. Every
-contestant is a server of its own with the settings of the benchmark. A plan has no loops, so this script writes the plan
-of all levels and has haulier run it. Reads and writes JSON.
+PHP sends the page plain and the server compresses it: haulier at every level and by its own choice, nginx, lighttpd and
+Caddy; PHP's own gzencode() and ob_gzhandler; and a copy that was compressed once. Every contestant is a server of its own
+with the settings of the benchmark. A plan has no loops, so this script writes the plan of all levels and has haulier run
+it. Reads and writes JSON.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CONF = os.path.join(HERE, "../../bench/conf")
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import book  # noqa: E402
 import nested  # noqa: E402
+from nested import CONF, FPM  # noqa: E402
 
 QUICK = ["uncompressed", "haulier zstd 3", "nginx gzip 6", "PHP gzencode"]
 LEVELS = {"zstd": range(1, 20), "br": range(0, 12), "gzip": range(1, 13)}
@@ -35,23 +35,23 @@ NGINX = "gzip on; gzip_proxied any; gzip_comp_level {};"
 
 
 class Contestant:
-    """A way to send the page: a server, a path, the coding that is asked for, and settings of its own."""
+    """A way to send the page: a server, a path, the requested coding, and settings of its own."""
 
     def __init__(self, name, server, coding, path="page.php", more=None, group=None):
         self.name, self.server, self.coding, self.more = name, server, coding, more
         self.path, self.group = f"/zstd/{path}", group or name
 
 
-# Whose outcome stands in a promise is measured in one table with its peer: both meet the same machine.
+# Pairs of a goal are measured in one table, so that drift affects both.
 PAIRS = [
     ("haulier zstd 3", "lighttpd zstd"),
     ("haulier br 4", "nginx br 4"),
     ("haulier gzip 6", "nginx gzip 6"),
     ("haulier, stored copy, zstd", "file of that length"),
 ]
-# What is worth knowing beside the promises.
+# Levels near those of the goals.
 NEAR = ["zstd 3", "br 4", "gzip 5", "gzip 6", "gzip 7", "gzip 8"]
-# Levels that need seconds for a page.
+# First levels that need seconds for a page.
 SLOW = {"zstd": 15, "br": 9, "gzip": 10}
 # Requests of one round. A slice is counted and not timed: the slowest page takes longer than a slice should.
 REQUESTS = {
@@ -116,7 +116,7 @@ def kind(contestant):
 
 
 def tables(chosen):
-    """(coding that is asked for, kind) → contestants. A plain file is plain whatever is asked for."""
+    """(requested coding, kind) → contestants. A plain file is never coded."""
     found = {}
     for one in chosen:
         coding = "zstd" if one.name == "file of that length" else one.coding
@@ -125,37 +125,17 @@ def tables(chosen):
 
 
 def plan(asked, chosen):
-    """The plan of the contestants: a server each, and tables of those who are asked alike."""
-    place = asked["place"]
-    out = f"""
-[plan]
-title = "Compression"
-prepare = "cp '{CONF}/php.ini' '@PLACE@/php.ini'"
-env = {{ PHP_INI_SCAN_DIR = "", PHPRC = "@PLACE@" }}
-{nested.cores(asked)}
-[values]
-DOCROOT = "{place}/docroot"
-ROOT_DIR = "{place}/docroot"
-APP = "plain"
-FRONT = ""
-FASTCGI = ""
-HTTPS = ""
-HTTP2 = ""
-TLS = ""
-KEEPALIVE = "keepalive 6; keepalive_timeout 5s; keepalive_requests 1000000;"
-KEEP_CONN = "on"
-"""
+    """The plan of the contestants: a server each, and a table for each coding and kind."""
+    out = nested.head(asked, "Compression")
     for number, one in enumerate(chosen):
-        out += server(f"s{number}", one, place)
+        out += server(f"s{number}", one, asked["place"])
     names = {one.name: f"s{number}" for number, one in enumerate(chosen)}
     for (coding, which), of in tables(chosen).items():
         flags = f"-c 1 -n {REQUESTS[which][coding]} --accept {coding} {FLAGS[which]}"
-        out += f"\n[[table]]\ntitle = {nested.quoted(f'{coding}, {which}')}\nflags = {nested.quoted(flags)}\n[table.targets]\n"
-        out += "".join(f"{nested.quoted(one.name)} = {nested.quoted(names[one.name] + one.path)}\n" for one in of)
+        out += nested.part(f"{coding}, {which}", flags, {one.name: names[one.name] + one.path for one in of})
     return out
 
 
-FPM = "php-fpm@PHP_VERSION@ -F -c '@PLACE@/php.ini' -y '@RUN@/php-fpm.conf'"
 RUN = {
     "haulier": (["'@HAULIER@' run -c '@RUN@/haulier.toml'"], ["haulier.toml"]),
     "nginx": ([FPM, "nginx -c '@RUN@/nginx.conf'"], ["nginx.conf", "php-fpm.conf"]),
@@ -175,15 +155,14 @@ def server(key, contestant, place):
         files[name] = f"{place}/{key}.template"
         with open(files[name], "w") as file:
             file.write(text)
-    listed = ", ".join(f"{nested.quoted(name)} = {nested.quoted(path)}" for name, path in files.items())
-    return f"""
-[server.{key}]
+    return f"""[server.{key}]
 about = {nested.quoted(contestant.name)}
 run = {json.dumps(commands)}
-files = {{ {listed} }}
+files = {nested.table(files)}
 env = {{ HOME = "@RUN@", XDG_DATA_HOME = "@RUN@", XDG_CONFIG_HOME = "@RUN@" }}
 ready = {nested.quoted(contestant.path)}
 patience = "60s"
+
 """
 
 
@@ -201,19 +180,17 @@ def measured(page, chosen):
     """(name → a row for each slice, name → why it was left out)"""
     results, left_out = {}, nested.left_out(page)
     coding = {one.name: one.coding for one in chosen}
-    for run in (part["run"] for part in page["parts"] if part["part"] == "run"):
-        for point in run["points"]:
-            target = run["targets"][point["target"]]
-            name = target["name"]
-            if target["answer"]["encoding"] != coding[name]:
-                left_out[name] = f"the answer is not in {coding[name]}"
-            else:
-                results[name] = rows_of(point)
+    for target, point in nested.points(page):
+        name = target["name"]
+        if target["answer"]["encoding"] != coding[name]:
+            left_out[name] = f"the answer is not in {coding[name]}"
+        else:
+            results[name] = rows_of(point)
     return {name: rows for name, rows in results.items() if rows}, left_out
 
 
 def rows_of(point):
-    """A row for each slice; `round` tells which slices of others were measured beside it."""
+    """A row for each slice; slices of the same `round` were measured one after the other."""
     total, met, rows = point["total"], {}, []
     for one in point["slices"]:
         number = met[one["round"]] = met.get(one["round"], -1) + 1
@@ -247,7 +224,7 @@ def table(results, book_name):
 
 
 def side_by_side(results):
-    """What a round's CPU is of the other's in the same round."""
+    """Ratio of CPU within each round, for every pair."""
     rows = []
     for pair in PAIRS:
         if ratios := ratios_of(results, *pair):
@@ -261,13 +238,9 @@ def side_by_side(results):
 
 
 def ratios_of(results, ours, peer):
-    """Of the rounds in which both had a turn."""
+    """Ratios of CPU in the rounds that both have."""
     spent = [{row["round"]: row["server"] + row["php"] for row in results.get(name, [])} for name in (ours, peer)]
     return [one / max(spent[1][number], 1e-9) for number, one in spent[0].items() if number in spent[1]]
-
-
-def ratio_of(results, ours, peer):
-    return statistics.median(ratios_of(results, ours, peer))
 
 
 def chart(results):
@@ -301,7 +274,7 @@ BARE = {
 
 
 def bare(place):
-    """CPU milliseconds of each coder's own tool for the page, its start taken off; only of those that are here."""
+    """CPU milliseconds of each installed coder's own tool for the page, without its start."""
     page, empty = f"{place}/docroot/zstd/book.html", f"{place}/empty"
     open(empty, "w").close()
     found = {}
@@ -334,55 +307,6 @@ def size(results, name):
     return median(results[name], "size")
 
 
-def verdicts(results, coders):
-    """Each promise with what was measured."""
-    return list(filter(None, [*against_peers(results), *against_coders(results, coders), stored_copy(results)]))
-
-
-def against_peers(results):
-    for ours, peers, most in [
-        ("haulier zstd 3", ["Caddy encode zstd", "lighttpd zstd"], 0.85),
-        ("haulier br 4", ["nginx br 4"], 1.0),
-        (gzip_as_small_as(results, "nginx gzip 6"), ["nginx gzip 6"], 0.40),
-    ]:
-        known = [peer for peer in peers if peer in results]
-        if ours not in results or not known:
-            continue
-        best = min(known, key=lambda peer: cpu(results, peer))
-        ratio = ratio_of(results, ours, best)
-        bytes_ratio = size(results, ours) / size(results, best)
-        holds = "holds" if ratio <= most else "does not hold"
-        text = f"{ours}: {ratio:.2f} × the CPU of {best} (≤ {most}), {bytes_ratio:.3f} × its bytes: {holds}"
-        yield text
-
-
-def gzip_as_small_as(results, peer):
-    """The cheapest level of ours that sends no more bytes than the peer; level 6 if none does."""
-    ours = [name for name in results if name.startswith("haulier gzip")]
-    if peer not in results or not ours:
-        return "haulier gzip 6"
-    small = [name for name in ours if size(results, name) <= 1.001 * size(results, peer)]
-    return min(small, key=lambda name: cpu(results, name), default="haulier gzip 6")
-
-
-def against_coders(results, coders):
-    for name, spent in coders.items():
-        ours = f"haulier {name}"
-        if ours in results and "uncompressed" in results:
-            ratio = cpu(results, ours) / (spent + cpu(results, "uncompressed"))
-            holds = "holds" if ratio <= 1.15 else "does not hold"
-            yield f"{ours}: {ratio:.2f} × the coder's own tool ({spent:.1f} ms) and the plain page (≤ 1.15): {holds}"
-
-
-def stored_copy(results):
-    ours, file = "haulier, stored copy, zstd", "file of that length"
-    if ours in results and file in results:
-        ratio = ratio_of(results, ours, file)
-        holds = "holds" if ratio <= 1.1 else "does not hold"
-        return f"{ours}: {ratio:.2f} × the CPU of a plain file of that length (≤ 1.1): {holds}"
-    return None
-
-
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", metavar="FILE", help="a text of your own in the page")
@@ -390,7 +314,7 @@ def arguments():
 
 
 def make_docroot(place, text):
-    """The page in every form; what book it is."""
+    """Makes the page in every form; returns the name of the book."""
     folder = f"{place}/docroot/zstd"
     shutil.copytree(f"{HERE}/php", folder)
     name = book.write(f"{folder}/book.html", text)
@@ -406,7 +330,7 @@ def main():
     results, left_out = measured(nested.run(asked, plan(asked, chosen), "compression"), chosen)
     coders = {} if asked["quick"] else bare(asked["place"])
     results = {one.name: results[one.name] for one in chosen if one.name in results}
-    sentences = verdicts(results, coders) + [f"left out: {name} ({why})" for name, why in left_out.items()]
+    sentences = [f"left out: {name} ({why})" for name, why in left_out.items()]
     found = [table(results, book_name)] + [pairs for pairs in [side_by_side(results)] if pairs["rows"]]
     found += [coders_alone(coders)] if coders else []
     json.dump({"sentences": sentences, "tables": found, "charts": [chart(results)]}, sys.stdout)
