@@ -55,8 +55,8 @@ pub(super) struct KnownHead {
 
 /// One answer while it arrives.
 #[derive(Debug)]
-pub(super) struct Answer {
-    state: State,
+pub(super) struct AnswerReader {
+    state: ParseState,
     /// 0 until the head is complete.
     status: u16,
     /// Bytes of the body so far.
@@ -69,7 +69,7 @@ pub(super) struct Answer {
 }
 
 #[derive(Debug)]
-enum State {
+enum ParseState {
     Head,
     Known { left: u64 },
     Chunked(Box<Decoder>),
@@ -96,7 +96,7 @@ pub(super) struct Complete {
 }
 
 /// The surroundings of an answer while it is read.
-pub(super) struct Reading<'a> {
+pub(super) struct AnswerContext<'a> {
     pub(super) known: &'a mut KnownHead,
     pub(super) is_head: bool,
     pub(super) expected: &'a Expected,
@@ -119,10 +119,10 @@ pub struct Captured {
     pub tls: Option<String>,
 }
 
-impl Answer {
+impl AnswerReader {
     pub(super) fn new(protocol: Protocol) -> Self {
         let mut answer = Self {
-            state: State::Done,
+            state: ParseState::Done,
             status: 0,
             body: 0,
             keeps_alive: false,
@@ -137,10 +137,10 @@ impl Answer {
     /// Prepares for another answer.
     pub(super) fn expect(&mut self, protocol: Protocol) {
         self.state = match protocol {
-            Protocol::Http1 => State::Head,
+            Protocol::Http1 => ParseState::Head,
             // `streams` reads these answers.
-            Protocol::Http2 => State::Done,
-            Protocol::FastCgi => State::FastCgi(Box::new(Records {
+            Protocol::Http2 => ParseState::Done,
+            Protocol::FastCgi => ParseState::FastCgi(Box::new(Records {
                 reader: RecordReader::new(),
                 head: HeadParser::new(MOST_HEAD),
                 in_body: false,
@@ -153,50 +153,54 @@ impl Answer {
     }
 
     /// Reads bytes that have arrived. `None` if the answer is not complete.
-    pub(super) fn take(&mut self, mut input: &[u8], reading: &mut Reading<'_>) -> Result<Option<Complete>, Fault> {
+    pub(super) fn take(
+        &mut self,
+        mut input: &[u8],
+        context: &mut AnswerContext<'_>,
+    ) -> Result<Option<Complete>, Fault> {
         loop {
             match &mut self.state {
-                State::Head => match self.head(input, reading)? {
+                ParseState::Head => match self.head(input, context)? {
                     Some(rest) => input = rest,
                     None => return Ok(None),
                 },
-                State::Known { left } => {
+                ParseState::Known { left } => {
                     let length = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
                     let (body, rest) = input.split_at(length);
                     *left -= length as u64;
                     if *left == 0 {
-                        self.state = State::Done;
+                        self.state = ParseState::Done;
                     }
-                    self.body(body, reading);
+                    self.body(body, context);
                     input = rest;
                 }
-                State::Chunked(decoder) => {
-                    reading.scratch.clear();
-                    let taken = decoder.decode(input, reading.scratch, usize::MAX);
+                ParseState::Chunked(decoder) => {
+                    context.scratch.clear();
+                    let taken = decoder.decode(input, context.scratch, usize::MAX);
                     let taken = taken.map_err(|_| Fault::Protocol)?;
                     if decoder.is_done() {
-                        self.state = State::Done;
+                        self.state = ParseState::Done;
                     }
-                    let body = std::mem::take(reading.scratch);
-                    self.body(&body, reading);
-                    *reading.scratch = body;
+                    let body = std::mem::take(context.scratch);
+                    self.body(&body, context);
+                    *context.scratch = body;
                     input = &input[taken..];
                 }
-                State::UntilClose => {
-                    self.body(input, reading);
+                ParseState::UntilClose => {
+                    self.body(input, context);
                     return Ok(None);
                 }
-                State::FastCgi(_) => {
-                    if !self.records(input, reading)? {
+                ParseState::FastCgi(_) => {
+                    if !self.records(input, context)? {
                         return Ok(None);
                     }
                     input = &[];
                 }
                 // Bytes after an answer that no request asked for.
-                State::Done if !input.is_empty() => return Err(Fault::Protocol),
-                State::Done => return Ok(Some(self.complete())),
+                ParseState::Done if !input.is_empty() => return Err(Fault::Protocol),
+                ParseState::Done => return Ok(Some(self.complete())),
             }
-            if input.is_empty() && !matches!(self.state, State::Done) {
+            if input.is_empty() && !matches!(self.state, ParseState::Done) {
                 return Ok(None);
             }
         }
@@ -204,8 +208,8 @@ impl Answer {
 
     /// Takes the end of the connection.
     pub(super) fn end(&mut self) -> Result<Complete, Fault> {
-        if matches!(self.state, State::UntilClose) {
-            self.state = State::Done;
+        if matches!(self.state, ParseState::UntilClose) {
+            self.state = ParseState::Done;
             return Ok(self.complete());
         }
         Err(Fault::Short)
@@ -226,14 +230,14 @@ impl Answer {
     }
 
     /// Reads a head and returns the bytes after it; `None` if the head is not complete.
-    fn head<'i>(&mut self, input: &'i [u8], reading: &mut Reading<'_>) -> Result<Option<&'i [u8]>, Fault> {
-        let known = &mut *reading.known;
+    fn head<'i>(&mut self, input: &'i [u8], context: &mut AnswerContext<'_>) -> Result<Option<&'i [u8]>, Fault> {
+        let known = &mut *context.known;
         if let (Some(meaning), true) = (
             known.meaning,
             self.partial.is_empty() && input.starts_with(&known.bytes),
         ) {
             let (head, rest) = input.split_at(known.bytes.len());
-            self.enter(meaning, head, reading);
+            self.enter(meaning, head, context);
             return Ok(Some(rest));
         }
         // The end of the head may begin in the last three bytes of the earlier pieces.
@@ -254,34 +258,33 @@ impl Answer {
         if head.is_interim() {
             return Ok(Some(rest));
         }
-        let method = if reading.is_head { Method::Head } else { Method::Get };
-        let coding = head.fields().get("content-encoding").unwrap_or_default();
+        let method = if context.is_head { Method::Head } else { Method::Get };
         let meaning = Meaning {
             status: head.status(),
             length: head.body_length(method)?,
             keeps_alive: head.keeps_alive() && head.status() != 101,
-            is_coded: !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"),
+            is_coded: is_coded(head.fields().get("content-encoding")),
         };
-        self.enter(meaning, &copy, reading);
-        *reading.known = KnownHead {
+        self.enter(meaning, &copy, context);
+        *context.known = KnownHead {
             bytes: copy,
             meaning: Some(meaning),
         };
         Ok(Some(rest))
     }
 
-    fn enter(&mut self, meaning: Meaning, head: &[u8], reading: &mut Reading<'_>) {
+    fn enter(&mut self, meaning: Meaning, head: &[u8], context: &mut AnswerContext<'_>) {
         self.status = meaning.status;
         self.is_coded = meaning.is_coded;
         // Only closing ends such a body, even if the head says keep-alive.
         self.keeps_alive = meaning.keeps_alive && meaning.length != ResponseLength::UntilClose;
         self.state = match meaning.length {
-            ResponseLength::Known(0) => State::Done,
-            ResponseLength::Known(left) => State::Known { left },
-            ResponseLength::Chunked => State::Chunked(Box::default()),
-            ResponseLength::UntilClose => State::UntilClose,
+            ResponseLength::Known(0) => ParseState::Done,
+            ResponseLength::Known(left) => ParseState::Known { left },
+            ResponseLength::Chunked => ParseState::Chunked(Box::default()),
+            ResponseLength::UntilClose => ParseState::UntilClose,
         };
-        if let Some(capture) = &mut reading.capture {
+        if let Some(capture) = &mut context.capture {
             capture.head = head.to_vec();
             capture.body.clear();
             capture.status = self.status;
@@ -289,31 +292,28 @@ impl Answer {
         }
     }
 
-    fn body(&mut self, piece: &[u8], reading: &mut Reading<'_>) {
-        if let Some(expected) = reading.expected.body.as_ref().filter(|_| !self.is_coded) {
-            let at = usize::try_from(self.body).unwrap_or(usize::MAX).min(expected.len());
-            self.differs |= !expected[at..].starts_with(piece);
-        }
+    fn body(&mut self, piece: &[u8], context: &mut AnswerContext<'_>) {
+        self.differs |= !self.is_coded && context.expected.differs(self.body, piece);
         self.body += piece.len() as u64;
-        if let Some(capture) = &mut reading.capture {
+        if let Some(capture) = &mut context.capture {
             capture.body.extend_from_slice(piece);
         }
     }
 
     /// True at the end of the request.
-    fn records(&mut self, mut input: &[u8], reading: &mut Reading<'_>) -> Result<bool, Fault> {
+    fn records(&mut self, mut input: &[u8], context: &mut AnswerContext<'_>) -> Result<bool, Fault> {
         // Taken out during this call, because `body` changes the rest of the answer.
-        let State::FastCgi(mut records) = std::mem::replace(&mut self.state, State::Done) else {
+        let ParseState::FastCgi(mut records) = std::mem::replace(&mut self.state, ParseState::Done) else {
             return Err(Fault::Protocol);
         };
         while let Some(record) = records.reader.next(&mut input).map_err(|_| Fault::Protocol)? {
             match record {
                 Record::Stdout(mut piece) => {
                     if !records.in_body {
-                        self.cgi_head(&mut records, &mut piece, reading)?;
+                        self.cgi_head(&mut records, &mut piece, context)?;
                     }
                     if records.in_body && !piece.is_empty() {
-                        self.body(piece, reading);
+                        self.body(piece, context);
                     }
                 }
                 Record::Stderr(_) => {}
@@ -324,11 +324,16 @@ impl Answer {
                 }
             }
         }
-        self.state = State::FastCgi(records);
+        self.state = ParseState::FastCgi(records);
         Ok(false)
     }
 
-    fn cgi_head(&mut self, records: &mut Records, piece: &mut &[u8], reading: &mut Reading<'_>) -> Result<(), Fault> {
+    fn cgi_head(
+        &mut self,
+        records: &mut Records,
+        piece: &mut &[u8],
+        context: &mut AnswerContext<'_>,
+    ) -> Result<(), Fault> {
         while let Some(head) = records.head.feed(piece).map_err(|_| Fault::Protocol)? {
             if head.is_interim() {
                 continue;
@@ -336,7 +341,7 @@ impl Answer {
             records.in_body = true;
             self.status = head.status();
             self.is_coded = head.field("content-encoding").is_some();
-            if let Some(capture) = &mut reading.capture {
+            if let Some(capture) = &mut context.capture {
                 capture.status = head.status();
                 capture.keeps_alive = true;
                 capture.body.clear();
@@ -349,6 +354,11 @@ impl Answer {
         }
         Ok(())
     }
+}
+
+/// True if a value of Content-Encoding names a coding.
+pub(super) fn is_coded(encoding: Option<&[u8]>) -> bool {
+    encoding.is_some_and(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity"))
 }
 
 /// Position after the empty line, searched from `from` on.
@@ -373,13 +383,13 @@ mod tests {
 
     /// Feeds an answer in pieces; says how it ended, if it did.
     fn read(
-        answer: &mut Answer,
+        answer: &mut AnswerReader,
         known: &mut KnownHead,
         expected: &Expected,
         pieces: &[&[u8]],
     ) -> Result<Option<Complete>, Fault> {
         let mut scratch = Vec::new();
-        let mut reading = Reading {
+        let mut context = AnswerContext {
             known,
             is_head: false,
             expected,
@@ -387,7 +397,7 @@ mod tests {
             capture: None,
         };
         for piece in pieces {
-            if let Some(complete) = answer.take(piece, &mut reading)? {
+            if let Some(complete) = answer.take(piece, &mut context)? {
                 return Ok(Some(complete));
             }
         }
@@ -395,7 +405,7 @@ mod tests {
     }
 
     fn read_one(pieces: &[&[u8]]) -> Result<Option<Complete>, Fault> {
-        let mut answer = Answer::new(Protocol::Http1);
+        let mut answer = AnswerReader::new(Protocol::Http1);
         read(&mut answer, &mut KnownHead::default(), &Expected::default(), pieces)
     }
 
@@ -427,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_body_without_a_length_ends_with_the_connection() {
-        let mut answer = Answer::new(Protocol::Http1);
+        let mut answer = AnswerReader::new(Protocol::Http1);
         let head = b"HTTP/1.1 200 OK\r\n\r\nabc";
         let taken = read(&mut answer, &mut KnownHead::default(), &Expected::default(), &[head]);
         assert_eq!(taken, Ok(None));
@@ -438,7 +448,7 @@ mod tests {
     #[test]
     fn an_end_before_the_end_is_short() {
         for text in ["", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"] {
-            let mut answer = Answer::new(Protocol::Http1);
+            let mut answer = AnswerReader::new(Protocol::Http1);
             let mut known = KnownHead::default();
             assert_eq!(
                 read(&mut answer, &mut known, &Expected::default(), &[text.as_bytes()]),
@@ -449,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_a_fault() {
+    fn bytes_after_an_answer_are_a_fault() {
         let two = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi HTTP/1.1 200 OK\r\n";
         assert_eq!(read_one(&[two]), Err(Fault::Protocol));
         assert_eq!(read_one(&[b"SSH-2.0-OpenSSH_9.2\r\n\r\n"]), Err(Fault::Protocol));
@@ -458,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_head_seen_before_is_known_and_another_is_read_anew() {
-        let (mut answer, mut known) = (Answer::new(Protocol::Http1), KnownHead::default());
+        let (mut answer, mut known) = (AnswerReader::new(Protocol::Http1), KnownHead::default());
         let texts = [
             ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 200),
             ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nho", 200),
@@ -481,7 +491,7 @@ mod tests {
         for (body, differs) in [("hello", false), ("hellO", true), ("Hello", true), ("hello!", true)] {
             let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
             let (head, tail) = text.as_bytes().split_at(text.len() - 2);
-            let mut answer = Answer::new(Protocol::Http1);
+            let mut answer = AnswerReader::new(Protocol::Http1);
             let found = read(&mut answer, &mut KnownHead::default(), &expected, &[head, tail]);
             assert_eq!(
                 found.map(|complete| complete.map(|one| one.differs)),
@@ -500,7 +510,7 @@ mod tests {
         };
         let bytes = [record(6, stdout), record(7, b"a warning"), record(3, &[0; 8])].concat();
         for cut in 0..bytes.len() {
-            let mut answer = Answer::new(Protocol::FastCgi);
+            let mut answer = AnswerReader::new(Protocol::FastCgi);
             let (first, second) = bytes.split_at(cut);
             let found = read(
                 &mut answer,
@@ -531,7 +541,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = read_one(&[b"HTTP/1.1 200 OK\r\n", &bytes]);
-            let mut answer = Answer::new(Protocol::FastCgi);
+            let mut answer = AnswerReader::new(Protocol::FastCgi);
             let _ = read(&mut answer, &mut KnownHead::default(), &Expected::default(), &[&bytes]);
         }
     }

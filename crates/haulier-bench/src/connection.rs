@@ -1,139 +1,153 @@
-//! One place of the generator: a connection, and the request that is on it.
+//! One connection of the generator, and the request on it.
 
-use super::answer::Answer;
-use super::job::{Job, Protocol};
-use super::streams::Streams;
+use super::answer::AnswerReader;
+use super::job::{Protocol, SliceJob};
+use super::streams::StreamSlots;
 use super::transport::Transport;
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// There is no connection, or one that is given up.
+pub(super) enum ConnectionPhase {
+    /// A connection attempt: there is no connection.
     Vacant,
-    /// For the connection to stand.
+    /// The connection is established.
     Connecting,
-    /// For the proxy to make the way.
+    /// The proxy answers CONNECT.
     Tunnel,
-    /// For TLS.
+    /// The TLS handshake is complete.
     Handshake,
-    /// For room to send.
+    /// The socket takes more of the request.
     Sending,
-    /// For the first byte.
+    /// The first byte of the answer.
     Waiting,
-    /// For more of the answer.
+    /// More of the answer.
     Body,
-    /// For whatever its streams bring.
+    /// Frames of its HTTP/2 streams.
     Streams,
-    /// For the server to close after a complete answer.
+    /// The server closes after a complete answer.
     Closing,
-    /// For the next request.
+    /// The next request.
     Idle,
-    /// For nothing: all requests are given out.
+    /// No event: no requests are left.
     Retired,
 }
 
-/// Times are nanoseconds since the start of the thread.
+/// Times of a request, ns since the start of the thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Timing {
+    /// Due time.
+    pub(super) due: u64,
+    /// Time at which it was sent.
+    pub(super) sent: u64,
+    /// Time of the answer's first byte; 0 before.
+    pub(super) first_byte: u64,
+    /// Time to establish the connection for it; 0 on a kept one.
+    pub(super) connect_time: u64,
+}
+
+/// The request on a connection of HTTP/1 or FastCGI.
+#[derive(Debug, Default)]
+pub(super) struct CurrentRequest {
+    /// Index into the requests of the job.
+    pub(super) index: usize,
+    pub(super) timing: Timing,
+    /// Bytes of it that are sent; in the tunnel phase, bytes of the CONNECT request.
+    pub(super) sent_bytes: usize,
+    /// Bytes of its answer.
+    pub(super) received_bytes: u64,
+}
+
+/// A connection. Times are nanoseconds since the start of the thread.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) transport: Option<Transport>,
-    pub(super) phase: Phase,
-    /// What epoll was asked for last; `None` before it knows the descriptor.
+    pub(super) phase: ConnectionPhase,
+    /// The interest that epoll has; `None` before the socket is registered.
     pub(super) interest: Option<Interest>,
-    /// When the phase began, or the last byte came or went.
+    /// Start of the phase, or time of the last byte.
     pub(super) since: u64,
-    /// When the connection was begun.
-    pub(super) began: u64,
-    /// When the request was due.
-    pub(super) due: u64,
-    /// When its first byte was sent.
-    pub(super) sent: u64,
-    /// When the first byte of the answer came; 0 before.
-    pub(super) first_byte: u64,
-    /// How long the connection took for this request; 0 on a kept one.
-    pub(super) connect_time: u64,
-    /// Place of the request in the job.
-    pub(super) request: usize,
-    /// A request is assigned and not answered.
-    pub(super) is_busy: bool,
-    /// Bytes of it that are sent; in the tunnel phase, of the CONNECT request.
-    pub(super) offset: usize,
-    /// Bytes of the answer that a slow reader took.
-    pub(super) taken: u64,
+    /// Start of the connection attempt.
+    pub(super) opened_at: u64,
     /// Answers on this connection.
     pub(super) used: u32,
-    /// What the proxy said so far.
-    pub(super) tunnel: Vec<u8>,
-    pub(super) answer: Answer,
-    /// Of HTTP/2 alone, where each slot has its request.
-    pub(super) streams: Option<Box<Streams>>,
+    /// The proxy's answer to CONNECT so far.
+    pub(super) tunnel_head: Vec<u8>,
+    /// A request is assigned and not answered.
+    pub(super) is_busy: bool,
+    pub(super) current: CurrentRequest,
+    pub(super) answer: AnswerReader,
+    /// The requests of an HTTP/2 connection, in place of `current` and `answer`.
+    pub(super) streams: Option<Box<StreamSlots>>,
 }
 
-/// What epoll tells of a connection.
+/// Events that epoll reports of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
-    /// Only its end: a slow reader looks when his time has come.
+    /// Its end alone: a slow reader reads by the clock.
     Nothing,
     Read,
     ReadWrite,
 }
 
 impl Connection {
-    pub(super) fn new(job: &Job) -> Self {
-        let streams = || Box::new(Streams::new(if job.keep_alive { job.streams } else { 1 }));
+    pub(super) fn new(job: &SliceJob) -> Self {
+        let streams = || Box::new(StreamSlots::new(if job.keep_alive { job.streams } else { 1 }));
         Self {
             transport: None,
-            phase: Phase::Vacant,
+            phase: ConnectionPhase::Vacant,
             interest: None,
             since: 0,
-            began: 0,
-            due: 0,
-            sent: 0,
-            first_byte: 0,
-            connect_time: 0,
-            request: 0,
-            is_busy: false,
-            offset: 0,
-            taken: 0,
+            opened_at: 0,
             used: 0,
-            tunnel: Vec::new(),
-            answer: Answer::new(job.protocol),
+            tunnel_head: Vec::new(),
+            is_busy: false,
+            current: CurrentRequest::default(),
+            answer: AnswerReader::new(job.protocol),
             streams: (job.protocol == Protocol::Http2).then(streams),
         }
     }
 
-    /// Requests that may be on it at once.
+    /// Requests that it may carry at once.
     pub(super) fn slots(&self) -> usize {
         self.streams.as_ref().map_or(1, |streams| streams.slots())
     }
 
-    /// When each of the requests was due that are on it.
+    /// Due times of the requests on it.
     pub(super) fn dues(&self) -> Vec<u64> {
         match &self.streams {
             Some(streams) => streams.dues(),
-            None if self.is_busy => vec![self.due],
+            None if self.is_busy => vec![self.current.timing.due],
             None => Vec::new(),
         }
     }
 
-    /// A request begins on it.
+    /// Begins a request.
     pub(super) fn assign(&mut self, request: usize, due: u64, now: u64, protocol: Protocol) {
-        self.request = request;
         self.is_busy = true;
-        self.due = due;
-        self.connect_time = 0;
+        self.current.index = request;
+        self.current.timing.due = due;
+        self.current.timing.connect_time = 0;
         self.rewind(now, protocol);
     }
 
-    /// The request that is on it begins anew.
+    /// Begins its requests again.
     pub(super) fn rewind(&mut self, now: u64, protocol: Protocol) {
-        self.sent = now;
         self.since = now;
-        self.first_byte = 0;
-        self.offset = 0;
-        self.taken = 0;
+        self.current.timing.sent = now;
+        self.current.timing.first_byte = 0;
+        self.current.sent_bytes = 0;
+        self.current.received_bytes = 0;
         self.answer.expect(protocol);
         if let Some(streams) = &mut self.streams {
             streams.rewind(now);
+        }
+    }
+
+    /// The interest after sending: TLS may hold bytes that the socket has not taken.
+    pub(super) fn interest_after_sending(&self) -> Interest {
+        match self.transport.as_ref().is_some_and(Transport::has_unsent) {
+            true => Interest::ReadWrite,
+            false => Interest::Read,
         }
     }
 
@@ -141,7 +155,7 @@ impl Connection {
     pub(super) fn close(&mut self) {
         self.transport = None;
         self.interest = None;
-        self.phase = Phase::Vacant;
+        self.phase = ConnectionPhase::Vacant;
     }
 
     /// Closes it while the server may still be sending.

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::answer::{Answer, KnownHead, Reading};
-use super::job::{Job, Protocol};
+use super::answer::{AnswerContext, AnswerReader, KnownHead};
+use super::job::{Protocol, SliceJob};
+use super::report::figures;
 use super::transport::{self, Transport};
 
 /// Result of the check.
@@ -20,11 +21,33 @@ pub struct AfterBody {
     pub idle: Option<Duration>,
 }
 
+impl AfterBody {
+    /// The result in words; `timeout` was the longest wait.
+    #[must_use]
+    pub fn words(&self, timeout: Duration) -> String {
+        /// The server closes with the body, as far as can be measured.
+        const AT_ONCE: Duration = Duration::from_millis(50);
+        let answer = figures::time(self.answer.as_micros() as f64);
+        let idle = match self.idle {
+            None => format!(
+                "the server keeps the connection for more than {} s after the body",
+                timeout.as_secs()
+            ),
+            Some(idle) if idle < AT_ONCE => "the server closes with the body".to_owned(),
+            Some(idle) => format!(
+                "the server idles {:.1} s after the body: a client that reads to the end of the stream waits that long",
+                idle.as_secs_f64()
+            ),
+        };
+        format!("answer in {answer}; {idle}")
+    }
+}
+
 /// Sends one request, and waits for the server to close the connection, at most for `timeout`.
 ///
 /// # Errors
 /// No connection, no answer, or TLS, which is not supported here.
-pub fn after_body(job: &Job, timeout: Duration) -> io::Result<AfterBody> {
+pub fn after_body(job: &SliceJob, timeout: Duration) -> io::Result<AfterBody> {
     if job.tls.is_some() {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -69,8 +92,8 @@ fn send(transport: &mut Transport, mut bytes: &[u8], timeout: Duration) -> io::R
     Ok(())
 }
 
-fn read_answer(transport: &mut Transport, job: &Job) -> io::Result<()> {
-    let mut answer = Answer::new(job.protocol);
+fn read_answer(transport: &mut Transport, job: &SliceJob) -> io::Result<()> {
+    let mut answer = AnswerReader::new(job.protocol);
     let (mut known, mut scratch, mut buffer) = (KnownHead::default(), Vec::new(), vec![0; 64 * 1024]);
     loop {
         if !wait(transport, PollFlags::IN, job.timeout)? {
@@ -80,7 +103,7 @@ fn read_answer(transport: &mut Transport, job: &Job) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             received => received?,
         };
-        let mut reading = Reading {
+        let mut context = AnswerContext {
             known: &mut known,
             is_head: job.requests[0].is_head,
             expected: &job.expected,
@@ -90,7 +113,7 @@ fn read_answer(transport: &mut Transport, job: &Job) -> io::Result<()> {
         let complete = if count == 0 {
             answer.end().map(Some)
         } else {
-            answer.take(&buffer[..count], &mut reading)
+            answer.take(&buffer[..count], &mut context)
         };
         let what = if job.protocol == Protocol::FastCgi {
             "not FastCGI"

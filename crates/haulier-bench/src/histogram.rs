@@ -13,7 +13,7 @@ const LONGEST: u64 = 3_600_000_000;
 /// Significant digits of every value.
 const DIGITS: u8 = 3;
 
-/// A histogram of times, about 180 KB whatever it holds.
+/// A histogram of times, always about 180 KB.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram(Hdr<u64>);
 

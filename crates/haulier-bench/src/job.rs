@@ -51,7 +51,7 @@ pub enum Arrivals {
     Closed,
     /// `rate` requests a second.
     Open { rate: f64, spacing: Spacing, seed: u64 },
-    /// At these times since the start, ascending, ns. The n-th request is the n-th of [`Job::order`].
+    /// At these times since the start, ascending, ns. The n-th request is the n-th of [`SliceJob::order`].
     Schedule(Vec<u64>),
 }
 
@@ -66,6 +66,16 @@ pub struct Expected {
     pub body: Option<Vec<u8>>,
     /// Failed answers count in the latency, as in ab.
     pub time_failures: bool,
+}
+
+impl Expected {
+    /// True if a piece of a body, at this position, is not the expected one.
+    pub(super) fn differs(&self, position: u64, piece: &[u8]) -> bool {
+        self.body.as_ref().is_some_and(|body| {
+            let at = usize::try_from(position).unwrap_or(usize::MAX).min(body.len());
+            !body[at..].starts_with(piece)
+        })
+    }
 }
 
 /// Statuses of good answers.
@@ -122,7 +132,7 @@ impl StopRule {
 
 /// One slice.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Job {
+pub struct SliceJob {
     pub destination: Destination,
     pub protocol: Protocol,
     pub tls: Option<TlsOptions>,
@@ -226,7 +236,7 @@ mod base64_bytes {
     }
 }
 
-impl Job {
+impl SliceJob {
     /// The part of process `index` of `processes`, so that all parts together are this job.
     #[must_use]
     pub fn part(&self, index: u32, processes: u32) -> Self {
@@ -274,9 +284,9 @@ pub(super) fn share(all: u32, index: u32, parts: u32) -> (u32, u32) {
 pub(super) mod tests {
     use super::*;
 
-    /// A job of ten requests to nobody.
-    pub(in super::super) fn job() -> Job {
-        Job {
+    /// A job of ten requests to a socket that does not exist.
+    pub(in super::super) fn job() -> SliceJob {
+        SliceJob {
             destination: Destination::Unix(PathBuf::from("/nowhere")),
             protocol: Protocol::Http1,
             tls: None,
@@ -311,7 +321,7 @@ pub(super) mod tests {
 
     #[test]
     fn parts_add_up_to_the_whole() {
-        let whole = Job {
+        let whole = SliceJob {
             connections: 10,
             count: Some(1001),
             arrivals: Arrivals::Open {
@@ -321,7 +331,7 @@ pub(super) mod tests {
             },
             ..job()
         };
-        let parts: Vec<Job> = (0..3).map(|index| whole.part(index, 3)).collect();
+        let parts: Vec<SliceJob> = (0..3).map(|index| whole.part(index, 3)).collect();
         let numbers: Vec<(u32, u32)> = parts
             .iter()
             .map(|part| (part.first_connection, part.connections))
@@ -337,7 +347,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_schedule_is_dealt_out_with_its_requests() {
-        let whole = Job {
+        let whole = SliceJob {
             arrivals: Arrivals::Schedule(vec![1, 2, 3, 4, 5]),
             order: vec![0, 1, 2, 0, 1],
             ..job()
@@ -352,13 +362,13 @@ pub(super) mod tests {
         let mut job = job();
         job.expected.body = Some(vec![0, 255, 10]);
         let text = serde_json::to_string(&job).expect("serialisable");
-        let back: Job = serde_json::from_str(&text).expect("our own");
+        let back: SliceJob = serde_json::from_str(&text).expect("our own");
         assert_eq!(back.expected, job.expected);
         assert_eq!(back.requests, job.requests);
     }
 
     #[test]
-    fn ab_ends_at_what_the_system_reports_and_never_at_an_end() {
+    fn ab_ends_at_socket_errors_but_not_at_the_end_of_a_connection() {
         let (ab, patient) = (StopRule::Ab { goes_on: false }, StopRule::Ab { goes_on: true });
         let cut = Failures {
             short_body: 1,

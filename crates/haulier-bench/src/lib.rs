@@ -1,10 +1,10 @@
 //! Measuring servers: load, samples, statistics, and reports.
 //!
-//! A run in the order of its parts: targets → pacer → runner → samples → statistics → result. `campaign` is the story;
-//! the data it leaves behind is `result`, `report` shows it, and `plan` starts the servers of several runs.
+//! A run in the order of its parts: targets → pacer → runner → samples → statistics → result. `campaign` carries it out,
+//! `result` is its data, `report` shows it, and `plan` starts the servers of several runs.
 
-pub mod manners;
 pub mod mix;
+pub mod mode;
 pub mod target;
 
 pub mod campaign;

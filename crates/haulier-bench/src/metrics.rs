@@ -17,7 +17,7 @@ const MOST: u64 = 4 * 1024 * 1024;
 
 /// Figures of a page; `None` if the page lacks them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Workers {
+pub struct PhpWorkers {
     /// Time that all workers spent on requests since the start, s.
     pub busy_seconds: Option<f64>,
     /// Busy now.
@@ -32,14 +32,14 @@ pub struct Workers {
 ///
 /// # Errors
 /// No connection, no good answer, or a page of another kind.
-pub fn look(url: &Url) -> io::Result<Workers> {
+pub fn sample(url: &Url) -> io::Result<PhpWorkers> {
     workers(&page(url)?)
 }
 
 /// The version on the page; haulier's has one.
 ///
 /// # Errors
-/// As for [`look`].
+/// As for [`sample`].
 pub fn version(url: &Url) -> io::Result<Option<String>> {
     let page = page(url)?;
     workers(&page)?;
@@ -52,7 +52,7 @@ fn page(url: &Url) -> io::Result<String> {
     fetch(url, if is_bare { "/metrics" } else { url.target() })
 }
 
-fn workers(page: &str) -> io::Result<Workers> {
+fn workers(page: &str) -> io::Result<PhpWorkers> {
     let found = if page.trim_start().starts_with('{') {
         fpm(page)
     } else {
@@ -116,13 +116,16 @@ fn body_of(mut answer: Vec<u8>) -> io::Result<String> {
 }
 
 /// Reads haulier's page: sums over all pools.
-fn haulier(page: &str) -> Option<Workers> {
+fn haulier(page: &str) -> Option<PhpWorkers> {
     let sum = |name: &str, label: &str| -> Option<f64> {
-        let values: Vec<f64> = page.lines().filter_map(|line| sample(line, name, label)).collect();
+        let values: Vec<f64> = page
+            .lines()
+            .filter_map(|line| metric_value(line, name, label))
+            .collect();
         (!values.is_empty()).then(|| values.iter().sum())
     };
     let busy_seconds = sum("haulier_php_busy_seconds_total", "")?;
-    Some(Workers {
+    Some(PhpWorkers {
         busy_seconds: Some(busy_seconds),
         busy: sum("haulier_php_workers", "state=\"busy\"").map(|count| count as u32),
         queued: sum("haulier_php_queue_length", "").map(|count| count as u32),
@@ -131,7 +134,7 @@ fn haulier(page: &str) -> Option<Workers> {
 }
 
 /// Value of a line of Prometheus text, if it has this metric and label.
-fn sample(line: &str, name: &str, label: &str) -> Option<f64> {
+fn metric_value(line: &str, name: &str, label: &str) -> Option<f64> {
     let rest = line.strip_prefix(name)?;
     let (labels, value) = match rest.strip_prefix('{') {
         Some(rest) => rest.split_once('}')?,
@@ -141,10 +144,10 @@ fn sample(line: &str, name: &str, label: &str) -> Option<f64> {
     value.split(' ').next()?.parse().ok()
 }
 
-fn fpm(page: &str) -> Option<Workers> {
+fn fpm(page: &str) -> Option<PhpWorkers> {
     let status: serde_json::Value = serde_json::from_str(page).ok()?;
     let number = |name: &str| status.get(name)?.as_u64().and_then(|number| u32::try_from(number).ok());
-    Some(Workers {
+    Some(PhpWorkers {
         busy_seconds: None,
         busy: Some(number("active processes")?),
         queued: number("listen queue"),
@@ -182,13 +185,13 @@ haulier_php_queue_length{pool=\"php\"} 2
     #[test]
     fn pools_of_haulier_are_added_up() {
         let url = answering(format!("HTTP/1.0 200 OK\r\n\r\n{METRICS}"));
-        let expected = Workers {
+        let expected = PhpWorkers {
             busy_seconds: Some(1.75),
             busy: Some(3),
             queued: Some(2),
             memory_bytes: None,
         };
-        assert_eq!(look(&url).expect("metrics"), expected);
+        assert_eq!(sample(&url).expect("metrics"), expected);
     }
 
     #[test]
@@ -206,14 +209,14 @@ haulier_php_queue_length{pool=\"php\"} 2
         let url = answering(format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{page}"
         ));
-        let found = look(&url).expect("a status");
+        let found = sample(&url).expect("a status");
         assert_eq!((found.busy, found.queued, found.busy_seconds), (Some(4), Some(7), None));
     }
 
     #[test]
     fn another_page_is_no_figure() {
-        assert!(look(&answering("HTTP/1.0 200 OK\r\n\r\n<html>".to_owned())).is_err());
-        assert!(look(&answering("HTTP/1.0 404 Not Found\r\n\r\n".to_owned())).is_err());
-        assert!(look(&answering(String::new())).is_err());
+        assert!(sample(&answering("HTTP/1.0 200 OK\r\n\r\n<html>".to_owned())).is_err());
+        assert!(sample(&answering("HTTP/1.0 404 Not Found\r\n\r\n".to_owned())).is_err());
+        assert!(sample(&answering(String::new())).is_err());
     }
 }

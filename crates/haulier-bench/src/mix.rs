@@ -22,7 +22,7 @@ pub enum MixError {
 
 /// One request of a mix: the method and the path with its query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Asked {
+pub struct MixRequest {
     pub method: String,
     pub target: String,
 }
@@ -30,7 +30,7 @@ pub struct Asked {
 /// Requests, their order, and perhaps their times.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mix {
-    pub requests: Vec<Asked>,
+    pub requests: Vec<MixRequest>,
     /// Indices into `requests`.
     pub order: Vec<u32>,
     /// Due time of each entry of `order`, ns since the start; empty for a list of paths.
@@ -38,7 +38,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    fn push(&mut self, known: &mut HashMap<Asked, u32>, asked: Asked) {
+    fn push(&mut self, known: &mut HashMap<MixRequest, u32>, asked: MixRequest) {
         let place = *known.entry(asked).or_insert_with_key(|asked| {
             self.requests.push(asked.clone());
             self.requests.len() as u32 - 1
@@ -53,11 +53,11 @@ impl Mix {
     /// # Errors
     /// [`MixError`] names the line.
     pub fn parse(text: &str, seed: u64) -> Result<Self, MixError> {
-        let lines: Vec<Line> = text
+        let lines: Vec<MixLine> = text
             .lines()
             .enumerate()
             .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
-            .map(|(number, line)| Line::parse(number + 1, line))
+            .map(|(number, line)| MixLine::parse(number + 1, line))
             .collect::<Result<_, _>>()?;
         let total: u64 = lines.iter().map(|line| line.weight).sum();
         if total == 0 {
@@ -88,7 +88,7 @@ impl Mix {
     /// # Errors
     /// [`MixError::Empty`] if no line is left.
     pub fn replay(log: &str, speed: f64, all: bool) -> Result<(Self, usize), MixError> {
-        let mut entries: Vec<(i64, Asked)> = Vec::new();
+        let mut entries: Vec<(i64, MixRequest)> = Vec::new();
         let mut left_out = 0;
         for line in log.lines().filter(|line| !line.is_empty()) {
             match log_line(line) {
@@ -118,20 +118,20 @@ impl Mix {
 }
 
 #[derive(Debug)]
-struct Line {
+struct MixLine {
     weight: u64,
     method: String,
-    parts: Vec<Part>,
+    parts: Vec<PathPart>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum PathPart {
     Text(String),
     Number(u64, u64),
     Word(Vec<String>),
 }
 
-impl Line {
+impl MixLine {
     fn parse(number: usize, line: &str) -> Result<Self, MixError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (weight, words) = match words.split_first() {
@@ -153,20 +153,20 @@ impl Line {
         })
     }
 
-    fn spell(&self, random: &mut Rng) -> Asked {
+    fn spell(&self, random: &mut Rng) -> MixRequest {
         let target = self.parts.iter().map(|part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Number(first, last) => random.u64(*first..=*last).to_string(),
-            Part::Word(words) => words[random.usize(..words.len())].clone(),
+            PathPart::Text(text) => text.clone(),
+            PathPart::Number(first, last) => random.u64(*first..=*last).to_string(),
+            PathPart::Word(words) => words[random.usize(..words.len())].clone(),
         });
-        Asked {
+        MixRequest {
             method: self.method.clone(),
             target: target.collect(),
         }
     }
 }
 
-fn parts(number: usize, mut path: &str) -> Result<Vec<Part>, MixError> {
+fn parts(number: usize, mut path: &str) -> Result<Vec<PathPart>, MixError> {
     let (mut parts, mut text) = (Vec::new(), String::new());
     while let Some(at) = path.find('{') {
         text.push_str(&path[..at]);
@@ -181,25 +181,25 @@ fn parts(number: usize, mut path: &str) -> Result<Vec<Part>, MixError> {
             line: number,
             template: template.to_owned(),
         })?;
-        parts.push(Part::Text(std::mem::take(&mut text)));
+        parts.push(PathPart::Text(std::mem::take(&mut text)));
         parts.push(part);
         path = rest;
     }
     text.push_str(path);
-    parts.push(Part::Text(text));
+    parts.push(PathPart::Text(text));
     Ok(parts)
 }
 
-fn part(template: &str) -> Option<Part> {
+fn part(template: &str) -> Option<PathPart> {
     if let Some((first, last)) = template.split_once("..") {
         let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-        return (first <= last).then_some(Part::Number(first, last));
+        return (first <= last).then_some(PathPart::Number(first, last));
     }
     let words: Vec<String> = template.split('|').map(str::to_owned).collect();
-    (words.len() > 1).then_some(Part::Word(words))
+    (words.len() > 1).then_some(PathPart::Word(words))
 }
 
-fn pick(lines: &[Line], mut at: u64) -> &Line {
+fn pick(lines: &[MixLine], mut at: u64) -> &MixLine {
     for line in lines {
         if at < line.weight {
             return line;
@@ -210,7 +210,7 @@ fn pick(lines: &[Line], mut at: u64) -> &Line {
 }
 
 /// Time in seconds and request of one line: `… [10/Oct/2026:13:55:36 +0200] "GET /a HTTP/1.1" …`.
-fn log_line(line: &str) -> Option<(i64, Asked)> {
+fn log_line(line: &str) -> Option<(i64, MixRequest)> {
     let (_, rest) = line.split_once('[')?;
     let (time, rest) = rest.split_once(']')?;
     let (_, rest) = rest.split_once('"')?;
@@ -218,7 +218,7 @@ fn log_line(line: &str) -> Option<(i64, Asked)> {
     let mut words = request.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next()?);
     let is_request = target.starts_with('/') && version.starts_with("HTTP/") && words.next().is_none();
-    let asked = Asked {
+    let asked = MixRequest {
         method: method.to_owned(),
         target: target.to_owned(),
     };

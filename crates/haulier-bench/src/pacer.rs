@@ -20,11 +20,11 @@ pub enum Spacing {
 #[derive(Debug)]
 pub(super) struct Pacer {
     next: Option<u64>,
-    kind: Kind,
+    kind: ArrivalTimes,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ArrivalTimes {
     Constant { first: f64, distance: f64, count: u64 },
     Poisson { at: f64, mean: f64, random: Rng },
     Schedule { times: Vec<u64>, at: usize },
@@ -36,12 +36,12 @@ impl Pacer {
         let mean = 1e9 / rate;
         let distance = mean * f64::from(threads);
         let kind = match spacing {
-            Spacing::Constant => Kind::Constant {
+            Spacing::Constant => ArrivalTimes::Constant {
                 first: mean * f64::from(thread),
                 distance,
                 count: 0,
             },
-            Spacing::Poisson => Kind::Poisson {
+            Spacing::Poisson => ArrivalTimes::Poisson {
                 at: 0.0,
                 mean: distance,
                 random: Rng::with_seed(seed ^ u64::from(thread).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -52,10 +52,10 @@ impl Pacer {
 
     /// Arrivals at given times, ascending.
     pub(super) fn at(times: Vec<u64>) -> Self {
-        Self::begin(Kind::Schedule { times, at: 0 })
+        Self::begin(ArrivalTimes::Schedule { times, at: 0 })
     }
 
-    fn begin(kind: Kind) -> Self {
+    fn begin(kind: ArrivalTimes) -> Self {
         let mut pacer = Self { next: None, kind };
         pacer.advance();
         pacer
@@ -69,17 +69,17 @@ impl Pacer {
     /// Moves on to the request after the next one.
     pub(super) fn advance(&mut self) {
         self.next = match &mut self.kind {
-            Kind::Constant { first, distance, count } => {
+            ArrivalTimes::Constant { first, distance, count } => {
                 // Multiplied, not summed: rounding errors do not add up over a long run.
                 let time = *first + *distance * *count as f64;
                 *count += 1;
                 Some(time as u64)
             }
-            Kind::Poisson { at, mean, random } => {
+            ArrivalTimes::Poisson { at, mean, random } => {
                 *at -= *mean * (1.0 - random.f64()).ln();
                 Some(*at as u64)
             }
-            Kind::Schedule { times, at } => {
+            ArrivalTimes::Schedule { times, at } => {
                 *at += 1;
                 times.get(*at - 1).copied()
             }

@@ -7,16 +7,16 @@ use haulier_proto::response_head::{ResponseHead, ResponseLimits};
 use sha2::{Digest, Sha256};
 
 use super::answer::Captured;
-use super::job::{Arrivals, Expected, Job, StatusRule};
-use super::result::Answer;
-use super::runner::Shared;
+use super::job::{Arrivals, Expected, SliceJob, StatusRule};
+use super::result::ProbeAnswer;
+use super::runner::LoadControl;
 use super::spread::on_threads;
 use haulier_client::decode::Decoder;
 
 /// An answer before the run.
 #[derive(Debug, Clone)]
 pub struct Probed {
-    pub answer: Answer,
+    pub answer: ProbeAnswer,
     /// The body as it travelled.
     pub body: Vec<u8>,
     /// It has an ETag or a Last-Modified, so that the body should not change from answer to answer.
@@ -27,8 +27,8 @@ pub struct Probed {
 ///
 /// # Errors
 /// A message: there is no answer, or it is not valid.
-pub fn ask(job: &Job) -> Result<Probed, String> {
-    let probe = Job {
+pub fn ask(job: &SliceJob) -> Result<Probed, String> {
+    let probe = SliceJob {
         connections: 1,
         threads: 1,
         count: Some(1),
@@ -44,7 +44,7 @@ pub fn ask(job: &Job) -> Result<Probed, String> {
         timeout: job.timeout.max(Duration::from_secs(1)),
         ..job.clone()
     };
-    let (tally, captured) = on_threads(&probe, &Shared::default()).map_err(|error| error.to_string())?;
+    let (tally, captured) = on_threads(&probe, &LoadControl::default()).map_err(|error| error.to_string())?;
     if let Some((class, _)) = tally.failures.by_class().into_iter().find(|(_, count)| *count > 0) {
         return Err(class.to_owned());
     }
@@ -62,7 +62,7 @@ fn examine(captured: Captured) -> io::Result<Probed> {
     };
     let decoded = decoded(&captured.body, head.fields().get("content-encoding"));
     let digest = Sha256::digest(&decoded);
-    let answer = Answer {
+    let answer = ProbeAnswer {
         status: captured.status,
         version,
         head_bytes: captured.head.len() as u64,
@@ -117,7 +117,7 @@ fn decoded(body: &[u8], coding: Option<&[u8]>) -> Vec<u8> {
 
 /// Differences between two answers to the same request, in words; none if the work was the same.
 #[must_use]
-pub fn differences(base: &Answer, other: &Answer, may_vary: bool) -> Vec<String> {
+pub fn differences(base: &ProbeAnswer, other: &ProbeAnswer, may_vary: bool) -> Vec<String> {
     let mut found = Vec::new();
     if base.status != other.status {
         found.push(format!("status {} and {}", base.status, other.status));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_vary_are_only_compared_by_what_does_not() {
+    fn pages_that_vary_are_compared_without_their_bodies() {
         let one = examine(captured("HTTP/1.1 200 OK\r\n\r\n", b"one"))
             .expect("good")
             .answer;
@@ -184,7 +184,7 @@ mod tests {
             .answer;
         assert_eq!(differences(&one, &two, false), ["bodies of 3 and 4 bytes"]);
         assert_eq!(differences(&one, &two, true), Vec::<String>::new());
-        let elsewhere = Answer { status: 302, ..two };
+        let elsewhere = ProbeAnswer { status: 302, ..two };
         assert_eq!(differences(&one, &elsewhere, true), ["status 200 and 302"]);
     }
 }

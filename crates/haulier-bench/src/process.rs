@@ -8,7 +8,7 @@ use std::process::Command;
 /// The kernel shows user space a hundred ticks a second on every architecture (USER_HZ).
 const TICK_US: u64 = 10_000;
 
-/// A process tree or a unit to look at.
+/// A process tree or a unit to watch.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
     roots: Vec<u32>,
@@ -17,7 +17,7 @@ pub struct Processes {
 
 /// Figures of all processes at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct ProcessUse {
     /// User and system time since the processes began, with that of ended children, µs. In steps of 10 ms.
     pub cpu_us: u64,
     /// Time that the scheduler counted for the present threads, µs. It is exact, but lacks threads that have ended.
@@ -30,7 +30,7 @@ pub struct Look {
     pub processes: u32,
 }
 
-impl Look {
+impl ProcessUse {
     /// CPU time since `before`, µs. It is exact if little was used and no thread ended, else in steps of 10 ms.
     #[must_use]
     pub fn cpu_since(&self, before: &Self) -> f64 {
@@ -76,31 +76,31 @@ impl Processes {
 
     /// CPU time and memory now.
     #[must_use]
-    pub fn look(&self) -> Look {
-        let mut look = Look::default();
+    pub fn usage(&self) -> ProcessUse {
+        let mut used = ProcessUse::default();
         let members = self.members();
         for pid in &members {
             let Some(stat) = Stat::read(*pid) else { continue };
-            look.cpu_us += stat.ticks * TICK_US;
+            used.cpu_us += stat.ticks * TICK_US;
             let running = running_us(*pid);
-            look.running_us += running;
+            used.running_us += running;
             if stat.is_php {
-                look.php_cpu_us += stat.ticks * TICK_US;
-                look.php_running_us += running;
+                used.php_cpu_us += stat.ticks * TICK_US;
+                used.php_running_us += running;
             }
-            look.rss_bytes += stat.pages * rustix::param::page_size() as u64;
-            look.processes += 1;
+            used.rss_bytes += stat.pages * rustix::param::page_size() as u64;
+            used.processes += 1;
         }
         if let Some(group) = &self.group {
             let text = fs::read_to_string(group.join("cpu.stat")).unwrap_or_default();
             let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
             // The group counts processes that have ended, too.
-            look.cpu_us = usage.and_then(|usage| usage.parse().ok()).unwrap_or(look.cpu_us);
+            used.cpu_us = usage.and_then(|usage| usage.parse().ok()).unwrap_or(used.cpu_us);
         }
-        look
+        used
     }
 
-    /// Memory now, bytes; shared pages count once. Slower than [`Processes::look`]; `None` if the kernel denies access.
+    /// Memory now, bytes; shared pages count once. Slower than [`Processes::usage`]; `None` if the kernel denies access.
     #[must_use]
     pub fn pss_bytes(&self) -> Option<u64> {
         let sizes = self.members().into_iter().filter_map(|pid| {
@@ -226,50 +226,50 @@ mod tests {
             .expect("a shell");
         let processes = Processes::new(&[child.id()], None).expect("it runs");
         let deadline = Instant::now() + Duration::from_secs(20);
-        while processes.look().processes < 2 && Instant::now() < deadline {
+        while processes.usage().processes < 2 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let (look, pss) = (processes.look(), processes.pss_bytes());
+        let (used, pss) = (processes.usage(), processes.pss_bytes());
         let members = processes.members();
         for pid in members {
             let _ = Command::new("kill").arg(pid.to_string()).status();
         }
         let _ = child.wait();
-        assert_eq!(look.processes, 2);
-        assert!(look.rss_bytes > 100_000, "{look:?}");
-        assert!(pss.is_none_or(|pss| pss <= look.rss_bytes), "{pss:?} of {look:?}");
+        assert_eq!(used.processes, 2);
+        assert!(used.rss_bytes > 100_000, "{used:?}");
+        assert!(pss.is_none_or(|pss| pss <= used.rss_bytes), "{pss:?} of {used:?}");
     }
 
     #[test]
     fn time_that_is_used_is_seen() {
         let processes = Processes::new(&[std::process::id()], None).expect("we run");
-        let before = processes.look().cpu_us;
+        let before = processes.usage().cpu_us;
         let begun = Instant::now();
         let mut sum = 0u64;
-        while processes.look().cpu_us < before + 2 * TICK_US && begun.elapsed() < Duration::from_secs(60) {
+        while processes.usage().cpu_us < before + 2 * TICK_US && begun.elapsed() < Duration::from_secs(60) {
             sum = sum.wrapping_mul(31).wrapping_add(std::hint::black_box(1));
         }
-        assert!(processes.look().cpu_us > before, "{sum}");
+        assert!(processes.usage().cpu_us > before, "{sum}");
     }
 
     #[test]
-    fn little_time_is_exact_and_much_is_whole() {
-        let look = |cpu_us, running_us| Look {
+    fn little_time_is_exact_and_much_is_complete() {
+        let used = |cpu_us, running_us| ProcessUse {
             cpu_us,
             running_us,
             processes: 1,
-            ..Look::default()
+            ..ProcessUse::default()
         };
-        assert_eq!(look(10_000, 3_250).cpu_since(&look(0, 0)), 3_250.0);
-        // A thread ended: what it used is in the one figure only.
-        assert_eq!(look(900_000, 1_000).cpu_since(&look(0, 0)), 900_000.0);
-        assert_eq!(look(10_000, 0).cpu_since(&look(0, 500)), 10_000.0);
+        assert_eq!(used(10_000, 3_250).cpu_since(&used(0, 0)), 3_250.0);
+        // A thread ended: only the coarse figure has its time.
+        assert_eq!(used(900_000, 1_000).cpu_since(&used(0, 0)), 900_000.0);
+        assert_eq!(used(10_000, 0).cpu_since(&used(0, 500)), 10_000.0);
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn a_missing_process_is_an_error() {
         assert!(Processes::new(&[u32::MAX], None).is_err());
         assert!(Processes::default().is_empty());
-        assert_eq!(Processes::default().look(), Look::default());
+        assert_eq!(Processes::default().usage(), ProcessUse::default());
     }
 }

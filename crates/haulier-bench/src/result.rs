@@ -22,7 +22,7 @@ pub const PERCENTILES: [f64; 13] = [
 pub struct Run {
     /// [`SCHEMA`] of the program that wrote it.
     pub schema: u32,
-    pub kind: Kind,
+    pub kind: RunKind,
     /// The program, `haulier 0.1.0`.
     pub tool: String,
     /// The command line as it was given, the program first.
@@ -34,7 +34,7 @@ pub struct Run {
     /// The random seed of the order of slices, of Poisson arrivals and of the resampling.
     pub seed: u64,
     pub machine: Machine,
-    pub load: Load,
+    pub load: RunLoad,
     pub targets: Vec<Target>,
     /// One for each target and level (connections, rate), in the order of the command line.
     pub points: Vec<Point>,
@@ -51,7 +51,7 @@ pub struct Run {
 /// The question that a run answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum RunKind {
     /// One target, one level.
     Single,
     /// Several targets in interleaved rounds.
@@ -90,7 +90,7 @@ pub struct Machine {
 
 /// The load that the targets got.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Load {
+pub struct RunLoad {
     /// One, or several for a sweep.
     pub connections: Vec<u32>,
     /// Generator threads of each process.
@@ -133,7 +133,7 @@ pub struct Target {
     pub name: String,
     pub url: String,
     /// Its answer before the run; `None` if it was not asked.
-    pub answer: Option<Answer>,
+    pub answer: Option<ProbeAnswer>,
     /// Two requests before the run had different bodies.
     #[serde(default)]
     pub varies: bool,
@@ -144,7 +144,7 @@ pub struct Target {
 
 /// Facts about one answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ProbeAnswer {
     pub status: u16,
     /// `HTTP/1.1`.
     pub version: String,
@@ -263,7 +263,7 @@ fn numbers_as_keys<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<u16,
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Failures {
-    /// Nothing listens there, or the address cannot be reached.
+    /// No server listens there, or the address cannot be reached.
     pub refused: u64,
     /// The connection was reset, or broke while sending.
     pub reset: u64,
@@ -585,6 +585,18 @@ pub struct Warning {
     /// The target it is about, if any: an index into [`Run::targets`].
     pub target: Option<usize>,
     pub text: String,
+}
+
+impl Warning {
+    /// The text with the name of its target.
+    #[must_use]
+    pub fn named(&self, targets: &[Target]) -> String {
+        let target = self.target.and_then(|target| targets.get(target));
+        match target {
+            Some(target) if !self.text.contains(&target.name) => format!("{}: {}", target.name, self.text),
+            _ => self.text.clone(),
+        }
+    }
 }
 
 /// Subject of a warning.

@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_sent_only_behind_the_end_is_in_no_rate() {
+    fn requests_sent_after_the_end_count_in_no_rate() {
         let tally = Tally {
             requests: 10,
             after_end: 4,

@@ -12,8 +12,8 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::answer::Captured;
-use super::job::{Destination, Job};
-use super::runner::{self, Shared};
+use super::job::{Destination, SliceJob};
+use super::runner::{self, LoadControl};
 use super::sample::{GeneratorCpu, Tally};
 
 /// Descriptors that a process needs besides its connections.
@@ -55,11 +55,11 @@ pub fn sources(destination: &Destination, connections: u32) -> Vec<IpAddr> {
 ///
 /// # Errors
 /// Wrong TLS options, no descriptors, no threads.
-pub fn on_threads(job: &Job, shared: &Shared) -> io::Result<(Tally, Option<Captured>)> {
+pub fn on_threads(job: &SliceJob, control: &LoadControl) -> io::Result<(Tally, Option<Captured>)> {
     let barrier = Barrier::new(job.threads as usize);
     let one = |thread: u32| {
         barrier.wait();
-        measured(|| runner::run(job, thread, shared))
+        measured(|| runner::run(job, thread, control))
     };
     let results: Vec<io::Result<(Tally, Option<Captured>)>> = thread::scope(|scope| {
         let threads: Vec<_> = (1..job.threads)
@@ -121,11 +121,11 @@ fn thread_user() -> Duration {
 ///
 /// # Errors
 /// A process cannot be started or does not answer; and those of [`on_threads`].
-pub fn run(job: &Job, shared: &Shared) -> io::Result<(Tally, Option<Captured>)> {
-    shared.begin();
+pub fn run(job: &SliceJob, control: &LoadControl) -> io::Result<(Tally, Option<Captured>)> {
+    control.begin();
     let count = processes(job.connections);
     if count == 1 {
-        return on_threads(job, shared);
+        return on_threads(job, control);
     }
     let mut workers = Vec::new();
     for index in 0..count {
@@ -133,7 +133,7 @@ pub fn run(job: &Job, shared: &Shared) -> io::Result<(Tally, Option<Captured>)> 
     }
     let mut all = Tally::default();
     for worker in workers {
-        let tally = worker.wait(shared)?;
+        let tally = worker.wait(control)?;
         all.merge(&tally);
     }
     Ok((all, None))
@@ -145,7 +145,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(job: &Job) -> io::Result<Self> {
+    fn start(job: &SliceJob) -> io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bench", WORKER])
             .stdin(Stdio::piped())
@@ -159,7 +159,7 @@ impl Worker {
         Ok(Self { child })
     }
 
-    fn wait(mut self, shared: &Shared) -> io::Result<Tally> {
+    fn wait(mut self, control: &LoadControl) -> io::Result<Tally> {
         let output = self.child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let mut answer = String::new();
         BufReader::new(output).read_line(&mut answer)?;
@@ -168,7 +168,7 @@ impl Worker {
             return Err(io::Error::other(format!("a worker process failed ({status})")));
         }
         let tally: Tally = serde_json::from_str(&answer).map_err(io::Error::other)?;
-        shared.done.fetch_add(tally.answers(), Ordering::Relaxed);
+        control.done.fetch_add(tally.answers(), Ordering::Relaxed);
         Ok(tally)
     }
 }
@@ -188,8 +188,8 @@ impl Drop for Worker {
 pub fn work(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut text = String::new();
     input.read_line(&mut text)?;
-    let job: Job = serde_json::from_str(&text).map_err(io::Error::other)?;
-    let (tally, _) = on_threads(&job, &Shared::default())?;
+    let job: SliceJob = serde_json::from_str(&text).map_err(io::Error::other)?;
+    let (tally, _) = on_threads(&job, &LoadControl::default())?;
     serde_json::to_writer(&mut output, &tally).map_err(io::Error::other)?;
     output.write_all(b"\n")?;
     output.flush()

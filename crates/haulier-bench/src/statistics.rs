@@ -16,7 +16,7 @@ pub const LEAST_PAIRS: usize = 6;
 
 /// Quantiles of the normal distribution.
 const Z_80: f64 = 0.841_621;
-const Z_975: f64 = 1.959_964;
+pub(crate) const Z_975: f64 = 1.959_964;
 const Z_995: f64 = 2.575_829;
 
 /// The ratio of the second to the first of paired positive measurements.
@@ -108,7 +108,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
+pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
@@ -171,7 +171,7 @@ fn smallest_visible(logs: &[f64]) -> Option<f64> {
 }
 
 /// The quantile of Student's distribution that belongs to a quantile of the normal one (Cornish and Fisher).
-fn student(z: f64, freedom: f64) -> f64 {
+pub(crate) fn student(z: f64, freedom: f64) -> f64 {
     let first = (z.powi(3) + z) / 4.0;
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
     let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;

@@ -1,6 +1,6 @@
-//! The HTTP/2 side of a connection of the generator: its state machine, and a slot for each stream it may have.
+//! The requests of an HTTP/2 connection: its state machine, and a slot for each stream.
 //!
-//! A slot is what a whole connection is in HTTP/1: one request on its way, with its times.
+//! A slot has one request with its times, like a whole connection of HTTP/1.
 
 use std::collections::VecDeque;
 
@@ -8,27 +8,20 @@ use haulier_proto::field::Fields;
 use haulier_proto::h2::client::{Ask, Client, ClientLimits};
 
 use super::answer::Complete;
+use super::connection::Timing;
 use super::job::{Expected, Outgoing};
 
-/// How often a request is sent again that the server says it has not taken, over connections on which it has answered
-/// nothing else either.
+/// Most tries of a request that the server has not processed, over connections without any answer.
 const MOST_TRIES: u8 = 3;
 
 /// One request and its answer. Times are nanoseconds since the start of the thread.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Slot {
-    /// Place of the request in the job.
+pub(super) struct StreamSlot {
+    /// Index into the requests of the job.
     pub(super) request: usize,
-    /// When it was due.
-    pub(super) due: u64,
-    /// When it was sent.
-    pub(super) sent: u64,
-    /// When it last moved.
+    pub(super) timing: Timing,
+    /// Time of its last progress.
     pub(super) since: u64,
-    /// When the head of the answer came; 0 before.
-    pub(super) first_byte: u64,
-    /// How long the connection took for it; 0 on a kept one.
-    pub(super) connect_time: u64,
     pub(super) status: u16,
     /// Bytes of the body so far.
     pub(super) body: u64,
@@ -43,29 +36,29 @@ pub(super) struct Slot {
 
 /// All streams of a connection.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct StreamSlots {
     pub(super) client: Client,
-    slots: Vec<Slot>,
+    slots: Vec<StreamSlot>,
     /// The stream of each slot; 0 for none.
     ids: Vec<u32>,
     free: Vec<usize>,
-    /// Slots whose request is still to be sent.
+    /// Slots with a request to be sent.
     ready: VecDeque<usize>,
-    /// Slots with a request's body on its way.
+    /// Number of slots that send a body.
     uploading: usize,
-    /// Whether the server has begun an answer on this connection: who refuses the others of a full connection gets on.
+    /// The server has begun an answer on this connection, so that requests it refused may be tried again.
     pub(super) has_answered: bool,
-    /// A frame whose end is still to come.
+    /// The beginning of a frame that is not complete.
     pub(super) input: Vec<u8>,
     pub(super) storage: Fields,
 }
 
-impl Streams {
+impl StreamSlots {
     pub(super) fn new(count: u32) -> Self {
         let count = count.max(1) as usize;
         Self {
             client: Client::new(ClientLimits::default()),
-            slots: vec![Slot::default(); count],
+            slots: vec![StreamSlot::default(); count],
             ids: vec![0; count],
             free: (0..count).rev().collect(),
             ready: VecDeque::with_capacity(count),
@@ -76,7 +69,7 @@ impl Streams {
         }
     }
 
-    /// The connection is made anew: requests that are on it begin again.
+    /// Begins all requests again, on a new connection.
     pub(super) fn rewind(&mut self, now: u64) {
         self.client = Client::new(ClientLimits::default());
         self.has_answered = false;
@@ -98,7 +91,7 @@ impl Streams {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether another request could be on its way at once.
+    /// True if it has room for another request.
     pub(super) fn takes_more(&self) -> bool {
         self.busy() < self.slots.len().min(self.client.most_streams())
     }
@@ -106,11 +99,14 @@ impl Streams {
     /// Gives a free slot a request.
     pub(super) fn assign(&mut self, request: usize, due: u64, now: u64) {
         let Some(place) = self.free.pop() else { return };
-        self.slots[place] = Slot {
+        self.slots[place] = StreamSlot {
             request,
-            due,
+            timing: Timing {
+                due,
+                ..Timing::default()
+            },
             is_busy: true,
-            ..Slot::default()
+            ..StreamSlot::default()
         };
         self.get_ready(place, now);
     }
@@ -118,20 +114,23 @@ impl Streams {
     fn get_ready(&mut self, place: usize, now: u64) {
         let slot = &mut self.slots[place];
         self.uploading -= usize::from(slot.is_uploading);
-        *slot = Slot {
+        *slot = StreamSlot {
             request: slot.request,
-            due: slot.due,
+            timing: Timing {
+                due: slot.timing.due,
+                sent: now,
+                ..Timing::default()
+            },
             tries: slot.tries,
             is_busy: true,
-            sent: now,
             since: now,
-            ..Slot::default()
+            ..StreamSlot::default()
         };
         self.ids[place] = 0;
         self.ready.push_back(place);
     }
 
-    /// Sends what is ready, as far as the server takes streams.
+    /// Sends requests that are ready, as far as the server takes streams.
     pub(super) fn send_ready(&mut self, requests: &[Outgoing], now: u64) {
         while self.client.has_room() {
             let Some(place) = self.ready.pop_front() else { break };
@@ -146,7 +145,7 @@ impl Streams {
                 .iter()
                 .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
             let Some(id) = self.client.open(ask, lines) else { break };
-            (slot.sent, slot.since) = (now, now);
+            (slot.timing.sent, slot.since) = (now, now);
             slot.is_uploading = !ask.end;
             self.uploading += usize::from(slot.is_uploading);
             self.ids[place] = id;
@@ -154,7 +153,7 @@ impl Streams {
         self.upload(requests);
     }
 
-    /// Goes on with bodies of requests, as far as the windows let them.
+    /// Sends bodies of requests, as far as the windows allow.
     fn upload(&mut self, requests: &[Outgoing]) {
         if self.uploading == 0 {
             return;
@@ -173,11 +172,11 @@ impl Streams {
         }
     }
 
-    /// The connection stands: what was sent before went out now.
+    /// Takes the time at which the connection was established: earlier output was sent then.
     pub(super) fn established(&mut self, now: u64, connect_time: u64) {
         for (slot, id) in self.slots.iter_mut().zip(&self.ids) {
             if slot.is_busy && *id != 0 {
-                (slot.sent, slot.since, slot.connect_time) = (now, now, connect_time);
+                (slot.timing.sent, slot.since, slot.timing.connect_time) = (now, now, connect_time);
             }
         }
     }
@@ -187,23 +186,20 @@ impl Streams {
         self.ids.iter().position(|found| *found == id)
     }
 
-    pub(super) fn slot(&mut self, place: usize) -> &mut Slot {
+    pub(super) fn slot(&mut self, place: usize) -> &mut StreamSlot {
         &mut self.slots[place]
     }
 
-    /// Takes a piece of a body in.
+    /// Takes a piece of a body.
     pub(super) fn take_body(&mut self, place: usize, piece: &[u8], expected: &Expected, now: u64) {
         let slot = &mut self.slots[place];
-        if let Some(expected) = expected.body.as_ref().filter(|_| !slot.is_coded) {
-            let at = usize::try_from(slot.body).unwrap_or(usize::MAX).min(expected.len());
-            slot.differs |= !expected[at..].starts_with(piece);
-        }
+        slot.differs |= !slot.is_coded && expected.differs(slot.body, piece);
         slot.body += piece.len() as u64;
         slot.since = now;
     }
 
-    /// The request is over: its slot is free.
-    pub(super) fn release(&mut self, place: usize) -> Slot {
+    /// Ends the request of a slot, which is free then.
+    pub(super) fn release(&mut self, place: usize) -> StreamSlot {
         let slot = std::mem::take(&mut self.slots[place]);
         self.uploading -= usize::from(slot.is_uploading);
         self.ids[place] = 0;
@@ -211,7 +207,7 @@ impl Streams {
         slot
     }
 
-    /// Lets the request of a slot be sent again, unless that was tried often enough; false then.
+    /// Sends the request of a slot again; false after too many tries.
     pub(super) fn try_again(&mut self, place: usize, now: u64) -> bool {
         self.slots[place].tries += u8::from(!self.has_answered);
         let may = self.slots[place].tries <= MOST_TRIES;
@@ -221,22 +217,22 @@ impl Streams {
         may
     }
 
-    /// Slots with a request, answered in part or not at all.
+    /// Slots with a request.
     pub(super) fn places(&self) -> Vec<usize> {
         (0..self.slots.len())
             .filter(|place| self.slots[*place].is_busy)
             .collect()
     }
 
-    /// When each of the requests was due that are on their way.
+    /// Due times of all requests.
     pub(super) fn dues(&self) -> Vec<u64> {
         let busy = self.slots.iter().filter(|slot| slot.is_busy);
-        busy.map(|slot| slot.due).collect()
+        busy.map(|slot| slot.timing.due).collect()
     }
 
-    /// A slot whose request has not moved for longer than `patience`, ns; whoever takes it ends the stream.
-    pub(super) fn stalled(&mut self, now: u64, patience: u128) -> Option<usize> {
-        let is_stalled = |slot: &Slot| slot.is_busy && u128::from(now.saturating_sub(slot.since)) > patience;
+    /// A slot whose request made no progress for longer than `timeout`, ns. Its stream is cancelled.
+    pub(super) fn stalled(&mut self, now: u64, timeout: u128) -> Option<usize> {
+        let is_stalled = |slot: &StreamSlot| slot.is_busy && u128::from(now.saturating_sub(slot.since)) > timeout;
         let place = self.slots.iter().position(is_stalled)?;
         match self.ids[place] {
             0 => self.ready.retain(|ready| *ready != place),
@@ -246,7 +242,7 @@ impl Streams {
     }
 }
 
-impl Slot {
+impl StreamSlot {
     pub(super) fn complete(&self, keeps_alive: bool) -> Complete {
         Complete {
             status: self.status,
@@ -256,9 +252,9 @@ impl Slot {
         }
     }
 
-    /// Whether nothing of the answer has come.
+    /// True if no byte of the answer has come.
     pub(super) fn is_untouched(&self) -> bool {
-        self.first_byte == 0
+        self.timing.first_byte == 0
     }
 }
 
@@ -283,26 +279,27 @@ mod tests {
 
     #[test]
     fn slots_are_taken_sent_and_given_back() {
-        let (mut streams, requests) = (Streams::new(2), requests());
+        let (mut streams, requests) = (StreamSlots::new(2), requests());
         assert!(streams.takes_more());
         streams.assign(0, 5, 7);
         streams.assign(0, 6, 7);
         assert!(!streams.takes_more() && streams.busy() == 2);
         streams.send_ready(&requests, 9);
         let (first, second) = (streams.place_of(1).expect("sent"), streams.place_of(3).expect("sent"));
-        assert_eq!((streams.slot(first).due, streams.slot(first).sent), (5, 9));
+        let timing = streams.slot(first).timing;
+        assert_eq!((timing.due, timing.sent), (5, 9));
         assert_eq!(streams.dues(), [5, 6]);
         streams.established(20, 11);
         let slot = streams.release(second);
         assert_eq!(streams.dues(), [5]);
-        assert_eq!((slot.sent, slot.connect_time), (20, 11));
+        assert_eq!((slot.timing.sent, slot.timing.connect_time), (20, 11));
         assert_eq!((streams.busy(), streams.place_of(3)), (1, None));
         assert!(streams.takes_more());
     }
 
     #[test]
     fn a_request_begins_again_on_a_new_connection_but_not_for_ever() {
-        let (mut streams, requests) = (Streams::new(1), requests());
+        let (mut streams, requests) = (StreamSlots::new(1), requests());
         streams.assign(0, 1, 1);
         streams.send_ready(&requests, 1);
         let place = streams.place_of(1).expect("sent");
@@ -311,14 +308,14 @@ mod tests {
             streams.rewind(2);
             streams.send_ready(&requests, 2);
             assert_eq!(streams.place_of(1), Some(place), "the first stream of a new connection");
-            assert_eq!(streams.slot(place).due, 1, "it was due when it was");
+            assert_eq!(streams.slot(place).timing.due, 1, "its due time stays");
         }
         assert!(!streams.try_again(place, 3));
     }
 
     #[test]
     fn a_server_that_answers_some_and_refuses_the_others_may_do_so_for_long() {
-        let (mut streams, requests) = (Streams::new(1), requests());
+        let (mut streams, requests) = (StreamSlots::new(1), requests());
         streams.assign(0, 1, 1);
         let place = streams.places()[0];
         for _ in 0..100 {
@@ -330,8 +327,8 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_moved_for_too_long_is_found_once() {
-        let (mut streams, requests) = (Streams::new(2), requests());
+    fn a_stalled_request_is_found_once() {
+        let (mut streams, requests) = (StreamSlots::new(2), requests());
         streams.assign(0, 0, 0);
         streams.send_ready(&requests, 0);
         streams.assign(0, 90, 90);
@@ -344,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_body_is_compared_where_it_travels_as_it_is() {
-        let mut streams = Streams::new(1);
+        let mut streams = StreamSlots::new(1);
         let expected = Expected {
             body: Some(b"hello".to_vec()),
             ..Expected::default()

@@ -1,4 +1,4 @@
-//! The machine a run took place on, and what its kernel counted meanwhile.
+//! The machine of a run: its description, and counters of its kernel.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -12,7 +12,7 @@ use haulier_proto::fastcgi::record::{END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONT
 use haulier_proto::fastcgi::{Header, PairTooLong, ParamsWriter, RecordType};
 
 use super::job::{Destination, Outgoing, Protocol};
-use super::manners::Manners;
+use super::mode::RunMode;
 use haulier_client::credentials::basic;
 use haulier_client::names;
 use haulier_client::url::{Scheme, Url, UrlError};
@@ -204,7 +204,7 @@ pub struct Template {
     /// The request target is in absolute form, for a proxy.
     pub through_proxy: bool,
     pub keep_alive: bool,
-    pub manners: &'static Manners,
+    pub mode: &'static RunMode,
     /// HTTP/2 instead of HTTP/1.
     pub http2: bool,
 }
@@ -221,7 +221,7 @@ impl Default for Template {
             proxy_user: None,
             through_proxy: false,
             keep_alive: true,
-            manners: &Manners::OWN,
+            mode: &RunMode::HAULIER,
             http2: false,
         }
     }
@@ -269,23 +269,19 @@ impl Template {
         } else {
             url.target().to_owned()
         };
-        let manners = self.manners;
-        let mut head = format!("{} {target} HTTP/{}\r\n", self.method, manners.version);
+        let mode = self.mode;
+        let mut head = format!("{} {target} HTTP/{}\r\n", self.method, mode.version);
         if self.keep_alive {
-            head.push_str(manners.keep_alive_line);
+            head.push_str(mode.keep_alive_line);
         }
         let host = url.origin().host_field();
-        for (name, value) in [
-            ("Host", host.as_str()),
-            ("User-Agent", manners.agent),
-            ("Accept", "*/*"),
-        ] {
+        for (name, value) in [("Host", host.as_str()), ("User-Agent", mode.agent), ("Accept", "*/*")] {
             if !self.has(name) {
                 push(&mut head, name, value);
             }
         }
         if !self.keep_alive {
-            head.push_str(manners.close_line);
+            head.push_str(mode.close_line);
         }
         if let Some(value) = self.authorization(url) {
             push(&mut head, "Authorization", &value);
@@ -321,7 +317,7 @@ impl Template {
             (":path".to_owned(), url.target().to_owned()),
         ];
         let mut push = |name: &str, value: String| lines.push((name.to_ascii_lowercase(), value));
-        for (name, value) in [("user-agent", self.manners.agent), ("accept", "*/*")] {
+        for (name, value) in [("user-agent", self.mode.agent), ("accept", "*/*")] {
             if !self.has(name) {
                 push(name, value.to_owned());
             }
@@ -482,7 +478,7 @@ mod tests {
     #[test]
     fn as_ab_it_is_the_request_of_ab() {
         let template = Template {
-            manners: &Manners::AB,
+            mode: &RunMode::AB,
             ..Template::default()
         };
         let expected = "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: 127.0.0.1:8080\r\nUser-Agent: ApacheBench/2.3\r\nAccept: */*\r\n\r\n";
@@ -514,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_reads_the_whole_address_and_makes_a_way_for_tls() {
+    fn a_proxy_gets_the_absolute_form_or_connect_for_tls() {
         let template = Template {
             through_proxy: true,
             proxy_user: Some("me:word".to_owned()),

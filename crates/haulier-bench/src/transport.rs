@@ -12,7 +12,7 @@ use rustix::net::{
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use super::job::{Destination, Job};
+use super::job::{Destination, SliceJob};
 
 /// A socket, connected or connecting.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Transport {
 ///
 /// # Errors
 /// Those of the system, such as a refused connection or no descriptor left; `WouldBlock` if a local socket's queue is full.
-pub(super) fn open(job: &Job, number: u32) -> io::Result<Transport> {
+pub(super) fn open(job: &SliceJob, number: u32) -> io::Result<Transport> {
     let fd = match &job.destination {
         Destination::Tcp(address) => tcp(job, *address, number)?,
         Destination::Unix(path) => {
@@ -37,7 +37,7 @@ pub(super) fn open(job: &Job, number: u32) -> io::Result<Transport> {
     Ok(Transport { fd, tls: None })
 }
 
-fn tcp(job: &Job, address: SocketAddr, number: u32) -> io::Result<OwnedFd> {
+fn tcp(job: &SliceJob, address: SocketAddr, number: u32) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() {
         AddressFamily::INET
     } else {
@@ -67,8 +67,8 @@ fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// The given size, or a small one for slow readers: a large buffer would read on behind their back.
-fn buffer_size(job: &Job) -> Option<usize> {
+/// The given size, or a small one for slow readers: with a large buffer the kernel would read ahead.
+fn buffer_size(job: &SliceJob) -> Option<usize> {
     const LEAST: u64 = 4096;
     const MOST: u64 = 64 * 1024;
     let rate = job.read_rate.or(job.send_rate);

@@ -1,4 +1,4 @@
-//! Draws the chart of README.md from what `make bench` measured: the CPU time of a request, haulier against its peers.
+//! Draws the chart of README.md from the results of `make bench`: CPU time of a request, for haulier and its peers.
 //!
 //! `cargo run -p haulier-charts --example peers -- bench/results.json docs/images` writes one file for light and
 //! one for dark.

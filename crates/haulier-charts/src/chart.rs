@@ -7,7 +7,7 @@ use super::layer::{Layer, percent, pixels};
 use super::path::{FINE, WIDTH};
 use haulier_proto::text::Escaped;
 
-/// Two axes and what is drawn between them.
+/// Two axes and layers.
 ///
 /// It is as wide as its place in the page. Only the drawing is stretched; text and dots keep their shape.
 #[derive(Debug, Clone)]
@@ -23,8 +23,8 @@ pub struct Chart {
 }
 
 impl Chart {
-    /// A chart without layers. `id` is its name in the page, of letters, digits and hyphens; `title` is what it shows,
-    /// for people who cannot see it.
+    /// A chart without layers. `id` is its name in the page, of letters, digits and hyphens; `title` describes it to
+    /// screen readers.
     pub fn new(id: impl Into<String>, title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self {
             id: id.into(),
@@ -38,7 +38,7 @@ impl Chart {
         }
     }
 
-    /// With a sentence on what the data says.
+    /// With a description of the data for screen readers.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = text.into();
         self
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn without_data_it_says_so_whatever_its_layers_are() {
+    fn a_chart_without_data_says_so() {
         for layers in [vec![], all_shapes(&[]), all_shapes(&[(f64::NAN, f64::NAN)])] {
             let svg = chart(1.0).with_all(layers).empty("no PHP & no data").render();
             assert!(svg.contains(">no PHP &amp; no data</text>"), "{svg}");

@@ -73,15 +73,15 @@ impl Dash {
 /// One thing in a chart. Values without a place on an axis (NaN, infinities) interrupt lines and leave out the rest.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    shape: Shape,
+    shape: LayerShape,
     ink: Ink,
     dash: Dash,
-    /// Told to whoever points at it.
+    /// Tooltip.
     tip: Option<String>,
 }
 
 #[derive(Debug, Clone)]
-enum Shape {
+enum LayerShape {
     Line(Vec<(f64, f64)>),
     Steps(Vec<(f64, f64)>),
     Area(Vec<(f64, f64)>),
@@ -93,7 +93,7 @@ enum Shape {
 }
 
 impl Layer {
-    fn new(ink: Ink, shape: Shape) -> Self {
+    fn new(ink: Ink, shape: LayerShape) -> Self {
         Self {
             shape,
             ink,
@@ -104,42 +104,42 @@ impl Layer {
 
     /// A line through `(x, y)`.
     pub fn line(ink: Ink, points: Vec<(f64, f64)>) -> Self {
-        Self::new(ink, Shape::Line(points))
+        Self::new(ink, LayerShape::Line(points))
     }
 
     /// Stairs: each y holds until the next x.
     pub fn steps(ink: Ink, points: Vec<(f64, f64)>) -> Self {
-        Self::new(ink, Shape::Steps(points))
+        Self::new(ink, LayerShape::Steps(points))
     }
 
     /// The area below the line through `(x, y)`.
     pub fn area(ink: Ink, points: Vec<(f64, f64)>) -> Self {
-        Self::new(ink, Shape::Area(points))
+        Self::new(ink, LayerShape::Area(points))
     }
 
     /// The area between two lines: `(x, low, high)`.
     pub fn band(ink: Ink, points: Vec<(f64, f64, f64)>) -> Self {
-        Self::new(ink, Shape::Band(points))
+        Self::new(ink, LayerShape::Band(points))
     }
 
     /// Bars from one x to another: `(from, to, y)`.
     pub fn bars(ink: Ink, bars: Vec<(f64, f64, f64)>) -> Self {
-        Self::new(ink, Shape::Bars(bars))
+        Self::new(ink, LayerShape::Bars(bars))
     }
 
     /// A dot at each `(x, y)`.
     pub fn dots(ink: Ink, points: Vec<(f64, f64)>) -> Self {
-        Self::new(ink, Shape::Dots(points))
+        Self::new(ink, LayerShape::Dots(points))
     }
 
-    /// Upright lines over the whole height, for things that happened: `(x, what)`.
+    /// Vertical lines over the whole height, for events: `(x, name)`.
     pub fn marks(ink: Ink, marks: Vec<(f64, String)>) -> Self {
-        Self::new(ink, Shape::Marks(marks))
+        Self::new(ink, LayerShape::Marks(marks))
     }
 
-    /// A level line over the whole width, for a limit.
+    /// A horizontal line over the whole width, for a limit.
     pub fn rule(ink: Ink, y: f64) -> Self {
-        Self::new(ink, Shape::Rule(y))
+        Self::new(ink, LayerShape::Rule(y))
     }
 
     /// With a broken line.
@@ -163,9 +163,12 @@ impl Layer {
         };
         let has3 = |points: &[(f64, f64, f64)]| points.iter().any(|point| y.place(point.2).is_some());
         match &self.shape {
-            Shape::Line(points) | Shape::Steps(points) | Shape::Area(points) | Shape::Dots(points) => has(points),
-            Shape::Band(points) | Shape::Bars(points) => has3(points),
-            Shape::Marks(_) | Shape::Rule(_) => false,
+            LayerShape::Line(points)
+            | LayerShape::Steps(points)
+            | LayerShape::Area(points)
+            | LayerShape::Dots(points) => has(points),
+            LayerShape::Band(points) | LayerShape::Bars(points) => has3(points),
+            LayerShape::Marks(_) | LayerShape::Rule(_) => false,
         }
     }
 
@@ -173,20 +176,20 @@ impl Layer {
     pub(super) fn write_stretched(&self, out: &mut String, x: &Axis, y: &Axis, height: u32) {
         let grid = Grid { x, y, height };
         let (kind, data) = match &self.shape {
-            Shape::Line(points) => ("line", path::line(grid.points(points))),
-            Shape::Steps(points) => ("line", path::steps(grid.points(points))),
-            Shape::Area(points) => {
+            LayerShape::Line(points) => ("line", path::line(grid.points(points))),
+            LayerShape::Steps(points) => ("line", path::steps(grid.points(points))),
+            LayerShape::Area(points) => {
                 let low = y.low();
                 ("area", path::band(points.iter().map(|&(x, y)| grid.span((x, low, y)))))
             }
-            Shape::Band(points) => ("band", path::band(points.iter().map(|&span| grid.span(span)))),
-            Shape::Bars(bars) => {
+            LayerShape::Band(points) => ("band", path::band(points.iter().map(|&span| grid.span(span)))),
+            LayerShape::Bars(bars) => {
                 let bars = bars
                     .iter()
                     .filter_map(|&(from, to, y)| Some((grid.x(from)?, grid.x(to)?, grid.y(y)?)));
                 ("area", path::boxes(bars, grid.floor()))
             }
-            Shape::Dots(_) | Shape::Marks(_) | Shape::Rule(_) => return,
+            LayerShape::Dots(_) | LayerShape::Marks(_) | LayerShape::Rule(_) => return,
         };
         if !data.is_empty() {
             let (ink, dash) = (self.ink.class(), self.dash.class());
@@ -201,13 +204,13 @@ impl Layer {
         let across = |value: f64| x.place(value).map(percent);
         let down = |value: f64| y.place(value).map(|place| pixels(place, height));
         match &self.shape {
-            Shape::Dots(points) => {
+            LayerShape::Dots(points) => {
                 for (x, y) in points.iter().filter_map(|&(x, y)| Some((across(x)?, down(y)?))) {
                     let _ = write!(out, "<circle class=\"dot {ink}\" cx=\"{x}\" cy=\"{y}\" r=\"3\"");
                     self.close(out, "circle");
                 }
             }
-            Shape::Marks(marks) => {
+            LayerShape::Marks(marks) => {
                 for (x, what) in marks.iter().filter_map(|(x, what)| Some((across(*x)?, what))) {
                     let _ = write!(
                         out,
@@ -216,7 +219,7 @@ impl Layer {
                     );
                 }
             }
-            Shape::Rule(value) => {
+            LayerShape::Rule(value) => {
                 if let Some(y) = down(*value) {
                     let dash = self.dash.class();
                     let _ = write!(

@@ -174,7 +174,7 @@ impl<B: RequestBody> ActiveRequest<B> {
         }
     }
 
-    /// Reads what has come into `out`, or into the connection's buffer, and sends meanwhile; about `most` bytes, 0 at the
+    /// Reads received bytes into `out`, or into the connection's buffer, and sends meanwhile; about `most` bytes, 0 at the
     /// end of the stream.
     pub(crate) fn poll_receive(
         &mut self,

@@ -28,7 +28,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// The versions of HTTP that a client offers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Versions {
-    /// HTTP/2 where the TLS handshake gives it, else HTTP/1.1.
+    /// HTTP/2 if the TLS handshake agrees on it, else HTTP/1.1.
     #[default]
     Best,
     Http1,
@@ -60,7 +60,7 @@ pub struct ConnectSettings {
     pub https_proxy: Option<Url>,
     /// Hosts that are reached without the proxy: exact names, or `.example.com` for all below it; `*` for all.
     pub no_proxy: Vec<String>,
-    /// Refuse loopback, private and link-local addresses: for a service that fetches what strangers name.
+    /// Refuse loopback, private and link-local addresses, for a service that fetches addresses of strangers.
     pub public_only: bool,
 }
 

@@ -59,7 +59,7 @@ impl Netrc {
         Self { entries }
     }
 
-    /// User and password for a host; the `default` entry stands for every host.
+    /// User and password for a host; the `default` entry is for all other hosts.
     #[must_use]
     pub fn find(&self, host: &str) -> Option<(&str, &str)> {
         let found = self

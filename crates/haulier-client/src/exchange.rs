@@ -393,7 +393,7 @@ impl<B: RequestBody> Exchange<B> {
         (self.is_reusable && is_complete && is_sent).then_some(self.active.connection)
     }
 
-    /// Gives the exchange up. The connection is kept where the server can be told so without closing it: by RST_STREAM
+    /// Gives the exchange up. The connection is kept if the server can be told so without closing it: by RST_STREAM
     /// of HTTP/2.
     pub async fn abort(mut self) -> Option<Connection> {
         let Sender::Http2 { stream: id } = self.active.sender else {

@@ -10,7 +10,7 @@ use crate::request::{Request, RequestBody};
 use crate::stream::Stream;
 use crate::upload::Upload;
 
-/// Pieces up to this many bytes are copied behind the head or the chunk size, so that one write sends both.
+/// Pieces up to this many bytes are copied after the head or the chunk size, so that one write sends both.
 const SMALL: usize = 16 * 1024;
 
 /// The progress of the body.
@@ -76,7 +76,7 @@ impl Http1Sender {
         }
     }
 
-    /// Puts into the output what goes out before the next piece.
+    /// Puts the framing before the next piece into the output.
     fn prepare<B: RequestBody>(
         &mut self,
         upload: &mut Upload<B>,

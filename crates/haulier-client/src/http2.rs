@@ -186,7 +186,7 @@ impl Http2 {
         Poll::Ready(Ok(()))
     }
 
-    /// Appends what is there of the body to `out`, at most `most` bytes; true when nothing more will come.
+    /// Appends received bytes of the body to `out`, at most `most`; true at its end.
     pub(crate) fn take_body(
         &mut self,
         buffer: &mut Vec<u8>,

@@ -52,7 +52,12 @@ mod tests {
 
     use super::*;
 
-    fn follow(status: u16, location: &str, from: &str, method: Method) -> Result<Option<RedirectedRequest>, ClientError> {
+    fn follow(
+        status: u16,
+        location: &str,
+        from: &str,
+        method: Method,
+    ) -> Result<Option<RedirectedRequest>, ClientError> {
         let mut text = format!("HTTP/1.1 {status} x\r\nLocation: {location}\r\n\r\n").into_bytes();
         let head = ResponseHead::parse(&mut text, &ResponseLimits::default())
             .expect("a good head")

@@ -22,7 +22,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Appends what has arrived to `out`, waiting for the first byte; at most the spare capacity of `out`, which must
+    /// Appends received bytes to `out`, waiting for the first one; at most the spare capacity of `out`, which must
     /// not be empty. 0 is the end of the stream.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Stream {
         }
     }
 
-    /// The same for a caller that polls: appends what has arrived to `out`.
+    /// The same for a caller that polls: appends received bytes to `out`.
     ///
     /// # Errors
     /// As [`Stream::read`].
@@ -61,7 +61,7 @@ impl Stream {
         }
     }
 
-    /// Sends what TLS still holds.
+    /// Sends the bytes that TLS holds.
     ///
     /// # Errors
     /// The error of the socket.

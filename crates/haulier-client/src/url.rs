@@ -187,7 +187,7 @@ impl Origin {
         }
     }
 
-    /// The value of the Host field: the port only where it is not the scheme's own.
+    /// The value of the Host field; with the port unless it is the scheme's default.
     #[must_use]
     pub fn host_field(&self) -> String {
         let own = if self.scheme == Scheme::Https { 443 } else { 80 };

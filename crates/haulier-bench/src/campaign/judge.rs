@@ -1,61 +1,59 @@
-//! What must be known before a figure is believed.
+//! Warnings of a run: reasons to doubt its figures.
 
 use super::Campaign;
 use crate::probe::differences;
-use crate::result::{Point, Total, Warning, WarningKind};
+use crate::result::{Point, Total, WarningKind};
 
-/// A generator thread that used more of its core than this was the limit.
+/// Share of a core that a generator thread may use before it counts as the limit.
 const BUSY_GENERATOR: f64 = 0.9;
-/// What is over sooner, in seconds, tells of the start of a thread and of first connections, not of a rate it can keep.
+/// Least duration for that warning, s: a shorter slice mostly starts threads and connections.
 const TOO_SHORT_TO_TELL: f64 = 0.1;
-/// A rate below this share of what was asked was not reached.
+/// Share of a rate that counts as reached.
 const REACHED: f64 = 0.98;
 
 impl Campaign<'_> {
+    /// Compares the answers before the run.
     pub(super) fn judge_answers(&mut self) {
-        let mut warnings = Vec::new();
+        let base = &self.targets[0];
         for (place, prepared) in self.targets.iter().enumerate() {
             let Some(probed) = &prepared.probed else { continue };
             let (name, answer) = (&prepared.target.name, &probed.answer);
-            if answer.status >= 300 {
-                let what = if answer.status < 400 {
-                    "you are measuring redirects"
-                } else {
-                    "you are measuring error pages"
-                };
-                warnings.push(Warning {
-                    kind: WarningKind::Status,
-                    target: Some(place),
-                    text: format!("{name} answers {} — {what}", answer.status),
-                });
+            let what = match answer.status {
+                ..300 => None,
+                300..400 => Some("you are measuring redirects"),
+                _ => Some("you are measuring error pages"),
+            };
+            if let Some(what) = what {
+                let text = format!("{name} answers {} — {what}", answer.status);
+                self.collected.warn(WarningKind::Status, Some(place), text);
             }
-            let Some(base) = self.targets[0].probed.as_ref().filter(|_| place > 0) else {
+            let Some(base_probed) = base.probed.as_ref().filter(|_| place > 0) else {
                 continue;
             };
-            let may_vary = prepared.varies || self.targets[0].varies;
-            let found = differences(&base.answer, answer, may_vary);
+            let found = differences(&base_probed.answer, answer, prepared.varies || base.varies);
             if !found.is_empty() {
-                warnings.push(Warning {
-                    kind: WarningKind::NotSameWork,
-                    target: Some(place),
-                    text: format!(
-                        "not the same work: {} and {name}: {}",
-                        self.targets[0].target.name,
-                        found.join(", ")
-                    ),
-                });
+                let base_name = &base.target.name;
+                let text = format!("not the same work: {base_name} and {name}: {}", found.join(", "));
+                self.collected.warn(WarningKind::NotSameWork, Some(place), text);
             }
         }
-        self.warnings.append(&mut warnings);
     }
 
-    pub(super) fn warn(&mut self, kind: WarningKind, target: Option<usize>, text: String) {
-        self.warnings.push(Warning { kind, target, text });
+    /// Adds the warnings about all points, and about the machine.
+    pub(super) fn judge(&mut self, points: &[Point]) {
+        for point in points {
+            self.judge_point(point);
+        }
+        let machine = &self.start.machine;
+        if machine.load_before > f64::from(machine.cores) / 2.0 {
+            let text = format!("the machine was busy before the run (load {:.1})", machine.load_before);
+            self.collected.warn(WarningKind::Busy, None, text);
+        }
     }
 
-    /// Adds the warnings about a point, rule by rule.
-    pub(super) fn judge(&mut self, point: &Point) {
-        let keeps_alive = self.options.template.keep_alive && self.options.template.manners.expects_keep_alive;
+    fn judge_point(&mut self, point: &Point) {
+        let template = &self.options.template;
+        let keeps_alive = template.keep_alive && template.mode.expects_keep_alive;
         let found = [
             generator_limited(&point.total),
             failed(&point.total),
@@ -69,29 +67,25 @@ impl Campaign<'_> {
             (_, Some(rate)) => format!(" at {rate:.0}/s"),
             (_, None) => format!(" at {} connections", point.connections),
         };
-        let warnings = found.into_iter().flatten().map(|(kind, words)| Warning {
-            kind,
-            target: Some(point.target),
-            text: format!("{name}{at}: {words}"),
-        });
-        let warnings: Vec<Warning> = warnings.collect();
-        self.warnings.extend(warnings);
+        for (kind, words) in found.into_iter().flatten() {
+            let text = format!("{name}{at}: {words}");
+            self.collected.warn(kind, Some(point.target), text);
+        }
     }
 }
 
-/// A rule's finding: its kind, and its words behind the name of the target.
-type Finding = Option<(WarningKind, String)>;
+/// Kind and text of a warning about a point, if a rule applies.
+type PointWarning = Option<(WarningKind, String)>;
 
-fn generator_limited(total: &Total) -> Finding {
+fn generator_limited(total: &Total) -> PointWarning {
     let share = total.generator.cpu * 100.0;
     is_limited_by_generator(total).then(|| {
-        let words =
-            format!("the generator's CPU was at {share:.0} %: the tool was the limit (--threads gives it more)");
+        let words = format!("the generator was the limit, with {share:.0} % of a core (--threads gives it more)");
         (WarningKind::GeneratorLimited, words)
     })
 }
 
-fn failed(total: &Total) -> Finding {
+fn failed(total: &Total) -> PointWarning {
     let failed = total.failures.all();
     let classes = total.failures.by_class();
     let classes: Vec<String> = classes
@@ -106,15 +100,15 @@ fn failed(total: &Total) -> Finding {
     })
 }
 
-fn rate_not_reached(point: &Point) -> Finding {
+fn rate_not_reached(point: &Point) -> PointWarning {
     let reached = point.total.requests_per_second;
     let rate = point.rate.filter(|rate| reached < rate * REACHED)?;
     let words = format!("target rate not reached: {reached:.0} of {rate:.0} requests/s (server or connection limit)");
     Some((WarningKind::RateNotReached, words))
 }
 
-/// More connections than there are places: the server closed some after an answer.
-fn keep_alive_refused(point: &Point) -> Finding {
+/// Warns of more connections than the generator uses at once: the server closed some after an answer.
+fn keep_alive_refused(point: &Point) -> PointWarning {
     let opened = point.total.connections_opened;
     let needed = u64::from(point.connections) * point.slices.len() as u64;
     (opened > needed + point.total.requests / 2).then(|| {
@@ -123,7 +117,7 @@ fn keep_alive_refused(point: &Point) -> Finding {
     })
 }
 
-fn queue_overflowed(point: &Point) -> Finding {
+fn queue_overflowed(point: &Point) -> PointWarning {
     let overflows: u64 = point.slices.iter().map(|slice| slice.kernel.listen_overflows).sum();
     (overflows > 0).then(|| {
         let words = format!("{overflows} connections found a full accept queue on this machine");

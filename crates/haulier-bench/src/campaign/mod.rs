@@ -1,13 +1,15 @@
-//! A whole run: ask every target once, warm up, measure slice by slice, and say what was found.
+//! A whole run: one request to every target, warm-up, slices, comparison.
 //!
-//! Several targets are measured in blocks whose order is drawn by lot and mirrored (A B B A), so that whatever drifts
-//! hits all of them alike. One slice is one job (`job`); while it runs, this thread looks at the server.
+//! Several targets are measured in rounds. The order within a round is random and then mirrored (A B B A), so that drift
+//! affects all targets alike. A slice is one job (`job`); while it runs, this thread samples the server.
 
 mod closing;
-mod gathered;
+mod division;
 mod judge;
+mod observation;
 mod opening;
 mod options;
+mod point_tally;
 mod prepared;
 mod slices;
 
@@ -15,23 +17,25 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use self::gathered::Gathered;
+use self::division::Limit;
 pub use self::options::{CampaignError, Measured, Options, Progress};
-use self::prepared::Prepared;
+use self::point_tally::PointTally;
+use self::prepared::PreparedTarget;
 use crate::answer::Captured;
 use crate::framing::{AfterBody, after_body};
-use crate::result::{self, Warning};
-use crate::runner::Shared;
+use crate::result::{self, Warning, WarningKind};
+use crate::runner::LoadControl;
 
-/// Length of one slice where nothing says it.
-const SLICE: Duration = Duration::from_secs(5);
-
-/// Carries a run from the first probe to its verdicts. `look` is told how far it is; `shared` ends it early.
+/// Carries out a run, from the first request to the verdicts. `control` ends it early.
 ///
 /// # Errors
-/// [`CampaignError`], if there is nothing to tell.
-pub fn run(options: &Options, shared: &Shared, look: &mut dyn FnMut(&Progress<'_>)) -> Result<Measured, CampaignError> {
-    let mut campaign = Campaign::prepare(options, shared, look)?;
+/// [`CampaignError`] if nothing was measured.
+pub fn run(
+    options: &Options,
+    control: &LoadControl,
+    on_progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Measured, CampaignError> {
+    let mut campaign = Campaign::prepare(options, control, on_progress)?;
     if options.ladder {
         campaign.find_rates()?;
     }
@@ -39,19 +43,18 @@ pub fn run(options: &Options, shared: &Shared, look: &mut dyn FnMut(&Progress<'_
     campaign.conclude()
 }
 
-/// How long every target keeps a connection after an answer, at most `patience`.
+/// Time for which every target keeps a connection after an answer, at most `timeout`.
 ///
 /// # Errors
-/// [`CampaignError`], if one cannot be asked.
-pub fn check_framing(options: &Options, patience: Duration) -> Result<Vec<AfterBody>, CampaignError> {
-    let shared = Shared::default();
-    let mut nobody = |_: &Progress<'_>| {};
-    let campaign = Campaign::prepare(options, &shared, &mut nobody)?;
-    let limit = Limit {
-        count: Some(1),
-        time: None,
+/// [`CampaignError`] if a target cannot be asked.
+pub fn check_framing(options: &Options, timeout: Duration) -> Result<Vec<AfterBody>, CampaignError> {
+    let control = LoadControl::default();
+    let mut ignore = |_: &Progress<'_>| {};
+    let campaign = Campaign::prepare(options, &control, &mut ignore)?;
+    let ask = |target| {
+        let job = campaign.job(target, campaign.levels[0], Limit::ONE_REQUEST);
+        Ok(after_body(&job, timeout)?)
     };
-    let ask = |place| Ok(after_body(&campaign.job(place, campaign.levels[0], limit), patience)?);
     (0..options.targets.len()).map(ask).collect()
 }
 
@@ -62,28 +65,52 @@ struct Level {
     rate: Option<f64>,
 }
 
-/// What ends a slice.
-#[derive(Debug, Clone, Copy)]
-struct Limit {
-    count: Option<u64>,
-    time: Option<Duration>,
-}
-
 struct Campaign<'o> {
+    // The work.
     options: &'o Options,
-    shared: &'o Shared,
-    look: &'o mut dyn FnMut(&Progress<'_>),
-    started: String,
-    start: Instant,
-    machine: result::Machine,
-    random: Rng,
-    targets: Vec<Prepared>,
+    targets: Vec<PreparedTarget>,
     /// The last of `targets` is the first one again.
     has_twin: bool,
     levels: Vec<Level>,
-    gathered: Vec<Gathered>,
-    /// Slices so far, and in all.
-    slices: (u32, u32),
+
+    // Its progress.
+    start: RunStart,
+    control: &'o LoadControl,
+    on_progress: &'o mut dyn FnMut(&Progress<'_>),
+    random: Rng,
+    slices_done: u32,
+    slices_planned: u32,
+
+    // The result.
+    collected: Collected,
+}
+
+/// Time and machine of a run.
+struct RunStart {
+    /// UTC, RFC 3339.
+    started: String,
+    instant: Instant,
+    machine: result::Machine,
+}
+
+impl RunStart {
+    fn elapsed_s(&self) -> f64 {
+        self.instant.elapsed().as_secs_f64()
+    }
+}
+
+/// Results of the slices so far.
+#[derive(Default)]
+struct Collected {
+    /// Level by level, target by target.
+    points: Vec<PointTally>,
+    /// The first answer, if it is kept.
     first: Option<Captured>,
     warnings: Vec<Warning>,
+}
+
+impl Collected {
+    fn warn(&mut self, kind: WarningKind, target: Option<usize>, text: String) {
+        self.warnings.push(Warning { kind, target, text });
+    }
 }

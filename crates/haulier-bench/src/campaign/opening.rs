@@ -1,56 +1,52 @@
-//! Before the first slice: targets are looked up and asked once, and the rates of a ladder are found.
+//! Before the first slice: every target is resolved and requested, and the rates of a ladder are measured.
 
 use std::time::Instant;
 
 use fastrand::Rng;
 
-use super::{Campaign, CampaignError, Level, Limit, Options, Prepared, Progress, SLICE};
+use super::division::{Limit, SLICE};
+use super::{Campaign, CampaignError, Collected, Level, Options, PreparedTarget, Progress, RunStart};
 use crate::job::StatusRule;
-use crate::runner::Shared;
+use crate::runner::LoadControl;
 use crate::{probe, surroundings};
 
-/// Bodies up to this size are compared byte for byte with the first one.
+/// Largest body that is compared byte for byte with the first one.
 const MOST_COMPARED: usize = 4 * 1024 * 1024;
 
 impl<'o> Campaign<'o> {
     pub(super) fn prepare(
         options: &'o Options,
-        shared: &'o Shared,
-        look: &'o mut dyn FnMut(&Progress<'_>),
+        control: &'o LoadControl,
+        on_progress: &'o mut dyn FnMut(&Progress<'_>),
     ) -> Result<Self, CampaignError> {
-        let machine = surroundings::machine();
-        let (started, start) = (surroundings::now(), Instant::now());
-        let mut targets = Vec::new();
-        for target in &options.targets {
-            targets.push(Prepared::new(target, options)?);
-        }
-        let rates = |connections: &u32| Level {
+        let start = RunStart {
+            machine: surroundings::machine(),
+            started: surroundings::now(),
+            instant: Instant::now(),
+        };
+        let prepare = |target| PreparedTarget::new(target, options);
+        let level = |connections: &u32| Level {
             connections: *connections,
             rate: options.rate,
         };
         let mut campaign = Self {
             options,
-            shared,
-            look,
-            started,
-            start,
-            machine,
-            random: Rng::with_seed(options.seed),
-            targets,
+            targets: options.targets.iter().map(prepare).collect::<Result<_, _>>()?,
             has_twin: false,
-            levels: options.connections.iter().map(rates).collect(),
-            gathered: Vec::new(),
-            slices: (0, 0),
-            first: None,
-            warnings: Vec::new(),
+            levels: options.connections.iter().map(level).collect(),
+            start,
+            control,
+            on_progress,
+            random: Rng::with_seed(options.seed),
+            slices_done: 0,
+            slices_planned: 0,
+            collected: Collected::default(),
         };
         campaign.ask_once()?;
         if options.aa {
-            let twin = Prepared::new(&options.targets[0], options)?;
-            let first = &campaign.targets[0];
-            let twin = Prepared {
-                expected: first.expected.clone(),
-                ..twin
+            let twin = PreparedTarget {
+                expected: campaign.targets[0].expected.clone(),
+                ..prepare(&options.targets[0])?
             };
             campaign.targets.push(twin);
             campaign.has_twin = true;
@@ -58,25 +54,16 @@ impl<'o> Campaign<'o> {
         Ok(campaign)
     }
 
-    /// Asks every target twice, unless asking changes something: what it answers, and whether it always does.
+    /// Requests every target twice, unless the method may change something, to learn its answer and whether it varies.
     fn ask_once(&mut self) -> Result<(), CampaignError> {
         let is_safe = matches!(self.options.template.method.as_str(), "GET" | "HEAD");
-        if !self.options.template.manners.probes || !is_safe {
+        if !self.options.template.mode.probes || !is_safe {
             return Ok(());
         }
         for place in 0..self.targets.len() {
-            let level = self.levels[0];
-            let job = self.job(
-                place,
-                level,
-                Limit {
-                    count: Some(1),
-                    time: None,
-                },
-            );
-            let target = self.targets[place].target.name.clone();
+            let job = self.job(place, self.levels[0], Limit::ONE_REQUEST);
             let no_answer = |why| CampaignError::NoAnswer {
-                target: target.clone(),
+                target: self.targets[place].target.name.clone(),
                 why,
             };
             let first = probe::ask(&job).map_err(no_answer)?;
@@ -96,27 +83,24 @@ impl<'o> Campaign<'o> {
         Ok(())
     }
 
-    /// The rates of a ladder: tenths of what the slower target serves when it is asked as fast as it answers.
+    /// Sets the rates of a ladder: tenths of the slower target's rate in a closed loop.
     pub(super) fn find_rates(&mut self) -> Result<(), CampaignError> {
-        let limit = Limit {
-            count: None,
-            time: Some(self.options.slice.unwrap_or(SLICE)),
-        };
+        let limit = Limit::time(self.options.slice.unwrap_or(SLICE));
+        let connections = self.levels[0].connections;
         let mut slowest = f64::INFINITY;
         for place in 0..self.options.targets.len() {
             let level = Level {
+                connections,
                 rate: None,
-                ..self.levels[0]
             };
             let (tally, _) = self.slice(place, level, limit, true)?;
             slowest = slowest.min(tally.rate());
         }
-        let connections = self.levels[0].connections;
-        let tenth = |tenths: u32| Level {
+        let tenths = |tenths: u32| Level {
             connections,
             rate: Some((slowest * f64::from(tenths) / 10.0).max(1.0)),
         };
-        self.levels = (1..=9).map(tenth).collect();
+        self.levels = (1..=9).map(tenths).collect();
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What a run shall do, how far it is, what it came to, and why there is none.
+//! Options, progress, result and errors of a run.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use crate::result::Run;
 use crate::sample::Tally;
 use crate::target::{Target, Template};
 
-/// What a run shall do.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The command line, for the record.
@@ -33,12 +33,12 @@ pub struct Options {
     /// Arrivals a second: an open loop.
     pub rate: Option<f64>,
     pub spacing: Spacing,
-    /// Rates from 10 to 90 % of what the slower target can do.
+    /// Rates from 10 to 90 % of the slower target's highest.
     pub ladder: bool,
     pub rounds: Option<u32>,
     pub slice: Option<Duration>,
     pub warmup: Option<Duration>,
-    /// The first target runs twice, to see what the machine calls equal.
+    /// Also measures the first target against itself, to find the noise floor.
     pub aa: bool,
     pub template: Template,
     pub timeout: Duration,
@@ -97,12 +97,12 @@ impl Default for Options {
     }
 }
 
-/// Why there is no run.
+/// The reason that there is no run.
 #[derive(Debug, thiserror::Error)]
 pub enum CampaignError {
     #[error("cannot find the server of {target}")]
     Resolve { target: String, source: io::Error },
-    /// It was asked once and gave no answer.
+    /// It gave no answer before the run.
     #[error("{target} does not answer: {why}")]
     NoAnswer { target: String, why: String },
     #[error("{0}")]
@@ -113,40 +113,40 @@ pub enum CampaignError {
     Field(#[from] PairTooLong),
     #[error("{target} has an address that cannot be asked: {path}")]
     Path { target: String, path: String },
-    /// The generator itself could not work.
-    #[error("cannot make the load")]
+    /// The generator failed.
+    #[error("cannot generate the load")]
     Generator(#[from] io::Error),
     #[error("interrupted before anything was measured")]
     Interrupted,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
-    /// The target that is asked now.
+    /// The target being measured.
     pub target: &'a str,
     pub connections: u32,
     pub rate: Option<f64>,
-    /// The slice that runs, from 1, and how many there will be.
+    /// Number of the current slice, from 1, and number of all slices.
     pub slice: u32,
     pub slices: u32,
     pub is_warmup: bool,
     /// Answers in this slice.
     pub answers: u64,
-    /// Requests this slice will have, if they are counted.
+    /// Requests of this slice, if their number ends it.
     pub count: Option<u64>,
     pub elapsed: Duration,
 }
 
-/// A run and what its document has no room for.
+/// A run, with data that its document does not store.
 #[derive(Debug)]
 pub struct Measured {
     pub run: Run,
-    /// All that was counted, for every point of the run.
+    /// The tally of every point of the run.
     pub tallies: Vec<Tally>,
-    /// The first request, and its answer where it was kept.
+    /// The first request, and its answer if it was kept.
     pub request: Vec<u8>,
     pub first: Option<Captured>,
-    /// The length of the first body, where one was measured.
+    /// The length of the first body, if lengths are strict.
     pub first_length: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! A target made ready: looked up, its requests written, its server found.
+//! A target ready to be measured: its address, requests and processes.
 
 use super::{CampaignError, Options};
 use crate::job::{Destination, Expected, Outgoing, StatusRule, TlsOptions};
@@ -9,8 +9,8 @@ use crate::result;
 use crate::target::{Address, Target, Template};
 use haulier_client::url::Url;
 
-/// A target, ready to be asked.
-pub(super) struct Prepared {
+/// A target, resolved, with its requests encoded.
+pub(super) struct PreparedTarget {
     pub(super) target: Target,
     pub(super) destination: Destination,
     pub(super) tls: Option<TlsOptions>,
@@ -21,13 +21,13 @@ pub(super) struct Prepared {
     pub(super) probed: Option<Probed>,
     pub(super) varies: bool,
     pub(super) processes: Processes,
-    /// Version of the server as its metrics name it.
+    /// Version of the server in its metrics.
     pub(super) version: Option<String>,
     /// It has been warmed up.
     pub(super) is_warm: bool,
 }
 
-impl Prepared {
+impl PreparedTarget {
     pub(super) fn new(target: &Target, options: &Options) -> Result<Self, CampaignError> {
         let destination = target.address.resolve(options.proxy.as_deref());
         let destination = destination.map_err(|source| CampaignError::Resolve {
@@ -50,9 +50,9 @@ impl Prepared {
             None => None,
         };
         let status = match &options.mix {
-            // A log holds what people asked for, and some of that was never there.
-            Some(_) if options.template.manners.status != StatusRule::Any => StatusRule::NoServerError,
-            _ => options.template.manners.status,
+            // A log also contains requests for missing pages.
+            Some(_) if options.template.mode.status != StatusRule::Any => StatusRule::NoServerError,
+            _ => options.template.mode.status,
         };
         Ok(Self {
             target: target.clone(),
@@ -65,7 +65,7 @@ impl Prepared {
                 status,
                 same_length: options.same_length,
                 body: None,
-                time_failures: options.template.manners.times_failures,
+                time_failures: options.template.mode.times_failures,
             },
             probed: None,
             varies: false,
@@ -86,7 +86,7 @@ impl Prepared {
     }
 }
 
-/// The requests of a target, and the order they are sent in.
+/// The requests of a target, and their order.
 fn requests(target: &Target, options: &Options) -> Result<(Vec<Outgoing>, Vec<u32>), CampaignError> {
     let Some(mix) = &options.mix else {
         return Ok((vec![options.template.request(&target.address)?], Vec::new()));

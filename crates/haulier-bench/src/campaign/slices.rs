@@ -1,185 +1,128 @@
-//! Slice by slice: how long each is, in which order they come, and what is seen while one runs.
+//! The slices of a run, in their order.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::gathered::{Gathered, Seen};
-use super::{Campaign, CampaignError, Level, Limit, Progress, SLICE};
-use crate::job::{Arrivals, Job};
+use super::division::{Division, Limit};
+use super::observation::{SliceObservation, SliceWatch};
+use super::point_tally::PointTally;
+use super::{Campaign, CampaignError, Level, Progress};
+use crate::job::{Arrivals, SliceJob};
 use crate::sample::Tally;
-use crate::{result, spread, surroundings};
+use crate::spread;
 
-/// Between two looks at the server.
-const LOOK: Duration = Duration::from_millis(250);
-/// Until the first of them. Each further one waits twice as long, up to [`LOOK`]: a slice of 200 quick requests is seen too.
-const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// Longest pause between two samples of the server.
+const MOST_PAUSE: Duration = Duration::from_millis(250);
+/// Pause before the first sample. It doubles up to [`MOST_PAUSE`], so that a slice of 200 quick requests has samples, too.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 impl Campaign<'_> {
-    fn is_mirrored(&self) -> bool {
-        self.targets.len() > 1
-    }
-
-    pub(super) fn rounds(&self) -> u32 {
-        let is_comparison = self.is_mirrored() || self.levels.len() > 1;
-        let default = match (is_comparison, self.options.ladder) {
-            (true, false) => 5,
-            _ => 1,
-        };
-        self.options.rounds.unwrap_or(default).max(1)
-    }
-
-    pub(super) fn limit(&self, is_second: bool) -> Limit {
-        if self.is_replay() {
-            return Limit {
-                count: None,
-                time: None,
-            };
+    pub(super) fn division(&self) -> Division<'_> {
+        Division {
+            options: self.options,
+            targets: self.targets.len(),
+            levels: self.levels.len(),
         }
-        let halves = if self.is_mirrored() { 2 } else { 1 };
-        let parts = self.rounds() * halves;
-        let time = self.options.slice.or_else(|| Some(self.options.duration? / parts));
-        let is_timed_by_nature = self.options.rate.is_some() || self.options.ladder;
-        match (self.options.count, time) {
-            (None, None) if is_timed_by_nature => Limit {
-                count: None,
-                time: Some(SLICE),
-            },
-            (count, time) => {
-                let default = if time.is_none() { Some(200) } else { None };
-                let share = |all: u64| {
-                    all / u64::from(halves) + u64::from(!is_second && !all.is_multiple_of(u64::from(halves)))
-                };
-                Limit {
-                    count: count.or(default).map(share),
-                    time,
-                }
-            }
-        }
-    }
-
-    pub(super) fn is_replay(&self) -> bool {
-        self.options.mix.as_ref().is_some_and(|mix| !mix.times.is_empty())
-    }
-
-    pub(super) fn warmup(&self) -> Duration {
-        let is_long = self.is_mirrored() || self.levels.len() > 1 || self.options.duration.is_some();
-        let is_wanted = is_long && self.options.template.manners.warms_up && !self.is_replay();
-        self.options.warmup.unwrap_or(if is_wanted {
-            Duration::from_secs(1)
-        } else {
-            Duration::ZERO
-        })
     }
 
     pub(super) fn measure(&mut self) -> Result<(), CampaignError> {
-        let halves: u32 = if self.is_mirrored() { 2 } else { 1 };
-        let blocks = self.rounds() * self.levels.len() as u32;
-        self.slices = (0, blocks * self.targets.len() as u32 * halves);
-        for level in self.levels.clone() {
-            for target in 0..self.targets.len() {
-                self.gathered.push(Gathered::new(target, level));
-            }
+        self.slices_planned = self.division().slices();
+        for level in &self.levels {
+            let points = (0..self.targets.len()).map(|target| PointTally::new(target, *level));
+            self.collected.points.extend(points);
         }
-        for round in 0..self.rounds() {
+        for round in 0..self.division().rounds() {
             let mut levels: Vec<usize> = (0..self.levels.len()).collect();
             if round % 2 == 1 {
                 levels.reverse();
             }
             for level in levels {
-                let mut order: Vec<usize> = (0..self.targets.len()).collect();
-                self.random.shuffle(&mut order);
-                let mirrored: Vec<usize> = order.iter().rev().copied().collect();
-                for target in order {
-                    self.gather(round, level, target, false)?;
-                }
-                if self.is_mirrored() {
-                    for target in mirrored {
-                        self.gather(round, level, target, true)?;
-                    }
+                for (target, is_second) in self.order() {
+                    self.measure_target(round, level, target, is_second)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn is_stopped(&self) -> bool {
-        self.shared.stop.load(Ordering::Relaxed)
+    /// The targets of a round in random order, then in reverse: each with whether it is the second time.
+    fn order(&mut self) -> Vec<(usize, bool)> {
+        let mut order: Vec<usize> = (0..self.targets.len()).collect();
+        self.random.shuffle(&mut order);
+        let mirrored = order.iter().rev().filter(|_| self.division().is_mirrored());
+        let first = order.iter().map(|target| (*target, false));
+        first.chain(mirrored.map(|target| (*target, true))).collect()
     }
 
-    fn gather(&mut self, round: u32, level: usize, target: usize, is_second: bool) -> Result<(), CampaignError> {
-        let (place, level) = (level * self.targets.len() + target, self.levels[level]);
+    fn is_stopped(&self) -> bool {
+        self.control.stop.load(Ordering::Relaxed)
+    }
+
+    /// Measures one slice of a target, after a warm-up if it is the first one.
+    fn measure_target(
+        &mut self,
+        round: u32,
+        level: usize,
+        target: usize,
+        is_second: bool,
+    ) -> Result<(), CampaignError> {
+        let (point, level) = (level * self.targets.len() + target, self.levels[level]);
         if self.is_stopped() {
             return Ok(());
         }
-        let warmup = self.warmup();
+        let warmup = self.division().warmup();
         if !self.targets[target].is_warm && !warmup.is_zero() {
-            let limit = Limit {
-                count: None,
-                time: Some(warmup),
-            };
-            self.slice(target, level, limit, true)?;
+            self.slice(target, level, Limit::time(warmup), true)?;
             self.targets[target].is_warm = true;
         }
         if self.is_stopped() {
             return Ok(());
         }
-        let (tally, seen) = self.slice(target, level, self.limit(is_second), false)?;
-        let order = self.slices.0;
-        self.slices.0 += 1;
-        self.gathered[place].add(round, order, &tally, &seen);
+        let limit = self.division().limit(is_second);
+        let (tally, observation) = self.slice(target, level, limit, false)?;
+        self.collected.points[point].add(round, self.slices_done, &tally, &observation);
+        self.slices_done += 1;
         Ok(())
     }
 
-    /// Runs one slice in threads of its own, and looks at the server meanwhile.
+    /// Runs one slice on threads of its own, and samples the server meanwhile.
     pub(super) fn slice(
         &mut self,
         target: usize,
         level: Level,
         limit: Limit,
         is_warmup: bool,
-    ) -> Result<(Tally, Seen), CampaignError> {
+    ) -> Result<(Tally, SliceObservation), CampaignError> {
         let job = self.job(target, level, limit);
         let prepared = &self.targets[target];
-        let (processes, page) = (&prepared.processes, prepared.target.watch.metrics.as_ref());
-        let kernel = surroundings::kernel_counts();
-        let mut seen = Seen {
-            start_s: self.start.elapsed().as_secs_f64(),
-            looks: Vec::new(),
-            asks_workers: page.is_some(),
-            pss_bytes: None,
-            kernel: result::KernelCounts::default(),
-            machine_cpu_s: 0.0,
-            own_cpu_s: 0.0,
-        };
-        let (machine_cpu, own_cpu) = (surroundings::machine_cpu_s(), surroundings::own_cpu_s());
-        let began = Instant::now();
-        self.shared.done.store(0, Ordering::Relaxed);
-        let shared = self.shared;
+        let control = self.control;
+        control.done.store(0, Ordering::Relaxed);
+        let mut watch = SliceWatch::begin(prepared, self.start.elapsed_s());
         let result = thread::scope(|scope| {
             let (done, is_done) = mpsc::channel::<()>();
             let job = &job;
-            seen.look(processes, page, began, || false);
+            watch.sample(|| false);
             let generator = scope.spawn(move || {
-                // Dropped at the end, whichever way that comes.
+                // Dropped at the end, even after a panic.
                 let _done = done;
-                spread::run(job, shared)
+                spread::run(job, control)
             });
-            let mut pause = FIRST_LOOK;
+            let mut pause = FIRST_PAUSE;
             while is_done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                pause = (2 * pause).min(LOOK);
-                seen.look(processes, page, began, || !generator.is_finished());
-                (self.look)(&Progress {
+                pause = (2 * pause).min(MOST_PAUSE);
+                watch.sample(|| !generator.is_finished());
+                (self.on_progress)(&Progress {
                     target: &prepared.target.name,
                     connections: level.connections,
                     rate: level.rate,
-                    slice: self.slices.0 + 1,
-                    slices: self.slices.1,
+                    slice: self.slices_done + 1,
+                    slices: self.slices_planned,
                     is_warmup,
-                    answers: shared.done.load(Ordering::Relaxed),
+                    answers: control.done.load(Ordering::Relaxed),
                     count: limit.count,
-                    elapsed: began.elapsed(),
+                    elapsed: watch.began().elapsed(),
                 });
             }
             generator
@@ -187,31 +130,14 @@ impl Campaign<'_> {
                 .unwrap_or_else(|panicked| std::panic::resume_unwind(panicked))
         });
         let (tally, captured) = result?;
-        seen.look(processes, page, began, || false);
-        seen.machine_cpu_s = surroundings::machine_cpu_s() - machine_cpu;
-        seen.own_cpu_s = surroundings::own_cpu_s() - own_cpu;
-        seen.pss_bytes = processes.pss_bytes();
-        seen.kernel = surroundings::kernel_counts().since(kernel);
-        self.first = self.first.take().or(captured);
-        Ok((tally, seen))
+        let observation = watch.finish();
+        self.collected.first = self.collected.first.take().or(captured);
+        Ok((tally, observation))
     }
 
-    pub(super) fn job(&self, target: usize, level: Level, limit: Limit) -> Job {
+    pub(super) fn job(&self, target: usize, level: Level, limit: Limit) -> SliceJob {
         let (options, prepared) = (self.options, &self.targets[target]);
-        let arrivals = match (&options.mix, level.rate) {
-            (Some(mix), _) if !mix.times.is_empty() => Arrivals::Schedule(mix.times.clone()),
-            (_, Some(rate)) => Arrivals::Open {
-                rate,
-                spacing: options.spacing,
-                seed: options.seed.wrapping_add(u64::from(self.slices.0)),
-            },
-            (_, None) => Arrivals::Closed,
-        };
-        let sources = match options.source {
-            Some(source) => vec![source],
-            None => spread::sources(&prepared.destination, level.connections),
-        };
-        Job {
+        SliceJob {
             destination: prepared.destination.clone(),
             protocol: prepared.target.address.protocol(options.template.http2),
             tls: prepared.tls.clone(),
@@ -224,24 +150,39 @@ impl Campaign<'_> {
             threads: self.threads(level.connections),
             count: limit.count,
             time: limit.time,
-            arrivals,
+            arrivals: self.arrivals(level),
             keep_alive: options.template.keep_alive,
             timeout: options.timeout,
             read_rate: options.read_rate,
             send_rate: options.send_rate,
             buffers: options.buffers,
-            sources,
+            sources: match options.source {
+                Some(source) => vec![source],
+                None => spread::sources(&prepared.destination, level.connections),
+            },
             expected: prepared.expected.clone(),
             stop: options.stop,
             capture: options.capture,
             keep_answers: options.keep_answers,
-            times_processing: options.template.manners.times_processing,
+            times_processing: options.template.mode.times_processing,
             keep_times: options.keep_times,
         }
     }
 
+    fn arrivals(&self, level: Level) -> Arrivals {
+        match (&self.options.mix, level.rate) {
+            (Some(mix), _) if !mix.times.is_empty() => Arrivals::Schedule(mix.times.clone()),
+            (_, Some(rate)) => Arrivals::Open {
+                rate,
+                spacing: self.options.spacing,
+                seed: self.options.seed.wrapping_add(u64::from(self.slices_done)),
+            },
+            (_, None) => Arrivals::Closed,
+        }
+    }
+
     pub(super) fn threads(&self, connections: u32) -> u32 {
-        let default = (self.machine.cores / 4).max(1);
+        let default = (self.start.machine.cores / 4).max(1);
         self.options.threads.unwrap_or(default).clamp(1, connections.max(1))
     }
 }

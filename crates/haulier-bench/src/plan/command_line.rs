@@ -2,13 +2,15 @@
 //!
 //! There is no shell and no expansion. Values are filled in after splitting, so a path with a blank stays one word.
 
+use super::template::{MissingValue, Values};
+
 /// A program and its arguments, before values are filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine(pub(crate) Vec<String>);
 
 /// The reason that a text is no command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoCommandLine {
+pub enum CommandLineError {
     #[error("a quote is not closed")]
     OpenQuote,
     #[error("no program is named")]
@@ -20,12 +22,20 @@ impl CommandLine {
     ///
     /// # Errors
     /// A quote stays open, or there is no word.
-    pub fn parse(line: &str) -> Result<Self, NoCommandLine> {
+    pub fn parse(line: &str) -> Result<Self, CommandLineError> {
         let words = words(line)?;
         match words.is_empty() {
-            true => Err(NoCommandLine::Empty),
+            true => Err(CommandLineError::Empty),
             false => Ok(Self(words)),
         }
+    }
+
+    /// The words with their values.
+    ///
+    /// # Errors
+    /// The first name without a value.
+    pub(super) fn fill(&self, values: &Values) -> Result<Vec<String>, MissingValue> {
+        self.0.iter().map(|word| values.fill(word)).collect()
     }
 }
 
@@ -33,7 +43,7 @@ impl CommandLine {
 ///
 /// # Errors
 /// A quote stays open.
-pub fn words(line: &str) -> Result<Vec<String>, NoCommandLine> {
+pub fn words(line: &str) -> Result<Vec<String>, CommandLineError> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for character in line.chars() {
         match quote {
@@ -48,7 +58,7 @@ pub fn words(line: &str) -> Result<Vec<String>, NoCommandLine> {
         }
     }
     if quote.is_some() {
-        return Err(NoCommandLine::OpenQuote);
+        return Err(CommandLineError::OpenQuote);
     }
     words.extend(word);
     Ok(words)
@@ -70,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
-        assert_eq!(CommandLine::parse("nginx -c 'x"), Err(NoCommandLine::OpenQuote));
-        assert_eq!(CommandLine::parse("  "), Err(NoCommandLine::Empty));
+    fn an_invalid_command_is_refused() {
+        assert_eq!(CommandLine::parse("nginx -c 'x"), Err(CommandLineError::OpenQuote));
+        assert_eq!(CommandLine::parse("  "), Err(CommandLineError::Empty));
     }
 }

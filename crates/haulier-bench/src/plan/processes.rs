@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -14,8 +14,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::place::Place;
 use super::settings::Named;
+use super::workspace::Workspace;
 
 /// Pause between two checks of a process tree that is ending.
 const LOOK: Duration = Duration::from_millis(20);
@@ -44,26 +44,31 @@ pub(super) struct Start<'a> {
 
 impl Start<'_> {
     /// The command, not started yet: no input, a process group of its own, killed on drop.
-    pub(super) fn command(&self, place: &Place) -> Command {
-        let program = place
+    pub(super) fn command(&self, workspace: &Workspace) -> Command {
+        let program = workspace
             .find(&self.words[0])
             .unwrap_or_else(|| self.words[0].clone().into());
         let mut command = std::process::Command::new(program);
         command
             .args(&self.words[1..])
             .current_dir(self.directory)
-            .env("PATH", &place.search);
+            .env("PATH", &workspace.search);
         command.stdin(Stdio::null()).process_group(0);
-        command.envs(place.env.iter().chain(self.env).map(|(name, value)| (name, value)));
+        command.envs(workspace.env.iter().chain(self.env).map(|(name, value)| (name, value)));
         let mut command = Command::from(command);
         command.kill_on_drop(true);
         command
     }
 
+    /// Runs it to its end; its output is appended to `log`.
+    pub(super) async fn run(&self, workspace: &Workspace, log: &Path) -> io::Result<ExitStatus> {
+        self.start(workspace, log)?.child().wait().await
+    }
+
     /// Starts it; its output is appended to `log`.
-    pub(super) fn start(&self, place: &Place, log: &Path) -> io::Result<Started> {
+    pub(super) fn start(&self, workspace: &Workspace, log: &Path) -> io::Result<Started> {
         let log = File::options().create(true).append(true).open(log)?;
-        let mut command = self.command(place);
+        let mut command = self.command(workspace);
         command.stdout(log.try_clone()?).stderr(log);
         on_cores(self.cores, || Started::spawn(&mut command))
     }
@@ -153,7 +158,7 @@ impl StartTime {
     }
 }
 
-/// The parent and the birth of a process; a zombie is none.
+/// Parent and start time of a process; `None` for a zombie.
 fn stat(pid: u32) -> Option<(u32, StartTime)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = text.rsplit_once(')')?;
@@ -165,7 +170,7 @@ fn stat(pid: u32) -> Option<(u32, StartTime)> {
     Some((u32::try_from(number(4)?).ok()?, StartTime(number(22)?)))
 }
 
-/// A process and all below it.
+/// A process and its descendants.
 fn tree(root: u32) -> BTreeMap<u32, StartTime> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -210,7 +215,7 @@ mod tests {
         Started::spawn(&mut command).expect("a shell")
     }
 
-    /// Waits until the process has as many below it.
+    /// Waits until the process has this number of descendants.
     async fn grown(pid: u32, count: usize) -> BTreeMap<u32, StartTime> {
         for _ in 0..1000 {
             let tree = tree(pid);
@@ -243,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_forgotten_is_killed() {
+    async fn a_dropped_process_is_killed() {
         let started = shell("sleep 60 & wait");
         let tree = grown(started.pid, 2).await;
         drop(started);

@@ -10,14 +10,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::lock::Lock;
-use super::place::{Place, PlaceError, own_program};
 use super::processes::{Start, Started, last_words, on_cores};
 use super::server::{self, Server};
-use super::settings::{Named, Part as PartPlan, Plan, ScriptPlan, TablePlan, TargetPlan};
-use super::template::NoValue;
+use super::settings::{Named, Plan, PlanPart, ScriptPlan, TablePlan, TargetPlan};
+use super::template::MissingValue;
 use super::verify;
+use super::workspace::{Workspace, WorkspaceError, own_program};
 use crate::report::data::{self, DataError};
-use crate::report::document::{Content, Judgement, Outcome, Page, Part};
+use crate::report::document::{Judgement, Page, PagePart, PartContent, ScriptOutcome};
 use crate::result::Run;
 use crate::surroundings;
 
@@ -26,7 +26,7 @@ const MOST_READ: u64 = 64 << 20;
 
 /// Options of a run, besides the plan's own settings.
 #[derive(Debug, Clone, Default)]
-pub struct Wishes {
+pub struct RunOptions {
     /// Only parts whose title contains one of these texts; all if it is empty.
     pub only: Vec<String>,
     /// Everything once, and short, to see whether the plan works.
@@ -39,7 +39,7 @@ pub struct Wishes {
 
 /// Progress of a plan.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum PlanEvent<'a> {
     /// Another plan is running alone; this one waits for its end.
     Waits,
     /// A part begins.
@@ -47,14 +47,14 @@ pub enum Event<'a> {
     /// A server or target is not measured.
     LeftOut { name: &'a str, why: &'a str },
     /// A part was measured, or could not be.
-    Done(&'a Part),
+    Done(&'a PagePart),
 }
 
 /// The reason that a plan could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Workspace(#[from] WorkspaceError),
     #[error("`{command}` failed ({status}): {words}")]
     Prepare {
         command: String,
@@ -64,7 +64,7 @@ pub enum RunError {
     #[error("cannot start `{command}`")]
     Start { command: String, source: io::Error },
     #[error(transparent)]
-    Value(#[from] NoValue),
+    Value(#[from] MissingValue),
     #[error("no part has a title with {0}")]
     NoPart(String),
     #[error("cannot write into the directory for temporary files")]
@@ -91,7 +91,7 @@ enum PartError {
     #[error(transparent)]
     Data(#[from] DataError),
     #[error(transparent)]
-    Value(#[from] NoValue),
+    Value(#[from] MissingValue),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -100,35 +100,35 @@ enum PartError {
 ///
 /// # Errors
 /// Nothing could be measured: the plan has no directory, or a command of `prepare` failed.
-pub async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event<'_>)) -> Result<Page, RunError> {
-    let parts = wanted(plan, wishes);
+pub async fn run(plan: &Plan, options: &RunOptions, tell: &mut dyn FnMut(PlanEvent<'_>)) -> Result<Page, RunError> {
+    let parts = wanted(plan, options);
     if parts.is_empty() {
-        return Err(RunError::NoPart(wishes.only.join(" or ")));
+        return Err(RunError::NoPart(options.only.join(" or ")));
     }
     let _alone = match plan.is_alone {
-        true => Some(Lock::take(|| tell(Event::Waits)).await?),
+        true => Some(Lock::take(|| tell(PlanEvent::Waits)).await?),
         false => None,
     };
-    let place = Place::make(plan, &wishes.values)?;
-    prepare(plan, &place).await?;
-    let mut run = Running {
+    let workspace = Workspace::make(plan, &options.values)?;
+    prepare(plan, &workspace).await?;
+    let mut run = PlanRun {
         plan,
-        place: &place,
-        wishes,
+        workspace: &workspace,
+        options,
         left_out: Vec::new(),
         met: BTreeSet::new(),
         failed: BTreeSet::new(),
     };
     let mut done = Vec::new();
     for part in parts {
-        tell(Event::Begun { title: part.title() });
+        tell(PlanEvent::Begun { title: part.title() });
         let part = run.part(part, tell).await;
-        tell(Event::Done(&part));
+        tell(PlanEvent::Done(&part));
         done.push(part);
     }
     let mut versions = run.versions().await;
     for (name, line) in &plan.versions {
-        if let Some(text) = server::printed(line, &place.values, &place).await {
+        if let Some(text) = server::printed(line, &workspace.values, &workspace).await {
             versions.push((name.clone(), text));
         }
     }
@@ -143,40 +143,35 @@ pub async fn run(plan: &Plan, wishes: &Wishes, tell: &mut dyn FnMut(Event<'_>)) 
 }
 
 /// The wanted parts: a text means the part with this title, or without one all parts whose titles contain it.
-fn wanted<'p>(plan: &'p Plan, wishes: &Wishes) -> Vec<&'p PartPlan> {
+fn wanted<'p>(plan: &'p Plan, options: &RunOptions) -> Vec<&'p PlanPart> {
     let is_title = |text: &String| plan.parts.iter().any(|part| part.title() == text);
-    let is_meant = |part: &&PartPlan| {
+    let is_meant = |part: &&PlanPart| {
         let holds = |text: &String| match is_title(text) {
             true => part.title() == text,
             false => part.title().to_lowercase().contains(&text.to_lowercase()),
         };
-        wishes.only.is_empty() || wishes.only.iter().any(holds)
+        options.only.is_empty() || options.only.iter().any(holds)
     };
     plan.parts.iter().filter(is_meant).collect()
 }
 
 /// Runs the commands of `prepare`.
-async fn prepare(plan: &Plan, place: &Place) -> Result<(), RunError> {
-    let log = place.path().join("prepare.output");
+async fn prepare(plan: &Plan, workspace: &Workspace) -> Result<(), RunError> {
+    let log = workspace.path().join("prepare.output");
     for line in &plan.prepare {
-        let words = line
-            .0
-            .iter()
-            .map(|word| place.values.fill(word))
-            .collect::<Result<Vec<_>, _>>()?;
+        let words = line.fill(&workspace.values)?;
         let command = words.join(" ");
         let start = Start {
             words: &words,
             env: &Named::new(),
-            directory: place.path(),
-            cores: &place.client_cores,
+            directory: workspace.path(),
+            cores: &workspace.client_cores,
         };
         let fault = |source| RunError::Start {
             command: command.clone(),
             source,
         };
-        let mut started = start.start(place, &log).map_err(fault)?;
-        let status = started.child().wait().await.map_err(fault)?;
+        let status = start.run(workspace, &log).await.map_err(fault)?;
         if !status.success() {
             let words = last_words(&log);
             return Err(RunError::Prepare { command, status, words });
@@ -186,10 +181,10 @@ async fn prepare(plan: &Plan, place: &Place) -> Result<(), RunError> {
 }
 
 /// A run of a plan.
-struct Running<'p> {
+struct PlanRun<'p> {
     plan: &'p Plan,
-    place: &'p Place,
-    wishes: &'p Wishes,
+    workspace: &'p Workspace,
+    options: &'p RunOptions,
     left_out: Vec<(String, String)>,
     /// Servers that ran, by index in the plan.
     met: BTreeSet<usize>,
@@ -197,20 +192,24 @@ struct Running<'p> {
     failed: BTreeSet<usize>,
 }
 
-impl Running<'_> {
-    async fn part(&mut self, part: &PartPlan, tell: &mut dyn FnMut(Event<'_>)) -> Part {
+impl PlanRun<'_> {
+    async fn part(&mut self, part: &PlanPart, tell: &mut dyn FnMut(PlanEvent<'_>)) -> PagePart {
         let (title, about, measured) = match part {
-            PartPlan::Table(table) => (&table.title, &table.about, self.table(table, tell).await),
-            PartPlan::Script(script) => (&script.title, &script.about, self.script(script, tell).await),
+            PlanPart::Table(table) => (&table.title, &table.about, self.table(table, tell).await),
+            PlanPart::Script(script) => (&script.title, &script.about, self.script(script, tell).await),
         };
-        let content = measured.unwrap_or_else(|error| Content::Failed { why: chain(&error) });
-        Part {
+        let content = measured.unwrap_or_else(|error| PartContent::Failed { why: chain(&error) });
+        PagePart {
             measured: Some(surroundings::now()),
-            ..Part::new(title, about, content)
+            ..PagePart::new(title, about, content)
         }
     }
 
-    async fn table(&mut self, table: &TablePlan, tell: &mut dyn FnMut(Event<'_>)) -> Result<Content, PartError> {
+    async fn table(
+        &mut self,
+        table: &TablePlan,
+        tell: &mut dyn FnMut(PlanEvent<'_>),
+    ) -> Result<PartContent, PartError> {
         let wanted: BTreeSet<usize> = table.targets.iter().map(|target| target.server).collect();
         let servers = self.start(wanted, tell).await;
         let measured = match servers.is_empty() {
@@ -225,25 +224,25 @@ impl Running<'_> {
         &mut self,
         table: &TablePlan,
         servers: &[(usize, Server)],
-        tell: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Content, PartError> {
+        tell: &mut dyn FnMut(PlanEvent<'_>),
+    ) -> Result<PartContent, PartError> {
         let mut targets: Vec<(&TargetPlan, &Server)> = Vec::new();
         for target in &table.targets {
-            if let Some((_, server)) = servers.iter().find(|(place, _)| *place == target.server) {
+            if let Some((_, server)) = servers.iter().find(|(index, _)| *index == target.server) {
                 targets.push((target, server));
             }
         }
         let targets = self.verified(table, targets, tell).await?;
-        let json = self.place.run_directory("table")?.join("run.json");
+        let json = self.workspace.run_directory("table")?.join("run.json");
         let words = self.bench_words(table, &targets, &json);
         let log = json.with_file_name("output");
         let start = Start {
             words: &words,
             env: &Named::new(),
-            directory: self.place.path(),
-            cores: &self.place.client_cores,
+            directory: self.workspace.path(),
+            cores: &self.workspace.client_cores,
         };
-        let status = start.start(self.place, &log)?.child().wait().await?;
+        let status = start.run(self.workspace, &log).await?;
         if !json.exists() {
             return Err(PartError::Failed {
                 what: "haulier bench",
@@ -259,7 +258,7 @@ impl Running<'_> {
             .iter()
             .map(|(target, server)| format!("{}={}{}", target.name, server.name, target.path));
         run.command.extend(named);
-        Ok(Content::Run {
+        Ok(PartContent::Run {
             goals: self.judge(table, &run),
             show: table.show.clone(),
             run: Box::new(run),
@@ -271,11 +270,11 @@ impl Running<'_> {
         &mut self,
         table: &TablePlan,
         targets: Vec<(&'t TargetPlan, &'t Server)>,
-        tell: &mut dyn FnMut(Event<'_>),
+        tell: &mut dyn FnMut(PlanEvent<'_>),
     ) -> Result<Vec<(&'t TargetPlan, &'t Server)>, PartError> {
         let (mut right, mut wrong) = (Vec::new(), Vec::new());
         for (target, server) in targets {
-            match verify::check(table, target, server, self.place).await {
+            match verify::check(table, target, server, self.workspace).await {
                 Ok(()) => right.push((target, server)),
                 Err(why) => wrong.push((target.name.clone(), why)),
             }
@@ -286,7 +285,7 @@ impl Running<'_> {
         }
         for (name, why) in wrong {
             let why = format!("{}: {why}", table.title);
-            tell(Event::LeftOut { name: &name, why: &why });
+            tell(PlanEvent::LeftOut { name: &name, why: &why });
             self.left_out.push((name, why));
         }
         Ok(right)
@@ -296,7 +295,7 @@ impl Running<'_> {
     fn judge(&self, table: &TablePlan, run: &Run) -> Vec<Judgement> {
         let names = (run.targets.first(), table.targets.first());
         let is_there = matches!(names, (Some(first), Some(meant)) if first.name == meant.name);
-        let goals = table.goals.iter().filter(|_| is_there && !self.wishes.quick);
+        let goals = table.goals.iter().filter(|_| is_there && !self.options.quick);
         goals.map(|goal| goal.judge(run)).collect()
     }
 
@@ -316,45 +315,43 @@ impl Running<'_> {
 
     fn flags(&self, table: &TablePlan) -> Vec<String> {
         let mut flags = table.flags.clone();
-        if let Some(rounds) = self.wishes.rounds {
-            if let Some(place) = flags.iter().position(|flag| flag == "--rounds") {
-                flags.drain(place..flags.len().min(place + 2));
+        if let Some(rounds) = self.options.rounds {
+            if let Some(at) = flags.iter().position(|flag| flag == "--rounds") {
+                flags.drain(at..flags.len().min(at + 2));
             }
             flags.extend(["--rounds".to_owned(), rounds.to_string()]);
         }
-        if self.wishes.quick {
+        if self.options.quick {
             flags.extend(quick(&table.flags).map(str::to_owned));
         }
         flags
     }
 
-    async fn script(&mut self, script: &ScriptPlan, tell: &mut dyn FnMut(Event<'_>)) -> Result<Content, PartError> {
+    async fn script(
+        &mut self,
+        script: &ScriptPlan,
+        tell: &mut dyn FnMut(PlanEvent<'_>),
+    ) -> Result<PartContent, PartError> {
         let servers = self.start(script.servers.iter().copied().collect(), tell).await;
         let outcome = match servers.is_empty() && !script.servers.is_empty() {
             true => Err(PartError::NoServer),
             false => self.outcome(script, &servers).await,
         };
         end(servers).await;
-        Ok(Content::Script { outcome: outcome? })
+        Ok(PartContent::Script { outcome: outcome? })
     }
 
-    async fn outcome(&self, script: &ScriptPlan, servers: &[(usize, Server)]) -> Result<Outcome, PartError> {
-        let values = &self.place.values;
-        let words = script
-            .run
-            .0
-            .iter()
-            .map(|word| values.fill(word))
-            .collect::<Result<Vec<_>, _>>()?;
-        let directory = self.place.run_directory("script")?;
+    async fn outcome(&self, script: &ScriptPlan, servers: &[(usize, Server)]) -> Result<ScriptOutcome, PartError> {
+        let words = script.run.fill(&self.workspace.values)?;
+        let directory = self.workspace.run_directory("script")?;
         let log = directory.join("output");
         let start = Start {
             words: &words,
             env: &Named::new(),
             directory: &directory,
-            cores: &self.place.client_cores,
+            cores: &self.workspace.client_cores,
         };
-        let mut command = start.command(self.place);
+        let mut command = start.command(self.workspace);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -389,30 +386,30 @@ impl Running<'_> {
             })
         };
         let asked = json!({
-            "haulier": self.place.values.get("HAULIER"),
-            "place": self.place.path(),
-            "quick": self.wishes.quick,
-            "server_cores": self.place.server_cores,
-            "client_cores": self.place.client_cores,
+            "haulier": self.workspace.values.get("HAULIER"),
+            "place": self.workspace.path(),
+            "quick": self.options.quick,
+            "server_cores": self.workspace.server_cores,
+            "client_cores": self.workspace.client_cores,
             "servers": servers.iter().map(one).collect::<Vec<_>>(),
         });
         asked.to_string().into_bytes()
     }
 
     /// Starts servers; those that cannot be started are reported as left out.
-    async fn start(&mut self, wanted: BTreeSet<usize>, tell: &mut dyn FnMut(Event<'_>)) -> Vec<(usize, Server)> {
+    async fn start(&mut self, wanted: BTreeSet<usize>, tell: &mut dyn FnMut(PlanEvent<'_>)) -> Vec<(usize, Server)> {
         let mut servers = Vec::new();
-        for place in wanted.difference(&self.failed.clone()).copied() {
-            let plan = &self.plan.servers[place];
-            match Server::start(plan, self.place).await {
+        for index in wanted.difference(&self.failed.clone()).copied() {
+            let plan = &self.plan.servers[index];
+            match Server::start(plan, self.workspace).await {
                 Ok(server) => {
-                    self.met.insert(place);
-                    servers.push((place, server));
+                    self.met.insert(index);
+                    servers.push((index, server));
                 }
                 Err(error) => {
-                    self.failed.insert(place);
+                    self.failed.insert(index);
                     let why = chain(&error);
-                    tell(Event::LeftOut {
+                    tell(PlanEvent::LeftOut {
                         name: &plan.about,
                         why: &why,
                     });
@@ -426,9 +423,9 @@ impl Running<'_> {
     /// Versions of the servers that ran, each program once.
     async fn versions(&self) -> Vec<(String, String)> {
         let mut versions: Vec<(String, String)> = Vec::new();
-        for place in &self.met {
-            let plan = &self.plan.servers[*place];
-            let Some(text) = server::version(plan, self.place).await else {
+        for index in &self.met {
+            let plan = &self.plan.servers[*index];
+            let Some(text) = server::version(plan, self.workspace).await else {
                 continue;
             };
             match versions.iter_mut().find(|(_, known)| *known == text) {

@@ -12,10 +12,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::command_line::CommandLine;
-use super::place::Place;
 use super::processes::{Start, Started, last_words};
 use super::settings::{FURTHER_PORT, Named, ServerPlan};
-use super::template::{NoValue, Values, names_in};
+use super::template::{MissingValue, Values, names_in};
+use super::workspace::Workspace;
 
 /// Pause between two checks whether a server is ready.
 const LOOK: Duration = Duration::from_millis(50);
@@ -60,19 +60,19 @@ pub(super) enum ServerError {
         words: String,
     },
     #[error(transparent)]
-    Value(#[from] NoValue),
+    Value(#[from] MissingValue),
     #[error("cannot write into the plan's directory")]
     Write(#[from] io::Error),
 }
 
 impl Server {
     /// Starts the server's processes, and waits until it is ready and set up.
-    pub(super) async fn start(plan: &ServerPlan, place: &Place) -> Result<Self, ServerError> {
-        let run = place.run_directory(&plan.name)?;
-        let (values, port) = values(plan, place, &run)?;
-        missing(plan, place, &values)?;
+    pub(super) async fn start(plan: &ServerPlan, workspace: &Workspace) -> Result<Self, ServerError> {
+        let run = workspace.run_directory(&plan.name)?;
+        let (values, port) = values(plan, workspace, &run)?;
+        missing(plan, workspace, &values)?;
         for (name, template) in &plan.files {
-            fs::write(run.join(name), values.render(template, place.root)?)?;
+            fs::write(run.join(name), values.render(template, workspace.root)?)?;
         }
         let log = run.join("output");
         let mut server = Self {
@@ -86,22 +86,24 @@ impl Server {
         };
         let env = filled(&plan.env, &values)?;
         for line in &plan.run {
-            let words = filled_words(line, &values)?;
+            let words = line.fill(&values)?;
             let start = Start {
                 words: &words,
                 env: &env,
                 directory: &run,
-                cores: &place.server_cores,
+                cores: &workspace.server_cores,
             };
-            let started = start.start(place, &log).map_err(|source| ServerError::CannotStart {
-                program: words[0].clone(),
-                source,
-            })?;
+            let started = start
+                .start(workspace, &log)
+                .map_err(|source| ServerError::CannotStart {
+                    program: words[0].clone(),
+                    source,
+                })?;
             server.started.push(started);
         }
         let ready = plan.ready.as_ref().map(|path| values.fill(path)).transpose()?;
         let is_set_up = match server.wait(ready.as_deref(), &log).await {
-            Ok(()) => server.set_up(plan, place, &values, &env).await,
+            Ok(()) => server.set_up(plan, workspace, &values, &env).await,
             Err(error) => Err(error),
         };
         match is_set_up {
@@ -114,22 +116,27 @@ impl Server {
     }
 
     /// Runs the commands of `setup`.
-    async fn set_up(&self, plan: &ServerPlan, place: &Place, values: &Values, env: &Named) -> Result<(), ServerError> {
+    async fn set_up(
+        &self,
+        plan: &ServerPlan,
+        workspace: &Workspace,
+        values: &Values,
+        env: &Named,
+    ) -> Result<(), ServerError> {
         let log = self.run.join("setup.output");
         for line in &plan.setup {
-            let words = filled_words(line, values)?;
+            let words = line.fill(values)?;
             let start = Start {
                 words: &words,
                 env,
                 directory: &self.run,
-                cores: &place.client_cores,
+                cores: &workspace.client_cores,
             };
             let cannot_start = |source| ServerError::CannotStart {
                 program: words[0].clone(),
                 source,
             };
-            let mut started = start.start(place, &log).map_err(cannot_start)?;
-            let status = started.child().wait().await?;
+            let status = start.run(workspace, &log).await.map_err(cannot_start)?;
             if !status.success() {
                 return Err(ServerError::NotSetUp {
                     command: words.join(" "),
@@ -178,26 +185,26 @@ impl Server {
 }
 
 /// First line of a server's version command; `None` if it has none, or prints nothing.
-pub(super) async fn version(plan: &ServerPlan, place: &Place) -> Option<String> {
+pub(super) async fn version(plan: &ServerPlan, workspace: &Workspace) -> Option<String> {
     let line = plan.version.as_ref()?;
-    let mut values = place.values.clone();
+    let mut values = workspace.values.clone();
     for (name, text) in &plan.values {
         let text = values.fill(text).ok()?;
         values.set(name.as_str(), text);
     }
-    printed(line, &values, place).await
+    printed(line, &values, workspace).await
 }
 
 /// First line that a command prints.
-pub(super) async fn printed(line: &CommandLine, values: &Values, place: &Place) -> Option<String> {
-    let words = filled_words(line, values).ok()?;
+pub(super) async fn printed(line: &CommandLine, values: &Values, workspace: &Workspace) -> Option<String> {
+    let words = line.fill(values).ok()?;
     let start = Start {
         words: &words,
         env: &Named::new(),
-        directory: place.path(),
-        cores: &place.client_cores,
+        directory: workspace.path(),
+        cores: &workspace.client_cores,
     };
-    let output = timeout(ANSWER, start.command(place).output()).await.ok()?.ok()?;
+    let output = timeout(ANSWER, start.command(workspace).output()).await.ok()?.ok()?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     let first = said.lines().map(str::trim).find(|line| !line.is_empty())?;
@@ -208,8 +215,8 @@ pub(super) async fn printed(line: &CommandLine, values: &Values, place: &Place) 
 }
 
 /// Values for the templates and command lines of a server, and its port.
-fn values(plan: &ServerPlan, place: &Place, run: &std::path::Path) -> Result<(Values, u16), ServerError> {
-    let mut values = place.values.clone();
+fn values(plan: &ServerPlan, workspace: &Workspace, run: &std::path::Path) -> Result<(Values, u16), ServerError> {
+    let mut values = workspace.values.clone();
     let port = free_port()?;
     values.set("RUN", run.to_string_lossy());
     values.set("PORT", port.to_string());
@@ -237,11 +244,7 @@ fn values(plan: &ServerPlan, place: &Place, run: &std::path::Path) -> Result<(Va
     Ok((values, port))
 }
 
-fn filled_words(line: &CommandLine, values: &Values) -> Result<Vec<String>, NoValue> {
-    line.0.iter().map(|word| values.fill(word)).collect()
-}
-
-fn filled(pairs: &Named, values: &Values) -> Result<Named, NoValue> {
+fn filled(pairs: &Named, values: &Values) -> Result<Named, MissingValue> {
     pairs
         .iter()
         .map(|(name, text)| Ok((name.clone(), values.fill(text)?)))
@@ -249,11 +252,11 @@ fn filled(pairs: &Named, values: &Values) -> Result<Named, NoValue> {
 }
 
 /// Refuses a server that this machine cannot run.
-fn missing(plan: &ServerPlan, place: &Place, values: &Values) -> Result<(), ServerError> {
+fn missing(plan: &ServerPlan, workspace: &Workspace, values: &Values) -> Result<(), ServerError> {
     let programs = plan.run.iter().map(|line| &line.0[0]);
     for need in plan.needs.iter().chain(programs) {
         let need = values.fill(need)?;
-        if place.find(&need).is_none() {
+        if workspace.find(&need).is_none() {
             return Err(ServerError::NotInstalled(need));
         }
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use haulier_settings::reader::nearest;
 use haulier_settings::{Diagnostic, Pairs, Place, Placed, Report, Source, UnreadableFile};
 
-use super::command_line::{self, CommandLine, NoCommandLine};
+use super::command_line::{self, CommandLine, CommandLineError};
 use super::file::{self, File, PartTable, ScriptTable, ServerTable, TableSection};
 use super::template;
-use crate::report::goal::{Goal, NoGoal};
-use crate::report::quantity::Column;
+use crate::report::goal::{Goal, GoalError};
+use crate::report::quantity::TableColumn;
 
 /// Default timeout of a server to become ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -46,7 +46,7 @@ pub struct Plan {
     pub values: Named,
     pub env: Named,
     pub servers: Vec<ServerPlan>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<PlanPart>,
     /// Empty for all.
     pub server_cores: Vec<usize>,
     pub client_cores: Vec<usize>,
@@ -82,12 +82,12 @@ pub struct ServerPlan {
 
 /// A section of the page, measured by a table or a script.
 #[derive(Debug)]
-pub enum Part {
+pub enum PlanPart {
     Table(TablePlan),
     Script(ScriptPlan),
 }
 
-impl Part {
+impl PlanPart {
     /// Its heading.
     pub fn title(&self) -> &str {
         match self {
@@ -172,7 +172,7 @@ impl<'a> Resolver<'a> {
         let tables: Vec<ServerTable> = file.servers.iter().map(|table| self.inherited(table)).collect();
         let servers = tables.iter().map(|table| self.server(table)).collect();
         self.columns(file.plan.show.as_deref().unwrap_or_default());
-        let parts: Vec<Part> = file.parts.iter().filter_map(|part| self.part(part)).collect();
+        let parts: Vec<PlanPart> = file.parts.iter().filter_map(|part| self.part(part)).collect();
         if parts.is_empty() && self.report.errors() == 0 {
             let error = Diagnostic::error("plan::required", "the plan measures nothing");
             self.report.push(error.help("add a `[[table]]` or a `[[script]]`"));
@@ -249,7 +249,7 @@ impl<'a> Resolver<'a> {
 
     fn meant(&self, name: &str, beside: &[&str]) -> String {
         if IN_A_SERVER.contains(&name) && !beside.contains(&name) {
-            return "only a server has that".to_owned();
+            return "only servers have this value".to_owned();
         }
         let known = self.known.iter().map(String::as_str).chain(beside.iter().copied());
         match nearest_value(name, known) {
@@ -268,9 +268,8 @@ impl<'a> Resolver<'a> {
                 break;
             };
             if line.contains(&like.value) {
-                let error = Diagnostic::error("config::value", format!("server {} is like itself", table.name.value));
-                self.report
-                    .push(error.at(like.place.as_ref(), "this closes the circle"));
+                let error = Diagnostic::error("config::value", format!("server {} is `like` itself", table.name.value));
+                self.report.push(error.at(like.place.as_ref(), "this closes the loop"));
                 break;
             }
             line.push(like.value.clone());
@@ -306,7 +305,7 @@ impl<'a> Resolver<'a> {
         if run.is_empty() && table.run.as_ref().is_none_or(Vec::is_empty) {
             let error = Diagnostic::error("plan::required", format!("server {} has no `run`", table.name.value));
             self.report
-                .push(error.at(table.name.place.as_ref(), "nothing would be started for it"));
+                .push(error.at(table.name.place.as_ref(), "it starts no program"));
         }
         let checked = [&table.url, &table.ready].into_iter().flatten();
         for text in checked.chain(table.needs.iter().flatten()) {
@@ -337,7 +336,7 @@ impl<'a> Resolver<'a> {
             if name.value.contains('/') || name.value.starts_with('.') || name.value.is_empty() {
                 let error = Diagnostic::error("config::value", format!("not a name of a file: `{}`", name.value));
                 self.report
-                    .push(error.at(name.place.as_ref(), "it is put into `@RUN@`"));
+                    .push(error.at(name.place.as_ref(), "it is a file in `@RUN@`"));
             }
             if let Some(text) = self.template(template, beside) {
                 // The last one of a name counts: the server's own comes after the inherited ones.
@@ -411,18 +410,18 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn not_a_command(&mut self, line: &Placed<String>, why: NoCommandLine) {
+    fn not_a_command(&mut self, line: &Placed<String>, why: CommandLineError) {
         let error = Diagnostic::error("config::value", format!("not a command line: {why}"));
         self.report.push(error.at(
             line.place.as_ref(),
-            "words apart by blanks, in quotes if they hold some",
+            "words are separated by blanks; quote a word that contains one",
         ));
     }
 
-    fn part(&mut self, part: &PartTable) -> Option<Part> {
+    fn part(&mut self, part: &PartTable) -> Option<PlanPart> {
         match part {
-            PartTable::Table(table) => Some(Part::Table(self.table(table))),
-            PartTable::Script(script) => self.script(script).map(Part::Script),
+            PartTable::Table(table) => Some(PlanPart::Table(self.table(table))),
+            PartTable::Script(script) => self.script(script).map(PlanPart::Script),
         }
     }
 
@@ -458,14 +457,14 @@ impl<'a> Resolver<'a> {
     }
 
     fn columns(&mut self, names: &[Placed<String>]) -> Vec<String> {
-        for name in names.iter().filter(|name| Column::find(&name.value).is_none()) {
+        for name in names.iter().filter(|name| TableColumn::find(&name.value).is_none()) {
             self.no_such_figure(name, &name.value);
         }
         plain_texts(Some(names))
     }
 
     fn no_such_figure(&mut self, at: &Placed<String>, written: &str) {
-        let names = Column::names();
+        let names = TableColumn::names();
         let error = Diagnostic::error("plan::reference", format!("there is no figure `{written}`"));
         self.report
             .push(match nearest(written, names.iter().map(String::as_str)) {
@@ -485,7 +484,7 @@ impl<'a> Resolver<'a> {
                     self.check_goal(line, &goal, targets);
                     goals.push(goal);
                 }
-                Err(NoGoal::NoFigure(name)) => self.no_such_figure(line, &name),
+                Err(GoalError::NoFigure(name)) => self.no_such_figure(line, &name),
                 Err(why) => {
                     let error = Diagnostic::error("config::value", format!("not a goal: {why}"));
                     let label = "such as `failed <= 0`, `time, p99 <= 5 ms` or `CPU/request <= 0.75 of the best other`";
@@ -506,12 +505,12 @@ impl<'a> Resolver<'a> {
         let help = format!("targets of this table: {}", names.join(", "));
         self.report.push(
             error
-                .at(line.place.as_ref(), "a goal compares within a table")
+                .at(line.place.as_ref(), "a goal compares targets of its table")
                 .help(help),
         );
     }
 
-    /// Reports what `haulier bench` finds wrong with the flags.
+    /// Reports mistakes in the flags.
     fn check_flags(&mut self, written: Option<&Placed<String>>, flags: &[String]) {
         if let Err(why) = (self.check)(flags) {
             let error =
@@ -532,7 +531,7 @@ impl<'a> Resolver<'a> {
             (None, None) => {
                 let error = Diagnostic::error("plan::required", "this table has neither `path` nor `targets`");
                 self.report
-                    .push(error.at(Some(&table.place), "what is to be asked for?"));
+                    .push(error.at(Some(&table.place), "add `path` or `targets`"));
                 return Vec::new();
             }
         };
@@ -546,8 +545,7 @@ impl<'a> Resolver<'a> {
         }
         if targets.is_empty() && self.report.errors() == 0 {
             let error = Diagnostic::error("plan::required", "this table has no target");
-            self.report
-                .push(error.at(Some(&table.place), "the plan has no server"));
+            self.report.push(error.at(Some(&table.place), "the plan has no server"));
         }
         targets
     }
@@ -616,8 +614,7 @@ impl<'a> Resolver<'a> {
     fn script(&mut self, script: &ScriptTable) -> Option<ScriptPlan> {
         let Some(line) = &script.run else {
             let error = Diagnostic::error("plan::required", "this script has no `run`");
-            self.report
-                .push(error.at(Some(&script.place), "what is to be started?"));
+            self.report.push(error.at(Some(&script.place), "add `run`"));
             return None;
         };
         let names = script.servers.iter().flatten();
@@ -772,7 +769,7 @@ targets = { "the second" = "zipped/a?b=c" }
     #[test]
     fn parts_stay_in_the_order_of_the_file() {
         let plan = well(&[("plan.toml", TWO), ("nginx.conf", ""), ("more.conf", "")]);
-        let [Part::Table(first), Part::Script(script), Part::Table(last)] = plan.parts.as_slice() else {
+        let [PlanPart::Table(first), PlanPart::Script(script), PlanPart::Table(last)] = plan.parts.as_slice() else {
             panic!("{:?}", plan.parts)
         };
         assert_eq!(plan.title, "plan");
@@ -801,6 +798,6 @@ targets = { "the second" = "zipped/a?b=c" }
             "plan.toml",
             "[server.a]\nlike = \"b\"\n[server.b]\nlike = \"a\"\n[[table]]\npath = \"/\"\n",
         )]);
-        assert!(report.render(false).contains("is like itself"));
+        assert!(report.render(false).contains("is `like` itself"));
     }
 }

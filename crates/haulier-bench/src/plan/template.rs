@@ -16,7 +16,7 @@ pub(super) struct Values {
 /// A name without a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`@{name}@` has no value")]
-pub struct NoValue {
+pub struct MissingValue {
     pub name: String,
     /// Its bytes in the text.
     pub span: Range<usize>,
@@ -38,12 +38,12 @@ impl Values {
     ///
     /// # Errors
     /// The first name without a value.
-    pub(super) fn fill(&self, text: &str) -> Result<String, NoValue> {
+    pub(super) fn fill(&self, text: &str) -> Result<String, MissingValue> {
         let mut out = String::with_capacity(text.len());
         let mut end = 0;
         for span in placeholders(text) {
             let name = &text[span.start + 1..span.end - 1];
-            let value = self.get(name).ok_or_else(|| NoValue {
+            let value = self.get(name).ok_or_else(|| MissingValue {
                 name: name.to_owned(),
                 span: span.clone(),
             })?;
@@ -59,7 +59,7 @@ impl Values {
     ///
     /// # Errors
     /// The first name without a value.
-    pub(super) fn render(&self, template: &str, root: bool) -> Result<String, NoValue> {
+    pub(super) fn render(&self, template: &str, root: bool) -> Result<String, MissingValue> {
         self.fill(&root_lines(template, root))
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_is_not_looked_at_again() {
+    fn values_are_not_filled_in_again() {
         let mut values = values();
         values.set("X", "@PORT@");
         assert_eq!(values.fill("@X@").unwrap(), "@PORT@");

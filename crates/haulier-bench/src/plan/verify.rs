@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::place::{Place, own_program};
 use super::processes::{Start, last_words};
 use super::run::quick;
 use super::server::Server;
 use super::settings::{Named, TablePlan, TargetPlan};
+use super::workspace::{Workspace, own_program};
 
 /// Most bytes of an answer that are searched.
 const MOST_READ: u64 = 64 << 20;
@@ -29,15 +29,15 @@ pub(super) async fn check(
     table: &TablePlan,
     target: &TargetPlan,
     server: &Server,
-    place: &Place,
+    workspace: &Workspace,
 ) -> Result<(), String> {
     if let Some(text) = &table.expect {
         contains(target, server, text).await?;
     }
     match &table.body {
         Some(path) => {
-            let path = place.values.fill(path).map_err(|error| error.to_string())?;
-            is_file(table, target, server, place, Path::new(&path)).await
+            let path = workspace.values.fill(path).map_err(|error| error.to_string())?;
+            is_file(table, target, server, workspace, Path::new(&path)).await
         }
         None => Ok(()),
     }
@@ -79,7 +79,7 @@ async fn is_file(
     table: &TablePlan,
     target: &TargetPlan,
     server: &Server,
-    place: &Place,
+    workspace: &Workspace,
     file: &Path,
 ) -> Result<(), String> {
     let content = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -87,7 +87,7 @@ async fn is_file(
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    let directory = place.run_directory("check").map_err(|error| error.to_string())?;
+    let directory = workspace.run_directory("check").map_err(|error| error.to_string())?;
     let (json, log) = (directory.join("run.json"), directory.join("output"));
     let mut words = vec![own_program().to_string_lossy().into_owned(), "bench".to_owned()];
     words.extend(table.flags.iter().cloned());
@@ -98,10 +98,9 @@ async fn is_file(
         words: &words,
         env: &Named::new(),
         directory: &directory,
-        cores: &place.client_cores,
+        cores: &workspace.client_cores,
     };
-    let mut started = start.start(place, &log).map_err(|error| error.to_string())?;
-    let ended = started.child().wait().await.map_err(|error| error.to_string())?;
+    let ended = start.run(workspace, &log).await.map_err(|error| error.to_string())?;
     let Ok(run) = data::read_run(&json) else {
         return Err(format!("haulier bench ended with {ended}: {}", last_words(&log)));
     };

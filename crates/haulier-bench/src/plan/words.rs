@@ -12,7 +12,7 @@ pub(super) static LANGUAGE: Language = Language {
 pub(super) static TOP: Table = Table {
     name: "",
     words: &[
-        word("plan", "", "What this is about, and what comes before the servers."),
+        word("plan", "", "Title, preparation and cores."),
         word("values", "", "Names of your own for `@NAME@`."),
         word(
             "server",
@@ -39,20 +39,20 @@ pub(super) static PLAN: Table = Table {
         word(
             "about",
             "\"\"",
-            "What is asked here and why; empty lines part paragraphs.",
+            "The question and its reason; empty lines separate paragraphs.",
         ),
         word(
             "prepare",
             "[]",
             "Command lines that run before anything else, such as one that makes a document root.",
         ),
-        word("env", "{}", "Environment of everything that is started."),
+        word("env", "{}", "Environment of all processes."),
         word(
             "server_cores",
             "all",
             "The cores that servers may use, such as \"0\" or \"0-3,6\".",
         ),
-        word("client_cores", "all", "The cores that load comes from."),
+        word("client_cores", "all", "The cores of the load generator and of scripts."),
         word(
             "versions",
             "{}",
@@ -80,46 +80,42 @@ pub(super) static VALUES: Table = Table {
 pub(super) static SERVER: Table = Table {
     name: "server.NAME",
     words: &[
-        word(
-            "like",
-            "none",
-            "Another server whose settings hold where this one says nothing.",
-        ),
-        word("about", "the name", "What it is called in tables."),
+        word("like", "none", "Another server, whose settings this one inherits."),
+        word("about", "the name", "Its name in tables."),
         word(
             "needs",
             "[]",
-            "Programs and files it cannot do without; where one is missing the report says so.",
+            "Programs and files that it needs; if one is missing, the server is left out.",
         ),
         word(
             "run",
             "required",
             "Command lines, started in this order; they must stay in the foreground.",
         ),
-        word("files", "{}", "Files in `@RUN@` and the templates they are made of."),
-        word("append", "{}", "Templates that are added to a file of the same name."),
+        word("files", "{}", "Files in `@RUN@`, and their templates."),
+        word(
+            "append",
+            "{}",
+            "Templates that are appended to the file of the same name.",
+        ),
         word("values", "{}", "Names of its own for `@NAME@`."),
-        word("env", "{}", "Environment beside that of the plan."),
+        word("env", "{}", "Environment, in addition to that of the plan."),
         word(
             "url",
             "\"http://127.0.0.1:@PORT@\"",
-            "Where it is asked; paths are put behind it.",
+            "Its address, to which paths are appended.",
         ),
         word(
             "ready",
             "the port takes connections",
-            "A path that must answer with a status under 500.",
+            "A path that must answer with a status below 500.",
         ),
         word(
             "setup",
             "[]",
             "Command lines that run once it is ready and before it is measured, such as one that fills it.",
         ),
-        word(
-            "patience",
-            "\"15s\"",
-            "How long it may take until it is ready, or has ended.",
-        ),
+        word("patience", "\"15s\"", "Longest time to become ready, and to end."),
         word(
             "version",
             "none",
@@ -132,10 +128,10 @@ pub(super) static TABLE: Table = Table {
     name: "[table]",
     words: &[
         word("title", "the flags", "The heading above the table."),
-        word("about", "\"\"", "What to see here."),
+        word("about", "\"\"", "Paragraphs below the heading."),
         word("flags", "\"\"", "Flags of `haulier bench`."),
-        word("path", "none", "What every server is asked for."),
-        word("servers", "all", "Who takes part in `path`."),
+        word("path", "none", "The path that is requested from every server."),
+        word("servers", "all", "The servers for `path`."),
         word("targets", "none", "Name → `SERVER/PATH`, in place of `path`."),
         word(
             "expect",
@@ -145,7 +141,7 @@ pub(super) static TABLE: Table = Table {
         word(
             "body",
             "none",
-            "File that every answer must be, byte for byte; a target that sends something else is left out.",
+            "File that every answer must equal; a target with another body is left out.",
         ),
         word(
             "show",
@@ -155,7 +151,7 @@ pub(super) static TABLE: Table = Table {
         word(
             "goals",
             "[]",
-            "Promises about the first target, such as `CPU/request <= 0.75 of the best other` or `failed <= 0`.",
+            "Goals of the first target, such as `CPU/request <= 0.75 of the best other` or `failed <= 0`.",
         ),
     ],
 };
@@ -164,7 +160,7 @@ pub(super) static SCRIPT: Table = Table {
     name: "[script]",
     words: &[
         word("title", "the command", "The heading above its tables."),
-        word("about", "\"\"", "What to see here."),
+        word("about", "\"\"", "Paragraphs below the heading."),
         word(
             "run",
             "required",
@@ -173,9 +169,9 @@ pub(super) static SCRIPT: Table = Table {
         word(
             "servers",
             "[]",
-            "Servers that run meanwhile; it is told where they are.",
+            "Servers that run meanwhile; the script gets their addresses.",
         ),
-        word("patience", "\"30m\"", "The longest it may take."),
+        word("patience", "\"30m\"", "Longest time."),
     ],
 };
 

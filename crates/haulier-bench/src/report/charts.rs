@@ -1,11 +1,11 @@
 //! Charts of a run: percentiles, slices, sweeps, the course of time.
 
-use crate::result::{Comparison, Kind, Metric, Point, Run, Second};
+use crate::result::{Comparison, Metric, Point, Run, RunKind, Second};
 
 use super::document;
 use super::figures::{bytes, number, ratio, tick, time, time_tick};
 use super::grid::{Level, levels, point};
-use super::histogram::{self, Times};
+use super::histogram::{self, TimeCounts};
 use haulier_charts::{Axis, Chart, Dash, Ink, Layer};
 
 /// Most histograms in one chart; more could not be told apart.
@@ -207,7 +207,12 @@ fn histograms(run: &Run, level: Level, ids: &mut Ids) -> Option<Figure> {
     }
     let all: Vec<_> = looks(run, level)
         .filter_map(|(point, ink, dash)| {
-            Some((name(run, point), ink, dash, Times::of(&point.total.latency.histogram)?))
+            Some((
+                name(run, point),
+                ink,
+                dash,
+                TimeCounts::of(&point.total.latency.histogram)?,
+            ))
         })
         .collect();
     let (low, high) = histogram::range(all.iter().map(|(.., times)| times))?;
@@ -407,7 +412,7 @@ fn above_zero(us: Option<f64>) -> Option<f64> {
 }
 
 fn over_levels(run: &Run, levels: &[Level], ids: &mut Ids) -> Vec<Figure> {
-    let by_rate = run.kind == Kind::Ladder;
+    let by_rate = run.kind == RunKind::Ladder;
     let at = |level: Level| match (by_rate, level.rate) {
         (true, Some(rate)) => rate,
         _ => f64::from(level.connections),
@@ -442,11 +447,7 @@ fn over_levels(run: &Run, levels: &[Level], ids: &mut Ids) -> Vec<Figure> {
             true => Axis::log(values(), 1000.0, curve.label),
             false => Axis::fitted(values(), 1e-9, 4, curve.label),
         };
-        let against = if by_rate {
-            "by offered rate"
-        } else {
-            "by connections"
-        };
+        let against = if by_rate { "by offered rate" } else { "by connections" };
         let title = format!("{} {against}", curve.title);
         let mut chart = Chart::new(ids.next(), title.clone(), x(), y).height(200);
         for (target, line) in lines {
@@ -631,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_over_time_are_a_second_whatever_the_entries_last() {
+    fn rates_over_time_are_per_second_for_entries_of_any_length() {
         let timeline = [second(0.0, 0.02, 30), second(0.1, 0.01, 30), second(5.0, 4.0, 8000)];
         let line = with_gaps(&timeline, COURSES[0].of);
         let shown: Vec<(f64, f64)> = line.iter().copied().filter(|(_, rate)| rate.is_finite()).collect();

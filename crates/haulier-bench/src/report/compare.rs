@@ -6,10 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::compare::METRICS;
-use crate::result::{Comparison, Kind, Metric, Point, Run, Target, Verdict, Warning, WarningKind};
+use crate::result::{Comparison, Metric, Point, Run, RunKind, Target, Verdict, Warning, WarningKind};
+use crate::statistics::{Z_975, mean, student};
 use fastrand::Rng;
 
-use super::document::{Content, Page, Part, Report};
+use super::document::{Page, PagePart, PartContent, Report};
 use super::figures::ratio;
 use super::grid::Level;
 
@@ -78,27 +79,27 @@ fn merge_page(page: &mut Page, name: &str, others: Vec<(&str, Page)>) {
             let found = page.parts.iter().find(|found| single || found.title == title)?;
             Some((*other, found.clone()))
         });
-        let beside: Vec<(&str, Part)> = beside.collect();
+        let beside: Vec<(&str, PagePart)> = beside.collect();
         match part.content {
-            Content::Run { run, show, .. } => {
+            PartContent::Run { run, show, .. } => {
                 let mut runs = vec![(name, *run)];
                 let mut rest = Vec::new();
                 for (other, part) in beside {
                     match part.content {
-                        Content::Run { run, .. } => runs.push((other, *run)),
-                        content => rest.push(titled(Part { content, ..part }, other)),
+                        PartContent::Run { run, .. } => runs.push((other, *run)),
+                        content => rest.push(titled(PagePart { content, ..part }, other)),
                     }
                 }
-                let content = Content::Run {
+                let content = PartContent::Run {
                     run: Box::new(merge_runs(runs)),
                     show,
                     goals: Vec::new(),
                 };
-                parts.push(Part { content, ..part });
+                parts.push(PagePart { content, ..part });
                 parts.extend(rest);
             }
             content => {
-                parts.push(titled(Part { content, ..part }, name));
+                parts.push(titled(PagePart { content, ..part }, name));
                 parts.extend(beside.into_iter().map(|(other, part)| titled(part, other)));
             }
         }
@@ -111,7 +112,7 @@ fn merge_page(page: &mut Page, name: &str, others: Vec<(&str, Page)>) {
     }
 }
 
-fn titled(mut part: Part, name: &str) -> Part {
+fn titled(mut part: PagePart, name: &str) -> PagePart {
     part.title = format!("{} ({name})", part.title);
     part
 }
@@ -154,8 +155,8 @@ fn merge_runs(runs: Vec<(&str, Run)>) -> Run {
         true => vec!["The runs have no target and load in common".to_owned()],
         false => said,
     };
-    if merged.kind == Kind::Single {
-        merged.kind = Kind::Comparison;
+    if merged.kind == RunKind::Single {
+        merged.kind = RunKind::Comparison;
     }
     merged
 }
@@ -332,7 +333,7 @@ impl Difference {
         }
         let center = mean(other) - mean(base);
         let (error, freedom) = welch(base, other);
-        let reach = student_975(freedom) * error;
+        let reach = student(Z_975, freedom) * error;
         Some(Self {
             center,
             low: center - reach,
@@ -345,10 +346,6 @@ impl Difference {
     fn is_significant(&self) -> bool {
         (self.low > 0.0 || self.high < 0.0) && self.p_value <= 0.05
     }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// Standard error and degrees of freedom (Welch and Satterthwaite).
@@ -366,15 +363,6 @@ fn welch(one: &[f64], other: &[f64]) -> (f64, f64) {
     }
     let freedom = sum.powi(2) / (first.powi(2) / free_first + second.powi(2) / free_second);
     (sum.sqrt(), freedom)
-}
-
-/// The 97.5 % quantile of Student's distribution (Cornish and Fisher).
-fn student_975(freedom: f64) -> f64 {
-    let z: f64 = 1.959_964;
-    let first = (z.powi(3) + z) / 4.0;
-    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-    let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-    z + first / freedom + second / freedom.powi(2) + third / freedom.powi(3)
 }
 
 /// Share of random assignments of the slices that differ as much.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::result::{self, Point, Run};
 use serde_json::Value;
 
-use super::document::{self, Content, Page, Part, Report};
+use super::document::{self, Page, PagePart, PartContent, Report};
 
 /// The `id` of the element of a page that holds its data.
 pub const ID: &str = "haulier-data";
@@ -98,9 +98,9 @@ pub fn to_json(report: &Report) -> String {
     let text = match report.pages.as_slice() {
         [Page { parts, plan: None, .. }] => match parts.as_slice() {
             [
-                Part {
+                PagePart {
                     title,
-                    content: Content::Run { run, .. },
+                    content: PartContent::Run { run, .. },
                     ..
                 },
             ] if title.is_empty() => serde_json::to_string(run),

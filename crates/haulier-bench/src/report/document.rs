@@ -38,7 +38,7 @@ pub struct Page {
     /// The plan's file.
     #[serde(default)]
     pub plan: Option<String>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<PagePart>,
     /// Servers with their versions.
     #[serde(default)]
     pub versions: Vec<(String, String)>,
@@ -49,7 +49,7 @@ pub struct Page {
 
 /// A section of a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub struct PagePart {
     #[serde(default)]
     pub title: String,
     #[serde(default)]
@@ -58,13 +58,13 @@ pub struct Part {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<String>,
     #[serde(flatten)]
-    pub content: Content,
+    pub content: PartContent,
 }
 
 /// The figures of a part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "snake_case")]
-pub enum Content {
+pub enum PartContent {
     /// Measured by `haulier bench`.
     Run {
         run: Box<Run>,
@@ -75,7 +75,7 @@ pub enum Content {
         goals: Vec<Judgement>,
     },
     /// Measured by a script.
-    Script { outcome: Outcome },
+    Script { outcome: ScriptOutcome },
     /// Not measured.
     Failed { why: String },
 }
@@ -90,9 +90,9 @@ pub struct Judgement {
     pub is_reached: bool,
 }
 
-impl Part {
+impl PagePart {
     /// A part without a time.
-    pub fn new(title: impl Into<String>, about: impl Into<String>, content: Content) -> Self {
+    pub fn new(title: impl Into<String>, about: impl Into<String>, content: PartContent) -> Self {
         Self {
             title: title.into(),
             about: about.into(),
@@ -104,21 +104,21 @@ impl Part {
     /// True if there are no figures.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        matches!(self.content, Content::Failed { .. })
+        matches!(self.content, PartContent::Failed { .. })
     }
 
     /// Its goals, each with the outcome.
     #[must_use]
     pub fn goals(&self) -> &[Judgement] {
         match &self.content {
-            Content::Run { goals, .. } => goals,
-            Content::Script { outcome } => &outcome.goals,
-            Content::Failed { .. } => &[],
+            PartContent::Run { goals, .. } => goals,
+            PartContent::Script { outcome } => &outcome.goals,
+            PartContent::Failed { .. } => &[],
         }
     }
 }
 
-impl Content {
+impl PartContent {
     /// A run without columns of choice and goals.
     #[must_use]
     pub fn of_run(run: Run) -> Self {
@@ -133,14 +133,14 @@ impl Content {
 /// Output of a script of a plan, as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Outcome {
+pub struct ScriptOutcome {
     /// Results in sentences.
     #[serde(default)]
     pub sentences: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Judgement>,
     #[serde(default)]
-    pub tables: Vec<Table>,
+    pub tables: Vec<ReportTable>,
     #[serde(default)]
     pub charts: Vec<Chart>,
 }
@@ -148,20 +148,20 @@ pub struct Outcome {
 /// A table of a script.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct ReportTable {
     #[serde(default)]
     pub title: String,
     /// Explanation below the table.
     #[serde(default)]
     pub note: String,
-    pub columns: Vec<Column>,
+    pub columns: Vec<ReportColumn>,
     pub rows: Vec<Row>,
 }
 
 /// A column. The names of the rows are not listed as one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Column {
+pub struct ReportColumn {
     pub name: String,
     #[serde(default)]
     pub unit: Unit,
@@ -256,7 +256,7 @@ impl Report {
                 plan: None,
                 versions: servers(&run),
                 left_out: Vec::new(),
-                parts: vec![Part::new("", "", Content::of_run(run))],
+                parts: vec![PagePart::new("", "", PartContent::of_run(run))],
             }],
         }
     }
@@ -266,8 +266,8 @@ impl Report {
     pub fn runs(&self) -> impl Iterator<Item = &Run> {
         let parts = self.pages.iter().flat_map(|page| &page.parts);
         parts.filter_map(|part| match &part.content {
-            Content::Run { run, .. } => Some(&**run),
-            Content::Script { .. } | Content::Failed { .. } => None,
+            PartContent::Run { run, .. } => Some(&**run),
+            PartContent::Script { .. } | PartContent::Failed { .. } => None,
         })
     }
 
@@ -275,8 +275,8 @@ impl Report {
     pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut Run> {
         let parts = self.pages.iter_mut().flat_map(|page| &mut page.parts);
         parts.filter_map(|part| match &mut part.content {
-            Content::Run { run, .. } => Some(&mut **run),
-            Content::Script { .. } | Content::Failed { .. } => None,
+            PartContent::Run { run, .. } => Some(&mut **run),
+            PartContent::Script { .. } | PartContent::Failed { .. } => None,
         })
     }
 }
@@ -292,7 +292,7 @@ impl Page {
                 None => self.parts.push(part),
             }
         }
-        let place = |part: &Part| order.iter().position(|title| *title == part.title);
+        let place = |part: &PagePart| order.iter().position(|title| *title == part.title);
         self.parts.retain(|part| place(part).is_some());
         self.parts.sort_by_key(place);
         let met: Vec<String> = self.versions.iter().map(|(name, _)| name.clone()).collect();
@@ -330,10 +330,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_may_leave_out_what_it_does_not_have() {
+    fn all_parts_of_a_scripts_output_are_optional() {
         let said = r#"{"tables": [{"columns": [{"name": "s", "unit": "time", "best": "least"}, {"name": "why"}],
             "rows": [{"name": "curl", "cells": [12.5, "ok"]}, {"name": "axel", "cells": [null, ""]}]}]}"#;
-        let outcome: Outcome = serde_json::from_str(said).expect("an outcome");
+        let outcome: ScriptOutcome = serde_json::from_str(said).expect("an outcome");
         let table = &outcome.tables[0];
         assert_eq!((table.columns[0].unit, table.columns[1].best), (Unit::Time, Best::None));
         assert_eq!(table.rows[0].cells, [Cell::Number(12.5), Cell::Text("ok".to_owned())]);
@@ -353,17 +353,17 @@ mod tests {
     #[test]
     fn parts_of_an_earlier_report_stay_where_nothing_was_measured_again() {
         let part = |title: &str, why: Option<&str>, figure: &str| {
-            let outcome = Outcome {
+            let outcome = ScriptOutcome {
                 sentences: vec![figure.to_owned()],
-                ..Outcome::default()
+                ..ScriptOutcome::default()
             };
             let content = match why {
-                Some(why) => Content::Failed { why: why.to_owned() },
-                None => Content::Script { outcome },
+                Some(why) => PartContent::Failed { why: why.to_owned() },
+                None => PartContent::Script { outcome },
             };
-            Part::new(title, "", content)
+            PagePart::new(title, "", content)
         };
-        let page = |parts: Vec<Part>, versions: &[(&str, &str)]| Page {
+        let page = |parts: Vec<PagePart>, versions: &[(&str, &str)]| Page {
             title: String::new(),
             about: String::new(),
             plan: None,
@@ -395,6 +395,6 @@ mod tests {
 
     #[test]
     fn a_word_that_means_nothing_is_refused() {
-        assert!(serde_json::from_str::<Outcome>(r#"{"table": []}"#).is_err());
+        assert!(serde_json::from_str::<ScriptOutcome>(r#"{"table": []}"#).is_err());
     }
 }

@@ -1,15 +1,15 @@
 //! Facts about a run, everything needed to repeat it: pairs of a name and a text.
 
-use crate::result::{Load, Machine, Run};
+use crate::result::{Machine, Run, RunLoad};
 
-use super::document::{Part, Report};
+use super::document::{PagePart, Report};
 use super::figures::{bytes, count, number};
 
 /// A name and a text.
 pub(crate) type Fact = (&'static str, String);
 
 /// The time of a part, if it was measured before the report was begun.
-pub(crate) fn earlier(report: &Report, part: &Part) -> Option<String> {
+pub(crate) fn earlier(report: &Report, part: &PagePart) -> Option<String> {
     let measured = part.measured.as_deref()?;
     // Both are UTC in RFC 3339: they sort as text.
     (measured < report.started.as_str()).then(|| format!("Measured on {}.", when(measured)))
@@ -32,7 +32,7 @@ pub(crate) fn of_load(run: &Run) -> Vec<Fact> {
     facts
 }
 
-fn load_words(load: &Load) -> String {
+fn load_words(load: &RunLoad) -> String {
     let mut levels: Vec<String> = load.connections.iter().map(|level| count(u64::from(*level))).collect();
     levels.dedup();
     let mut words = match levels.as_slice() {
@@ -57,7 +57,7 @@ fn load_words(load: &Load) -> String {
     words
 }
 
-fn request_words(load: &Load) -> String {
+fn request_words(load: &RunLoad) -> String {
     let kept = if load.keep_alive {
         "connections kept"
     } else {
@@ -82,7 +82,7 @@ fn request_words(load: &Load) -> String {
     words
 }
 
-fn generator_words(load: &Load) -> String {
+fn generator_words(load: &RunLoad) -> String {
     let threads = if load.threads == 1 {
         "1 thread".to_owned()
     } else {

@@ -47,7 +47,7 @@ enum Against {
 
 /// The reason that a text is no goal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoGoal {
+pub enum GoalError {
     #[error("it has neither `<=` nor `>=`")]
     NoBound,
     #[error("there is no figure `{0}`")]
@@ -62,14 +62,14 @@ impl Goal {
     /// Reads `CPU/request <= 0.75 of the best other`.
     ///
     /// # Errors
-    /// [`NoGoal`] with the part that is wrong.
-    pub fn parse(text: &str) -> Result<Self, NoGoal> {
+    /// [`GoalError`] with the part that is wrong.
+    pub fn parse(text: &str) -> Result<Self, GoalError> {
         let (figure, rest, is_least) = match (text.split_once("<="), text.split_once(">=")) {
             (Some((figure, rest)), None) => (figure, rest, false),
             (None, Some((figure, rest))) => (figure, rest, true),
-            _ => return Err(NoGoal::NoBound),
+            _ => return Err(GoalError::NoBound),
         };
-        let quantity = quantity::find(figure.trim()).ok_or_else(|| NoGoal::NoFigure(figure.trim().to_owned()))?;
+        let quantity = quantity::find(figure.trim()).ok_or_else(|| GoalError::NoFigure(figure.trim().to_owned()))?;
         let (value, against) = match rest.split_once(" of ") {
             None => (rest, Against::Nothing),
             Some((value, "the best other")) => (value, Against::BestOther),
@@ -78,9 +78,9 @@ impl Goal {
         };
         let needs_best = matches!(against, Against::BestOther | Against::OwnBest);
         if needs_best && quantity.best == Best::None {
-            return Err(NoGoal::NoBest(quantity.name));
+            return Err(GoalError::NoBest(quantity.name));
         }
-        let bound = parse_value(value.trim()).ok_or_else(|| NoGoal::NoValue(value.trim().to_owned()))?;
+        let bound = parse_value(value.trim()).ok_or_else(|| GoalError::NoValue(value.trim().to_owned()))?;
         Ok(Self {
             text: text.trim().to_owned(),
             quantity,
@@ -247,23 +247,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_goal_is_refused_with_its_part() {
-        assert_eq!(Goal::parse("failed 0").unwrap_err(), NoGoal::NoBound);
+    fn an_invalid_goal_is_refused_with_its_wrong_part() {
+        assert_eq!(Goal::parse("failed 0").unwrap_err(), GoalError::NoBound);
         assert_eq!(
             Goal::parse("speed <= 1").unwrap_err(),
-            NoGoal::NoFigure("speed".to_owned())
+            GoalError::NoFigure("speed".to_owned())
         );
         assert_eq!(
             Goal::parse("failed <= none").unwrap_err(),
-            NoGoal::NoValue("none".to_owned())
+            GoalError::NoValue("none".to_owned())
         );
         assert_eq!(
             Goal::parse("time, p99 <= 5 miles").unwrap_err(),
-            NoGoal::NoValue("5 miles".to_owned())
+            GoalError::NoValue("5 miles".to_owned())
         );
         assert_eq!(
             Goal::parse("duration <= 1 of its best").unwrap_err(),
-            NoGoal::NoBest("duration")
+            GoalError::NoBest("duration")
         );
     }
 }

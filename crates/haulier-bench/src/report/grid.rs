@@ -2,10 +2,10 @@
 
 use crate::result::{Comparison, Metric, Point, Run, Target, Verdict, WarningKind};
 
-use super::document::{Best, Cell, Judgement, Page, Part, Table, Unit};
+use super::document::{Best, Cell, Judgement, Page, PagePart, ReportTable, Unit};
 use super::figures::{bytes, count, number, percent, ratio, time};
 use super::goal::first_to_other;
-use super::quantity::{self, Column, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE, SERVER_CPU};
+use super::quantity::{self, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE, SERVER_CPU, TableColumn};
 
 /// Most targets as columns of a table; more become lines.
 const MOST_COLUMNS: usize = 4;
@@ -22,7 +22,7 @@ pub(crate) struct Grid {
     /// Heading of the column with the names.
     pub(crate) corner: String,
     pub(crate) head: Vec<String>,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<GridLine>,
     pub(crate) note: String,
     /// True if the columns are the targets of a run, in their order.
     pub(crate) targets_across: bool,
@@ -34,14 +34,14 @@ pub(crate) struct Grid {
 
 /// A line of a table.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct GridLine {
     pub(crate) name: String,
-    pub(crate) cells: Vec<Shown>,
+    pub(crate) cells: Vec<GridCell>,
 }
 
 /// A cell.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Shown {
+pub(crate) struct GridCell {
     pub(crate) text: String,
     pub(crate) mark: Mark,
 }
@@ -69,7 +69,7 @@ impl Grid {
     }
 }
 
-impl Shown {
+impl GridCell {
     fn plain(text: String) -> Self {
         Self { text, mark: Mark::None }
     }
@@ -164,9 +164,9 @@ fn metrics_down(run: &Run, level: Level) -> Grid {
         };
         if pair {
             let words = comparison(run, quantity.metric, 0, 1, level).map_or("", |found| found.words.as_str());
-            cells.push(Shown::words(words));
+            cells.push(GridCell::words(words));
         }
-        lines.push(Line {
+        lines.push(GridLine {
             name: quantity.name.to_owned(),
             cells,
         });
@@ -183,7 +183,7 @@ fn metrics_down(run: &Run, level: Level) -> Grid {
 }
 
 /// Content coding of each target, if one of them used any.
-fn encodings(run: &Run, pair: bool) -> Option<Line> {
+fn encodings(run: &Run, pair: bool) -> Option<GridLine> {
     let of = |target: &Target| {
         target
             .answer
@@ -197,11 +197,11 @@ fn encodings(run: &Run, pair: bool) -> Option<Line> {
     {
         return None;
     }
-    let mut cells: Vec<Shown> = encodings.into_iter().map(Shown::plain).collect();
+    let mut cells: Vec<GridCell> = encodings.into_iter().map(GridCell::plain).collect();
     if pair {
-        cells.push(Shown::words(""));
+        cells.push(GridCell::words(""));
     }
-    Some(Line {
+    Some(GridLine {
         name: "encoding".to_owned(),
         cells,
     })
@@ -209,7 +209,7 @@ fn encodings(run: &Run, pair: bool) -> Option<Line> {
 
 fn targets_down(run: &Run, level: Level, minor: bool) -> Grid {
     let points: Vec<Option<&Point>> = (0..run.targets.len()).map(|target| point(run, target, level)).collect();
-    let mut lines: Vec<Line> = names(&run.targets).into_iter().map(named_line).collect();
+    let mut lines: Vec<GridLine> = names(&run.targets).into_iter().map(named_line).collect();
     let mut head = Vec::new();
     for quantity in QUANTITIES.iter().filter(|quantity| quantity.minor == minor) {
         let Some(cells) = figures(run, quantity, &points, level) else {
@@ -231,18 +231,18 @@ fn targets_down(run: &Run, level: Level, minor: bool) -> Grid {
 
 /// The columns that a plan chose: a line for each target, level after level.
 fn chosen(run: &Run, levels: &[Level], show: &[String]) -> Grid {
-    let columns: Vec<Column> = show.iter().filter_map(|name| Column::find(name)).collect();
+    let columns: Vec<TableColumn> = show.iter().filter_map(|name| TableColumn::find(name)).collect();
     let mut lines = Vec::new();
     for level in levels {
         let points: Vec<Option<&Point>> = (0..run.targets.len())
             .map(|target| point(run, target, *level))
             .collect();
-        let columns: Vec<Vec<Shown>> = columns
+        let columns: Vec<Vec<GridCell>> = columns
             .iter()
             .map(|column| match column {
-                Column::Figure(quantity) => figures(run, quantity, &points, *level)
-                    .unwrap_or_else(|| vec![Shown::plain("–".to_owned()); points.len()]),
-                Column::Ratio(_, metric) => ratios(run, *metric, *level),
+                TableColumn::Figure(quantity) => figures(run, quantity, &points, *level)
+                    .unwrap_or_else(|| vec![GridCell::plain("–".to_owned()); points.len()]),
+                TableColumn::Ratio(_, metric) => ratios(run, *metric, *level),
             })
             .collect();
         for (place, target) in run.targets.iter().enumerate() {
@@ -251,13 +251,13 @@ fn chosen(run: &Run, levels: &[Level], show: &[String]) -> Grid {
                 _ => format!("{}, {}", target.name, level.words()),
             };
             let cells = columns.iter().map(|cells| cells[place].clone()).collect();
-            lines.push(Line { name, cells });
+            lines.push(GridLine { name, cells });
         }
     }
     let first = run.targets.first().map_or("", |target| target.name.as_str());
-    let heading = |column: &Column| match column {
-        Column::Figure(quantity) => quantity.name.to_owned(),
-        Column::Ratio(quantity, _) => format!("{}, {first} : it", quantity.name),
+    let heading = |column: &TableColumn| match column {
+        TableColumn::Figure(quantity) => quantity.name.to_owned(),
+        TableColumn::Ratio(quantity, _) => format!("{}, {first} : it", quantity.name),
     };
     Grid {
         corner: match levels {
@@ -272,21 +272,21 @@ fn chosen(run: &Run, levels: &[Level], show: &[String]) -> Grid {
 }
 
 /// The first target's figure divided by that of each other.
-fn ratios(run: &Run, metric: Metric, level: Level) -> Vec<Shown> {
+fn ratios(run: &Run, metric: Metric, level: Level) -> Vec<GridCell> {
     let of = |place: usize| first_to_other(run, metric, place, level);
-    let words = |found: Option<f64>| Shown::plain(found.map_or("–".to_owned(), number));
+    let words = |found: Option<f64>| GridCell::plain(found.map_or("–".to_owned(), number));
     (0..run.targets.len()).map(|place| words(of(place))).collect()
 }
 
 /// The goals of a page, each with the title of its part.
 pub(crate) fn of_goals(page: &Page) -> Option<Grid> {
-    let of_part = |part: &'_ Part| -> Vec<Line> {
-        let line = |one: &Judgement| Line {
+    let of_part = |part: &'_ PagePart| -> Vec<GridLine> {
+        let line = |one: &Judgement| GridLine {
             name: part.title.clone(),
             cells: vec![
-                Shown::words(&one.goal),
-                Shown::plain(one.measured.clone()),
-                Shown {
+                GridCell::words(&one.goal),
+                GridCell::plain(one.measured.clone()),
+                GridCell {
                     text: if one.is_reached { "reached" } else { "MISSED" }.to_owned(),
                     mark: if one.is_reached { Mark::None } else { Mark::Bad },
                 },
@@ -294,7 +294,7 @@ pub(crate) fn of_goals(page: &Page) -> Option<Grid> {
         };
         part.goals().iter().map(line).collect()
     };
-    let lines: Vec<Line> = page.parts.iter().flat_map(of_part).collect();
+    let lines: Vec<GridLine> = page.parts.iter().flat_map(of_part).collect();
     (!lines.is_empty()).then(|| Grid {
         title: "Goals".to_owned(),
         head: ["goal", "measured", "outcome"].map(str::to_owned).to_vec(),
@@ -304,7 +304,7 @@ pub(crate) fn of_goals(page: &Page) -> Option<Grid> {
 }
 
 fn levels_of_one(run: &Run, levels: &[Level]) -> Grid {
-    let mut lines: Vec<Line> = levels.iter().map(|level| named_line(level.words())).collect();
+    let mut lines: Vec<GridLine> = levels.iter().map(|level| named_line(level.words())).collect();
     let points: Vec<Option<&Point>> = levels.iter().map(|level| point(run, 0, *level)).collect();
     let mut head = Vec::new();
     for quantity in QUANTITIES.iter().filter(|quantity| !quantity.minor) {
@@ -335,12 +335,12 @@ fn levels_of_several(run: &Run, levels: &[Level]) -> Vec<Grid> {
                 .collect();
             let cells = figures(run, quantity, &points, *level);
             any |= cells.is_some();
-            Line {
+            GridLine {
                 name: level.words(),
-                cells: cells.unwrap_or_else(|| vec![Shown::plain("–".to_owned()); run.targets.len()]),
+                cells: cells.unwrap_or_else(|| vec![GridCell::plain("–".to_owned()); run.targets.len()]),
             }
         });
-        let lines: Vec<Line> = lines.collect();
+        let lines: Vec<GridLine> = lines.collect();
         any.then(|| Grid {
             title: quantity.name.to_owned(),
             head: names(&run.targets),
@@ -353,7 +353,7 @@ fn levels_of_several(run: &Run, levels: &[Level]) -> Vec<Grid> {
 }
 
 /// A cell for each target; `None` if no target has the figure.
-fn figures(run: &Run, quantity: &Quantity, points: &[Option<&Point>], level: Level) -> Option<Vec<Shown>> {
+fn figures(run: &Run, quantity: &Quantity, points: &[Option<&Point>], level: Level) -> Option<Vec<GridCell>> {
     if !quantity.is_known(points) {
         return None;
     }
@@ -381,9 +381,9 @@ fn figures(run: &Run, quantity: &Quantity, points: &[Option<&Point>], level: Lev
     Some(cells.collect())
 }
 
-fn shown(quantity: &Quantity, point: Option<&Point>, is_best: bool) -> Shown {
+fn shown(quantity: &Quantity, point: Option<&Point>, is_best: bool) -> GridCell {
     let failed = quantity.name == FAILED.name && point.and_then(quantity.of).is_some_and(|count| count > 0.0);
-    Shown {
+    GridCell {
         text: quantity.text(point),
         mark: match (failed, is_best) {
             (true, _) => Mark::Bad,
@@ -443,12 +443,12 @@ pub(crate) fn percentiles(run: &Run, level: Level) -> Option<Grid> {
             .iter()
             .map(|point| quantity::percentile(&point.total.latency, *percent))
             .collect();
-        let mut cells: Vec<Shown> = values
+        let mut cells: Vec<GridCell> = values
             .iter()
-            .map(|value| Shown::plain(value.map_or("–".to_owned(), time)))
+            .map(|value| GridCell::plain(value.map_or("–".to_owned(), time)))
             .collect();
         if let (true, [Some(base), Some(other)]) = (pair, values.as_slice()) {
-            cells.push(Shown::plain(if *base > 0.0 {
+            cells.push(GridCell::plain(if *base > 0.0 {
                 ratio(other / base)
             } else {
                 "–".to_owned()
@@ -459,7 +459,7 @@ pub(crate) fn percentiles(run: &Run, level: Level) -> Option<Grid> {
         } else {
             "longest".to_owned()
         };
-        lines.push(Line { name, cells });
+        lines.push(GridLine { name, cells });
     }
     (!lines.is_empty()).then(|| Grid {
         corner: "within".to_owned(),
@@ -476,12 +476,12 @@ pub(crate) fn slices(run: &Run, level: Level) -> Grid {
         .filter_map(|target| point(run, target, level))
         .collect();
     let rounds = points.iter().map(|point| point.slices.len()).max().unwrap_or(0);
-    let line = |round: usize| Line {
+    let line = |round: usize| GridLine {
         name: format!("{}", round + 1),
         cells: points
             .iter()
             .map(|point| point.slices.get(round))
-            .map(|slice| Shown::plain(slice.map_or("–".to_owned(), |slice| number(slice.requests_per_second))))
+            .map(|slice| GridCell::plain(slice.map_or("–".to_owned(), |slice| number(slice.requests_per_second))))
             .collect(),
     };
     Grid {
@@ -515,7 +515,7 @@ pub(crate) fn failures(run: &Run) -> Option<Grid> {
     let several = levels(run).len() > 1;
     let lines = failed.iter().map(|point| {
         let name = &run.targets[point.target].name;
-        Line {
+        GridLine {
             name: match several {
                 true => format!("{name}, {}", Level::of(point).words()),
                 false => name.clone(),
@@ -523,7 +523,7 @@ pub(crate) fn failures(run: &Run) -> Option<Grid> {
             cells: classes
                 .iter()
                 .map(|(class, _)| point.total.failures.by_class()[*class].1)
-                .map(|failed| Shown {
+                .map(|failed| GridCell {
                     text: count(failed),
                     mark: if failed > 0 { Mark::Bad } else { Mark::None },
                 })
@@ -541,7 +541,7 @@ pub(crate) fn failures(run: &Run) -> Option<Grid> {
 pub(crate) fn answers(run: &Run) -> Grid {
     let lines = run.targets.iter().map(|target| {
         let cells = match &target.answer {
-            None => vec![Shown::words("no answer")],
+            None => vec![GridCell::words("no answer")],
             Some(answer) => {
                 let length = match answer.decoded_bytes == answer.body_bytes {
                     true => count(answer.body_bytes),
@@ -554,10 +554,10 @@ pub(crate) fn answers(run: &Run) -> Grid {
                     answer.encoding.clone(),
                     format!("{hash}…"),
                 ];
-                texts.into_iter().map(Shown::plain).collect()
+                texts.into_iter().map(GridCell::plain).collect()
             }
         };
-        Line {
+        GridLine {
             name: target.name.clone(),
             cells,
         }
@@ -572,7 +572,7 @@ pub(crate) fn answers(run: &Run) -> Grid {
 }
 
 /// A table of a script.
-pub(crate) fn of_script(table: &Table) -> Grid {
+pub(crate) fn of_script(table: &ReportTable) -> Grid {
     let best_of = |column: usize| {
         let values: Vec<Option<f64>> = table
             .rows
@@ -589,7 +589,7 @@ pub(crate) fn of_script(table: &Table) -> Grid {
         .map(|column| is_worded(table, column))
         .collect();
     let cell = |row: usize, column: usize| match table.rows[row].cells.get(column) {
-        Some(Cell::Number(value)) => Shown {
+        Some(Cell::Number(value)) => GridCell {
             text: of_unit(*value, table.columns[column].unit),
             mark: if marked[column] == Some(row) {
                 Mark::Best
@@ -597,7 +597,7 @@ pub(crate) fn of_script(table: &Table) -> Grid {
                 Mark::None
             },
         },
-        Some(Cell::Text(text)) => Shown {
+        Some(Cell::Text(text)) => GridCell {
             text: text.clone(),
             mark: if is_alarm(text) {
                 Mark::Bad
@@ -607,9 +607,9 @@ pub(crate) fn of_script(table: &Table) -> Grid {
                 Mark::None
             },
         },
-        Some(Cell::Nothing) | None => Shown::plain("–".to_owned()),
+        Some(Cell::Nothing) | None => GridCell::plain("–".to_owned()),
     };
-    let line = |row: usize| Line {
+    let line = |row: usize| GridLine {
         name: table.rows[row].name.clone(),
         cells: (0..table.columns.len()).map(|column| cell(row, column)).collect(),
     };
@@ -623,7 +623,7 @@ pub(crate) fn of_script(table: &Table) -> Grid {
 }
 
 /// True if a column holds texts, which are aligned to the left, and no figures.
-fn is_worded(table: &Table, column: usize) -> bool {
+fn is_worded(table: &ReportTable, column: usize) -> bool {
     let cells = || table.rows.iter().filter_map(|row| row.cells.get(column));
     let longest = cells().map(|cell| match cell {
         Cell::Text(text) => text.chars().count(),
@@ -651,8 +651,8 @@ fn names(targets: &[Target]) -> Vec<String> {
     targets.iter().map(|target| target.name.clone()).collect()
 }
 
-fn named_line(name: String) -> Line {
-    Line {
+fn named_line(name: String) -> GridLine {
+    GridLine {
         name,
         cells: Vec::new(),
     }
@@ -660,15 +660,15 @@ fn named_line(name: String) -> Line {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::{Column, Row};
+    use super::super::document::{ReportColumn, Row};
     use super::*;
 
     fn of_cells(cells: &[Cell]) -> Grid {
-        let column = |name: &str| Column {
+        let column = |name: &str| ReportColumn {
             name: name.to_owned(),
-            ..Column::default()
+            ..ReportColumn::default()
         };
-        of_script(&Table {
+        of_script(&ReportTable {
             columns: vec![column("a"), column("b")],
             rows: cells
                 .chunks(2)
@@ -677,7 +677,7 @@ mod tests {
                     cells: cells.to_vec(),
                 })
                 .collect(),
-            ..Table::default()
+            ..ReportTable::default()
         })
     }
 

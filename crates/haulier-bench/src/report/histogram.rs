@@ -7,13 +7,13 @@ const MIDDLE: (f64, f64) = (0.2, 99.8);
 
 /// The distinct times of a histogram with their counts.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Times {
+pub(super) struct TimeCounts {
     /// Microseconds, ascending.
     values: Vec<(f64, u64)>,
     count: u64,
 }
 
-impl Times {
+impl TimeCounts {
     /// `None` if the text is no histogram, or an empty one.
     pub(super) fn of(stored: &str) -> Option<Self> {
         let histogram = Histogram::decode(stored)?;
@@ -53,7 +53,7 @@ impl Times {
 }
 
 /// A scale for the middle part of all histograms, microseconds.
-pub(super) fn range<'t>(all: impl Iterator<Item = &'t Times> + Clone) -> Option<(f64, f64)> {
+pub(super) fn range<'t>(all: impl Iterator<Item = &'t TimeCounts> + Clone) -> Option<(f64, f64)> {
     let low = all
         .clone()
         .map(|times| times.percentile(MIDDLE.0))
@@ -67,10 +67,10 @@ pub(super) fn range<'t>(all: impl Iterator<Item = &'t Times> + Clone) -> Option<
 mod tests {
     use super::*;
 
-    fn times(all: &[u64]) -> Times {
+    fn times(all: &[u64]) -> TimeCounts {
         let mut histogram = Histogram::default();
         all.iter().for_each(|us| histogram.record(us * 1000));
-        Times::of(&histogram.encode()).expect("our own")
+        TimeCounts::of(&histogram.encode()).expect("our own")
     }
 
     #[test]
@@ -90,8 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_histogram_has_no_times() {
-        assert_eq!(Times::of(""), None);
-        assert_eq!(Times::of(&Histogram::default().encode()), None);
+    fn a_text_that_is_no_histogram_has_no_times() {
+        assert_eq!(TimeCounts::of(""), None);
+        assert_eq!(TimeCounts::of(&Histogram::default().encode()), None);
     }
 }

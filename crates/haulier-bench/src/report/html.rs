@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::bars::{self, Bars};
 use super::charts::{self, Figure, Ids, Key, look};
 use super::data;
-use super::document::{Content, Outcome, Page, Part, Report};
+use super::document::{Page, PagePart, PartContent, Report, ScriptOutcome};
 use super::facts::{self, Fact};
 use super::figures::number;
 use super::grid::{self, Grid, Level, Mark, levels, point};
@@ -92,9 +92,9 @@ impl Writer {
         self.kicker(report);
         match page.parts.as_slice() {
             [
-                Part {
+                PagePart {
                     title,
-                    content: Content::Run { run, .. },
+                    content: PartContent::Run { run, .. },
                     ..
                 },
             ] if title.is_empty() => {
@@ -172,15 +172,15 @@ impl Writer {
                 self.element("p", "", &earlier);
             }
             match &part.content {
-                Content::Run { run, show, .. } => {
+                PartContent::Run { run, show, .. } => {
                     // A part without a title has them in the headline.
                     if !part.title.is_empty() {
                         self.sentences(&run.verdicts);
                     }
                     self.run(run, show);
                 }
-                Content::Script { outcome } => self.outcome(outcome),
-                Content::Failed { why } => self.tell("bad", "Not measured", why),
+                PartContent::Script { outcome } => self.outcome(outcome),
+                PartContent::Failed { why } => self.tell("bad", "Not measured", why),
             }
             self.put("</section>");
         }
@@ -240,15 +240,7 @@ impl Writer {
             WarningKind::NotSampled => ("", "Not sampled"),
             WarningKind::NotInterleaved => ("", "Not interleaved"),
         };
-        let name = warning
-            .target
-            .and_then(|target| run.targets.get(target))
-            .map(|target| target.name.as_str());
-        let text = match name {
-            Some(name) if !warning.text.contains(name) => format!("{name}: {}", warning.text),
-            _ => warning.text.clone(),
-        };
-        self.tell(class, what, &text);
+        self.tell(class, what, &warning.named(&run.targets));
     }
 
     /// The main figures of a single target at a single level.
@@ -507,7 +499,7 @@ impl Writer {
         self.put("</dl>");
     }
 
-    fn outcome(&mut self, outcome: &Outcome) {
+    fn outcome(&mut self, outcome: &ScriptOutcome) {
         self.sentences(&outcome.sentences);
         for chart in &outcome.charts {
             let figure = charts::of_script(chart, &mut self.ids);
@@ -592,7 +584,7 @@ fn capitalised(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::{Cell, Chart, Column, Row, Scale, Series, Table};
+    use super::super::document::{Cell, Chart, ReportColumn, ReportTable, Row, Scale, Series};
     use super::super::samples;
     use super::*;
 
@@ -681,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_and_people_say_is_text() {
+    fn names_and_warnings_are_escaped() {
         let mut run = samples::pair();
         let evil = "<img src=x onerror=alert(1)>\"'&";
         run.targets[0].name = evil.to_owned();
@@ -731,22 +723,22 @@ mod tests {
     }
 
     #[test]
-    fn a_book_has_its_pages_and_what_scripts_found() {
+    fn a_report_has_its_pages_and_the_output_of_scripts() {
         let mut report = Report::of_run(samples::pair());
-        let outcome = Outcome {
+        let outcome = ScriptOutcome {
             goals: Vec::new(),
             sentences: vec!["every cell ended".to_owned()],
-            tables: vec![Table {
+            tables: vec![ReportTable {
                 title: "cells".to_owned(),
-                columns: vec![Column {
+                columns: vec![ReportColumn {
                     name: "s".to_owned(),
-                    ..Column::default()
+                    ..ReportColumn::default()
                 }],
                 rows: vec![Row {
                     name: "a".to_owned(),
                     cells: vec![Cell::Number(1.5)],
                 }],
-                ..Table::default()
+                ..ReportTable::default()
             }],
             charts: vec![Chart {
                 title: "Size against time".to_owned(),
@@ -762,9 +754,13 @@ mod tests {
         second.title = "Second".to_owned();
         second.about = "One.\n\nTwo.".to_owned();
         second.left_out = vec![("h2o".to_owned(), "not installed".to_owned())];
-        second.parts.push(Part::new("Cells", "", Content::Script { outcome }));
+        second
+            .parts
+            .push(PagePart::new("Cells", "", PartContent::Script { outcome }));
         let why = "it did not start".to_owned();
-        second.parts.push(Part::new("Broken", "", Content::Failed { why }));
+        second
+            .parts
+            .push(PagePart::new("Broken", "", PartContent::Failed { why }));
         report.pages.push(second);
         let page = page(&report);
         check(&page);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::result::Run;
 
-use super::document::{Content, Outcome, Page, Report};
+use super::document::{Page, PartContent, Report, ScriptOutcome};
 use super::facts;
 use super::grid::{self, Grid, Mark};
 
@@ -41,9 +41,9 @@ fn write_page(out: &mut String, report: &Report, page: &Page, depth: usize) {
             let _ = write!(out, "\n{earlier}\n");
         }
         match &part.content {
-            Content::Run { run, show, .. } => write_run(out, run, show),
-            Content::Script { outcome } => write_outcome(out, outcome),
-            Content::Failed { why } => {
+            PartContent::Run { run, show, .. } => write_run(out, run, show),
+            PartContent::Script { outcome } => write_outcome(out, outcome),
+            PartContent::Failed { why } => {
                 let _ = write!(out, "\n**Not measured**: {}\n", line(why));
             }
         }
@@ -70,9 +70,7 @@ fn write_run(out: &mut String, run: &Run, show: &[String]) {
     if !run.warnings.is_empty() {
         out.push('\n');
         for warning in &run.warnings {
-            let target = warning.target.and_then(|target| run.targets.get(target));
-            let name = target.map_or(String::new(), |target| format!("{}: ", target.name));
-            let _ = writeln!(out, "- **Note** {}{}", line(&name), line(&warning.text));
+            let _ = writeln!(out, "- **Note** {}", line(&warning.named(&run.targets)));
         }
     }
     for grid in grid::summary(run, show).iter().chain(&grid::failures(run)) {
@@ -80,7 +78,7 @@ fn write_run(out: &mut String, run: &Run, show: &[String]) {
     }
 }
 
-fn write_outcome(out: &mut String, outcome: &Outcome) {
+fn write_outcome(out: &mut String, outcome: &ScriptOutcome) {
     sentences(out, &outcome.sentences);
     for one in &outcome.tables {
         table(out, &grid::of_script(one));
@@ -164,7 +162,7 @@ fn cell(text: &str) -> String {
     line(text).replace('|', "\\|")
 }
 
-/// One line, whatever the text was.
+/// The text in one line.
 fn line(text: &str) -> String {
     text.split_whitespace()
         .collect::<Vec<_>>()

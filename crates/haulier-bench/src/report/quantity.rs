@@ -186,13 +186,13 @@ pub fn find(name: &str) -> Option<&'static Quantity> {
 
 /// A column that a plan chooses for its table.
 #[derive(Debug, Clone, Copy)]
-pub enum Column {
+pub enum TableColumn {
     Figure(&'static Quantity),
     /// The first target's value divided by that of the line; written `CPU/request ratio`.
     Ratio(&'static Quantity, Metric),
 }
 
-impl Column {
+impl TableColumn {
     /// The column of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
@@ -203,7 +203,7 @@ impl Column {
         find(name).map(Self::Figure)
     }
 
-    /// Every name that [`Column::find`] knows.
+    /// Every name that [`TableColumn::find`] knows.
     #[must_use]
     pub fn names() -> Vec<String> {
         let ratio = |quantity: &Quantity| quantity.metric.map(|_| format!("{} ratio", quantity.name));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_nobody_saw_are_not_called_none() {
+    fn workers_without_a_sample_are_not_zero() {
         let mut point = samples::single(100.0).points.remove(0);
         let mut server = point.total.server.expect("watched");
         let mut shown = |peak_busy_workers, workers_asked, worker_us_per_request| {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::histogram::Histogram;
 use crate::result::{
-    Answer, Bytes, Comparison, Distribution, Failures, GeneratorUse, KernelCounts, Kind, Load, Machine, Metric, Point,
-    Run, SCHEMA, Second, ServerUse, Slice, Target, Total, Verdict,
+    Bytes, Comparison, Distribution, Failures, GeneratorUse, KernelCounts, Machine, Metric, Point, ProbeAnswer, Run,
+    RunKind, RunLoad, SCHEMA, Second, ServerUse, Slice, Target, Total, Verdict,
 };
 use fastrand::Rng;
 
@@ -14,7 +14,7 @@ const REQUESTS: u64 = 2000;
 
 /// `fpassthru` against `sendfile`: the same rate, a shorter first byte, a fraction of the CPU.
 pub(super) fn pair() -> Run {
-    let mut run = run(Kind::Comparison, &["fpassthru", "sendfile"]);
+    let mut run = run(RunKind::Comparison, &["fpassthru", "sendfile"]);
     run.points = vec![point(0, 10, 5100.0, 12_000, 1), point(1, 10, 5110.0, 11_900, 2)];
     run.comparisons = vec![
         comparison(
@@ -35,7 +35,7 @@ pub(super) fn pair() -> Run {
 
 /// One target of this rate.
 pub(super) fn single(rate: f64) -> Run {
-    let mut run = run(Kind::Single, &["page"]);
+    let mut run = run(RunKind::Single, &["page"]);
     run.points = vec![point(0, 10, rate, 9_000, 3)];
     run.verdicts = vec![format!("page: {rate} requests a second")];
     run
@@ -45,7 +45,7 @@ pub(super) fn single(rate: f64) -> Run {
 pub(super) fn many(count: usize) -> Run {
     let names: Vec<String> = (0..count).map(|number| format!("server {number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut run = run(Kind::Comparison, &names);
+    let mut run = run(RunKind::Comparison, &names);
     let one = |target: usize| {
         point(
             target,
@@ -61,7 +61,7 @@ pub(super) fn many(count: usize) -> Run {
 
 /// Two targets, one of which fails as connections grow.
 pub(super) fn sweep() -> Run {
-    let mut run = run(Kind::Sweep, &["haulier", "nginx"]);
+    let mut run = run(RunKind::Sweep, &["haulier", "nginx"]);
     run.load.connections = vec![100, 1000, 10_000];
     for (number, connections) in [100, 1000, 10_000].into_iter().enumerate() {
         let fall = 1.0 - 0.3 * number as f64;
@@ -80,7 +80,7 @@ pub(super) fn sweep() -> Run {
     run
 }
 
-fn run(kind: Kind, names: &[&str]) -> Run {
+fn run(kind: RunKind, names: &[&str]) -> Run {
     Run {
         schema: SCHEMA,
         kind,
@@ -100,7 +100,7 @@ fn run(kind: Kind, names: &[&str]) -> Run {
             sysctls: BTreeMap::from([("net.core.somaxconn".to_owned(), "4096".to_owned())]),
             ..Machine::default()
         },
-        load: Load {
+        load: RunLoad {
             connections: vec![10],
             threads: 1,
             processes: 1,
@@ -111,7 +111,7 @@ fn run(kind: Kind, names: &[&str]) -> Run {
             keep_alive: true,
             method: "GET".to_owned(),
             timeout_s: 30.0,
-            ..Load::default()
+            ..RunLoad::default()
         },
         targets: names.iter().map(|name| target(name)).collect(),
         points: Vec::new(),
@@ -126,7 +126,7 @@ fn target(name: &str) -> Target {
     Target {
         name: name.to_owned(),
         url: format!("http://127.0.0.1:8080/{}", name.replace(' ', "-")),
-        answer: Some(Answer {
+        answer: Some(ProbeAnswer {
             status: 200,
             version: "HTTP/1.1".to_owned(),
             head_bytes: 180,

@@ -7,10 +7,10 @@ use haulier_proto::text::is_unseen;
 
 use super::bars::{self, Bars};
 use super::charts;
-use super::document::{Content, Judgement, Outcome, Part, Report};
+use super::document::{Judgement, PagePart, PartContent, Report, ScriptOutcome};
 use super::figures::{number, time};
 use super::grid::{self, Grid, Level, levels, point};
-use super::histogram::{self, Times};
+use super::histogram::{self, TimeCounts};
 
 /// Room for a bar, characters.
 const BAR: usize = 32;
@@ -42,7 +42,7 @@ pub fn text(report: &Report) -> String {
 }
 
 /// Writes one part, as soon as it was measured.
-pub fn write_part(out: &mut String, part: &Part) {
+pub fn write_part(out: &mut String, part: &PagePart) {
     if !part.title.is_empty() {
         let title = plain(&part.title);
         let _ = write!(out, "{title}\n{}\n", "─".repeat(title.chars().count()));
@@ -51,9 +51,9 @@ pub fn write_part(out: &mut String, part: &Part) {
         let _ = writeln!(out, "{}", plain(part.about.trim()));
     }
     match &part.content {
-        Content::Run { run, show, goals } => write_run(out, run, show, goals),
-        Content::Script { outcome } => write_outcome(out, outcome),
-        Content::Failed { why } => {
+        PartContent::Run { run, show, goals } => write_run(out, run, show, goals),
+        PartContent::Script { outcome } => write_outcome(out, outcome),
+        PartContent::Failed { why } => {
             let _ = writeln!(out, "not measured: {}\n", plain(why));
         }
     }
@@ -64,9 +64,7 @@ fn write_run(out: &mut String, run: &Run, show: &[String], goals: &[Judgement]) 
         let _ = writeln!(out, "{}", plain(verdict));
     }
     for warning in &run.warnings {
-        let target = warning.target.and_then(|target| run.targets.get(target));
-        let name = target.map_or(String::new(), |target| format!("{}: ", plain(&target.name)));
-        let _ = writeln!(out, "! {name}{}", plain(&warning.text));
+        let _ = writeln!(out, "! {}", plain(&warning.named(&run.targets)));
     }
     write_goals(out, goals);
     out.push('\n');
@@ -91,7 +89,7 @@ fn write_goals(out: &mut String, goals: &[Judgement]) {
     }
 }
 
-fn write_outcome(out: &mut String, outcome: &Outcome) {
+fn write_outcome(out: &mut String, outcome: &ScriptOutcome) {
     write_goals(out, &outcome.goals);
     for sentence in &outcome.sentences {
         let _ = writeln!(out, "{}", plain(sentence));
@@ -209,10 +207,10 @@ fn write_histograms(out: &mut String, run: &Run, points: &[&Point], width: usize
     let named = |point: &&Point| {
         Some((
             plain(&run.targets[point.target].name),
-            Times::of(&point.total.latency.histogram)?,
+            TimeCounts::of(&point.total.latency.histogram)?,
         ))
     };
-    let all: Vec<(String, Times)> = points.iter().filter_map(named).collect();
+    let all: Vec<(String, TimeCounts)> = points.iter().filter_map(named).collect();
     let Some((low, high)) = histogram::range(all.iter().map(|(_, times)| times)) else {
         return;
     };

@@ -1,35 +1,35 @@
-//! From a place without a connection to one that stands: TCP or a local socket, the way through a proxy, TLS.
+//! Connecting: TCP or a local socket, the tunnel through a proxy, TLS.
 
 use std::io;
 
+use super::Runner;
 use super::ending::class_of;
-use super::{PAUSE, Runner};
-use crate::connection::{Interest, Phase};
+use crate::connection::{ConnectionPhase, Interest};
 use crate::job::Protocol;
 use crate::transport;
 
 impl Runner<'_> {
     pub(super) fn connect(&mut self, id: usize) {
-        let now = self.now;
+        let now = self.clock.now;
         let connection = &mut self.connections[id];
         connection.close();
         connection.rewind(now, self.job.protocol);
-        connection.began = now;
+        connection.opened_at = now;
         connection.used = 0;
-        connection.tunnel.clear();
-        match transport::open(self.job, self.first + id as u32) {
+        connection.tunnel_head.clear();
+        match transport::open(self.job, self.first_connection + id as u32) {
             Ok(transport) => {
                 connection.transport = Some(transport);
-                connection.phase = Phase::Connecting;
+                connection.phase = ConnectionPhase::Connecting;
                 if self.tls.is_some() || self.job.tunnel.is_some() {
                     self.watch(id, Interest::ReadWrite);
                 } else {
-                    // On a short way the connection stands already, and one system call is saved.
+                    // A local connection is established at once: trying to send saves a system call.
                     self.push(id);
                 }
             }
-            // The queue of a local socket is full; nobody will tell us when it is not.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.later.push_back((now + PAUSE, id)),
+            // The queue of a local socket is full, and no event tells when it has room.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.retry_later(id),
             Err(error) => self.fail(id, class_of(&error)),
         }
     }
@@ -44,10 +44,10 @@ impl Runner<'_> {
             return;
         }
         if self.job.tunnel.is_some() {
-            connection.phase = Phase::Tunnel;
+            connection.phase = ConnectionPhase::Tunnel;
             self.push_tunnel(id);
         } else if self.tls.is_some() {
-            self.greet(id);
+            self.start_tls(id);
         } else {
             self.push(id);
         }
@@ -59,9 +59,10 @@ impl Runner<'_> {
         let Some(transport) = &mut connection.transport else {
             return;
         };
-        while connection.offset < tunnel.len() {
-            match transport.send(&tunnel.as_bytes()[connection.offset..]) {
-                Ok(count) => connection.offset += count,
+        let sent = &mut connection.current.sent_bytes;
+        while *sent < tunnel.len() {
+            match transport.send(&tunnel.as_bytes()[*sent..]) {
+                Ok(count) => *sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.watch(id, Interest::ReadWrite),
                 Err(error) => return self.broken(id, &error),
             }
@@ -69,7 +70,7 @@ impl Runner<'_> {
         self.watch(id, Interest::Read);
     }
 
-    /// The answer of the proxy. Behind it the server waits for our greeting: no byte of it can be here.
+    /// Reads the answer of the proxy. No byte of the server can follow it before the TLS handshake.
     pub(super) fn read_tunnel(&mut self, id: usize) {
         let connection = &mut self.connections[id];
         let Some(transport) = &mut connection.transport else {
@@ -78,23 +79,24 @@ impl Runner<'_> {
         let mut piece = [0; 1024];
         match transport.recv(&mut piece) {
             Ok(0) => return self.fail(id, |failures| &mut failures.refused),
-            Ok(count) => connection.tunnel.extend_from_slice(&piece[..count]),
+            Ok(count) => connection.tunnel_head.extend_from_slice(&piece[..count]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) => return self.broken(id, &error),
         }
-        if !connection.tunnel.ends_with(b"\r\n\r\n") {
+        let head = &connection.tunnel_head;
+        if !head.ends_with(b"\r\n\r\n") {
             return;
         }
-        let is_open = connection.tunnel.starts_with(b"HTTP/1.") && connection.tunnel.get(9) == Some(&b'2');
-        if is_open {
-            connection.offset = 0;
-            self.greet(id);
+        // `HTTP/1.1 200`
+        if head.starts_with(b"HTTP/1.") && head.get(9) == Some(&b'2') {
+            connection.current.sent_bytes = 0;
+            self.start_tls(id);
         } else {
             self.fail(id, |failures| &mut failures.refused);
         }
     }
 
-    pub(super) fn greet(&mut self, id: usize) {
+    fn start_tls(&mut self, id: usize) {
         let Some((config, name)) = &self.tls else {
             return self.push(id);
         };
@@ -102,14 +104,14 @@ impl Runner<'_> {
         let Some(transport) = &mut connection.transport else {
             return;
         };
-        connection.phase = Phase::Handshake;
+        connection.phase = ConnectionPhase::Handshake;
         match transport.secure(config, name) {
-            Ok(()) => self.shake(id),
+            Ok(()) => self.shake_hands(id),
             Err(_) => self.fail(id, |failures| &mut failures.tls),
         }
     }
 
-    pub(super) fn shake(&mut self, id: usize) {
+    pub(super) fn shake_hands(&mut self, id: usize) {
         let Some(transport) = &mut self.connections[id].transport else {
             return;
         };
@@ -118,30 +120,23 @@ impl Runner<'_> {
                 self.fail(id, |failures| &mut failures.protocol);
             }
             Ok(true) => {
-                if id == 0 && self.job.capture {
-                    self.captured.tls = transport.tls_words();
-                }
+                self.measured.note_tls(id, || transport.tls_words());
                 self.push(id);
             }
-            Ok(false) => {
-                let interest = if transport.has_unsent() {
-                    Interest::ReadWrite
-                } else {
-                    Interest::Read
-                };
-                self.watch(id, interest);
-            }
+            Ok(false) => self.watch(id, self.connections[id].interest_after_sending()),
             Err(_) => self.fail(id, |failures| &mut failures.tls),
         }
     }
 
-    /// The connection stands: its first request is on the way.
+    /// The connection is established, and the first bytes of its request are sent.
     pub(super) fn established(&mut self, id: usize) {
-        self.look_at_clock();
+        self.clock.update();
+        let now = self.clock.now;
         let connection = &mut self.connections[id];
-        connection.connect_time = self.now.saturating_sub(connection.began).max(1);
-        connection.sent = self.now;
-        self.tally.connections_opened += 1;
-        self.tally.connect.record(connection.connect_time);
+        let connect_time = now.saturating_sub(connection.opened_at).max(1);
+        connection.current.timing.connect_time = connect_time;
+        connection.current.timing.sent = now;
+        self.measured.tally.connections_opened += 1;
+        self.measured.tally.connect.record(connect_time);
     }
 }

@@ -1,4 +1,4 @@
-//! Requests on the way out and answers on the way in, as far as the socket lets them.
+//! Sending requests and reading answers of HTTP/1 and FastCGI, as far as the sockets allow.
 
 use std::io;
 
@@ -6,43 +6,51 @@ use rustix::event::epoll;
 
 use super::ending::{class_of, class_of_fault};
 use super::{MOST_READS, Runner};
-use crate::answer::Reading;
-use crate::connection::{Interest, Phase};
+use crate::answer::AnswerContext;
+use crate::connection::{ConnectionPhase, Interest};
 use crate::transport::Transport;
 
 impl Runner<'_> {
+    /// Sends the request as far as the socket and the rate allow.
     pub(super) fn push(&mut self, id: usize) {
         if self.connections[id].streams.is_some() {
             return self.send_streams(id);
         }
-        let bytes = &self.job.requests[self.connections[id].request].bytes;
+        let bytes = &self.job.requests[self.connections[id].current.index].bytes;
         loop {
+            let now = self.clock.now;
             let connection = &mut self.connections[id];
+            let current = &mut connection.current;
             let end = match self.job.send_rate {
                 None => bytes.len(),
                 Some(rate) => bytes
                     .len()
-                    .min(allowance(rate, self.now.saturating_sub(connection.sent))),
+                    .min(allowance(rate, now.saturating_sub(current.timing.sent))),
             };
-            if connection.offset >= end {
+            if current.sent_bytes >= end {
                 return self.watch(id, Interest::Nothing);
             }
             let Some(transport) = &mut connection.transport else {
                 return;
             };
-            match transport.send(&bytes[connection.offset..end]) {
+            match transport.send(&bytes[current.sent_bytes..end]) {
                 Ok(count) => {
-                    connection.offset += count;
-                    let is_new = matches!(connection.phase, Phase::Connecting | Phase::Handshake);
-                    if is_new {
+                    current.sent_bytes += count;
+                    let is_complete = current.sent_bytes == bytes.len();
+                    if matches!(
+                        connection.phase,
+                        ConnectionPhase::Connecting | ConnectionPhase::Handshake
+                    ) {
                         self.established(id);
                     }
-                    self.tally.bytes.sent += count as u64;
+                    self.measured.tally.bytes.sent += count as u64;
                     let connection = &mut self.connections[id];
-                    connection.since = self.now;
-                    connection.phase = Phase::Sending;
-                    if connection.offset == bytes.len() {
-                        return self.sent(id);
+                    connection.since = self.clock.now;
+                    connection.phase = ConnectionPhase::Sending;
+                    if is_complete {
+                        connection.phase = ConnectionPhase::Waiting;
+                        let interest = connection.interest_after_sending();
+                        return self.watch(id, interest);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.watch(id, Interest::ReadWrite),
@@ -51,20 +59,7 @@ impl Runner<'_> {
         }
     }
 
-    pub(super) fn sent(&mut self, id: usize) {
-        let connection = &mut self.connections[id];
-        connection.phase = Phase::Waiting;
-        let has_unsent = connection.transport.as_ref().is_some_and(Transport::has_unsent);
-        self.watch(
-            id,
-            if has_unsent {
-                Interest::ReadWrite
-            } else {
-                Interest::Read
-            },
-        );
-    }
-
+    /// Sets the events that epoll reports of a connection.
     pub(super) fn watch(&mut self, id: usize, interest: Interest) {
         let connection = &mut self.connections[id];
         if connection.interest == Some(interest) {
@@ -73,7 +68,7 @@ impl Runner<'_> {
         let Some(transport) = &connection.transport else { return };
         let flags = match interest {
             Interest::Nothing => epoll::EventFlags::empty(),
-            // The end of a connection that is used once is worth knowing with its last bytes.
+            // RDHUP tells of the end together with the last bytes.
             Interest::Read => epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
             Interest::ReadWrite => epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::OUT,
         };
@@ -88,7 +83,9 @@ impl Runner<'_> {
         }
     }
 
+    /// Handles an event of a connection.
     pub(super) fn handle(&mut self, id: usize, flags: epoll::EventFlags) {
+        use ConnectionPhase as Phase;
         let end = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
         self.peer_closed = flags.intersects(end);
         match self.connections[id].phase {
@@ -97,7 +94,7 @@ impl Runner<'_> {
                 self.push_tunnel(id);
             }
             Phase::Tunnel => self.read_tunnel(id),
-            Phase::Handshake => self.shake(id),
+            Phase::Handshake => self.shake_hands(id),
             Phase::Sending | Phase::Waiting | Phase::Body => self.carry_on(id, flags),
             Phase::Streams => self.carry_streams(id, flags),
             Phase::Closing if self.peer_closed => self.closed(id),
@@ -107,14 +104,14 @@ impl Runner<'_> {
         self.peer_closed = false;
     }
 
-    pub(super) fn has_sent_tunnel(&self, id: usize) -> bool {
+    fn has_sent_tunnel(&self, id: usize) -> bool {
         let length = self.job.tunnel.as_ref().map_or(0, String::len);
-        self.connections[id].offset >= length
+        self.connections[id].current.sent_bytes >= length
     }
 
-    pub(super) fn carry_on(&mut self, id: usize, flags: epoll::EventFlags) {
+    fn carry_on(&mut self, id: usize, flags: epoll::EventFlags) {
         if flags.contains(epoll::EventFlags::OUT) {
-            if self.connections[id].phase == Phase::Sending {
+            if self.connections[id].phase == ConnectionPhase::Sending {
                 self.push(id);
             } else if let Some(transport) = &mut self.connections[id].transport
                 && transport.flush().is_ok()
@@ -129,8 +126,9 @@ impl Runner<'_> {
         }
     }
 
+    /// Reads the answer as far as the socket and the rate allow.
     pub(super) fn read(&mut self, id: usize) {
-        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut buffer = std::mem::take(&mut self.buffers.input);
         for _ in 0..MOST_READS {
             let connection = &mut self.connections[id];
             let Some(transport) = &mut connection.transport else {
@@ -139,8 +137,11 @@ impl Runner<'_> {
             let limit = match self.job.read_rate {
                 None => buffer.len(),
                 Some(rate) => {
-                    let allowed = allowance(rate, self.now.saturating_sub(connection.sent));
-                    allowed.saturating_sub(connection.taken as usize).min(buffer.len())
+                    let current = &connection.current;
+                    let allowed = allowance(rate, self.clock.now.saturating_sub(current.timing.sent));
+                    allowed
+                        .saturating_sub(current.received_bytes as usize)
+                        .min(buffer.len())
                 }
             };
             if limit == 0 {
@@ -165,32 +166,30 @@ impl Runner<'_> {
                 }
             }
         }
-        self.buffer = buffer;
+        self.buffers.input = buffer;
     }
 
-    /// True when the request is over, one way or the other.
-    pub(super) fn feed(&mut self, id: usize, bytes: &[u8]) -> bool {
-        self.look_at_clock();
-        self.tally.bytes.received += bytes.len() as u64;
+    /// Takes bytes of the answer. True if the request has ended, with an answer or a failure.
+    fn feed(&mut self, id: usize, bytes: &[u8]) -> bool {
+        self.clock.update();
+        let now = self.clock.now;
+        self.measured.tally.bytes.received += bytes.len() as u64;
         let connection = &mut self.connections[id];
-        connection.since = self.now;
-        connection.taken += bytes.len() as u64;
-        if connection.first_byte == 0 {
-            connection.first_byte = self.now;
-            connection.phase = Phase::Body;
+        connection.since = now;
+        let current = &mut connection.current;
+        current.received_bytes += bytes.len() as u64;
+        if current.timing.first_byte == 0 {
+            current.timing.first_byte = now;
+            connection.phase = ConnectionPhase::Body;
         }
-        let mut reading = Reading {
-            known: &mut self.heads[connection.request],
-            is_head: self.job.requests[connection.request].is_head,
+        let mut context = AnswerContext {
+            known: &mut self.buffers.heads[current.index],
+            is_head: self.job.requests[current.index].is_head,
             expected: &self.job.expected,
-            scratch: &mut self.scratch,
-            capture: match self.answers.get_mut(id) {
-                Some(answer) => Some(answer),
-                // Of one connection only: the pieces of two answers must not mix.
-                None => (id == 0 && self.job.capture && !self.has_captured).then_some(&mut self.captured),
-            },
+            scratch: &mut self.buffers.scratch,
+            capture: self.measured.capture(id),
         };
-        match connection.answer.take(bytes, &mut reading) {
+        match connection.answer.take(bytes, &mut context) {
             Ok(None) => return false,
             Ok(Some(complete)) => self.complete(id, complete),
             Err(fault) => self.fail(id, class_of_fault(fault)),
@@ -198,44 +197,40 @@ impl Runner<'_> {
         true
     }
 
-    /// The server ended the connection.
+    /// Takes the end of a connection.
     pub(super) fn ended(&mut self, id: usize) {
-        self.look_at_clock();
+        self.clock.update();
         if self.connections[id].streams.is_some() {
             return self.lose(id, |failures| &mut failures.short_body);
         }
         match self.connections[id].answer.end() {
             Ok(complete) => self.complete(id, complete),
-            Err(_) if self.may_try_again(id) => self.again.push(id),
+            Err(_) if self.may_try_again(id) => self.queues.ready.push(id),
             Err(fault) => self.fail(id, class_of_fault(fault)),
         }
     }
 
-    /// The connection broke.
+    /// Takes an error of a connection.
     pub(super) fn broken(&mut self, id: usize, error: &io::Error) {
-        self.look_at_clock();
+        self.clock.update();
+        let transport = self.connections[id].transport.as_ref();
         if self.may_try_again(id) {
-            self.again.push(id);
-        } else if self.connections[id]
-            .transport
-            .as_ref()
-            .is_some_and(Transport::reads_ahead)
-            && error.raw_os_error().is_none()
-        {
+            self.queues.ready.push(id);
+        } else if transport.is_some_and(Transport::reads_ahead) && error.raw_os_error().is_none() {
             self.fail(id, |failures| &mut failures.tls);
         } else {
             self.fail(id, class_of(error));
         }
     }
 
-    /// A kept connection may have been closed while the request was on its way; that is nobody's failure.
-    pub(super) fn may_try_again(&self, id: usize) -> bool {
+    /// True if the server may have closed a kept connection before it saw the request, which is no failure.
+    fn may_try_again(&self, id: usize) -> bool {
         let connection = &self.connections[id];
-        connection.used > 0 && connection.first_byte == 0 && connection.answer.is_untouched()
+        connection.used > 0 && connection.current.timing.first_byte == 0 && connection.answer.is_untouched()
     }
 }
 
-/// Bytes that `rate` a second come to after so many nanoseconds; one at least, so that a beginning is made.
+/// Bytes that `rate` a second allows after this time; at least one, so that there is a start.
 fn allowance(rate: u64, nanoseconds: u64) -> usize {
     let bytes = u128::from(rate) * u128::from(nanoseconds) / 1_000_000_000;
     usize::try_from(bytes).unwrap_or(usize::MAX).max(1)

@@ -1,12 +1,14 @@
 //! One thread of load: an epoll loop over its connections.
 //!
-//! Nothing is allocated for a request, and no timer set: one scan ten times a second finds what waited too long. Failures
-//! put a connection into a queue that the loop empties, so that a server that refuses cannot make us recurse.
+//! A request allocates nothing and sets no timer: a scan ten times a second finds expired timeouts. Failed connections go
+//! into a queue that the loop empties, so that a server that refuses connections causes no recursion.
 
 mod connecting;
 mod ending;
 mod exchange;
+mod measurements;
 mod multiplexed;
+mod schedule;
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,11 +21,11 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 
+use self::measurements::Measurements;
+use self::schedule::Schedule;
 use super::answer::{Captured, KnownHead};
-use super::connection::{Connection, Interest, Phase};
-use super::job::{Arrivals, Job, share};
-use super::pacer::Pacer;
-use super::result::Failures;
+use super::connection::{Connection, ConnectionPhase, Interest};
+use super::job::{SliceJob, share};
 use super::sample::Tally;
 use super::tls;
 
@@ -32,23 +34,21 @@ const READ: usize = 64 * 1024;
 /// Reads of one connection before the next one has its turn.
 const MOST_READS: usize = 16;
 const MOST_EVENTS: usize = 512;
-/// Between two looks for what waited too long.
+/// Interval of the scan for timeouts, ns.
 const SCAN: u64 = 100_000_000;
-/// Between two turns of slow readers and senders.
+/// Interval of reads and writes with a limited rate, ns.
 const TURN: u64 = 20_000_000;
-/// How long a refused connection waits before it is tried again.
+/// Pause before a refused connection is tried again, ns.
 const PAUSE: u64 = 1_000_000;
-/// How long a server may take to close what it said it would.
+/// Longest wait for a server that announced to close, ns.
 const CLOSING: u64 = 100_000_000;
-/// How long an open loop goes on behind its end, at least, where it still has something to send or to wait for.
-const GRACE: u64 = 1_000_000_000;
 
-/// What the threads of one process share.
+/// Control and counters that all threads of a process share.
 #[derive(Debug, Default)]
-pub struct Shared {
+pub struct LoadControl {
     /// Requests given out in a closed loop.
     given: AtomicU64,
-    /// Answers of any kind so far, for whoever looks on.
+    /// Answers of any kind so far, to show progress.
     pub done: AtomicU64,
     /// Ends all threads soon.
     pub stop: AtomicBool,
@@ -56,8 +56,8 @@ pub struct Shared {
     first_length: AtomicU64,
 }
 
-impl Shared {
-    /// Another slice begins: its requests are counted anew.
+impl LoadControl {
+    /// Begins another slice, whose requests are counted from 0.
     pub(super) fn begin(&self) {
         self.given.store(0, Ordering::Relaxed);
     }
@@ -77,71 +77,98 @@ impl Shared {
     }
 }
 
-/// How a request failed.
-type Class = fn(&mut Failures) -> &mut u64;
-
 /// Runs one thread's part of the job to its end.
 ///
 /// # Errors
 /// Wrong TLS options, or no descriptor for epoll.
-pub(super) fn run(job: &Job, thread: u32, shared: &Shared) -> io::Result<(Tally, Option<Captured>)> {
-    let mut runner = Runner::new(job, thread, shared)?;
+pub(super) fn run(job: &SliceJob, thread: u32, control: &LoadControl) -> io::Result<(Tally, Option<Captured>)> {
+    let mut runner = Runner::new(job, thread, control)?;
     runner.run()?;
-    let first = runner.tally.seen.first().cloned();
-    let captured = job.capture.then(|| first.unwrap_or(runner.captured));
-    Ok((runner.tally, captured))
+    let (tally, captured) = runner.measured.finish();
+    Ok((tally, job.capture.then_some(captured)))
 }
 
+/// The load of one thread.
 struct Runner<'j> {
-    job: &'j Job,
-    shared: &'j Shared,
-    epoll: rustix::fd::OwnedFd,
+    // The work, which does not change.
+    job: &'j SliceJob,
     tls: Option<(std::sync::Arc<rustls::ClientConfig>, ServerName<'static>)>,
+    /// Number of the first connection among those of the job.
+    first_connection: u32,
+
+    // Its progress.
+    control: &'j LoadControl,
+    clock: Clock,
+    schedule: Schedule,
+    queues: Queues,
+    timers: Timers,
+
+    // The connections.
+    epoll: rustix::fd::OwnedFd,
     connections: Vec<Connection>,
-    /// Number of our first connection among all of the job.
-    first: u32,
-    /// By request.
-    heads: Vec<KnownHead>,
-    tally: Tally,
-    buffer: Vec<u8>,
-    scratch: Vec<u8>,
-    captured: Captured,
-    has_captured: bool,
-    /// By connection, where all answers are kept.
-    answers: Vec<Captured>,
-    start: Instant,
-    /// The same moment, µs since 1970.
-    epoch: u64,
-    /// The latest look at the clock, ns since `start`.
-    now: u64,
-    /// When a closed loop ends, and from when on nothing is due in an open one.
-    deadline: Option<u64>,
-    pacer: Option<Pacer>,
-    /// Number of the next request of an open loop, and the step to the one after it.
-    number: (u64, u64),
-    /// Requests an open loop may still send; `None` without a limit.
-    left: Option<u64>,
-    /// Connections of an open loop that wait for a request.
-    idle: VecDeque<usize>,
-    /// Until then requests were due and no connection was free.
-    blocked: u64,
-    /// What was due from then on could be sent only behind the deadline.
-    late_from: u64,
-    /// Places that want their next request at once.
-    again: Vec<usize>,
-    /// Places that were refused, and when they try again.
-    later: VecDeque<(u64, usize)>,
-    /// Places with a request, or about to get one.
-    active: usize,
-    next_scan: u64,
-    next_turn: u64,
-    /// The peer has sent its end: nothing more is to be waited for.
+    buffers: Buffers,
+    /// The server has ended the connection whose event is being handled.
     peer_closed: bool,
+
+    // The result.
+    measured: Measurements,
+}
+
+/// The time of the last look at the clock.
+struct Clock {
+    start: Instant,
+    /// The start, µs since 1970.
+    epoch: u64,
+    /// ns since the start.
+    now: u64,
+}
+
+impl Clock {
+    fn start() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            start: Instant::now(),
+            epoch: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+            now: 0,
+        }
+    }
+
+    fn update(&mut self) {
+        self.now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    }
+}
+
+/// Connections without an event to wait for, by index.
+#[derive(Default)]
+struct Queues {
+    /// Of an open loop, the longest idle one first; one entry for each request that it may carry.
+    idle: VecDeque<usize>,
+    /// Those that get their next request at once.
+    ready: Vec<usize>,
+    /// Those that were refused, and the time of the next attempt.
+    retries: VecDeque<(u64, usize)>,
+    /// Connections of a closed loop, or requests of an open one, that are not finished.
+    active: usize,
+}
+
+/// Times of the next periodic work.
+struct Timers {
+    scan: u64,
+    turn: u64,
+}
+
+/// Memory for reading.
+struct Buffers {
+    input: Vec<u8>,
+    /// Decoded chunks.
+    scratch: Vec<u8>,
+    /// By request of the job: the last head of its answers.
+    heads: Vec<KnownHead>,
 }
 
 impl<'j> Runner<'j> {
-    fn new(job: &'j Job, thread: u32, shared: &'j Shared) -> io::Result<Self> {
-        let (first, count) = share(job.connections, thread, job.threads);
+    fn new(job: &'j SliceJob, thread: u32, control: &'j LoadControl) -> io::Result<Self> {
+        let (first_connection, count) = share(job.connections, thread, job.threads);
         let tls = match &job.tls {
             None => None,
             Some(options) => {
@@ -149,65 +176,32 @@ impl<'j> Runner<'j> {
                 Some((tls::config(options, job.protocol)?, name))
             }
         };
-        let (pacer, left) = match &job.arrivals {
-            Arrivals::Closed => (None, None),
-            Arrivals::Open { rate, spacing, seed } => {
-                let left = job.count.map(|all| {
-                    all / u64::from(job.threads) + u64::from(u64::from(thread) < all % u64::from(job.threads))
-                });
-                (Some(Pacer::new(*spacing, *rate, thread, job.threads, *seed)), left)
-            }
-            Arrivals::Schedule(times) => {
-                let mine = times.iter().skip(thread as usize).step_by(job.threads as usize);
-                (Some(Pacer::at(mine.copied().collect())), None)
-            }
-        };
         Ok(Self {
             job,
-            shared,
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             tls,
+            first_connection,
+            control,
+            clock: Clock::start(),
+            schedule: Schedule::new(job, thread),
+            queues: Queues {
+                idle: VecDeque::with_capacity(count as usize),
+                ..Queues::default()
+            },
+            timers: Timers { scan: SCAN, turn: 0 },
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             connections: (0..count).map(|_| Connection::new(job)).collect(),
-            first,
-            heads: job.requests.iter().map(|_| KnownHead::default()).collect(),
-            tally: Tally::default(),
-            buffer: vec![0; READ],
-            scratch: Vec::new(),
-            captured: Captured::default(),
-            has_captured: false,
-            answers: vec![Captured::default(); if job.keep_answers { count as usize } else { 0 }],
-            start: Instant::now(),
-            epoch: since_1970(),
-            now: 0,
-            deadline: job.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
-            pacer,
-            number: (u64::from(thread), u64::from(job.threads)),
-            left,
-            idle: VecDeque::with_capacity(count as usize),
-            blocked: 0,
-            late_from: u64::MAX,
-            again: Vec::new(),
-            later: VecDeque::new(),
-            active: 0,
-            next_scan: SCAN,
-            next_turn: 0,
+            buffers: Buffers {
+                input: vec![0; READ],
+                scratch: Vec::new(),
+                heads: job.requests.iter().map(|_| KnownHead::default()).collect(),
+            },
             peer_closed: false,
+            measured: Measurements::new(job, count),
         })
     }
 
     fn run(&mut self) -> io::Result<()> {
-        if self.pacer.is_some() {
-            // An error leaves the slack of 50 µs, which the sending error shows.
-            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-            // One entry for every request that may be on its way; connections take turns.
-            let slots = self.connections.iter().map(Connection::slots).max().unwrap_or(0);
-            for _ in 0..slots {
-                self.idle.extend(0..self.connections.len());
-            }
-        } else {
-            self.active = self.connections.len();
-            self.again.extend((0..self.connections.len()).rev());
-        }
+        self.fill_queues();
         let mut events = Vec::with_capacity(MOST_EVENTS);
         while !self.is_over() {
             self.give_out();
@@ -219,88 +213,72 @@ impl<'j> Runner<'j> {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            self.look_at_clock();
-            let answers = self.tally.answers();
+            self.clock.update();
+            let answers = self.measured.tally.answers();
             for event in events.drain(..) {
                 let id = event.data.u64() as usize;
                 self.handle(id, event.flags);
             }
-            self.shared
-                .done
-                .fetch_add(self.tally.answers() - answers, Ordering::Relaxed);
-            self.look_after();
+            let answers = self.measured.tally.answers() - answers;
+            self.control.done.fetch_add(answers, Ordering::Relaxed);
+            self.run_timers();
         }
-        if self.is_open_loop() && self.now >= self.end() {
+        if self.schedule.is_open_loop() && self.is_grace_over() {
             self.give_up();
         }
-        if let Some(deadline) = self.deadline {
-            // A stretch of time is measured by its length, whatever came behind its end.
-            self.tally.elapsed = deadline.min(self.now);
+        if let Some(deadline) = self.schedule.deadline() {
+            // A timed slice has its length, even if answers came after its end.
+            self.measured.tally.elapsed = deadline.min(self.clock.now);
         }
         Ok(())
     }
 
-    fn look_at_clock(&mut self) {
-        self.now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    }
-
-    fn is_open_loop(&self) -> bool {
-        self.job.arrivals != Arrivals::Closed
+    fn fill_queues(&mut self) {
+        if self.schedule.is_open_loop() {
+            // An error leaves the slack of 50 µs, which the sending error shows.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            let slots = self.connections.iter().map(Connection::slots).max().unwrap_or(0);
+            for _ in 0..slots {
+                self.queues.idle.extend(0..self.connections.len());
+            }
+        } else {
+            self.queues.active = self.connections.len();
+            self.queues.ready.extend((0..self.connections.len()).rev());
+        }
     }
 
     fn is_over(&self) -> bool {
-        if self.shared.stop.load(Ordering::Relaxed) {
-            return true;
-        }
-        let is_late = self.is_behind_deadline();
-        if !self.is_open_loop() {
-            return is_late || self.active == 0;
-        }
-        // A slice lasts its time, even where its last request was due earlier; a number or a log may end before.
-        let has_sent_all = self.left == Some(0) || self.pacer.as_ref().is_none_or(|pacer| pacer.next().is_none());
-        let is_done = self.active == 0 && (has_sent_all || (is_late && self.due().is_none()));
-        is_done || (is_late && self.now >= self.end())
+        let (now, active) = (self.clock.now, self.queues.active);
+        self.control.stop.load(Ordering::Relaxed) || self.schedule.is_over(now, active, || self.longest_answer())
     }
 
-    fn is_behind_deadline(&self) -> bool {
-        self.deadline.is_some_and(|deadline| self.now >= deadline)
+    fn is_grace_over(&self) -> bool {
+        self.schedule.is_grace_over(self.clock.now, || self.longest_answer())
     }
 
-    /// When an open loop waits no longer: twice as long behind its deadline as the longest answer took so far, so that
-    /// a slow server that keeps up has answered everything. A slice takes twice its time at most, or a second more.
-    fn end(&self) -> u64 {
-        let longest = self.tally.service.max().saturating_mul(1000);
-        self.deadline.map_or(u64::MAX, |deadline| {
-            let grace = longest.saturating_mul(2).min(deadline).max(GRACE);
-            deadline.saturating_add(grace)
-        })
+    /// Longest time from sending to the last byte so far, ns.
+    fn longest_answer(&self) -> u64 {
+        self.measured.tally.service.max().saturating_mul(1000)
     }
 
-    /// When the next request of an open loop is due; `None` when there is none left. What was due before the deadline
-    /// stays due behind it: whoever drops it hides the wait that a server caused.
-    fn due(&self) -> Option<u64> {
-        let due = self.pacer.as_ref()?.next()?;
-        let is_in_time = self.deadline.is_none_or(|deadline| due < deadline);
-        (is_in_time && self.left != Some(0)).then_some(due)
-    }
-
-    /// Until the next thing that no connection tells us of.
+    /// Time until the next work that no event announces.
     fn timeout(&self) -> Timespec {
-        let mut until = self.next_scan;
-        if let Some(deadline) = self.deadline.filter(|deadline| *deadline > self.now) {
+        let now = self.clock.now;
+        let mut until = self.timers.scan;
+        if let Some(deadline) = self.schedule.deadline().filter(|deadline| *deadline > now) {
             until = until.min(deadline);
         }
-        if let Some(due) = self.due().filter(|_| !self.idle.is_empty()) {
+        if let Some(due) = self.schedule.due().filter(|_| !self.queues.idle.is_empty()) {
             until = until.min(due);
         }
-        if let Some((time, _)) = self.later.front() {
+        if let Some((time, _)) = self.queues.retries.front() {
             until = until.min(*time);
         }
-        if self.is_metered() {
-            until = until.min(self.next_turn);
+        if self.has_rate_limit() {
+            until = until.min(self.timers.turn);
         }
-        let wait = Duration::from_nanos(if self.again.is_empty() {
-            until.saturating_sub(self.now)
+        let wait = Duration::from_nanos(if self.queues.ready.is_empty() {
+            until.saturating_sub(now)
         } else {
             0
         });
@@ -310,150 +288,136 @@ impl<'j> Runner<'j> {
         }
     }
 
-    fn is_metered(&self) -> bool {
+    fn has_rate_limit(&self) -> bool {
         self.job.read_rate.is_some() || self.job.send_rate.is_some()
     }
 
+    /// Gives connections that are ready their next requests.
     fn give_out(&mut self) {
-        while let Some((_, id)) = self.later.front().copied().filter(|(time, _)| *time <= self.now) {
-            self.later.pop_front();
-            self.again.push(id);
+        let (queues, now) = (&mut self.queues, self.clock.now);
+        while let Some((_, id)) = queues.retries.front().copied().filter(|(time, _)| *time <= now) {
+            queues.retries.pop_front();
+            queues.ready.push(id);
         }
-        // Only those that are there now: one that fails at once waits for the next turn.
-        for id in std::mem::take(&mut self.again) {
+        // Only those that are ready now: one that fails at once waits for the next turn.
+        for id in std::mem::take(&mut queues.ready) {
             if self.connections[id].is_busy {
                 self.connect(id);
             } else {
                 self.next(id);
             }
         }
-        if self.pacer.is_some() {
+        if self.schedule.is_open_loop() {
             self.send_due();
         }
     }
 
-    /// The next request of a closed loop, or the end of this place.
+    /// Gives a connection of a closed loop its next request, or retires it.
     fn next(&mut self, id: usize) {
         if self.connections[id].streams.is_some() {
             return self.fill(id);
         }
-        let Some(number) = self.ticket() else {
+        let Some(number) = self.next_number() else {
             self.connections[id].close();
-            self.connections[id].phase = Phase::Retired;
-            self.active -= 1;
+            self.connections[id].phase = ConnectionPhase::Retired;
+            self.queues.active -= 1;
             return;
         };
-        self.dispatch(id, self.job.request(number), self.now);
+        self.dispatch(id, self.job.request(number), self.clock.now);
     }
 
-    fn ticket(&self) -> Option<u64> {
-        if self.deadline.is_some_and(|deadline| self.now >= deadline) {
+    /// Number of the next request of a closed loop; `None` at its end.
+    fn next_number(&self) -> Option<u64> {
+        if self.schedule.is_past_deadline(self.clock.now) {
             return None;
         }
-        let number = self.shared.given.fetch_add(1, Ordering::Relaxed);
+        let number = self.control.given.fetch_add(1, Ordering::Relaxed);
         self.job.count.is_none_or(|count| number < count).then_some(number)
     }
 
-    /// What is due in an open loop goes to the connection that has been idle longest.
+    /// Sends the due requests of an open loop, each on the connection that has been idle longest.
     fn send_due(&mut self) {
-        self.look_at_clock();
-        while let Some(due) = self.due().filter(|due| *due <= self.now) {
-            let is_late = self.is_behind_deadline();
-            if is_late && self.now >= self.end() {
+        self.clock.update();
+        while let Some(due) = self.schedule.due().filter(|due| *due <= self.clock.now) {
+            let now = self.clock.now;
+            if self.is_grace_over() {
                 return;
             }
-            let Some(id) = self.idle.pop_front() else {
-                self.blocked = self.now;
+            let Some(id) = self.queues.idle.pop_front() else {
+                self.schedule.block(now);
                 return;
             };
-            if is_late {
-                self.late_from = self.late_from.min(due);
+            let Some(taken) = self.schedule.take(due, now) else {
+                return;
+            };
+            if taken.has_waited {
+                self.measured.tally.waited += 1;
+            } else {
+                self.measured.tally.sent_late.record(now - due);
             }
-            if due > self.blocked {
-                self.tally.sent_late.record(self.now - due);
-            }
-            self.take(due);
-            let (number, step) = self.number;
-            self.number.0 = number + step;
-            self.active += 1;
-            self.dispatch(id, self.job.request(number), due);
-            self.look_at_clock();
+            self.queues.active += 1;
+            self.dispatch(id, self.job.request(taken.number), due);
+            self.clock.update();
         }
     }
 
-    /// The request that is due next is sent, or never will be.
-    fn take(&mut self, due: u64) {
-        if due <= self.blocked {
-            self.tally.waited += 1;
-        }
-        if let Some(pacer) = &mut self.pacer {
-            pacer.advance();
-        }
-        self.left = self.left.map(|left| left - 1);
-    }
-
-    /// At the end of an open loop: what was due and has no answer has failed, whether it could be sent or not.
+    /// Ends an open loop: due requests without an answer have failed, whether they were sent or not.
     fn give_up(&mut self) {
-        let on_their_way: Vec<u64> = self.connections.iter().flat_map(Connection::dues).collect();
-        for due in on_their_way {
-            self.note_unanswered(due);
+        let now = self.clock.now;
+        for due in self.connections.iter().flat_map(Connection::dues) {
+            self.measured.note_unanswered(due, now);
         }
-        while let Some(due) = self.due() {
-            self.take(due);
-            self.note_unanswered(due);
+        while let Some(due) = self.schedule.due() {
+            let taken = self.schedule.take(due, now);
+            self.measured.tally.waited += u64::from(taken.is_some_and(|taken| taken.has_waited));
+            self.measured.note_unanswered(due, now);
         }
     }
 
-    /// Its latency is at least what it has waited so far. Left out, the longest of all would be missing, and the
-    /// percentiles the better the more of them there are.
-    fn note_unanswered(&mut self, due: u64) {
-        self.tally.failures.unanswered += 1;
-        self.tally.latency.record(self.now.saturating_sub(due));
-        self.tally.seconds.fail(self.now);
-    }
-
-    /// Puts a request on a connection, a new one if there is none.
+    /// Puts a request on a connection, and opens it if necessary.
     fn dispatch(&mut self, id: usize, request: usize, due: u64) {
         let connection = &mut self.connections[id];
         if connection.streams.is_some() {
             return self.assign(id, request, due);
         }
-        connection.assign(request, due, self.now, self.job.protocol);
+        connection.assign(request, due, self.clock.now, self.job.protocol);
         if connection.transport.is_some() {
-            connection.phase = Phase::Sending;
+            connection.phase = ConnectionPhase::Sending;
             self.push(id);
         } else {
             self.connect(id);
         }
     }
 
-    fn look_after(&mut self) {
-        if self.is_metered() && self.now >= self.next_turn {
-            self.next_turn = self.now + TURN;
+    fn run_timers(&mut self) {
+        let now = self.clock.now;
+        if self.has_rate_limit() && now >= self.timers.turn {
+            self.timers.turn = now + TURN;
             self.take_turns();
         }
-        if self.now >= self.next_scan {
-            self.next_scan = self.now + SCAN;
+        if now >= self.timers.scan {
+            self.timers.scan = now + SCAN;
             for id in 0..self.connections.len() {
-                self.check_patience(id);
+                self.check_timeout(id);
             }
         }
     }
 
-    /// Slow readers and senders take what they are due.
+    /// Reads and sends on connections with a limited rate.
     fn take_turns(&mut self) {
         for id in 0..self.connections.len() {
             match self.connections[id].phase {
-                Phase::Sending => self.push(id),
-                Phase::Body if self.connections[id].interest == Some(Interest::Nothing) => self.read(id),
+                ConnectionPhase::Sending => self.push(id),
+                ConnectionPhase::Body if self.connections[id].interest == Some(Interest::Nothing) => self.read(id),
                 _ => {}
             }
         }
     }
 
-    fn check_patience(&mut self, id: usize) {
+    fn check_timeout(&mut self, id: usize) {
+        use ConnectionPhase as Phase;
         let connection = &self.connections[id];
-        let waited = self.now.saturating_sub(connection.since);
+        let waited = self.clock.now.saturating_sub(connection.since);
         let is_too_long = u128::from(waited) > self.job.timeout.as_nanos();
         match connection.phase {
             Phase::Closing if waited > CLOSING => self.closed(id),
@@ -470,23 +434,19 @@ impl<'j> Runner<'j> {
     }
 }
 
-fn since_1970() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Arrivals;
     use crate::job::tests::job;
     use crate::pacer::Spacing;
 
     const MS: u64 = 1_000_000;
 
-    /// A request every millisecond for ten of them.
-    fn open_loop(count: Option<u64>) -> Job {
-        Job {
-            count,
+    #[test]
+    fn unanswered_requests_have_failed_and_their_wait_is_in_the_latency() {
+        let job = SliceJob {
+            count: None,
             time: Some(Duration::from_millis(10)),
             arrivals: Arrivals::Open {
                 rate: 1000.0,
@@ -494,84 +454,25 @@ mod tests {
                 seed: 1,
             },
             ..job()
-        }
-    }
-
-    /// All that is due, one after the other.
-    fn all_due(runner: &mut Runner<'_>) -> Vec<u64> {
-        let mut found = Vec::new();
-        while let Some(due) = runner.due() {
-            runner.take(due);
-            found.push(due / MS);
-        }
-        found
-    }
-
-    #[test]
-    fn what_was_due_before_the_deadline_stays_due_behind_it_and_nothing_else() {
-        let (job, shared) = (open_loop(None), Shared::default());
-        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
-        runner.now = 500 * MS;
-        assert!(!runner.is_over(), "ten wait for a connection");
-        assert_eq!(all_due(&mut runner), (0..10).collect::<Vec<u64>>());
-        assert!(runner.is_over());
-        runner.active = 1;
-        assert!(!runner.is_over(), "one waits for its answer");
-        runner.now = 10 * MS + GRACE;
-        assert!(runner.is_over());
-    }
-
-    #[test]
-    fn a_slice_lasts_its_time_unless_a_number_ends_it() {
-        let (job, shared) = (open_loop(None), Shared::default());
-        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
-        assert_eq!(all_due(&mut runner).len(), 10);
-        runner.now = 9 * MS;
-        assert!(!runner.is_over());
-        let job = open_loop(Some(3));
-        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
-        assert_eq!(all_due(&mut runner), [0, 1, 2]);
-        runner.now = 3 * MS;
-        assert!(runner.is_over());
-    }
-
-    #[test]
-    fn slow_answers_are_waited_for_but_not_longer_than_the_slice_was() {
-        let job = Job {
-            time: Some(Duration::from_secs(5)),
-            ..open_loop(None)
         };
-        let shared = Shared::default();
-        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
-        let mut grace_after = |answer: u64| {
-            runner.tally.service.record(answer * MS);
-            (runner.end() - 5000 * MS) as f64 / 1e9
-        };
-        for (answer, expected) in [(2, 1.0), (2000, 4.0), (3000, 5.0), (1, 5.0)] {
-            let grace = grace_after(answer);
-            assert!((grace - expected).abs() < 0.01, "{grace} s after {answer} ms");
-        }
-    }
-
-    #[test]
-    fn what_is_unanswered_has_failed_and_its_wait_is_in_the_latency() {
-        let (job, shared) = (open_loop(None), Shared::default());
-        let mut runner = Runner::new(&job, 0, &shared).expect("a descriptor");
-        // One place had two, so the first has its answer.
+        let control = LoadControl::default();
+        let mut runner = Runner::new(&job, 0, &control).expect("a descriptor");
+        // The connection had two requests, so the first of them has its answer.
         for due in [0, MS] {
-            runner.take(due);
+            runner.schedule.take(due, due);
             runner.connections[0].assign(0, due, due, job.protocol);
         }
-        (runner.now, runner.blocked, runner.tally.waited) = (1010 * MS, 1000 * MS, 0);
+        runner.clock.now = 1010 * MS;
+        runner.schedule.block(1000 * MS);
         runner.give_up();
-        let tally = &runner.tally;
+        let tally = &runner.measured.tally;
         assert_eq!((tally.failures.unanswered, tally.waited), (9, 8));
         assert_eq!((tally.failures.all(), tally.requests), (9, 0));
         assert_eq!(tally.latency.count(), 9);
-        // Due at 1 ms the first of them, at 9 ms the last.
+        // The first of them was due at 1 ms, the last at 9 ms.
         let (shortest, longest) = (tally.latency.min(), tally.latency.max());
         assert!((1_000_000..=1_002_000).contains(&shortest), "{shortest}");
         assert!((1_009_000..=1_011_000).contains(&longest), "{longest}");
-        assert_eq!(runner.due(), None);
+        assert_eq!(runner.schedule.due(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Connections with many requests at once: HTTP/2.
 //!
-//! All that one read brings is taken in first; then the freed slots get their next requests, which leave in one write.
+//! All bytes of a read are handled first. Then the freed slots get their next requests, which are sent in one write.
 
 use std::io;
 
@@ -8,25 +8,24 @@ use haulier_proto::h2::client::{Event, StreamError};
 use haulier_proto::response_head::ResponseHead;
 use rustix::event::epoll;
 
-use super::ending::Timing;
-use super::{Class, MOST_READS, PAUSE, Runner};
-use crate::answer::Captured;
-use crate::connection::{Interest, Phase};
-use crate::streams::{Slot, Streams};
+use super::measurements::FailureClass;
+use super::{MOST_READS, Runner};
+use crate::answer::{Captured, is_coded};
+use crate::connection::{ConnectionPhase, Interest};
+use crate::streams::StreamSlots;
 use crate::transport::Transport;
 
 impl Runner<'_> {
-    /// The streams of a connection that has them; all callers have looked.
-    fn streams(&mut self, id: usize) -> Option<&mut Streams> {
+    /// The streams of a connection of HTTP/2.
+    fn streams(&mut self, id: usize) -> Option<&mut StreamSlots> {
         self.connections[id].streams.as_deref_mut()
     }
 
-    /// A closed loop: gives every free slot its next request, and sends them. A connection that gets none has done its
-    /// part.
+    /// In a closed loop, gives every free slot its next request, and sends them. Retires a connection without requests.
     pub(super) fn fill(&mut self, id: usize) {
-        let now = self.now;
+        let now = self.clock.now;
         while self.streams(id).is_some_and(|streams| streams.takes_more()) {
-            let Some(number) = self.ticket() else { break };
+            let Some(number) = self.next_number() else { break };
             let request = self.job.request(number);
             if let Some(streams) = self.streams(id) {
                 streams.assign(request, now, now);
@@ -38,14 +37,14 @@ impl Runner<'_> {
             self.submit(id);
         } else {
             connection.close();
-            connection.phase = Phase::Retired;
-            self.active -= 1;
+            connection.phase = ConnectionPhase::Retired;
+            self.queues.active -= 1;
         }
     }
 
-    /// An open loop: puts a request on a connection that has a free slot.
+    /// In an open loop, puts a request on a connection with a free slot.
     pub(super) fn assign(&mut self, id: usize, request: usize, due: u64) {
-        let now = self.now;
+        let now = self.clock.now;
         if let Some(streams) = self.streams(id) {
             streams.assign(request, due, now);
         }
@@ -53,19 +52,19 @@ impl Runner<'_> {
         self.submit(id);
     }
 
-    /// Sends what is ready, over a new connection if there is none.
+    /// Sends requests that are ready, over a new connection if there is none.
     pub(super) fn submit(&mut self, id: usize) {
         match self.connections[id].phase {
-            Phase::Vacant => self.connect(id),
-            Phase::Streams => self.send_streams(id),
-            // The connection is in the making.
+            ConnectionPhase::Vacant => self.connect(id),
+            ConnectionPhase::Streams => self.send_streams(id),
+            // The connection is being established.
             _ => {}
         }
     }
 
-    /// Also the first bytes of a connection that stands, or is about to.
+    /// Sends frames as far as the socket allows; also the first bytes of a connection.
     pub(super) fn send_streams(&mut self, id: usize) {
-        let (job, now) = (self.job, self.now);
+        let (job, now) = (self.job, self.clock.now);
         if let Some(streams) = self.streams(id) {
             streams.send_ready(&job.requests, now);
         }
@@ -85,13 +84,13 @@ impl Runner<'_> {
                     } else {
                         output.drain(..count);
                     }
-                    self.tally.bytes.sent += count as u64;
-                    if self.connections[id].phase != Phase::Streams {
+                    self.measured.tally.bytes.sent += count as u64;
+                    if self.connections[id].phase != ConnectionPhase::Streams {
                         self.established(id);
                         let connection = &mut self.connections[id];
-                        connection.phase = Phase::Streams;
-                        let connect_time = connection.connect_time;
-                        let now = self.now;
+                        connection.phase = ConnectionPhase::Streams;
+                        let connect_time = connection.current.timing.connect_time;
+                        let now = self.clock.now;
                         if let Some(streams) = self.streams(id) {
                             streams.established(now, connect_time);
                         }
@@ -101,16 +100,7 @@ impl Runner<'_> {
                 Err(error) => return self.broken(id, &error),
             }
         }
-        let has_unsent = self.connections[id]
-            .transport
-            .as_ref()
-            .is_some_and(Transport::has_unsent);
-        let interest = if has_unsent {
-            Interest::ReadWrite
-        } else {
-            Interest::Read
-        };
-        self.watch(id, interest);
+        self.watch(id, self.connections[id].interest_after_sending());
     }
 
     pub(super) fn carry_streams(&mut self, id: usize, flags: epoll::EventFlags) {
@@ -127,7 +117,7 @@ impl Runner<'_> {
     }
 
     fn read_streams(&mut self, id: usize) {
-        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut buffer = std::mem::take(&mut self.buffers.input);
         for _ in 0..MOST_READS {
             let Some(transport) = &mut self.connections[id].transport else {
                 break;
@@ -151,15 +141,15 @@ impl Runner<'_> {
                 }
             }
         }
-        self.buffer = buffer;
-        if self.connections[id].phase == Phase::Streams {
+        self.buffers.input = buffer;
+        if self.connections[id].phase == ConnectionPhase::Streams {
             self.settle(id);
         }
     }
 
     fn feed_streams(&mut self, id: usize, bytes: &[u8]) {
-        self.look_at_clock();
-        self.tally.bytes.received += bytes.len() as u64;
+        self.clock.update();
+        self.measured.tally.bytes.received += bytes.len() as u64;
         let Some(streams) = self.streams(id) else { return };
         let mut kept = std::mem::take(&mut streams.input);
         let mut storage = std::mem::take(&mut streams.storage);
@@ -170,8 +160,8 @@ impl Runner<'_> {
             &kept
         };
         let mut at = 0;
-        // A failure may have taken the connection away.
-        while self.connections[id].phase == Phase::Streams {
+        // A failure may have closed the connection.
+        while self.connections[id].phase == ConnectionPhase::Streams {
             let Some(streams) = self.streams(id) else { return };
             match streams.client.receive(&input[at..], &mut storage) {
                 Ok(step) => {
@@ -200,21 +190,19 @@ impl Runner<'_> {
         }
     }
 
-    /// Gives a head back whose memory is of use.
+    /// Handles an event of a stream. Returns a head, so that its memory is used again.
     fn stream_event(&mut self, id: usize, event: Event<'_>) -> Option<ResponseHead> {
-        let (now, job) = (self.now, self.job);
-        let is_captured = id == 0 && job.capture && !self.has_captured;
+        let (now, job) = (self.clock.now, self.job);
         let streams = self.connections[id].streams.as_deref_mut()?;
         match event {
             Event::Head { stream, head, end } => {
                 streams.has_answered = true;
                 let place = streams.place_of(stream)?;
                 let slot = streams.slot(place);
-                (slot.first_byte, slot.since, slot.status) = (now, now, head.status());
-                let coding = head.fields().get("content-encoding").unwrap_or_default();
-                slot.is_coded = !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity");
-                if is_captured {
-                    capture(&mut self.captured, &head);
+                (slot.timing.first_byte, slot.since, slot.status) = (now, now, head.status());
+                slot.is_coded = is_coded(head.fields().get("content-encoding"));
+                if let Some(captured) = self.measured.capture(id) {
+                    capture(captured, &head);
                 }
                 if end {
                     self.complete_stream(id, place);
@@ -224,8 +212,8 @@ impl Runner<'_> {
             Event::Data { stream, data, end } => {
                 let place = streams.place_of(stream)?;
                 streams.take_body(place, data, &job.expected, now);
-                if is_captured {
-                    self.captured.body.extend_from_slice(data);
+                if let Some(captured) = self.measured.capture(id) {
+                    captured.body.extend_from_slice(data);
                 }
                 if end {
                     self.complete_stream(id, place);
@@ -242,7 +230,7 @@ impl Runner<'_> {
                 let place = streams.place_of(stream)?;
                 self.complete_stream(id, place);
             }
-            // No more streams fit; `settle` goes on with another connection.
+            // After GOAWAY, `settle` opens another connection.
             Event::GoAway { .. } | Event::Interim { .. } => {}
         }
         None
@@ -253,14 +241,14 @@ impl Runner<'_> {
         let Some(streams) = self.streams(id) else { return };
         let slot = streams.release(place);
         let is_kept = keep_alive && streams.client.is_open();
-        self.count(timing(&slot), slot.complete(is_kept));
+        self.count(slot.timing, slot.complete(is_kept));
+        self.measured.end_capture(id);
         self.connections[id].used += 1;
-        self.has_captured |= id == 0;
-        self.tally.kept_alive += u64::from(is_kept);
+        self.measured.tally.kept_alive += u64::from(is_kept);
         self.released(id);
     }
 
-    fn fail_stream(&mut self, id: usize, place: usize, class: Class) {
+    fn fail_stream(&mut self, id: usize, place: usize, class: FailureClass) {
         if let Some(streams) = self.streams(id) {
             streams.release(place);
         }
@@ -269,37 +257,36 @@ impl Runner<'_> {
     }
 
     fn released(&mut self, id: usize) {
-        if self.is_open_loop() {
-            self.active -= 1;
-            self.idle.push_back(id);
+        if self.schedule.is_open_loop() {
+            self.queues.active -= 1;
+            self.queues.idle.push_back(id);
         }
     }
 
-    /// After everything was taken in: the freed slots get their next requests, and a connection that takes none any more
-    /// is left behind.
+    /// After reading, gives the freed slots their next requests, and closes a connection that takes no more.
     fn settle(&mut self, id: usize) {
         let keep_alive = self.job.keep_alive;
         let Some(streams) = self.streams(id) else { return };
         let (is_open, open, busy) = (streams.client.is_open(), streams.client.open_streams(), streams.busy());
         if open > 0 && !(is_open && keep_alive) {
-            // What is on it comes to its end first.
+            // Its streams come to their end first.
             return self.send_streams(id);
         }
         if !is_open || (!keep_alive && busy == 0) {
             self.connections[id].close();
         }
         self.connections[id].is_busy = busy > 0;
-        if !self.is_open_loop() {
+        if !self.schedule.is_open_loop() {
             self.fill(id);
         } else if busy > 0 || self.connections[id].transport.is_some() {
             self.submit(id);
         }
     }
 
-    /// The connection is gone. Requests that the server may not have seen are sent again, if it has answered before; the
-    /// others have failed.
-    pub(super) fn lose(&mut self, id: usize, class: Class) {
-        let (now, is_used) = (self.now, self.connections[id].used > 0);
+    /// Takes the loss of a connection. Requests that the server may not have seen are sent again if it has answered
+    /// before; the others have failed.
+    pub(super) fn lose(&mut self, id: usize, class: FailureClass) {
+        let (now, is_used) = (self.clock.now, self.connections[id].used > 0);
         let Some(streams) = self.streams(id) else { return };
         for place in streams.places() {
             let Some(streams) = self.streams(id) else { return };
@@ -312,20 +299,20 @@ impl Runner<'_> {
         connection.abandon();
         connection.used = 0;
         connection.is_busy = connection.streams.as_ref().is_some_and(|streams| streams.busy() > 0);
-        if connection.is_busy || !self.is_open_loop() {
-            self.later.push_back((self.now + PAUSE, id));
+        if connection.is_busy || !self.schedule.is_open_loop() {
+            self.retry_later(id);
         }
     }
 
-    /// Ends the streams that wait too long.
+    /// Ends streams whose timeout is over.
     pub(super) fn check_streams(&mut self, id: usize) {
-        let (now, patience) = (self.now, self.job.timeout.as_nanos());
+        let (now, timeout) = (self.clock.now, self.job.timeout.as_nanos());
         let mut has_failed = false;
-        while let Some(place) = self.streams(id).and_then(|streams| streams.stalled(now, patience)) {
+        while let Some(place) = self.streams(id).and_then(|streams| streams.stalled(now, timeout)) {
             let is_untouched = self
                 .streams(id)
                 .is_some_and(|streams| streams.slot(place).is_untouched());
-            let class: Class = if is_untouched {
+            let class: FailureClass = if is_untouched {
                 |failures| &mut failures.first_byte_timeout
             } else {
                 |failures| &mut failures.body_timeout
@@ -339,16 +326,7 @@ impl Runner<'_> {
     }
 }
 
-fn timing(slot: &Slot) -> Timing {
-    Timing {
-        due: slot.due,
-        sent: slot.sent,
-        first_byte: slot.first_byte,
-        connect_time: slot.connect_time,
-    }
-}
-
-fn class_of(why: StreamError) -> Class {
+fn class_of(why: StreamError) -> FailureClass {
     match why {
         StreamError::Reset(_) | StreamError::Unprocessed => |failures| &mut failures.reset,
         StreamError::Short { .. } => |failures| &mut failures.short_body,

@@ -10,7 +10,11 @@ use crate::exchange::Exchange;
 
 const READ: usize = 64 * 1024;
 
-pub(super) async fn fetch(job: &DownloadJob, mut exchange: Exchange, mut decoder: Decoder) -> Result<(), DownloadError> {
+pub(super) async fn fetch(
+    job: &DownloadJob,
+    mut exchange: Exchange,
+    mut decoder: Decoder,
+) -> Result<(), DownloadError> {
     let (mut input, mut output, mut at) = (Vec::new(), Vec::new(), 0);
     loop {
         input.clear();

@@ -1,4 +1,4 @@
-//! The number of connections: another one is added only where a gain is measured.
+//! The number of connections: another one is added only if a gain is measured.
 //!
 //! One connection fills a free link, and more of them only cost. Where the server or the path limits each connection,
 //! the second brings as much as the first, and all that are allowed are of use. Where it brings less, the number
@@ -57,7 +57,11 @@ impl Growth {
         Self {
             most,
             connections: 1,
-            phase: if most > 1 { GrowthPhase::Starting } else { GrowthPhase::Fixed },
+            phase: if most > 1 {
+                GrowthPhase::Starting
+            } else {
+                GrowthPhase::Fixed
+            },
             measurement: Measurement::begin(Sample::default()),
         }
     }
@@ -97,7 +101,9 @@ impl Growth {
                 self.connections -= added;
                 Change::Remove(added)
             }
-            GrowthPhase::Judging { before, added } if added > self.connections - added => self.cut_back(rate, before, added),
+            GrowthPhase::Judging { before, added } if added > self.connections - added => {
+                self.cut_back(rate, before, added)
+            }
             GrowthPhase::Judging { before, .. } if rate >= before * ALONE => self.maybe_add(rate, left, self.most),
             _ => self.maybe_add(rate, left, self.connections),
         }

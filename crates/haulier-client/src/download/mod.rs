@@ -143,10 +143,10 @@ fn worthwhile(total: Option<u64>) -> u64 {
 }
 
 impl Download {
-    /// Fetches the file, with retries where they may help.
+    /// Fetches the file, with retries if they may help.
     ///
     /// # Errors
-    /// [`DownloadError`] of the last attempt. Bytes that can be continued stay beside the target as `.part`.
+    /// [`DownloadError`] of the last attempt. Bytes that can be continued stay next to the target as `.part`.
     pub async fn run(&self) -> Result<Finished, DownloadError> {
         if self.options.destination == Destination::Stdout {
             return stream::run(self).await;
@@ -581,7 +581,12 @@ impl Download {
         self.verify(part, follower, progress).await
     }
 
-    async fn verify(&self, part: PartFile, follower: Follower, progress: &mut Progress) -> Result<Finished, DownloadError> {
+    async fn verify(
+        &self,
+        part: PartFile,
+        follower: Follower,
+        progress: &mut Progress,
+    ) -> Result<Finished, DownloadError> {
         let length = part.total().unwrap_or_default();
         let hashed = tokio::task::spawn_blocking(move || follower.finish(length)).await;
         let path = part.target().to_owned();

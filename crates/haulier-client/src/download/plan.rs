@@ -23,7 +23,7 @@ pub enum DownloadPlan {
 /// The properties of the request that its response is judged by.
 #[derive(Debug, Clone, Copy)]
 pub struct Requested<'a> {
-    /// The range, its end not included and absent where the request left it open.
+    /// The range; its end is exclusive, and absent if the request left it open.
     pub range: Option<(u64, Option<u64>)>,
     /// The state that the range was bound to.
     pub validators: &'a Validators,
@@ -34,7 +34,7 @@ pub struct Requested<'a> {
 /// Decides the use of a response. `now` is seconds since 1970, for Retry-After.
 ///
 /// # Errors
-/// [`DownloadError::Ranges`] and [`DownloadError::Changed`] where bytes might land in the wrong place;
+/// [`DownloadError::Ranges`] and [`DownloadError::Changed`] if bytes might land in the wrong place;
 /// [`DownloadError::Status`] for a response that is no file.
 pub fn decide(head: &ResponseHead, requested: &Requested<'_>, now: u64) -> Result<DownloadPlan, DownloadError> {
     match (head.status(), requested.range) {
@@ -55,7 +55,12 @@ pub fn decide(head: &ResponseHead, requested: &Requested<'_>, now: u64) -> Resul
 }
 
 /// Accepts a 206 only if it fits the request in every respect.
-fn part(head: &ResponseHead, requested: &Requested<'_>, start: u64, end: Option<u64>) -> Result<DownloadPlan, DownloadError> {
+fn part(
+    head: &ResponseHead,
+    requested: &Requested<'_>,
+    start: u64,
+    end: Option<u64>,
+) -> Result<DownloadPlan, DownloadError> {
     let Some(ContentRange::Part { range, total }) = content_range_of(head) else {
         return Err(DownloadError::Ranges("a part without a valid Content-Range"));
     };

@@ -146,7 +146,7 @@ impl PartFile {
         }
     }
 
-    /// A new empty file for `target`, or, where that name is taken and `may_number`, for `target` with a number.
+    /// A new empty file for `target`, or for `target` with a number if that name is taken and `may_number`.
     ///
     /// # Errors
     /// [`DownloadError::InTheWay`], [`DownloadError::Busy`], or [`DownloadError::File`].

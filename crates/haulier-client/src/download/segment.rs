@@ -18,7 +18,7 @@ use crate::request::Request;
 use crate::retry;
 use crate::stream::wide_pipe;
 
-/// Bytes that a worker reads at once where they cannot be spliced.
+/// Bytes that a worker reads at once if they cannot be spliced.
 const READ: usize = 256 * 1024;
 
 /// Works until the worker gets no further range. `first` is a response whose body is the worker's present range.

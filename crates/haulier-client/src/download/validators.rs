@@ -11,7 +11,7 @@ pub struct Validators {
     pub etag: Option<String>,
     /// As written.
     pub last_modified: Option<String>,
-    /// The date is older than the response, so it stands for one state alone (RFC 9110 §8.8.2.2).
+    /// The date is older than the response, so it is a strong validator (RFC 9110 §8.8.2.2).
     #[serde(default)]
     pub date_is_strong: bool,
 }

@@ -53,7 +53,7 @@ impl RequestBody for Pieces {
     }
 }
 
-/// A server of one connection that does what `script` says.
+/// A server of one connection that runs `script`.
 fn serve<T: Send + 'static>(script: impl FnOnce(&mut TcpStream) -> T + Send + 'static) -> (SocketAddr, JoinHandle<T>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -263,7 +263,7 @@ fn interim_responses_reach_the_caller() {
     server.join().expect("no panic");
 }
 
-/// Sends a body with `Expect: 100-continue`; the bytes that `answer` made the server read behind the head.
+/// Sends a body with `Expect: 100-continue`; gives the bytes that the server read after the head.
 fn expecting(answer: &'static [u8], then: &'static [u8]) -> (u16, bool, String) {
     let (address, server) = serve(move |stream| {
         read_until(stream, "\r\n\r\n");

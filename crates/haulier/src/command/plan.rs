@@ -15,7 +15,7 @@ use crate::cli::{Cli, Console};
 use crate::outcome::Outcome;
 use crate::php_discovery;
 use crate::quantity;
-use haulier_bench::plan::{self, Event, Plan, RunError, Wishes};
+use haulier_bench::plan::{self, Plan, PlanEvent, RunError, RunOptions};
 use haulier_bench::report::Report;
 use haulier_bench::report::data::{self, DataError};
 use haulier_bench::report::document::{self, Page};
@@ -117,7 +117,7 @@ async fn until_interrupted(plans: &[Plan], arguments: &PlanArgs, console: &Conso
 
 async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome {
     let (started, begun) = (surroundings::now(), Instant::now());
-    let wishes = Wishes {
+    let options = RunOptions {
         only: arguments.only.clone(),
         quick: arguments.quick,
         rounds: arguments.rounds,
@@ -126,7 +126,7 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
     let mut pages = Vec::new();
     for plan in plans {
         let mut watcher = Watcher::new(plan, console);
-        match plan::run(plan, &wishes, &mut |event| watcher.hear(&event)).await {
+        match plan::run(plan, &options, &mut |event| watcher.show(&event)).await {
             Ok(page) => pages.push(page),
             // Another plan may have the part that was named.
             Err(RunError::NoPart(_)) if plans.len() > 1 => {}
@@ -175,7 +175,7 @@ fn keep(path: &Path, plans: &[Plan], pages: &mut Vec<Page>) -> Result<(), DataEr
         let old = earlier.iter().find(|page| is_of_plan(page)).cloned();
         kept.extend(match (own, old) {
             (Some(mut own), Some(old)) => {
-                let order: Vec<&str> = plan.parts.iter().map(plan::Part::title).collect();
+                let order: Vec<&str> = plan.parts.iter().map(plan::PlanPart::title).collect();
                 own.keep(old, &order);
                 Some(own)
             }
@@ -219,24 +219,24 @@ impl<'p> Watcher<'p> {
         }
     }
 
-    fn hear(&mut self, event: &Event<'_>) {
+    fn show(&mut self, event: &PlanEvent<'_>) {
         if self.quiet {
             return;
         }
         match event {
-            Event::Waits => self.status(&format!(
+            PlanEvent::Waits => self.status(&format!(
                 "{}: another measurement is running; waiting for its end …",
                 self.plan.title
             )),
-            Event::Begun { title } => {
+            PlanEvent::Begun { title } => {
                 self.begun = Instant::now();
                 self.status(&format!("{}: {title} …", self.plan.title));
             }
-            Event::LeftOut { name, why } => {
+            PlanEvent::LeftOut { name, why } => {
                 self.status("");
                 let _ = writeln!(io::stderr(), "left out: {name} ({why})");
             }
-            Event::Done(part) => {
+            PlanEvent::Done(part) => {
                 self.status("");
                 let mut text = String::new();
                 terminal::write_part(&mut text, part);

@@ -209,7 +209,7 @@ fn what_does_not_go_together_is_said() {
             "--streams is for --http 2",
         ),
         (&["--http", "2", "--read", "1KB/s", "http://a/"], "slow readers"),
-        (&["--http", "2", "--ab", "http://a/"], "ab speaks HTTP/1"),
+        (&["--http", "2", "--ab", "http://a/"], "ab has no HTTP/2"),
         (&["--http", "2", "fcgi://127.0.0.1:9000/x.php"], "FastCGI"),
         (&["--http", "2", "-X", "a:1", "http://a/"], "needs https"),
         (&["--http", "2", "--framing-check", "http://a/"], "--framing-check"),

@@ -309,13 +309,16 @@ fn every_broken_plan_is_explained_at_its_place() {
 }
 
 #[test]
-fn the_plans_of_the_experiments_are_right() {
-    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
-    let folders = fs::read_dir(experiments)
-        .expect("experiments")
-        .map(|entry| entry.expect("an entry").path());
+fn the_plans_of_benchmarks_and_experiments_are_right() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = ["bench", "experiments"].map(|name| root.join(name));
+    let inside = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).expect("a folder"));
+    let inside = inside.map(|entry| entry.expect("an entry").path());
     let mut plans = 0;
-    for plan in folders
+    for plan in inside
+        .chain(folders.iter().cloned())
         .map(|folder| folder.join("plan.toml"))
         .filter(|plan| plan.exists())
     {
@@ -323,7 +326,7 @@ fn the_plans_of_the_experiments_are_right() {
         let checked = Place::new().bench(&["run", "--check", &plan.display().to_string()]);
         assert_eq!(checked.code, Some(0), "{}", checked.stderr);
     }
-    assert!(plans >= 4, "{plans} plans");
+    assert!(plans >= 7, "{plans} plans");
 }
 
 #[test]

@@ -1,22 +1,20 @@
 //! `haulier bench`: how fast servers are, and whether one is faster.
 
-mod ab_text;
 mod files;
 mod options;
 mod status_line;
-mod table;
 
-use std::error::Error;
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use haulier_bench::campaign::{self, CampaignError, Measured, Options, Progress};
 use haulier_bench::job::StopRule;
-use haulier_bench::runner::Shared;
+use haulier_bench::report::ab::{self, AbForm};
+use haulier_bench::report::run_text;
+use haulier_bench::runner::LoadControl;
 use haulier_bench::sample::Tally;
 use haulier_bench::spread;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,11 +22,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::status_line::StatusLine;
 use crate::cli::Console;
 use crate::cli::bench::BenchArgs;
+use crate::error_chain::with_sources;
 use crate::machine;
 use crate::outcome::Outcome;
-use haulier_bench::report::figures;
 
-/// Of `--max-p95`.
+/// The exit code if `--max-p95` was missed.
 const MISSED: u8 = 3;
 
 pub(super) fn run(arguments: &BenchArgs, console: &Console) -> Outcome {
@@ -36,8 +34,12 @@ pub(super) fn run(arguments: &BenchArgs, console: &Console) -> Outcome {
     if arguments.worker {
         return work();
     }
+    let ab = arguments.ab_form();
     if arguments.version_only {
-        return print(&ab_text::version(arguments.ab));
+        return print(&match ab {
+            Some(_) => ab::BANNER.to_owned(),
+            None => format!("haulier {}\n", env!("CARGO_PKG_VERSION")),
+        });
     }
     let options = match arguments.options() {
         Ok(options) => options,
@@ -49,37 +51,28 @@ pub(super) fn run(arguments: &BenchArgs, console: &Console) -> Outcome {
     if arguments.framing_check {
         return check_framing(&options, arguments);
     }
-    let shared = Arc::new(Shared::default());
-    let interrupted = stop_on_signal(&shared);
-    if arguments.ab {
-        let _ = write!(io::stdout(), "{}", ab_text::opening(&options, arguments));
-        let _ = io::stdout().flush();
-    }
-    let mut line = StatusLine::new(&options, arguments, console);
-    let measured = campaign::run(&options, &shared, &mut |progress: &Progress<'_>| line.show(progress));
-    let answers = measured
-        .as_ref()
-        .ok()
-        .and_then(|measured| measured.tallies.first())
-        .map(Tally::answers);
-    line.finish(answers);
-    match measured {
-        Ok(measured) => tell(
-            &measured,
-            &options,
-            arguments,
-            console,
-            interrupted.load(Ordering::Relaxed),
-        ),
-        Err(CampaignError::Interrupted) => Outcome::Interrupted,
+    let control = Arc::new(LoadControl::default());
+    let is_interrupted = stop_on_signal(&control);
+    let measured = match measure(&options, arguments, ab.as_ref(), console, &control) {
+        Ok(measured) => measured,
+        Err(CampaignError::Interrupted) => return Outcome::Interrupted,
         Err(error) => {
-            eprintln!("error: {}", chain(&error));
-            Outcome::Failed
+            eprintln!("error: {}", with_sources(&error));
+            return Outcome::Failed;
         }
+    };
+    let printed = match &ab {
+        Some(form) => print_as_ab(&measured, &options, form),
+        None => print_run(&measured, arguments, console),
+    };
+    let written = printed.and_then(|()| write_files(&measured, arguments));
+    if let Err(end) = written {
+        return end;
     }
+    outcome(&measured, &options, arguments, is_interrupted.load(Ordering::Relaxed))
 }
 
-/// A process of a larger run.
+/// Runs a part of another process's job.
 fn work() -> Outcome {
     match spread::work(io::stdin().lock(), io::stdout().lock()) {
         Ok(()) => Outcome::Done,
@@ -90,11 +83,11 @@ fn work() -> Outcome {
     }
 }
 
-/// The first signal ends the measuring, and what was measured is told; the flag says that it came.
-fn stop_on_signal(shared: &Arc<Shared>) -> Arc<std::sync::atomic::AtomicBool> {
-    let interrupted = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let (shared, flag) = (Arc::clone(shared), Arc::clone(&interrupted));
-    // The thread ends with the process; without a runtime the signal simply ends it.
+/// Ends the run at the first signal, so that its result so far is printed. The flag tells that a signal came.
+fn stop_on_signal(control: &Arc<LoadControl>) -> Arc<AtomicBool> {
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    let (control, flag) = (Arc::clone(control), Arc::clone(&is_interrupted));
+    // The thread ends with the process. Without a runtime, the signal ends the process.
     thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
             return;
@@ -109,70 +102,91 @@ fn stop_on_signal(shared: &Arc<Shared>) -> Arc<std::sync::atomic::AtomicBool> {
                 _ = terminate.recv() => {}
             }
             flag.store(true, Ordering::Relaxed);
-            shared.stop.store(true, Ordering::Relaxed);
+            control.stop.store(true, Ordering::Relaxed);
         });
     });
-    interrupted
+    is_interrupted
 }
 
-fn tell(
-    measured: &Measured,
+fn measure(
     options: &Options,
     arguments: &BenchArgs,
+    ab: Option<&AbForm>,
     console: &Console,
-    interrupted: bool,
-) -> Outcome {
-    let run = &measured.run;
-    if arguments.ab {
-        let _ = io::stdout().write_all(&ab_text::exchanges(measured, options, arguments.verbosity));
-        if let Some(end) = ab_text::abort(measured, options) {
-            return end;
-        }
-        eprint!("{}", ab_text::socket_errors(measured, arguments.verbosity));
-    } else if arguments.verbosity >= 2 {
-        eprint!("{}", first_exchange(measured, arguments.verbosity));
+    control: &LoadControl,
+) -> Result<Measured, CampaignError> {
+    if let Some(form) = ab {
+        let _ = write!(io::stdout(), "{}", ab::opening(options, form));
+        let _ = io::stdout().flush();
     }
-    if arguments.ab {
-        if print(&ab_text::render(measured, options, arguments)) == Outcome::Failed {
-            return Outcome::Failed;
+    let mut line = StatusLine::new(options, arguments, ab, console);
+    let measured = campaign::run(options, control, &mut |progress: &Progress<'_>| line.show(progress));
+    let tally = measured.as_ref().ok().and_then(|measured| measured.tallies.first());
+    line.finish(tally.map(Tally::answers));
+    measured
+}
+
+/// Prints ab's text.
+///
+/// # Errors
+/// The end of the command, if ab ends early or the text cannot be written.
+fn print_as_ab(measured: &Measured, options: &Options, form: &AbForm) -> Result<(), Outcome> {
+    let _ = io::stdout().write_all(&ab::exchanges(measured, options, form.verbosity));
+    if let Some(abort) = ab::abort(measured, options) {
+        if abort.done > 0 {
+            println!("Total of {} requests completed", abort.done);
         }
-        for warning in run.warnings.iter().filter(|warning| ab_text::is_worth_saying(warning)) {
-            eprintln!("ab: {}", warning.text);
-        }
-    } else if print(&table::render(run, arguments, console.colors_stdout())) == Outcome::Failed {
-        return Outcome::Failed;
+        eprintln!("{}", abort.message);
+        return Err(Outcome::FailedWith(abort.code));
     }
+    eprint!("{}", ab::socket_errors(measured, form.verbosity));
+    succeeded(print(&ab::render(measured, options, form)))?;
+    let warnings = measured.run.warnings.iter();
+    for warning in warnings.filter(|warning| ab::is_worth_saying(warning)) {
+        eprintln!("ab: {}", warning.text);
+    }
+    Ok(())
+}
+
+/// Prints the text of the run.
+///
+/// # Errors
+/// The end of the command, if the text cannot be written.
+fn print_run(measured: &Measured, arguments: &BenchArgs, console: &Console) -> Result<(), Outcome> {
+    if arguments.verbosity >= 2 {
+        eprint!("{}", run_text::first_exchange(measured, arguments.verbosity));
+    }
+    let text = run_text::render(&measured.run, !arguments.no_percentiles, console.colors_stdout());
+    succeeded(print(&text))
+}
+
+/// Writes the files of the run, and prints their names.
+///
+/// # Errors
+/// The end of the command, if one cannot be written.
+fn write_files(measured: &Measured, arguments: &BenchArgs) -> Result<(), Outcome> {
     match files::write(measured, arguments) {
-        Ok(written) if arguments.ab => drop(written),
         Ok(written) => {
-            for (what, path) in written {
+            for (what, path) in written.iter().filter(|_| !arguments.ab) {
                 eprintln!("{what}: {}", path.display());
             }
+            Ok(())
         }
         Err(problem) => {
             eprintln!("error: {problem}");
-            return Outcome::Failed;
+            Err(Outcome::Failed)
         }
     }
-    outcome(measured, options, arguments, interrupted)
 }
 
-/// The first request and its answer, as they travelled.
-fn first_exchange(measured: &Measured, verbosity: u8) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut said = format!("INFO: the request\n---\n{}\n---\n", text(&measured.request).trim_end());
-    if let Some(first) = &measured.first {
-        said.push_str(&format!("LOG: header received:\n{}\n", text(&first.head)));
-        if verbosity >= 4 {
-            said.push_str(&text(&first.body));
-            said.push('\n');
-        }
-        said.push_str(&format!("LOG: Response code = {}\n", first.status));
+fn succeeded(outcome: Outcome) -> Result<(), Outcome> {
+    match outcome {
+        Outcome::Done => Ok(()),
+        other => Err(other),
     }
-    said
 }
 
-fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, interrupted: bool) -> Outcome {
+fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, is_interrupted: bool) -> Outcome {
     let points = &measured.run.points;
     let is_missed = arguments.max_p95.is_some_and(|most| {
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
@@ -181,17 +195,17 @@ fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, interr
             .iter()
             .any(|point| p95(point).is_none_or(|found| found > most) || point.total.requests == 0)
     });
-    // What is unanswered ends no run: it is counted when that is over.
+    // Unanswered requests are counted after the end, so they cannot have caused it.
     let failed = |tally: &Tally| tally.failures.all() - tally.failures.unanswered;
     let is_cut_off =
         options.stop == StopRule::Any && measured.tallies.iter().any(|tally| failed(tally) > tally.answers());
-    if interrupted {
+    if is_interrupted {
         Outcome::Interrupted
     } else if is_missed {
         eprintln!("--max-p95 was missed");
         Outcome::FailedWith(MISSED)
     } else if arguments.ab {
-        // ab is content with whatever it has measured.
+        // ab succeeds even if every request failed.
         Outcome::Done
     } else if is_cut_off || points.iter().all(|point| point.total.requests == 0) {
         Outcome::Failed
@@ -202,35 +216,21 @@ fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, interr
 
 fn check_framing(options: &Options, arguments: &BenchArgs) -> Outcome {
     /// Longer than most servers keep a connection.
-    const PATIENCE: Duration = Duration::from_secs(90);
-    let patience = arguments.timeout.or(arguments.patience).unwrap_or(PATIENCE);
-    let found = match campaign::check_framing(options, patience) {
+    const TIMEOUT: Duration = Duration::from_secs(90);
+    let timeout = arguments.timeout.or(arguments.patience).unwrap_or(TIMEOUT);
+    let found = match campaign::check_framing(options, timeout) {
         Ok(found) => found,
         Err(error) => {
-            eprintln!("error: {}", chain(&error));
+            eprintln!("error: {}", with_sources(&error));
             return Outcome::Failed;
         }
     };
-    let mut text = String::new();
-    for (target, after) in options.targets.iter().zip(found) {
-        let took = figures::time(after.answer.as_micros() as f64);
-        let idle = match after.idle {
-            None => format!(
-                "the server keeps the connection for more than {} s after the body",
-                patience.as_secs()
-            ),
-            Some(idle) if idle < Duration::from_millis(50) => "the server closes with the body".to_owned(),
-            Some(idle) => format!(
-                "the server idles {:.1} s after the body: a client that reads to the end of the stream waits that long",
-                idle.as_secs_f64()
-            ),
-        };
-        text.push_str(&format!("{}: answer in {took}; {idle}\n", target.name));
-    }
-    print(&text)
+    let lines = options.targets.iter().zip(found);
+    let lines = lines.map(|(target, after)| format!("{}: {}\n", target.name, after.words(timeout)));
+    print(&lines.collect::<String>())
 }
 
-/// A reader that has gone away is no failure.
+/// Prints a text. A reader that has closed its end is no failure.
 fn print(text: &str) -> Outcome {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -239,25 +239,4 @@ fn print(text: &str) -> Outcome {
         }
         _ => Outcome::Done,
     }
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
-}
-
-/// The name of a file nobody named: one a run.
-fn default_json(started: &str) -> PathBuf {
-    let name: String = started.replace('T', "-").replace([':', 'Z'], "");
-    PathBuf::from(format!("bench-{name}.json"))
-}
-
-fn is_terminal() -> bool {
-    io::stderr().is_terminal()
 }

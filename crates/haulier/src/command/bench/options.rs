@@ -1,24 +1,41 @@
-//! From the arguments to what a run shall do.
+//! The options of a run, from its arguments.
 
 use std::fs;
 use std::path::Path;
 
 use haulier_bench::campaign::Options;
 use haulier_bench::job::{Protocol, StopRule, TlsOptions};
-use haulier_bench::manners::Manners;
 use haulier_bench::mix::Mix;
+use haulier_bench::mode::RunMode;
 use haulier_bench::pacer::Spacing;
+use haulier_bench::report::ab::{AbForm, TableAttributes};
 use haulier_bench::target::{Target, Template};
 
 use crate::cli::bench::{ArrivalsArg, BenchArgs, figures_url, of_target};
 use crate::cli::get::HttpVersion;
 
-/// What ab does where nothing ends a timed run.
+/// Most requests of a timed run of ab.
 const AB_MOST_IN_TIME: u64 = 50_000;
 
 impl BenchArgs {
+    /// The form of ab's text, if it is wanted.
+    pub(super) fn ab_form(&self) -> Option<AbForm> {
+        let text = |given: &Option<String>| given.clone().unwrap_or_default();
+        self.ab.then(|| AbForm {
+            html: self.html.then(|| TableAttributes {
+                table: text(&self.table_attributes),
+                row: text(&self.row_attributes),
+                cell: text(&self.cell_attributes),
+            }),
+            is_quiet: self.quiet,
+            without_percentiles: self.no_percentiles,
+            without_confidence: self.no_confidence,
+            verbosity: self.verbosity,
+        })
+    }
+
     /// # Errors
-    /// What is wrong with the arguments or the files they name, in words.
+    /// A message on the argument or file that is wrong.
     pub(super) fn options(&self) -> Result<Options, String> {
         let seed = self.seed.unwrap_or_else(random);
         let targets = self.targets()?;
@@ -75,7 +92,7 @@ impl BenchArgs {
         })
     }
 
-    /// `replay LOG` or the targets themselves.
+    /// The log of `replay LOG`.
     fn replayed(&self) -> Option<&str> {
         match self.words.as_slice() {
             [word, log] if word == "replay" => Some(log),
@@ -139,9 +156,7 @@ impl BenchArgs {
             let (mix, left_out) =
                 Mix::replay(&text, self.speed, self.all_methods).map_err(|error| format!("{log}: {error}"))?;
             if left_out > 0 {
-                eprintln!(
-                    "{left_out} lines of {log} are left out: no requests, or of methods that may change something"
-                );
+                eprintln!("{left_out} lines of {log} were left out: no requests, or methods that may change something");
             }
             return Ok(Some(mix));
         }
@@ -188,29 +203,29 @@ impl BenchArgs {
             } else {
                 !self.no_keepalive && self.conn_rate.is_none()
             },
-            manners: if self.ab { &Manners::AB } else { &Manners::OWN },
+            mode: if self.ab { &RunMode::AB } else { &RunMode::HAULIER },
             http2: self.http == Some(HttpVersion::Two),
         })
     }
 
-    /// What does not go together with HTTP/2.
+    /// Refuses arguments that exclude HTTP/2.
     fn check_http2(&self, targets: &[Target]) -> Result<(), String> {
         let is_plain = |target: &Target| target.address.tls_name().is_none();
         let wrong = if self.ab {
-            "ab speaks HTTP/1"
+            "ab has no HTTP/2"
         } else if self.read.is_some() || self.send.is_some() {
-            "slow readers and senders speak HTTP/1: --read and --send do not go with --http 2"
+            "--read and --send exclude --http 2: slow readers and senders use HTTP/1"
         } else if self.framing_check {
-            "--framing-check is for HTTP/1: HTTP/2 tells the end of an answer from the end of a connection"
+            "--framing-check excludes --http 2, which needs no end of a connection"
         } else if self.proxy.is_some() && targets.iter().any(is_plain) {
             "through a proxy HTTP/2 needs https"
         } else if targets
             .iter()
             .any(|target| target.address.protocol(true) == Protocol::FastCgi)
         {
-            "a FastCGI server does not speak HTTP/2"
+            "FastCGI excludes --http 2"
         } else if self.no_keepalive && self.streams.is_some_and(|streams| streams > 1) {
-            "a connection for each request has one stream: --streams does not go with --no-keepalive"
+            "--streams excludes --no-keepalive: a connection for each request has one stream"
         } else {
             return Ok(());
         };
@@ -260,7 +275,7 @@ fn read(path: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Different for every run; it is printed, so that the run can be repeated.
+/// A seed for this run. It is printed, so that the run can be repeated.
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     // Short enough to be typed again.

@@ -1,40 +1,34 @@
-//! How far a run is: one line on a terminal that is drawn over itself, or ab's lines.
+//! Progress of a run: a line on a terminal that is drawn over itself, or ab's lines.
+
+use std::io::{self, IsTerminal};
 
 use haulier_bench::campaign::{Options, Progress};
-
-use super::is_terminal;
-use crate::cli::Console;
-use crate::cli::bench::BenchArgs;
+use haulier_bench::report::ab::{AbForm, AbProgress};
 use haulier_bench::report::figures;
 
-/// ab says how far it is only in runs of more requests.
-const AB_QUIET: u64 = 150;
+use crate::cli::Console;
+use crate::cli::bench::BenchArgs;
 
 pub(super) struct StatusLine {
     is_shown: bool,
     is_drawn: bool,
-    /// ab's step, and the number it says next.
-    ab: Option<(u64, u64)>,
-}
-
-/// Whether ab would say how far it is.
-pub(super) fn ab_beats(options: &Options, arguments: &BenchArgs) -> bool {
-    options.count.is_some_and(|count| count > AB_QUIET) && !arguments.quiet
+    ab: Option<AbProgress>,
 }
 
 impl StatusLine {
-    pub(super) fn new(options: &Options, arguments: &BenchArgs, console: &Console) -> Self {
-        let step = options.count.unwrap_or_default() / 10;
-        let ab = arguments.ab && ab_beats(options, arguments);
+    /// A line for `haulier bench`, or with `ab` the lines of ab.
+    pub(super) fn new(options: &Options, arguments: &BenchArgs, ab: Option<&AbForm>, console: &Console) -> Self {
         Self {
-            is_shown: !arguments.ab && !arguments.quiet && !console.quiet && is_terminal(),
+            is_shown: ab.is_none() && !arguments.quiet && !console.quiet && io::stderr().is_terminal(),
             is_drawn: false,
-            ab: ab.then(|| (step.max(100), step.max(100))),
+            ab: ab.and_then(|form| AbProgress::new(options, form)),
         }
     }
 
     pub(super) fn show(&mut self, progress: &Progress<'_>) {
-        self.beat(progress.answers);
+        if let Some(ab) = &mut self.ab {
+            eprint!("{}", ab.lines(progress.answers));
+        }
         if !self.is_shown {
             return;
         }
@@ -57,20 +51,10 @@ impl StatusLine {
         self.is_drawn = true;
     }
 
-    /// ab's lines up to so many answers.
-    fn beat(&mut self, answers: u64) {
-        if let Some((step, next)) = &mut self.ab {
-            while answers >= *next {
-                eprintln!("Completed {next} requests");
-                *next += *step;
-            }
-        }
-    }
-
-    /// The run is over, with so many answers if there were any.
+    /// Ends the line; `answers` is the number of answers of a run that was measured.
     pub(super) fn finish(&mut self, answers: Option<u64>) {
-        if let Some(answers) = answers.filter(|_| self.ab.is_some()) {
-            self.beat(answers);
+        if let (Some(ab), Some(answers)) = (&mut self.ab, answers) {
+            eprint!("{}", ab.lines(answers));
             eprintln!("Finished {answers} requests");
         }
         if std::mem::take(&mut self.is_drawn) {

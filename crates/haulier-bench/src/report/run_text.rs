@@ -1,23 +1,23 @@
-//! A run as text: what was done, a table, sentences, and what one must know before believing them.
+//! The text of a single run, as `haulier bench` prints it: the load, a table, verdicts, and warnings.
 
-use haulier_bench::result::{Comparison, Kind, Load, Metric, Point, Run, WarningKind};
+use super::figures::{bytes, count, number};
+use super::quantity::{self, BODY, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE};
+use crate::campaign::Measured;
+use crate::result::{Comparison, Metric, Point, Run, RunKind, RunLoad, WarningKind};
 
-use crate::cli::bench::BenchArgs;
-use haulier_bench::report::figures::{bytes, count, number};
-use haulier_bench::report::quantity::{self, BODY, FAILED, MEDIAN, P99, QUANTITIES, Quantity, RATE};
+/// A line of a table: its name, a cell for each target, a remark.
+type TextRow = (String, Vec<String>, String);
 
-/// One line of a table: its name, a cell a target, a remark.
-type Row = (String, Vec<String>, String);
-
-/// The whole text.
-pub(super) fn render(run: &Run, arguments: &BenchArgs, has_colours: bool) -> String {
-    let mut text = format!("{}\n\n", what_was_done(run));
+/// The text of a run, with percentiles of a single target if `with_percentiles`.
+#[must_use]
+pub fn render(run: &Run, with_percentiles: bool, has_colours: bool) -> String {
+    let mut text = format!("{}\n\n", load_words(run));
     let levels = levels(run);
     match run.kind {
-        Kind::Sweep | Kind::Ladder => text.push_str(&by_level(run, &levels)),
-        Kind::Single | Kind::Comparison | Kind::Replay => {
+        RunKind::Sweep | RunKind::Ladder => text.push_str(&by_level(run, &levels)),
+        RunKind::Single | RunKind::Comparison | RunKind::Replay => {
             text.push_str(&side_by_side(run));
-            if run.targets.len() == 1 && !arguments.no_percentiles {
+            if run.targets.len() == 1 && with_percentiles {
                 text.push_str(&percentiles(&run.points[0]));
             }
         }
@@ -42,13 +42,13 @@ pub(super) fn render(run: &Run, arguments: &BenchArgs, has_colours: bool) -> Str
             text.push_str(&format!("{word}: {}\n", warning.text));
         }
     }
-    if run.kind != Kind::Single {
-        text.push_str(&format!("\nstart value of this run: --seed {}\n", run.seed));
+    if run.kind != RunKind::Single {
+        text.push_str(&format!("\nseed of this run: --seed {}\n", run.seed));
     }
     text
 }
 
-/// What changes the meaning of every figure is red, the rest yellow.
+/// Red for warnings that change the meaning of every figure, yellow for others.
 fn colour(kind: WarningKind) -> String {
     let code = match kind {
         WarningKind::NotSameWork | WarningKind::GeneratorLimited | WarningKind::Failures => 31,
@@ -58,7 +58,7 @@ fn colour(kind: WarningKind) -> String {
 }
 
 /// `5 rounds × 200 requests, 10 connections, HTTP/1.1, readers at 256 KB/s`.
-fn what_was_done(run: &Run) -> String {
+fn load_words(run: &Run) -> String {
     let load = &run.load;
     let mut parts = vec![amount(load, run.kind)];
     let connections: Vec<String> = load
@@ -100,12 +100,12 @@ fn what_was_done(run: &Run) -> String {
     parts.join(", ")
 }
 
-fn amount(load: &Load, kind: Kind) -> String {
-    if kind == Kind::Replay {
-        return "an access log once more".to_owned();
+fn amount(load: &RunLoad, kind: RunKind) -> String {
+    if kind == RunKind::Replay {
+        return "replay of an access log".to_owned();
     }
-    // A block of a comparison has two slices of every target.
-    let slices = if kind == Kind::Comparison { 2 } else { 1 };
+    // A round of a comparison has two slices of every target.
+    let slices = if kind == RunKind::Comparison { 2 } else { 1 };
     let requests = load.requests.map(|each| format!("{} requests", count(each * slices)));
     let time = load.slice_s.map(|seconds| match slices {
         1 => format!("{seconds:.3} s"),
@@ -123,7 +123,7 @@ fn amount(load: &Load, kind: Kind) -> String {
 
 fn side_by_side(run: &Run) -> String {
     let points: Vec<Option<&Point>> = run.points.iter().map(Some).collect();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<TextRow> = Vec::new();
     for quantity in QUANTITIES.iter().filter(|quantity| quantity.is_known(&points)) {
         let remark = match quantity.metric {
             Some(metric) => remark(run, metric),
@@ -143,7 +143,7 @@ fn side_by_side(run: &Run) -> String {
     layout(&names, &rows)
 }
 
-/// With two targets the comparison stands beside its row; with more it would not be clear whose it is.
+/// The comparison of two targets; with more it would not be clear which two it compares.
 fn remark(run: &Run, metric: Metric) -> String {
     let is_of = |comparison: &&Comparison| comparison.metric == metric;
     match run.targets.len() {
@@ -156,8 +156,8 @@ fn remark(run: &Run, metric: Metric) -> String {
     }
 }
 
-/// What the bodies were coded in, if one of them was.
-fn coding_rows(run: &Run) -> Vec<Row> {
+/// Content coding and decoded size, if one of the bodies was coded.
+fn coding_rows(run: &Run) -> Vec<TextRow> {
     let answers: Option<Vec<_>> = run.targets.iter().map(|target| target.answer.as_ref()).collect();
     let Some(answers) = answers.filter(|answers| answers.iter().any(|answer| answer.encoding != "identity")) else {
         return Vec::new();
@@ -185,7 +185,7 @@ fn same_body(run: &Run) -> String {
     }
 }
 
-/// Percentiles in ms with three decimals: whole ones say nothing of a fast server.
+/// Percentiles in ms with three decimals, for fast servers.
 fn percentiles(point: &Point) -> String {
     let mut text = "\npercent of the requests within a time (ms)\n".to_owned();
     for (percent, time) in &point.total.latency.percentiles {
@@ -207,12 +207,12 @@ fn levels(run: &Run) -> Vec<(u32, Option<f64>)> {
     found
 }
 
-/// The columns of a target where there are several levels.
+/// The columns of a target if there are several levels.
 const BY_LEVEL: [&Quantity; 4] = [&RATE, &MEDIAN, &P99, &FAILED];
 
-/// A line a level, four columns a target.
+/// A line for each level, four columns for each target.
 fn by_level(run: &Run, levels: &[(u32, Option<f64>)]) -> String {
-    let is_ladder = run.kind == Kind::Ladder;
+    let is_ladder = run.kind == RunKind::Ladder;
     let has_names = run.targets.len() > 1;
     let titles: Vec<String> = run
         .targets
@@ -226,7 +226,7 @@ fn by_level(run: &Run, levels: &[(u32, Option<f64>)]) -> String {
             BY_LEVEL.map(|quantity| format!("{name}{}", quantity.name))
         })
         .collect();
-    let rows: Vec<Row> = levels
+    let rows: Vec<TextRow> = levels
         .iter()
         .map(|(connections, rate)| {
             let of_level = |point: &&Point| point.connections == *connections && point.rate == *rate;
@@ -239,18 +239,18 @@ fn by_level(run: &Run, levels: &[(u32, Option<f64>)]) -> String {
             (name, cells.collect(), String::new())
         })
         .collect();
-    let corner = if is_ladder { "rate asked" } else { "connections" };
+    let corner = if is_ladder { "offered rate" } else { "connections" };
     layout_with(corner, &titles, &rows)
 }
 
 // ── layout ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-fn layout(titles: &[String], rows: &[Row]) -> String {
+fn layout(titles: &[String], rows: &[TextRow]) -> String {
     layout_with("", titles, rows)
 }
 
-/// Names to the left, cells to the right, remarks behind.
-fn layout_with(corner: &str, titles: &[String], rows: &[Row]) -> String {
+/// Aligns names to the left and cells to the right, followed by the remarks.
+fn layout_with(corner: &str, titles: &[String], rows: &[TextRow]) -> String {
     let width = |text: &str| text.chars().count();
     let first = rows
         .iter()
@@ -290,6 +290,22 @@ fn layout_with(corner: &str, titles: &[String], rows: &[Row]) -> String {
     text
 }
 
+/// The first request and its answer, as they travelled; with its body from verbosity 4 on.
+#[must_use]
+pub fn first_exchange(measured: &Measured, verbosity: u8) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut out = format!("INFO: the request\n---\n{}\n---\n", text(&measured.request).trim_end());
+    if let Some(first) = &measured.first {
+        out.push_str(&format!("LOG: header received:\n{}\n", text(&first.head)));
+        if verbosity >= 4 {
+            out.push_str(&text(&first.body));
+            out.push('\n');
+        }
+        out.push_str(&format!("LOG: Response code = {}\n", first.status));
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,26 +324,26 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_says_what_was_done() {
-        let load = Load {
+    fn the_first_line_names_the_load() {
+        let load = RunLoad {
             requests: Some(100),
             rounds: 5,
-            ..Load::default()
+            ..RunLoad::default()
         };
-        assert_eq!(amount(&load, Kind::Comparison), "5 rounds × 200 requests");
-        let timed = Load {
+        assert_eq!(amount(&load, RunKind::Comparison), "5 rounds × 200 requests");
+        let timed = RunLoad {
             slice_s: Some(3.0),
             rounds: 1,
-            ..Load::default()
+            ..RunLoad::default()
         };
-        assert_eq!(amount(&timed, Kind::Single), "3 s");
-        let whichever_ends_first = Load {
+        assert_eq!(amount(&timed, RunKind::Single), "3 s");
+        let whichever_ends_first = RunLoad {
             requests: Some(50_000),
             ..timed
         };
-        assert_eq!(amount(&whichever_ends_first, Kind::Single), "50,000 requests or 3 s");
+        assert_eq!(amount(&whichever_ends_first, RunKind::Single), "50,000 requests or 3 s");
         assert_eq!(
-            amount(&whichever_ends_first, Kind::Comparison),
+            amount(&whichever_ends_first, RunKind::Comparison),
             "100,000 requests or 2 × 3 s"
         );
     }

@@ -1,35 +1,35 @@
-//! What a run does by itself, and what differs where it stands in for ab: all differences, in one value.
+//! Modes of `haulier bench`: its own, and that of ab. All their differences are in one value.
 
 use super::job::StatusRule;
 
-/// How a run asks, and what it makes of the answers.
+/// The form of requests, and the judgement of answers.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Manners {
+pub struct RunMode {
     /// The version in the request line.
     pub version: &'static str,
-    /// The line that says that a kept connection is meant to be kept; HTTP/1.1 keeps it without.
+    /// The field line of a kept connection; HTTP/1.1 needs none.
     pub keep_alive_line: &'static str,
-    /// The line that says that a connection is used once; HTTP/1.0 needs none.
+    /// The field line of a connection that is used once; HTTP/1.0 needs none.
     pub close_line: &'static str,
     /// User-Agent.
     pub agent: &'static str,
-    /// Ask every target before the run, to compare the answers.
+    /// Requests every target before the run, to compare the answers.
     pub probes: bool,
-    /// Warm up before the first slice that counts.
+    /// Warms up before the first slice that counts.
     pub warms_up: bool,
-    /// Which statuses are good, where no probe and no list says otherwise.
+    /// Good statuses, if the answers before the run do not decide.
     pub status: StatusRule,
     /// Failed answers count in the latency.
     pub times_failures: bool,
-    /// Keep the time after the connecting apart.
+    /// Records the time after connecting separately.
     pub times_processing: bool,
-    /// Warn of a server that closes connections.
+    /// Warns of a server that closes connections.
     pub expects_keep_alive: bool,
 }
 
-impl Manners {
-    /// Those of `haulier bench`.
-    pub const OWN: Self = Self {
+impl RunMode {
+    /// The mode of `haulier bench`.
+    pub const HAULIER: Self = Self {
         version: "1.1",
         keep_alive_line: "",
         close_line: "Connection: close\r\n",
@@ -42,7 +42,7 @@ impl Manners {
         expects_keep_alive: true,
     };
 
-    /// Those of ab 2.3.
+    /// The mode of ab 2.3.
     pub const AB: Self = Self {
         version: "1.0",
         keep_alive_line: "Connection: Keep-Alive\r\n",

@@ -1,68 +1,129 @@
-//! The text of ab, line by line, for the scripts that read it.
+//! The text of ab, for scripts that read it.
 //!
 //! Widths, words and rounding are ab's: whole milliseconds, blanks and all.
 
 use std::fmt::Write;
 
-use haulier_bench::campaign::{Measured, Options};
-use haulier_bench::histogram::Histogram;
-use haulier_bench::result::{Warning, WarningKind};
-use haulier_bench::sample::Tally;
-use haulier_bench::target::Address;
+use crate::campaign::{Measured, Options};
+use crate::histogram::Histogram;
+use crate::result::{Warning, WarningKind};
+use crate::sample::Tally;
+use crate::target::Address;
 
-use super::status_line::ab_beats;
-use crate::cli::bench::BenchArgs;
-use crate::outcome::Outcome;
-
-/// What `-V` prints.
-pub(super) fn version(is_ab: bool) -> String {
-    if is_ab {
-        BANNER.to_owned()
-    } else {
-        format!("haulier {}\n", env!("CARGO_PKG_VERSION"))
-    }
-}
-
-const BANNER: &str = concat!(
+/// Version and copyright lines of ab.
+pub const BANNER: &str = concat!(
     "This is ApacheBench, Version 2.3 <haulier ",
     env!("CARGO_PKG_VERSION"),
     ">\n\n"
 );
+/// Requests up to which ab shows no progress.
+const MOST_WITHOUT_PROGRESS: u64 = 150;
+/// ab's messages and exit codes for socket errors: the number of the system, cut to a byte.
+const RESET: (&str, u8) = ("apr_socket_recv: Connection reset by peer (104)", 104);
+const REFUSED: (&str, u8) = ("apr_socket_recv: Connection refused (111)", 111);
+const TIMED_OUT: (&str, u8) = ("apr_pollset_poll: The timeout specified has expired (70007)", 119);
+/// Size of ab's buffer: the bytes of an answer that it shows.
+const AB_BUFFER: usize = 2048;
 
-/// What is said before the run.
-pub(super) fn opening(options: &Options, arguments: &BenchArgs) -> String {
-    if arguments.html {
+/// Form of ab's text.
+#[derive(Debug, Clone, Default)]
+pub struct AbForm {
+    /// An HTML table instead of text.
+    pub html: Option<TableAttributes>,
+    pub is_quiet: bool,
+    pub without_percentiles: bool,
+    /// No deviations, medians and warnings about them.
+    pub without_confidence: bool,
+    pub verbosity: u8,
+}
+
+/// Attributes of the elements of ab's HTML table.
+#[derive(Debug, Clone, Default)]
+pub struct TableAttributes {
+    pub table: String,
+    pub row: String,
+    /// `bgcolor=white` if it is empty.
+    pub cell: String,
+}
+
+/// The end of a run that ab ends early.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Abort {
+    /// Completed requests.
+    pub done: u64,
+    /// The message on standard error.
+    pub message: &'static str,
+    pub code: u8,
+}
+
+/// Progress in ab's lines.
+#[derive(Debug)]
+pub struct AbProgress {
+    step: u64,
+    /// The number of the next line.
+    next: u64,
+}
+
+impl AbProgress {
+    /// `None` if ab shows no progress.
+    #[must_use]
+    pub fn new(options: &Options, form: &AbForm) -> Option<Self> {
+        let step = (options.count.unwrap_or_default() / 10).max(100);
+        shows_progress(options, form).then_some(Self { step, next: step })
+    }
+
+    /// The lines up to this number of answers.
+    pub fn lines(&mut self, answers: u64) -> String {
+        let mut text = String::new();
+        while answers >= self.next {
+            let _ = writeln!(text, "Completed {} requests", self.next);
+            self.next += self.step;
+        }
+        text
+    }
+}
+
+fn shows_progress(options: &Options, form: &AbForm) -> bool {
+    options.count.is_some_and(|count| count > MOST_WITHOUT_PROGRESS) && !form.is_quiet
+}
+
+/// The text before the run.
+#[must_use]
+pub fn opening(options: &Options, form: &AbForm) -> String {
+    if form.html.is_some() {
         let version = env!("CARGO_PKG_VERSION");
         return format!("<p>\n This is ApacheBench, Version 2.3 <i>&lt;haulier {version}&gt;</i><br>\n</p>\n<p>\n");
     }
     let host = host(options).0;
-    let through = options
-        .proxy
-        .as_ref()
-        .map_or_else(String::new, |proxy| format!(" [through {proxy}]"));
-    let end = if ab_beats(options, arguments) { "\n" } else { "..." };
+    let proxy = options.proxy.as_ref();
+    let through = proxy.map_or_else(String::new, |proxy| format!(" [through {proxy}]"));
+    let end = if shows_progress(options, form) { "\n" } else { "..." };
     format!("{BANNER}Benchmarking {host}{through} (be patient){end}")
 }
 
-/// What is said after it.
-pub(super) fn render(measured: &Measured, options: &Options, arguments: &BenchArgs) -> String {
-    let report = Report::new(measured, options, arguments);
-    let done = if ab_beats(options, arguments) {
+/// The text after the run.
+#[must_use]
+pub fn render(measured: &Measured, options: &Options, form: &AbForm) -> String {
+    let report = AbReport::new(measured, options, form);
+    let done = if shows_progress(options, form) {
         "\n\n"
     } else {
         "..done\n\n\n"
     };
-    let body = if arguments.html { report.html() } else { report.text() };
+    let body = match &form.html {
+        Some(attributes) => report.html(attributes),
+        None => report.text(),
+    };
     format!("{done}{body}")
 }
 
-/// From `-v 2` on: the request, and every answer as it came; from 3 on, every status.
-pub(super) fn exchanges(measured: &Measured, options: &Options, verbosity: u8) -> Vec<u8> {
+/// The request and every answer, from verbosity 2 on; every status from 3 on.
+#[must_use]
+pub fn exchanges(measured: &Measured, options: &Options, verbosity: u8) -> Vec<u8> {
     let mut text = Vec::new();
     if verbosity < 2 {
         return text;
     }
-    // POST and PUT have a word of their own.
     let method = &options.template.method;
     let is_sent = options.template.body.is_some();
     let request = &measured.request;
@@ -77,7 +138,7 @@ pub(super) fn exchanges(measured: &Measured, options: &Options, verbosity: u8) -
     text.extend_from_slice(b"\n---\n");
     for answer in measured.tallies.iter().flat_map(|tally| &tally.seen) {
         text.extend_from_slice(b"LOG: header received:\n");
-        // ab shows what its first read has brought.
+        // ab shows the bytes of its first read.
         text.extend_from_slice(&answer.head);
         text.extend_from_slice(&answer.body[..answer.body.len().min(AB_BUFFER.saturating_sub(answer.head.len()))]);
         text.push(b'\n');
@@ -92,8 +153,9 @@ pub(super) fn exchanges(measured: &Measured, options: &Options, verbosity: u8) -
     text
 }
 
-/// From `-v 1` on with `-r`: a line for every failure that it went on after.
-pub(super) fn socket_errors(measured: &Measured, verbosity: u8) -> String {
+/// A line for every socket error that did not end the run, from verbosity 1 on.
+#[must_use]
+pub fn socket_errors(measured: &Measured, verbosity: u8) -> String {
     let failures = measured.tallies[0].failures;
     let lines = |error: &str, count: u64| format!("{error}\n").repeat(usize::try_from(count).unwrap_or(0));
     if verbosity < 1 {
@@ -102,13 +164,14 @@ pub(super) fn socket_errors(measured: &Measured, verbosity: u8) -> String {
     [lines(RESET.0, failures.reset), lines(REFUSED.0, failures.refused)].concat()
 }
 
-/// How ab ends when it does not go on, if it does not: what it says, and the code it leaves with.
-pub(super) fn abort(measured: &Measured, options: &Options) -> Option<Outcome> {
+/// The early end of a run, if its failures end it.
+#[must_use]
+pub fn abort(measured: &Measured, options: &Options) -> Option<Abort> {
     let failures = measured.tallies[0].failures;
     if !options.stop.ends(&failures) {
         return None;
     }
-    let (line, code) = match failures {
+    let (message, code) = match failures {
         _ if failures.timeouts() > 0 => TIMED_OUT,
         _ if failures.refused > 0 => REFUSED,
         _ if failures.tls > 0 => ("SSL handshake failed (1).", 1),
@@ -117,22 +180,12 @@ pub(super) fn abort(measured: &Measured, options: &Options) -> Option<Outcome> {
         _ => RESET,
     };
     let done = measured.tallies[0].answers() + failures.short_body;
-    if done > 0 {
-        println!("Total of {done} requests completed");
-    }
-    eprintln!("{line}");
-    Some(Outcome::FailedWith(code))
+    Some(Abort { done, message, code })
 }
 
-/// ab's words and exit codes for what went wrong with a socket: the numbers of the system, cut to a byte.
-const RESET: (&str, u8) = ("apr_socket_recv: Connection reset by peer (104)", 104);
-const REFUSED: (&str, u8) = ("apr_socket_recv: Connection refused (111)", 111);
-const TIMED_OUT: (&str, u8) = ("apr_pollset_poll: The timeout specified has expired (70007)", 119);
-/// What ab keeps of an answer, bytes.
-const AB_BUFFER: usize = 2048;
-
-/// ab says on standard error only what changes the meaning of all figures.
-pub(super) fn is_worth_saying(warning: &Warning) -> bool {
+/// True for a warning that changes the meaning of all figures; other ones would disturb scripts.
+#[must_use]
+pub fn is_worth_saying(warning: &Warning) -> bool {
     warning.kind == WarningKind::GeneratorLimited
 }
 
@@ -144,26 +197,26 @@ fn host(options: &Options) -> (String, u16, String) {
     }
 }
 
-struct Report<'a> {
+struct AbReport<'a> {
     measured: &'a Measured,
     options: &'a Options,
-    arguments: &'a BenchArgs,
+    form: &'a AbForm,
     tally: &'a Tally,
     seconds: f64,
     done: u64,
-    /// Those that count in a rate.
+    /// Requests that count in a rate.
     in_time: u64,
 }
 
-impl<'a> Report<'a> {
-    fn new(measured: &'a Measured, options: &'a Options, arguments: &'a BenchArgs) -> Self {
+impl<'a> AbReport<'a> {
+    fn new(measured: &'a Measured, options: &'a Options, form: &'a AbForm) -> Self {
         let tally = &measured.tallies[0];
-        // A connection that ended, or broke where it goes on, ended a request all the same.
+        // ab counts failed requests as done.
         let done = tally.requests + tally.failures.all();
         Self {
             measured,
             options,
-            arguments,
+            form,
             tally,
             seconds: tally.elapsed as f64 / 1e9,
             done,
@@ -171,21 +224,17 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The lines with a name and a value, which text and table share. Without a name it belongs to the line before;
-    /// without both it is empty.
+    /// Names and values, for text and table. A value without a name continues the line before; an empty pair is an
+    /// empty line.
     fn facts(&self) -> Vec<(String, String)> {
         let (host, port, path) = host(self.options);
-        let tally = self.tally;
         let mut facts = Vec::new();
         let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
         fact("Server Software", self.server());
         fact("Server Hostname", host);
         fact("Server Port", port.to_string());
-        if let Some(name) = self.options.targets[0]
-            .address
-            .tls_name()
-            .filter(|_| !self.arguments.no_sni)
-        {
+        let tls_name = self.options.targets[0].address.tls_name();
+        if let Some(name) = tls_name.filter(|_| !self.options.tls.no_sni) {
             fact("TLS Server Name", name.to_owned());
         }
         fact("", String::new());
@@ -195,28 +244,35 @@ impl<'a> Report<'a> {
         fact("Concurrency Level", self.options.connections[0].to_string());
         fact("Time taken for tests", format!("{:.3} seconds", self.seconds));
         fact("Complete requests", self.done.to_string());
-        let failures = tally.failures;
+        self.failure_facts(&mut fact);
+        self.transfer_facts(&mut fact);
+        facts
+    }
+
+    fn failure_facts(&self, fact: &mut impl FnMut(&str, String)) {
+        let failures = self.tally.failures;
         let late = failures.body_timeout + failures.first_byte_timeout + failures.unanswered;
         let exceptions = failures.tls + failures.protocol + late + failures.local;
         let receive = failures.reset;
         let connect = failures.refused + failures.connect_timeout;
         let length = failures.length + failures.body + failures.short_body;
-        fact("Failed requests", (connect + receive + length + exceptions).to_string());
-        if connect + receive + length + exceptions > 0 {
+        let all = connect + receive + length + exceptions;
+        fact("Failed requests", all.to_string());
+        if all > 0 {
             let classes =
                 format!("(Connect: {connect}, Receive: {receive}, Length: {length}, Exceptions: {exceptions})");
             fact("", classes);
         }
-        let is_bad = |status: u16| !(200..300).contains(&status);
-        let bad: u64 = tally
-            .statuses
-            .iter()
-            .filter(|(status, _)| is_bad(*status))
-            .map(|(_, count)| count)
-            .sum();
+        let statuses = self.tally.statuses.iter();
+        let bad = statuses.filter(|(status, _)| !(200..300).contains(status));
+        let bad: u64 = bad.map(|(_, count)| count).sum();
         if bad > 0 {
             fact("Non-2xx responses", bad.to_string());
         }
+    }
+
+    fn transfer_facts(&self, fact: &mut impl FnMut(&str, String)) {
+        let tally = self.tally;
         if self.options.template.keep_alive {
             fact("Keep-Alive requests", tally.kept_alive.to_string());
         }
@@ -225,7 +281,6 @@ impl<'a> Report<'a> {
             fact("Total body sent", tally.bytes.sent.to_string());
         }
         fact("HTML transferred", format!("{} bytes", tally.bytes.body));
-        facts
     }
 
     fn server(&self) -> String {
@@ -243,7 +298,7 @@ impl<'a> Report<'a> {
     }
 
     fn length(&self) -> String {
-        if self.arguments.any_length {
+        if !self.options.same_length {
             return "Variable".to_owned();
         }
         let first = self.measured.first.as_ref().map_or(0, |first| first.body.len() as u64);
@@ -287,32 +342,32 @@ impl<'a> Report<'a> {
         }
         if self.done > 0 {
             text.push_str(&self.times());
-            if !self.arguments.no_percentiles && self.done > 1 {
+            if !self.form.without_percentiles && self.done > 1 {
                 text.push_str(&self.percentiles());
             }
         }
         text
     }
 
-    fn rows(&self) -> [(&'static str, &'static str, Times); 4] {
+    fn rows(&self) -> [(&'static str, &'static str, TimeSummary); 4] {
         let tally = self.tally;
-        // A kept connection takes no time to connect; ab counts it with the others.
+        // ab counts kept connections with a time of 0.
         let mut connect = tally.connect.clone();
         for _ in connect.count()..tally.latency.count() {
             connect.record(0);
         }
         [
-            ("Connect", "the initial connection time", Times::of(&connect)),
-            ("Processing", "the processing time", Times::of(&tally.processing)),
-            ("Waiting", "the waiting time", Times::of(&tally.first_byte)),
-            ("Total", "the total time", Times::of(&tally.latency)),
+            ("Connect", "the initial connection time", TimeSummary::of(&connect)),
+            ("Processing", "the processing time", TimeSummary::of(&tally.processing)),
+            ("Waiting", "the waiting time", TimeSummary::of(&tally.first_byte)),
+            ("Total", "the total time", TimeSummary::of(&tally.latency)),
         ]
     }
 
     fn times(&self) -> String {
         let mut text = "\nConnection Times (ms)\n".to_owned();
         let rows = self.rows();
-        if self.arguments.no_confidence {
+        if self.form.without_confidence {
             text.push_str("              min   avg   max\n");
             for (name, _, times) in rows {
                 let (min, mean, max) = (times.min.round(), times.mean.round(), times.max.round());
@@ -347,17 +402,12 @@ impl<'a> Report<'a> {
         text
     }
 
-    fn html(&self) -> String {
-        let attribute = |given: &Option<String>| given.clone().unwrap_or_default();
-        let (table, row, cell) = (
-            attribute(&self.arguments.table_attributes),
-            attribute(&self.arguments.row_attributes),
-            attribute(&self.arguments.cell_attributes),
-        );
+    fn html(&self, attributes: &TableAttributes) -> String {
+        let TableAttributes { table, row, cell } = attributes;
         let cell = if cell.is_empty() {
-            "bgcolor=white".to_owned()
+            "bgcolor=white"
         } else {
-            cell
+            cell.as_str()
         };
         let mut text = format!("<table {table}>\n");
         let mut facts = self.facts();
@@ -400,8 +450,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Of one histogram, ms.
-struct Times {
+/// Figures of a histogram, ms.
+struct TimeSummary {
     min: f64,
     mean: f64,
     deviation: f64,
@@ -409,7 +459,7 @@ struct Times {
     max: f64,
 }
 
-impl Times {
+impl TimeSummary {
     fn of(histogram: &Histogram) -> Self {
         let ms = |microseconds: u64| microseconds as f64 / 1e3;
         Self {
@@ -421,7 +471,7 @@ impl Times {
         }
     }
 
-    /// What ab says where mean and median are far apart.
+    /// ab's doubt if mean and median are far apart.
     fn doubt(&self, what: &str) -> String {
         let apart = (self.mean - self.median).abs();
         if apart > 2.0 * self.deviation {
@@ -444,7 +494,7 @@ mod tests {
 
     #[test]
     fn times_far_apart_are_doubted_as_ab_doubts_them() {
-        let times = |mean| Times {
+        let times = |mean| TimeSummary {
             min: 0.0,
             mean,
             deviation: 1.0,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use super::settings::{Named, Plan};
-use super::template::{NoValue, Values};
+use super::template::{MissingValue, Values};
 
 /// Directories of servers on Debian, which a user's PATH often lacks.
 const SERVER_PLACES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -22,7 +22,7 @@ const USER: &str = "www-data";
 
 /// Surroundings of a plan's run.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Workspace {
     directory: Directory,
     pub(super) values: Values,
     /// True if root runs the plan: templates keep their `@ROOT@` lines.
@@ -40,18 +40,18 @@ struct Directory(PathBuf);
 
 /// The reason that a plan cannot get its surroundings.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum WorkspaceError {
     #[error("cannot make a directory in {}", path.display())]
     Directory { path: PathBuf, source: io::Error },
     #[error("cannot find the plan's directory")]
     Plan(#[source] io::Error),
     #[error(transparent)]
-    Value(#[from] NoValue),
+    Value(#[from] MissingValue),
 }
 
-impl Place {
+impl Workspace {
     /// Creates a directory, and collects the values of this machine, those in `known`, and those of the plan.
-    pub(super) fn make(plan: &Plan, known: &Named) -> Result<Self, PlaceError> {
+    pub(super) fn make(plan: &Plan, known: &Named) -> Result<Self, WorkspaceError> {
         let directory = Directory::make()?;
         let root = geteuid().is_root();
         let cores = |wanted: &[usize]| present(wanted, core_count());
@@ -63,7 +63,7 @@ impl Place {
         }
         let plan_directory = plan.path.parent().filter(|path| !path.as_os_str().is_empty());
         let plan_directory = plan_directory.unwrap_or(Path::new(".")).canonicalize();
-        values.set("PLAN", plan_directory.map_err(PlaceError::Plan)?.to_string_lossy());
+        values.set("PLAN", plan_directory.map_err(WorkspaceError::Plan)?.to_string_lossy());
         values.set("PLACE", directory.0.to_string_lossy());
         let user = if root {
             USER.to_owned()
@@ -122,11 +122,11 @@ impl Place {
 }
 
 impl Directory {
-    fn make() -> Result<Self, PlaceError> {
+    fn make() -> Result<Self, WorkspaceError> {
         let base = env::temp_dir();
         let random = random_name();
         let path = base.join(format!("haulier-plan-{}-{random}", std::process::id()));
-        let fault = |source| PlaceError::Directory {
+        let fault = |source| WorkspaceError::Directory {
             path: base.clone(),
             source,
         };
