@@ -250,19 +250,29 @@ impl Haulier {
             .as_str()
             .and_then(|text| text.parse::<SocketAddr>().ok());
         let ports = [Some(self.address), secure].into_iter().flatten();
-        let connected: Vec<String> = ports.flat_map(|address| connected_inodes(address.port())).collect();
+        let ports: Vec<u16> = ports.map(|address| address.port()).collect();
+        let waiting: usize = ports.iter().map(|port| unaccepted(*port)).sum();
+        let connected: Vec<String> = ports.into_iter().flat_map(connected_inodes).collect();
         let links = descriptors(self.pid());
         let is_left = |link: &String| is_spool(link) || connected.iter().any(|inode| link.contains(inode));
-        links.into_iter().filter(is_left).collect()
+        let mut left: Vec<String> = links.into_iter().filter(is_left).collect();
+        if waiting > 0 {
+            left.push(format!("{waiting} in the queue of connections to accept"));
+        }
+        left
     }
 
     fn check_end(&mut self) -> String {
         let mut faults = String::new();
         let end = Instant::now() + Duration::from_secs(40);
-        while !self.left_open().is_empty() && Instant::now() < end {
+        let left = loop {
+            let left = self.left_open();
+            if left.is_empty() || Instant::now() > end {
+                break left;
+            }
             thread::sleep(Duration::from_millis(20));
-        }
-        for link in self.left_open() {
+        };
+        for link in left {
             let _ = writeln!(faults, "still open after the test: {link}{}", connection_of(&link));
         }
         self.signal(Signal::TERM);
@@ -375,16 +385,30 @@ pub(crate) fn descriptors(pid: u32) -> Vec<String> {
     links.map(|link| link.to_string_lossy().into_owned()).collect()
 }
 
-/// `socket:[inode]` of every TCP socket bound to this port that is not listening.
+/// `socket:[inode]` of every connection to this port.
 fn connected_inodes(port: u16) -> Vec<String> {
+    let rows = connections_of(port).into_iter().filter(|(inode, _)| inode != "0");
+    rows.map(|(inode, _)| format!("socket:[{inode}]")).collect()
+}
+
+/// Number of connections to this port that no process has accepted yet.
+fn unaccepted(port: u16) -> usize {
+    let is_waiting = |(inode, state): &(String, String)| inode == "0" && matches!(&**state, "01" | "08");
+    connections_of(port).iter().filter(|row| is_waiting(row)).count()
+}
+
+/// Inode and state of every TCP socket bound to this port that is not listening. Established (01) and closed by the
+/// client (08) without an inode are those that wait to be accepted.
+fn connections_of(port: u16) -> Vec<(String, String)> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let local = format!(":{port:04X}");
     let rows = table
         .lines()
         .skip(1)
         .map(|row| row.split_whitespace().collect::<Vec<_>>());
-    let local = format!(":{port:04X}");
-    let connected = rows.filter(|row| row.len() > 9 && row[1].ends_with(&local) && row[3] != "0A" && row[9] != "0");
-    connected.map(|row| format!("socket:[{}]", row[9])).collect()
+    rows.filter(|row| row.len() > 9 && row[1].ends_with(&local) && row[3] != "0A")
+        .map(|row| (row[9].to_owned(), row[3].to_owned()))
+        .collect()
 }
 
 /// What the kernel says of a connection and of its other end, and who holds that: for the report of one that is left.
