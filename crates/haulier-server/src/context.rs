@@ -10,17 +10,17 @@ use crate::thread::Thread;
 
 /// Whether a request comes by for the first time, or again: with its password hashed, or by a local redirect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Round {
+pub(crate) enum Pass {
     First,
     Further,
 }
 
 /// A request on its way to a handler.
-pub(crate) struct Visit<'a> {
+pub(crate) struct RequestContext<'a> {
     pub(crate) thread: &'a Thread,
     pub(crate) site: &'a Arc<Site>,
     pub(crate) request: &'a Request,
-    pub(crate) round: Round,
+    pub(crate) pass: Pass,
     /// Path and query PHP wants answered instead of the client's.
     pub(crate) local: Option<&'a [u8]>,
     /// Decoded and normalised.
@@ -30,7 +30,7 @@ pub(crate) struct Visit<'a> {
     pub(crate) routes: &'a Matched<'a>,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> RequestContext<'a> {
     /// Whether the client has an address in one of these networks.
     pub(crate) fn comes_from(&self, networks: &[Network]) -> bool {
         let address = self.request.peer.remote.ip();

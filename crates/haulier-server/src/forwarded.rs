@@ -20,7 +20,7 @@ pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
     if let Some(id) = id(&request.head) {
         request.id = id;
     }
-    let said = Said::by(&request.head, trusted, proxy);
+    let said = ForwardedElement::by(&request.head, trusted, proxy);
     if said.client != proxy {
         // The port of the proxy's own connection says nothing about the client.
         request.peer.remote = SocketAddr::new(said.client, 0);
@@ -67,14 +67,14 @@ enum Family {
 }
 
 /// What the fields say.
-struct Said {
+struct ForwardedElement {
     family: Family,
     client: IpAddr,
     tls: Option<bool>,
     port: Option<u16>,
 }
 
-impl Said {
+impl ForwardedElement {
     fn by(head: &RequestHead, trusted: &[Network], proxy: IpAddr) -> Self {
         let last_line = |name| head.fields().get_all(name).last();
         let last = |name| plain_from_the_right(last_line(name)?).next();
@@ -167,7 +167,7 @@ mod tests {
         let head = RequestHead::parse(&mut bytes, &limits, &mut Fields::new())
             .expect("well-formed")
             .expect("complete");
-        let said = Said::by(&head, &trusted, "10.0.0.1".parse().expect("an address"));
+        let said = ForwardedElement::by(&head, &trusted, "10.0.0.1".parse().expect("an address"));
         (said.client.to_string(), said.tls, said.port)
     }
 

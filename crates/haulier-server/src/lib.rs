@@ -27,7 +27,7 @@ mod protocol; // bytes ⇄ requests and responses
 mod rate_limiter;
 mod relay; // answers of back ends become responses
 mod runtime; // one thread and one current_thread runtime per core
-mod seldom;
+mod log_throttle;
 mod site; // host → site
 mod thread; // what all parts of one thread share
 pub mod tls; // certificates, handshakes // log lines that stand for many
@@ -45,6 +45,6 @@ pub use rate_limiter::{Rate, RateLimiter};
 pub use runtime::{RunningServer, Server, ServerHandle};
 pub use settings::{ServerSettings, TlsSettings};
 pub use site::{
-    Canonical, FilterSettings, Login, Maintenance, MountSettings, OffloadSettings, PhpSettings, Redirect, Rewrite,
+    Canonical, FilterSettings, Login, Maintenance, MountSettings, OffloadSettings, PhpSettings, RedirectRule, RewriteRule,
     RouteSettings, SiteLimits, SiteSettings, SpoolSettings, WithoutTls, send_token,
 };

@@ -15,13 +15,13 @@ use haulier_proto::head::Method;
 use haulier_proto::path;
 
 use crate::answer::{error_page, redirect};
-use crate::context::{Round, Visit};
+use crate::context::{Pass, RequestContext};
 use crate::files::{self, Found, Script};
 use crate::filter::basic_auth::{self, PasswordCheck};
-use crate::filter::{self, Early, https};
+use crate::filter::{self, EarlyResponse, https};
 use crate::forwarded;
 use crate::handler::image::{self, Started};
-use crate::handler::php::{self, Call, Outcome};
+use crate::handler::php::{self, PhpCall, PhpOutcome};
 use crate::handler::{error_document, listing};
 use crate::metrics::InFlight;
 use crate::password;
@@ -31,7 +31,7 @@ use crate::thread::Thread;
 
 /// A request with its response.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredRequest {
     pub(crate) request: Request,
     /// `None` if no site answers to the host.
     pub(crate) site: Option<Arc<Site>>,
@@ -45,9 +45,9 @@ pub(crate) struct Answered {
     clippy::large_enum_variant,
     reason = "the large variant is the fast path: a box would cost it an allocation"
 )]
-pub(crate) enum Answer {
-    Ready(Answered),
-    Later(Pin<Box<dyn Future<Output = Answered>>>),
+pub(crate) enum Handling {
+    Ready(AnsweredRequest),
+    Later(Pin<Box<dyn Future<Output = AnsweredRequest>>>),
 }
 
 /// Who answers.
@@ -58,20 +58,20 @@ pub(crate) enum Answer {
 enum Decision {
     Answer(Response),
     /// PHP, in the site or in a place within it.
-    Run(Box<(Arc<Site>, Call)>),
+    Run(Box<(Arc<Site>, PhpCall)>),
     /// The image service, after waiting.
-    Image(Box<image::Call>),
+    Image(Box<image::ImageCall>),
     /// Whoever does once the password fits.
     Check(PasswordCheck),
 }
 
 /// Carries a request to its response. What needs no waiting is answered without a future.
-pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
+pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Handling {
     let serving = thread.serving();
     forwarded::apply(&serving.settings.trusted_proxies, &mut request);
     if let Some(tls) = serving.settings.tls.as_ref().filter(|_| request.peer.misses_tls) {
         let response = https::missed(thread, tls, &request);
-        return Answer::Ready(Answered {
+        return Handling::Ready(AnsweredRequest {
             request,
             site: None,
             in_flight: None,
@@ -80,7 +80,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
     }
     let Some(site) = serving.router.find(request.head.host()).map(Arc::clone) else {
         let response = error_page::respond(421, Some(Reason::NoSite), None, &request.id, None);
-        return Answer::Ready(Answered {
+        return Handling::Ready(AnsweredRequest {
             request,
             site: None,
             in_flight: None,
@@ -91,20 +91,20 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Answer {
 }
 
 /// The same for a site that is known.
-pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, request: Request) -> Answer {
+pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, request: Request) -> Handling {
     request.exchange.set_timeouts(site.settings.limits.timeouts.as_ref());
     let in_flight = Some(InFlight::request(&thread.serving().counters, site.series));
-    match decide(thread, &site, &request, None, Round::First) {
+    match decide(thread, &site, &request, None, Pass::First) {
         Decision::Answer(response) if !error_document::is_wanted(&site, &response) => {
-            Answer::Ready(finish(request, site, in_flight, response))
+            Handling::Ready(finish(request, site, in_flight, response))
         }
-        decision => Answer::Later(Box::pin(run(Rc::clone(thread), request, site, in_flight, decision))),
+        decision => Handling::Later(Box::pin(run(Rc::clone(thread), request, site, in_flight, decision))),
     }
 }
 
 /// Filters, then what the path is, then who answers for that. `local` is the path and query PHP wants answered instead
 /// of the client's.
-fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[u8]>, round: Round) -> Decision {
+fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[u8]>, pass: Pass) -> Decision {
     let (raw_path, query) = match local {
         Some(target) => split_query(target),
         None => (request.head.path(), request.head.query()),
@@ -122,60 +122,60 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[
         return Decision::Answer(refused(site, request, 400, Some(Reason::BadPath)));
     };
     let routes = site.routes.find(&path);
-    let visit = Visit {
+    let context = RequestContext {
         thread,
         site,
         request,
-        round,
+        pass,
         local,
         path: &path,
         query,
         routes: &routes,
     };
-    if let Some(early) = filter::on_request(&visit) {
+    if let Some(early) = filter::on_request(&context) {
         return early.into();
     }
     let Some(rewritten) = rewrite::find(site, &path, query) else {
-        return answer(&visit);
+        return answer(&context);
     };
     let routes = site.routes.find(&rewritten.path);
-    let visit = Visit {
+    let context = RequestContext {
         path: &rewritten.path,
         query: rewritten.query.as_deref(),
         routes: &routes,
-        ..visit
+        ..context
     };
-    match filter::on_path(&visit) {
+    match filter::on_path(&context) {
         Some(early) => early.into(),
-        None => answer(&visit),
+        None => answer(&context),
     }
 }
 
 /// What the path is, and who answers for that.
-fn answer(visit: &Visit<'_>) -> Decision {
-    let &Visit {
+fn answer(context: &RequestContext<'_>) -> Decision {
+    let &RequestContext {
         site, request, path, ..
-    } = visit;
-    if let Some(started) = image::start(visit) {
+    } = context;
+    if let Some(started) = image::start(context) {
         return started.into();
     }
-    match visit.find(path) {
+    match context.find(path) {
         Found::File(entry) => {
-            if let Some(started) = image::start_file(visit, &entry) {
+            if let Some(started) = image::start_file(context, &entry) {
                 return started.into();
             }
-            let now = visit.thread.io.clock.coarse();
-            Decision::Answer(files::respond(&visit.owner().files, &request.head, &entry, now))
+            let now = context.thread.io.clock.coarse();
+            Decision::Answer(files::respond(&context.owner().files, &request.head, &entry, now))
         }
-        Found::Script(script) => match filter::on_script(visit, &script) {
+        Found::Script(script) => match filter::on_script(context, &script) {
             ControlFlow::Break(early) => early.into(),
-            ControlFlow::Continue(asks_password) => run_script(visit, script, asks_password),
+            ControlFlow::Continue(asks_password) => run_script(context, script, asks_password),
         },
-        Found::SlashMissing => Decision::Answer(redirect::add_slash(path, visit.query)),
+        Found::SlashMissing => Decision::Answer(redirect::add_slash(path, context.query)),
         Found::Directory if site.settings.files.listing => {
-            Decision::Answer(listing::respond(visit.owner(), visit.inside(), &request.head))
+            Decision::Answer(listing::respond(context.owner(), context.inside(), &request.head))
         }
-        Found::Directory | Found::Missing => front_controller(visit),
+        Found::Directory | Found::Missing => front_controller(context),
         Found::Denied => {
             let mut response = refused(site, request, 404, None);
             response.trace.handler = Handler::Denied;
@@ -190,42 +190,42 @@ fn answer(visit: &Visit<'_>) -> Decision {
 }
 
 /// What is no file belongs to the application, if it has one door for everything: a script, or a page.
-fn front_controller(visit: &Visit<'_>) -> Decision {
-    match visit.find_front().or_else(|| visit.find_fallback()) {
-        Some(Found::Script(script)) => run_script(visit, script, visit.routes.users.is_some()),
+fn front_controller(context: &RequestContext<'_>) -> Decision {
+    match context.find_front().or_else(|| context.find_fallback()) {
+        Some(Found::Script(script)) => run_script(context, script, context.routes.users.is_some()),
         Some(Found::File(entry)) => {
-            let now = visit.thread.io.clock.coarse();
-            Decision::Answer(files::respond(&visit.owner().files, &visit.request.head, &entry, now))
+            let now = context.thread.io.clock.coarse();
+            Decision::Answer(files::respond(&context.owner().files, &context.request.head, &entry, now))
         }
         Some(_) => Decision::Answer(refused(
-            visit.site,
-            visit.request,
+            context.site,
+            context.request,
             500,
             Some(Reason::FrontControllerMissing),
         )),
-        None => Decision::Answer(refused(visit.site, visit.request, 404, None)),
+        None => Decision::Answer(refused(context.site, context.request, 404, None)),
     }
 }
 
-fn run_script(visit: &Visit<'_>, script: Script, asks_password: bool) -> Decision {
+fn run_script(context: &RequestContext<'_>, script: Script, asks_password: bool) -> Decision {
     // Only where a password was asked for is the name that came with it true.
     let user = asks_password
-        .then(|| password::user(visit.request.head.fields()))
+        .then(|| password::user(context.request.head.fields()))
         .flatten();
-    let call = Call::new(script)
-        .redirected(visit.local.map(<[u8]>::to_vec))
-        .with_query(visit.query)
+    let call = PhpCall::new(script)
+        .redirected(context.local.map(<[u8]>::to_vec))
+        .with_query(context.query)
         .user(user);
-    Decision::Run(Box::new((Arc::clone(visit.owner()), call)))
+    Decision::Run(Box::new((Arc::clone(context.owner()), call)))
 }
 
 fn refused(site: &Arc<Site>, request: &Request, status: u16, reason: Option<Reason>) -> Response {
     error_page::respond(status, reason, Some(site), &request.id, None)
 }
 
-fn finish(request: Request, site: Arc<Site>, in_flight: Option<InFlight>, mut response: Response) -> Answered {
+fn finish(request: Request, site: Arc<Site>, in_flight: Option<InFlight>, mut response: Response) -> AnsweredRequest {
     filter::on_response(&site, &request, &mut response);
-    Answered {
+    AnsweredRequest {
         request,
         site: Some(site),
         in_flight,
@@ -244,7 +244,7 @@ async fn run(
     site: Arc<Site>,
     in_flight: Option<InFlight>,
     decision: Decision,
-) -> Answered {
+) -> AnsweredRequest {
     let response = unless_cut(&thread, pin!(answered(&thread, &request, &site, decision))).await;
     let response = response.unwrap_or_else(|| refused(&site, &request, 503, Some(Reason::ServerStopped)));
     finish(request, site, in_flight, response)
@@ -268,7 +268,7 @@ async fn answered(thread: &Rc<Thread>, request: &Request, site: &Arc<Site>, mut 
             }
             Decision::Check(check) => {
                 if check.run().await {
-                    decision = decide(thread, site, request, local.as_deref(), Round::Further);
+                    decision = decide(thread, site, request, local.as_deref(), Pass::Internal);
                 } else {
                     decision = Decision::Answer(basic_auth::ask(site, request));
                 }
@@ -280,9 +280,9 @@ async fn answered(thread: &Rc<Thread>, request: &Request, site: &Arc<Site>, mut 
             Decision::Run(run) => {
                 let (owner, call) = *run;
                 match php::respond(thread, &owner, request, &call).await {
-                    Outcome::Response(response) => decision = Decision::Answer(response),
-                    Outcome::Local(target) => {
-                        decision = decide(thread, site, request, Some(&target), Round::Further);
+                    PhpOutcome::Response(response) => decision = Decision::Answer(response),
+                    PhpOutcome::Local(target) => {
+                        decision = decide(thread, site, request, Some(&target), Pass::Internal);
                         local = Some(target);
                     }
                 }
@@ -301,11 +301,11 @@ impl From<Started> for Decision {
     }
 }
 
-impl From<Early> for Decision {
-    fn from(early: Early) -> Self {
+impl From<EarlyResponse> for Decision {
+    fn from(early: EarlyResponse) -> Self {
         match early {
-            Early::Response(response) => Self::Answer(response),
-            Early::Check(check) => Self::Check(check),
+            EarlyResponse::Response(response) => Self::Answer(response),
+            EarlyResponse::Check(check) => Self::Check(check),
         }
     }
 }

@@ -32,7 +32,7 @@ const CRATES: [(&str, &[&str]); 1] = [(
         "password",
         "rate_limiter",
         "pattern",
-        "seldom",
+        "log_throttle",
         "local_time",
         "clock",
     ],

@@ -44,11 +44,11 @@ mod tests {
     use crate::files::fixture;
     use crate::pattern::glob::Glob;
     use crate::pattern::target::Target;
-    use crate::site::Redirect;
+    use crate::site::RedirectRule;
 
     fn site(from: &str, to: &str) -> Site {
         let from = Glob::new(from).expect("a pattern");
-        let rule = Redirect {
+        let rule = RedirectRule {
             to: Target::new(&from, to).expect("a target"),
             from,
             status: 301,

@@ -5,7 +5,7 @@
 //! 1. It is held until it is complete, so that it gets a length and leaves with its head in one send: [`Hold::for_length`].
 //! 2. A longer one that is to be coded is held once more until it is complete, since a body that is coded whole takes less
 //!    time and fewer bytes: [`Hold::for_coding`].
-//! 3. What is released lies in the spool until the client takes it: [`Keep`].
+//! 3. What is released lies in the spool until the client takes it: [`PieceStorage`].
 //!
 //! In 1 and 2 a pause ends the wait. A program that pauses waits for something, or wants the client to see what it has
 //! written. In 3 nothing waits but for room.
@@ -91,7 +91,7 @@ impl Hold {
 
 /// Where a piece of a spooled body is kept, if the budget for that has room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum PieceStorage {
     /// In memory, charged as a long body.
     Long,
     /// In memory, charged as a piece that comes and goes.
@@ -100,7 +100,7 @@ pub(crate) enum Keep {
     File,
 }
 
-impl Keep {
+impl PieceStorage {
     /// A piece of `length` bytes, with `in_memory` bytes of short pieces before it, of which `most` are allowed. A spool
     /// that is to become a file as a whole allows none.
     pub(crate) fn of(length: u64, in_memory: u64, most: u64) -> Self {
@@ -158,12 +158,12 @@ mod tests {
 
     #[test]
     fn pieces_fill_the_memory_before_the_file() {
-        let kept = |length, before| Keep::of(length, before, SPOOL_MEMORY);
-        assert_eq!(kept(64 * 1024, 0), Keep::Short);
-        assert_eq!(kept(64 * 1024, SPOOL_MEMORY - 64 * 1024), Keep::Short);
-        assert_eq!(kept(64 * 1024, SPOOL_MEMORY - 1), Keep::File);
-        assert_eq!(kept(LONGEST_SHORT_PIECE + 1, SPOOL_MEMORY), Keep::Long);
-        assert_eq!(Keep::of(1, 0, 0), Keep::File);
-        assert_eq!(Keep::of(LONGEST_SHORT_PIECE + 1, 0, 0), Keep::File);
+        let kept = |length, before| PieceStorage::of(length, before, SPOOL_MEMORY);
+        assert_eq!(kept(64 * 1024, 0), PieceStorage::Short);
+        assert_eq!(kept(64 * 1024, SPOOL_MEMORY - 64 * 1024), PieceStorage::Short);
+        assert_eq!(kept(64 * 1024, SPOOL_MEMORY - 1), PieceStorage::File);
+        assert_eq!(kept(LONGEST_SHORT_PIECE + 1, SPOOL_MEMORY), PieceStorage::Long);
+        assert_eq!(PieceStorage::of(1, 0, 0), PieceStorage::File);
+        assert_eq!(PieceStorage::of(LONGEST_SHORT_PIECE + 1, 0, 0), PieceStorage::File);
     }
 }

@@ -1,7 +1,7 @@
 //! Bodies on their way through the server: a request's, collected; an answer's, held back, coded and spooled.
 //!
 //! The body of a back end's answer passes these stages, each of which reads a [`haulier_http::BodySource`]:
-//! `gather` (short bodies end here) → [`resumed`] → a coder, or [`transfer::AsItIs`] → `queue` → the client. [`hold`] says how
+//! `gather` (short bodies end here) → [`resumed`] → a coder, or [`transfer::Uncoded`] → `queue` → the client. [`hold`] says how
 //! long each stage may keep it back. The stages do not know which back end has answered.
 
 mod budget;

@@ -13,13 +13,13 @@ use haulier_http::{BrokenBody, Charge, FileSlice, OpenFile, Piece, Pipe, PipeSli
 use haulier_proto::field::Fields;
 
 use super::budget::SpoolBudget;
-use super::hold::{Keep, LONGEST_SHORT_PIECE};
+use super::hold::{PieceStorage, LONGEST_SHORT_PIECE};
 use super::request::nameless;
 use super::spool::SpoolRoom;
-use crate::seldom::Seldom;
+use crate::log_throttle::LogThrottle;
 
 /// Logged now and then, however many bodies it concerns.
-static FAILURES: Seldom = Seldom::new();
+static FAILURES: LogThrottle = LogThrottle::new();
 
 /// What the task and the client share. Both live on the same thread.
 #[derive(Debug)]
@@ -88,8 +88,8 @@ impl Queue {
     /// Keeps a piece in memory, else in the file; gives it back if there is no room.
     pub(super) fn push(&mut self, piece: Bytes) -> Result<(), Bytes> {
         let length = piece.len() as u64;
-        match Keep::of(length, self.memory, self.most_memory) {
-            Keep::Long if self.budget.long.take(length) => {
+        match PieceStorage::of(length, self.memory, self.most_memory) {
+            PieceStorage::Long if self.budget.long.take(length) => {
                 let charge = Charge::of_taken(&self.budget.long, length);
                 let lasting = Lasting {
                     bytes: piece,
@@ -97,11 +97,11 @@ impl Queue {
                 };
                 self.pieces.push_back(Piece::Bytes(Bytes::from_owner(lasting)));
             }
-            Keep::Short if self.budget.memory.take(length) => {
+            PieceStorage::Short if self.budget.memory.take(length) => {
                 self.memory += length;
                 self.pieces.push_back(Piece::Bytes(piece));
             }
-            Keep::Long | Keep::Short | Keep::File => self.push_to_file(piece)?,
+            PieceStorage::Long | PieceStorage::Short | PieceStorage::File => self.push_to_file(piece)?,
         }
         self.wake_reader();
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haulier_http::{BodyError, Request, RequestBody};
 use rustix::fs::{Mode, OFlags};
 
-use crate::seldom::Seldom;
+use crate::log_throttle::LogThrottle;
 
 /// A complete request body.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub(crate) enum Collected {
 
 /// Bytes that request bodies take on disk, of all threads and sites.
 static ON_DISK: AtomicU64 = AtomicU64::new(0);
-static FAILURES: Seldom = Seldom::new();
-static REFUSALS: Seldom = Seldom::new();
+static FAILURES: LogThrottle = LogThrottle::new();
+static REFUSALS: LogThrottle = LogThrottle::new();
 
 /// What one of them takes of it.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use super::budget::SpoolBudget;
 use super::hold::{MOST_ABANDONED, SPOOL_MEMORY};
 use super::queue::Queue;
-use super::transfer::{AsItIs, Inlet, Transfer};
+use super::transfer::{Uncoded, SpoolWriter, Transfer};
 
 /// What a spool may use.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ impl Spool {
 
     /// A body that is to become a file as a whole: [`Spool::complete`] waits for that.
     pub(crate) fn file(room: SpoolRoom, source: impl BodySource + 'static, busy: Arc<AtomicU64>) -> Self {
-        Self::start(Queue::new(room, 0), source, AsItIs, busy)
+        Self::start(Queue::new(room, 0), source, Uncoded, busy)
     }
 
     fn start<S: BodySource + 'static>(
@@ -202,9 +202,9 @@ struct Draining<S: BodySource> {
 
 impl<S: BodySource> Draining<S> {
     async fn run(mut self, transfer: impl Transfer) {
-        let mut inlet = Inlet::new(&self.queue);
-        let mut end = transfer.run(&mut self.source, &mut inlet).await;
-        if end.is_ok() && inlet.is_abandoned() {
+        let mut spool = SpoolWriter::new(&self.queue);
+        let mut end = transfer.run(&mut self.source, &mut spool).await;
+        if end.is_ok() && spool.is_abandoned() {
             end = discard(&mut self.source).await;
         }
         if let Some(error) = self.source.take_error() {

@@ -10,31 +10,31 @@ use bytes::Bytes;
 use haulier_http::{BodySource, BrokenBody, Budget, Piece, ReadPiece};
 
 use super::queue::Queue;
-use crate::seldom::Seldom;
+use crate::log_throttle::LogThrottle;
 
 /// The way of a body into its spool: as it is, or through a coder.
 pub(crate) trait Transfer {
     /// Bytes that will reach the spool, if they are known before the end.
     fn length(&self, source: &impl BodySource) -> Option<u64>;
 
-    /// Takes the body to its end, or until the inlet is abandoned.
+    /// Takes the body to its end, or until the spool is abandoned.
     ///
     /// # Errors
     /// The source broke off, or what it sent cannot be passed on.
-    fn run<S: BodySource>(self, source: &mut S, inlet: &mut Inlet) -> impl Future<Output = Result<(), BrokenBody>>;
+    fn run<S: BodySource>(self, source: &mut S, spool: &mut SpoolWriter) -> impl Future<Output = Result<(), BrokenBody>>;
 }
 
 /// The source's end of a spool.
 #[derive(Debug)]
-pub(crate) struct Inlet {
+pub(crate) struct SpoolWriter {
     queue: Rc<RefCell<Queue>>,
     /// The budgets were used up once.
     was_full: bool,
 }
 
-static FULL: Seldom = Seldom::new();
+static FULL: LogThrottle = LogThrottle::new();
 
-impl Inlet {
+impl SpoolWriter {
     pub(super) fn new(queue: &Rc<RefCell<Queue>>) -> Self {
         Self {
             queue: Rc::clone(queue),
@@ -124,24 +124,24 @@ fn note_full(queue: &Queue, was_full: &mut bool) {
 
 /// The body as the source sends it. Long pieces stay in the kernel.
 #[derive(Debug)]
-pub(crate) struct AsItIs;
+pub(crate) struct Uncoded;
 
-impl Transfer for AsItIs {
+impl Transfer for Uncoded {
     fn length(&self, source: &impl BodySource) -> Option<u64> {
         source.length()
     }
 
-    async fn run<S: BodySource>(self, source: &mut S, inlet: &mut Inlet) -> Result<(), BrokenBody> {
-        while !inlet.is_abandoned() {
+    async fn run<S: BodySource>(self, source: &mut S, spool: &mut SpoolWriter) -> Result<(), BrokenBody> {
+        while !spool.is_abandoned() {
             let next = if source.is_worth_a_pipe() {
-                poll_fn(|context| inlet.poll_into_pipe(source, context)).await?
+                poll_fn(|context| spool.poll_into_pipe(source, context)).await?
             } else {
                 let piece = poll_fn(|context| source.poll_piece(context)).await?;
                 piece.map(ReadPiece::Piece)
             };
             match next {
-                Some(ReadPiece::Piece(Piece::Bytes(piece))) => inlet.push(piece).await,
-                Some(ReadPiece::Piece(piece)) => inlet.queue.borrow_mut().push_as_it_is(piece),
+                Some(ReadPiece::Piece(Piece::Bytes(piece))) => spool.push(piece).await,
+                Some(ReadPiece::Piece(piece)) => spool.queue.borrow_mut().push_as_it_is(piece),
                 Some(ReadPiece::Placed(_)) => {}
                 None => return Ok(()),
             }

@@ -26,7 +26,7 @@ use super::policy::{self, Choice, Shape};
 use super::{SiteCoding, add_vary, counted, dictionary, is_negotiable, mark, reflected};
 use crate::body::gather::bytes_of;
 use crate::body::hold::{Hold, MOST_FOR_CODING, Pacing};
-use crate::body::transfer::{Inlet, Transfer};
+use crate::body::transfer::{SpoolWriter, Transfer};
 use crate::clock;
 
 /// Most that one piece may bring beyond what is held, bytes.
@@ -114,22 +114,22 @@ impl Transfer for BodyCoder {
         None
     }
 
-    async fn run<S: BodySource>(mut self, source: &mut S, inlet: &mut Inlet) -> Result<(), BrokenBody> {
+    async fn run<S: BodySource>(mut self, source: &mut S, spool: &mut SpoolWriter) -> Result<(), BrokenBody> {
         let mut input = Input::new(source);
         if self.pacing == Pacing::Fast {
-            let mut charge = Charge::new(&inlet.memory());
+            let mut charge = Charge::new(&spool.memory());
             let mut held = Vec::new();
             if hold(&mut input, &mut held, &mut charge).await? {
                 let coded = code_whole(self, held).await?;
                 drop(charge);
-                inlet.push(coded).await;
+                spool.push(coded).await;
                 return Ok(());
             }
             input.put_back(&held.into());
             self.pacing = Pacing::Paused;
             self.encoder = Some(self.new_encoder(input.announced)?);
         }
-        self.code(&mut input, inlet).await
+        self.code(&mut input, spool).await
     }
 }
 
@@ -164,7 +164,7 @@ async fn hold<S: BodySource>(
 
 impl BodyCoder {
     /// Codes piece by piece until the end.
-    async fn code<S: BodySource>(mut self, input: &mut Input<'_, S>, inlet: &mut Inlet) -> Result<(), BrokenBody> {
+    async fn code<S: BodySource>(mut self, input: &mut Input<'_, S>, spool: &mut SpoolWriter) -> Result<(), BrokenBody> {
         let mut encoder = match self.encoder.take() {
             Some(encoder) => encoder,
             None => self.new_encoder(input.announced)?,
@@ -203,16 +203,16 @@ impl BodyCoder {
             };
             if is_due && !out.is_empty() {
                 taken = 0;
-                inlet.push(std::mem::take(&mut out).into()).await;
+                spool.push(std::mem::take(&mut out).into()).await;
             }
-            if inlet.is_abandoned() {
+            if spool.is_abandoned() {
                 return Ok(());
             }
         }
         input.check_end()?;
         self.encode(0, &mut out, |out| encoder.finish(out))?;
         if !out.is_empty() {
-            inlet.push(out.into()).await;
+            spool.push(out.into()).await;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::dictionary::DictionarySettings;
-use super::dictionary::shell::Shells;
+use super::dictionary::page_dictionary::PageDictionaries;
 use super::settings::CompressSettings;
 use super::store::VariantStore;
 use crate::pattern::glob::Glob;
@@ -17,7 +17,7 @@ pub(crate) struct SiteCoding {
     pub(crate) development: bool,
     pub(crate) settings: CompressSettings,
     /// Dictionaries made of pages.
-    pub(crate) shells: Shells,
+    pub(crate) page_dictionaries: PageDictionaries,
     /// Files whose earlier versions are dictionaries of later ones.
     pub(super) dictionary_files: Vec<Glob>,
     /// Coded variants of files; `None` keeps none.
@@ -36,7 +36,7 @@ impl SiteCoding {
             site: site.to_owned(),
             development,
             settings: settings.clone(),
-            shells: Shells::new(dictionary),
+            page_dictionaries: PageDictionaries::new(dictionary),
             dictionary_files: dictionary.files.clone(),
             variants,
         }

@@ -2,14 +2,14 @@
 //!
 //! `names` judges what a path says, `open` opens beneath the root, `resolve` decides what a path is, `cache` remembers
 //! it, `entry` makes a file ready to send, `tag` makes its entity tag, `coded` picks its variant, `respond` answers with it. What is found is a value;
-//! the pipeline acts on it. `roots` opens what scripts name and clients may not ask for, `handed` holds that open.
+//! the pipeline acts on it. `roots` opens what scripts name and clients may not ask for, `sendfile_cache` holds that open.
 
 mod cache;
 mod coded;
 mod entry;
 #[cfg(test)]
 pub(crate) mod fixture;
-mod handed;
+mod sendfile_cache;
 mod mime;
 mod names;
 mod open;
@@ -25,7 +25,7 @@ mod tests;
 pub(crate) use cache::{FileCache, Found};
 pub(crate) use coded::respond;
 pub(crate) use entry::{Entry, without_metadata};
-pub(crate) use handed::Handed;
+pub(crate) use sendfile_cache::SendfileCache;
 pub use names::is_source as is_script_source;
 pub(crate) use names::{is_denied, is_hidden};
 pub(crate) use open::open_directory;

@@ -21,7 +21,7 @@ use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::entry;
-use super::handed::Handed;
+use super::sendfile_cache::SendfileCache;
 use super::names::{self, Kind};
 use super::open::{self, Opened, Regular, Root, Version};
 use super::settings::SendfileSettings;
@@ -120,20 +120,20 @@ impl SendRoots {
         roots.filter_map(|(number, root)| Some((root.open()?.path.clone(), format!("{MAPPED}{number}/"))))
     }
 
-    /// What a script named, open: from `handed`, or anew.
-    pub(crate) fn find(&self, site: &SiteFiles, name: Name<'_>, handed: &Handed) -> Result<Rc<Sendable>, Refused> {
-        if let Some(sendable) = handed.find(site, name) {
+    /// What a script named, open: from `sendfile_cache`, or anew.
+    pub(crate) fn find(&self, site: &SiteFiles, name: Name<'_>, sendfile_cache: &SendfileCache) -> Result<Rc<Sendable>, Refused> {
+        if let Some(sendable) = sendfile_cache.find(site, name) {
             return Ok(sendable);
         }
         // A root that was replaced would still lead to the old directory.
         self.roots().for_each(LazyRoot::renew);
         let sendable = Rc::new(match self.open(site, name) {
-            Err(Refused::Failed(error)) if open::out_of_descriptors(&error) && handed.shed() => {
+            Err(Refused::Failed(error)) if open::out_of_descriptors(&error) && sendfile_cache.shed() => {
                 self.open(site, name)?
             }
             opened => opened?,
         });
-        handed.note(site, name, &sendable, || self.place(site, name));
+        sendfile_cache.note(site, name, &sendable, || self.place(site, name));
         Ok(sendable)
     }
 

@@ -3,18 +3,18 @@
 use haulier_http::{Handler, Response};
 
 use crate::answer::error_page;
-use crate::context::Visit;
+use crate::context::RequestContext;
 
 /// 404 for what is denied to all, as for what is not there; 403 for who is not let in.
-pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
-    let status = if visit.routes.deny {
+pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
+    let status = if context.routes.deny {
         404
-    } else if visit.routes.allow.is_some_and(|networks| !visit.comes_from(networks)) {
+    } else if context.routes.allow.is_some_and(|networks| !context.comes_from(networks)) {
         403
     } else {
         return None;
     };
-    let mut response = error_page::respond(status, None, Some(visit.site), &visit.request.id, None);
+    let mut response = error_page::respond(status, None, Some(context.site), &context.request.id, None);
     response.trace.handler = Handler::Denied;
     Some(response)
 }

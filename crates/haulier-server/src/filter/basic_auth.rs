@@ -5,9 +5,9 @@ use std::sync::Arc;
 use haulier_http::{Request, Response};
 use tokio::sync::Semaphore;
 
-use super::Early;
+use super::EarlyResponse;
 use crate::answer::error_page;
-use crate::context::Visit;
+use crate::context::RequestContext;
 use crate::password::{Credentials, Htpasswd, credentials};
 use crate::site::Site;
 
@@ -38,16 +38,16 @@ impl PasswordCheck {
 }
 
 /// Lets pass who is known, asks the others.
-pub(super) fn on_request(visit: &Visit<'_>) -> Option<Early> {
-    let users = visit.routes.users?;
-    visit.request.asks_password.set(true);
-    let Some(credentials) = credentials(visit.request.head.fields()) else {
-        return Some(Early::Response(ask(visit.site, visit.request)));
+pub(super) fn on_request(context: &RequestContext<'_>) -> Option<EarlyResponse> {
+    let users = context.routes.users?;
+    context.request.asks_password.set(true);
+    let Some(credentials) = credentials(context.request.head.fields()) else {
+        return Some(EarlyResponse::Response(ask(context.site, context.request)));
     };
     if users.remembers(&credentials.user, &credentials.password) {
         return None;
     }
-    Some(Early::Check(PasswordCheck {
+    Some(EarlyResponse::Check(PasswordCheck {
         users: Arc::clone(users),
         credentials,
     }))

@@ -4,18 +4,18 @@ use haulier_http::Response;
 use haulier_proto::head::split_port;
 
 use crate::answer::redirect;
-use crate::context::Visit;
+use crate::context::RequestContext;
 
 /// 308 to the same path and query there, with the scheme and port the client used where the setting says none.
-pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
-    let canonical = visit.site.settings.filters.canonical.as_ref()?;
-    let (host, port) = split_port(visit.request.head.authority()?);
+pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
+    let canonical = context.site.settings.filters.canonical.as_ref()?;
+    let (host, port) = split_port(context.request.head.authority()?);
     if host.eq_ignore_ascii_case(canonical.host.as_bytes()) {
         return None;
     }
     let mut origin = match &canonical.origin {
         Some(origin) => origin.clone().into_bytes(),
-        None => format!("{}://{}", visit.scheme(), canonical.host).into_bytes(),
+        None => format!("{}://{}", context.scheme(), canonical.host).into_bytes(),
     };
     if canonical.origin.is_none() && !port.is_empty() {
         origin.push(b':');
@@ -23,7 +23,7 @@ pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
     }
     Some(redirect::to_origin(
         origin,
-        visit.request.head.path(),
-        visit.request.head.query(),
+        context.request.head.path(),
+        context.request.head.query(),
     ))
 }

@@ -3,14 +3,14 @@
 use haulier_http::{Handler, Response};
 use haulier_proto::dictionary;
 
-use crate::compress::dictionary::shell::PLACE;
-use crate::context::Visit;
+use crate::compress::dictionary::page_dictionary::PLACE;
+use crate::context::RequestContext;
 
 /// Answers with the dictionary that the path names.
-pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
-    let name = visit.path.strip_prefix(PLACE)?;
-    let (shell, dictionary) = visit.site.coding.shells.named(name)?;
-    let pattern = dictionary::use_as(shell.pages.as_str(), true)?;
+pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
+    let name = context.path.strip_prefix(PLACE)?;
+    let (page_dictionary, dictionary) = context.site.coding.page_dictionaries.named(name)?;
+    let pattern = dictionary::use_as(page_dictionary.pages.as_str(), true)?;
     let mut response = Response::new(200, Handler::Static)
         // It is the text of a page, and no page.
         .with("Content-Type", "text/plain; charset=utf-8")

@@ -5,7 +5,7 @@ use haulier_http::{Handler, Reason, Request, Response};
 use haulier_proto::head::split_port;
 
 use crate::answer::{error_page, redirect};
-use crate::context::Visit;
+use crate::context::RequestContext;
 use crate::settings::TlsSettings;
 use crate::site::WithoutTls;
 use crate::thread::Thread;
@@ -15,30 +15,30 @@ use crate::thread::Thread;
 const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
 /// The answer for an authority, if one is asked for that we have.
-pub(super) fn answer_challenge(visit: &Visit<'_>) -> Option<Response> {
-    let serving = visit.thread.serving();
+pub(super) fn answer_challenge(context: &RequestContext<'_>) -> Option<Response> {
+    let serving = context.thread.serving();
     let tls = serving.settings.tls.as_ref()?;
-    let token = visit.path.strip_prefix(CHALLENGES)?;
+    let token = context.path.strip_prefix(CHALLENGES)?;
     let answer = tls.acceptor.certificates().http_answer(token)?;
     let response = Response::new(200, Handler::Static).with("Content-Type", "application/octet-stream");
     Some(response.body(answer))
 }
 
 /// 308 to the same address with `https://`: method and body stay (RFC 9110 §15.4.9).
-pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
-    let without = visit.site.settings.filters.without_tls?;
-    if visit.request.peer.tls || without == WithoutTls::Everything || visit.path.starts_with(CHALLENGES) {
+pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
+    let without = context.site.settings.filters.without_tls?;
+    if context.request.peer.tls || without == WithoutTls::Everything || context.path.starts_with(CHALLENGES) {
         return None;
     }
-    let serving = visit.thread.serving();
+    let serving = context.thread.serving();
     let settings = &serving.settings;
     let (tls, port) = (settings.tls.as_ref()?, settings.https_port?);
-    let host = host(visit.request)?;
+    let host = host(context.request)?;
     // Before the first certificate is there `https://` would be a worse answer than the page.
     if without == WithoutTls::Redirect && !tls.acceptor.certificates().has(host) {
         return None;
     }
-    Some(to_https(visit.request, host, port))
+    Some(to_https(context.request, host, port))
 }
 
 /// For a request without TLS on a port that wants TLS.

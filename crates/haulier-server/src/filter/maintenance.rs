@@ -3,20 +3,20 @@
 use haulier_http::{Reason, Response};
 
 use crate::answer::error_page;
-use crate::context::Visit;
+use crate::context::RequestContext;
 
-pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
-    let maintenance = visit.site.settings.filters.maintenance.as_ref()?;
-    if visit.comes_from(&maintenance.allow) {
+pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
+    let maintenance = context.site.settings.filters.maintenance.as_ref()?;
+    if context.comes_from(&maintenance.allow) {
         return None;
     }
-    let now = visit.thread.io.clock.coarse();
-    visit.site.maintenance.is_on(&maintenance.file, now).then(|| {
+    let now = context.thread.io.clock.coarse();
+    context.site.maintenance.is_on(&maintenance.file, now).then(|| {
         let mut response = error_page::respond(
             503,
             Some(Reason::Maintenance),
-            Some(visit.site),
-            &visit.request.id,
+            Some(context.site),
+            &context.request.id,
             None,
         );
         let seconds = maintenance.retry_after.as_secs().max(1);

@@ -22,7 +22,7 @@ use crate::answer::redirect;
 use crate::body::Pacing;
 use crate::compress;
 use crate::compress::body_coder::{self, BodyCoder};
-use crate::context::Visit;
+use crate::context::RequestContext;
 use crate::files::{self, Script};
 use crate::site::Site;
 use basic_auth::PasswordCheck;
@@ -32,62 +32,62 @@ use basic_auth::PasswordCheck;
     clippy::large_enum_variant,
     reason = "the large variant is the usual one: a box would cost it an allocation"
 )]
-pub(crate) enum Early {
+pub(crate) enum EarlyResponse {
     Response(Response),
     /// Known only after waiting.
     Check(PasswordCheck),
 }
 
 /// May answer before any handler is asked.
-pub(crate) fn on_request(visit: &Visit<'_>) -> Option<Early> {
+pub(crate) fn on_request(context: &RequestContext<'_>) -> Option<EarlyResponse> {
     // First: a method nobody here serves is no reason to look at the path.
-    method::on_request(&visit.request.head)
+    method::on_request(&context.request.head)
         // An authority asks from several places at once, and whoever is refused gets no certificate.
-        .or_else(|| https::answer_challenge(visit))
+        .or_else(|| https::answer_challenge(context))
         // The limit stands before everything that costs, and counts what the rest refuses.
-        .or_else(|| rate::on_request(visit))
+        .or_else(|| rate::on_request(context))
         // Nothing else of a site that has TLS is for those who came without.
-        .or_else(|| https::on_request(visit))
+        .or_else(|| https::on_request(context))
         // The wrong name leads to the right one before anybody is asked for a password there.
-        .or_else(|| canonical::on_request(visit))
+        .or_else(|| canonical::on_request(context))
         // While a site is being worked on none of its rules is to be relied on.
-        .or_else(|| maintenance::on_request(visit))
+        .or_else(|| maintenance::on_request(context))
         // Under a name of ours, which no rule of the site is about.
-        .or_else(|| dictionary::on_request(visit))
+        .or_else(|| dictionary::on_request(context))
         // Redirects stand before files: a rule is meant for what stood there before, whatever stands there now. They
         // tell nothing of what is behind them, so nobody is asked for a password for one.
-        .or_else(|| redirect::find(visit.site, visit.path, visit.query))
-        .map(Early::Response)
-        .or_else(|| on_path(visit))
+        .or_else(|| redirect::find(context.site, context.path, context.query))
+        .map(EarlyResponse::Response)
+        .or_else(|| on_path(context))
 }
 
 /// Who may have this path: judged for the path that was asked for, and again for the one a rewrite made of it.
-pub(crate) fn on_path(visit: &Visit<'_>) -> Option<Early> {
+pub(crate) fn on_path(context: &RequestContext<'_>) -> Option<EarlyResponse> {
     // An address costs less to judge than a password.
-    access::on_request(visit)
-        .map(Early::Response)
+    access::on_request(context)
+        .map(EarlyResponse::Response)
         // Last: it may have to wait.
-        .or_else(|| basic_auth::on_request(visit))
+        .or_else(|| basic_auth::on_request(context))
 }
 
 /// Judges the script that a path leads to by its other names, and says whether a password was asked for on the way. The
 /// rules for its name hold for all that follows it, and the path after a front controller is a path of its own.
-pub(crate) fn on_script(visit: &Visit<'_>, script: &Script) -> ControlFlow<Early, bool> {
-    let mut asks_password = visit.routes.users.is_some();
-    for path in further_names(visit, script) {
-        let mut routes = visit.site.routes.find(&path);
-        routes.deny |= files::is_denied(&visit.site.files, &path);
+pub(crate) fn on_script(context: &RequestContext<'_>, script: &Script) -> ControlFlow<EarlyResponse, bool> {
+    let mut asks_password = context.routes.users.is_some();
+    for path in further_names(context, script) {
+        let mut routes = context.site.routes.find(&path);
+        routes.deny |= files::is_denied(&context.site.files, &path);
         asks_password |= routes.users.is_some();
-        let is_counted = |limiter| visit.routes.rate.is_some_and(|counted| Arc::ptr_eq(counted, limiter));
+        let is_counted = |limiter| context.routes.rate.is_some_and(|counted| Arc::ptr_eq(counted, limiter));
         let uncounted = routes.rate.filter(|&limiter| !is_counted(limiter));
-        let further = Visit {
+        let further = RequestContext {
             path: &path,
             routes: &routes,
-            ..*visit
+            ..*context
         };
         let early = uncounted
             .and_then(|limiter| rate::of_route(&further, limiter))
-            .map(Early::Response)
+            .map(EarlyResponse::Response)
             .or_else(|| on_path(&further));
         if let Some(early) = early {
             return ControlFlow::Break(early);
@@ -97,10 +97,10 @@ pub(crate) fn on_script(visit: &Visit<'_>, script: &Script) -> ControlFlow<Early
 }
 
 /// Other paths of a script with PATH_INFO that the site may have rules for.
-fn further_names<'s>(visit: &Visit<'_>, script: &'s Script) -> impl Iterator<Item = Vec<u8>> + use<'s> {
+fn further_names<'s>(context: &RequestContext<'_>, script: &'s Script) -> impl Iterator<Item = Vec<u8>> + use<'s> {
     let has_more = !script.path_info.is_empty();
-    let prefix = visit.routes.mount.map_or("", |place| place.prefix.as_str());
-    let front = visit.owner().settings.php.as_ref().and_then(|php| php.front.as_deref());
+    let prefix = context.routes.mount.map_or("", |place| place.prefix.as_str());
+    let front = context.owner().settings.php.as_ref().and_then(|php| php.front.as_deref());
     let is_front = front.is_some_and(|front| script.name == [prefix, front].concat().as_bytes());
     let behind = (has_more && is_front).then(|| [prefix.as_bytes(), &script.path_info].concat());
     has_more.then(|| script.name.clone()).into_iter().chain(behind)

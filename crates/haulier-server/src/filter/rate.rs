@@ -6,44 +6,44 @@ use haulier_http::{Reason, Response};
 
 use crate::answer::error_page;
 use crate::clock::now;
-use crate::context::{Round, Visit};
+use crate::context::{Pass, RequestContext};
 use crate::rate_limiter::RateLimiter;
 
 /// The site's own limit first, then the narrower one of a route. A request counts once.
-pub(super) fn on_request(visit: &Visit<'_>) -> Option<Response> {
-    if visit.round == Round::Further {
+pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
+    if context.pass == Pass::Internal {
         return None;
     }
-    let mut limiters = visit
+    let mut limiters = context
         .site
         .settings
         .filters
         .requests_per_ip
         .iter()
-        .chain(visit.routes.rate);
-    limiters.find_map(|limiter| count(visit, limiter))
+        .chain(context.routes.rate);
+    limiters.find_map(|limiter| count(context, limiter))
 }
 
 /// Counts for a route that was found only with the script.
-pub(super) fn of_route(visit: &Visit<'_>, limiter: &RateLimiter) -> Option<Response> {
-    if visit.round == Round::Further {
+pub(super) fn of_route(context: &RequestContext<'_>, limiter: &RateLimiter) -> Option<Response> {
+    if context.pass == Pass::Internal {
         return None;
     }
-    count(visit, limiter)
+    count(context, limiter)
 }
 
-fn count(visit: &Visit<'_>, limiter: &RateLimiter) -> Option<Response> {
-    let counted = limiter.take(visit.request.peer.remote.ip(), now());
-    counted.err().map(|wait| refused(visit, wait))
+fn count(context: &RequestContext<'_>, limiter: &RateLimiter) -> Option<Response> {
+    let counted = limiter.take(context.request.peer.remote.ip(), now());
+    counted.err().map(|wait| refused(context, wait))
 }
 
-fn refused(visit: &Visit<'_>, wait: Duration) -> Response {
+fn refused(context: &RequestContext<'_>, wait: Duration) -> Response {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     error_page::respond(
         429,
         Some(Reason::RateLimited),
-        Some(visit.site),
-        &visit.request.id,
+        Some(context.site),
+        &context.request.id,
         None,
     )
     .with("Retry-After", seconds.to_string())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use haulier_http::{Body, FileSlice, Handler, Reason, Request, RequestId, Response};
 
-use super::php::{self, Call, Outcome};
+use super::php::{self, PhpCall, PhpOutcome};
 use crate::answer::error_page;
 use crate::files::{Entry, Found};
 use crate::site::Site;
@@ -60,10 +60,10 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
     {
         Found::File(entry) => from_file(response, &entry),
         Found::Script(script) => {
-            let call = Call::new(script).error(response.status);
+            let call = PhpCall::new(script).error(response.status);
             // On the heap: every request that waits carries the room of this future, and seldom is there such a page.
             match Box::pin(php::respond(thread, site, request, &call)).await {
-                Outcome::Response(made) if is_made(&made) => from_script(&response, made),
+                PhpOutcome::Response(made) if is_made(&made) => from_script(&response, made),
                 // The page failed as well: ours needs nothing that can.
                 _ => response,
             }

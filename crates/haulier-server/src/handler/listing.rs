@@ -48,7 +48,7 @@ fn list(site: &Site, path: &[u8]) -> io::Result<Response> {
 
 /// One line of the page.
 #[derive(Debug)]
-struct Name {
+struct EntryName {
     name: Vec<u8>,
     is_directory: bool,
     /// Bytes.
@@ -58,7 +58,7 @@ struct Name {
 }
 
 /// The names, and whether they are all.
-fn read(site: &Site, path: &[u8], directory: &OwnedFd) -> io::Result<(Vec<Name>, bool)> {
+fn read(site: &Site, path: &[u8], directory: &OwnedFd) -> io::Result<(Vec<EntryName>, bool)> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
@@ -74,12 +74,12 @@ fn read(site: &Site, path: &[u8], directory: &OwnedFd) -> io::Result<(Vec<Name>,
         let Ok(stat) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else {
             continue;
         };
-        names.extend(Name::of(name, &stat));
+        names.extend(EntryName::of(name, &stat));
     }
     Ok((names, true))
 }
 
-impl Name {
+impl EntryName {
     fn of(name: &[u8], stat: &Stat) -> Option<Self> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink).then(|| Self {
@@ -91,7 +91,7 @@ impl Name {
     }
 }
 
-fn page(path: &[u8], names: &[Name], complete: bool) -> String {
+fn page(path: &[u8], names: &[EntryName], complete: bool) -> String {
     let title = String::from_utf8_lossy(path);
     let mut page = page::begin(&title);
     page::element(&mut page, "h1", &title);
@@ -114,7 +114,7 @@ fn page(path: &[u8], names: &[Name], complete: bool) -> String {
     page
 }
 
-fn row(page: &mut String, path: &[u8], name: &Name) {
+fn row(page: &mut String, path: &[u8], name: &EntryName) {
     let slash = if name.is_directory { "/" } else { "" };
     let mut link = Vec::new();
     path::encode(&[path, &name.name].concat(), &mut link);

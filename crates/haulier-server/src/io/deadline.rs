@@ -17,7 +17,7 @@ use super::pace::Pace;
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum WaitPhase {
     /// The first byte of a request.
     Idle,
     /// The rest of a request head.
@@ -37,7 +37,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// The least rate of a body holds after this long.
 const BODY_RATE_AFTER: Duration = Duration::from_secs(10);
 
-impl Phase {
+impl WaitPhase {
     /// Whether a wait in this phase that began at `since` is over.
     fn is_over(self, since: Instant, now: Instant, limits: &Limits, of_site: Option<&Timeouts>) -> bool {
         let waited = now.saturating_duration_since(since);
@@ -59,7 +59,7 @@ impl Phase {
 /// A connection that can be woken because it waited too long.
 pub(crate) trait Watched: std::fmt::Debug {
     /// What it waits for, and since when.
-    fn waiting(&self) -> (Phase, Instant);
+    fn waiting(&self) -> (WaitPhase, Instant);
     /// How fast its client takes what waits for it; `None` for what sends nothing itself.
     fn pace(&self) -> Option<&Pace> {
         None
@@ -75,7 +75,7 @@ pub(crate) trait Watched: std::fmt::Debug {
         None
     }
     /// Ends the wait: the connection's task wakes and sees why.
-    fn expire(&self, phase: Phase);
+    fn expire(&self, phase: WaitPhase);
     /// Its place among the connections we may hold, and since when nobody has used it; `None` while somebody does, and
     /// for what is no connection.
     fn idle(&self) -> Option<(&Permit, Instant)> {
@@ -83,7 +83,7 @@ pub(crate) trait Watched: std::fmt::Debug {
     }
     /// It has been idle for longest, and others need its place: it ends at once.
     fn give_way(&self) {
-        self.expire(Phase::Idle);
+        self.expire(WaitPhase::Idle);
     }
     /// The server ends now: whatever runs is broken off.
     fn cut(&self);
@@ -93,8 +93,8 @@ pub(crate) trait Watched: std::fmt::Debug {
     /// this time has ended.
     fn drain(&self, idle_since: Instant) {
         let (phase, since) = self.waiting();
-        if phase == Phase::Idle && since <= idle_since {
-            self.expire(Phase::Idle);
+        if phase == WaitPhase::Idle && since <= idle_since {
+            self.expire(WaitPhase::Idle);
         }
     }
 }
@@ -136,8 +136,8 @@ impl Deadlines {
                 && let Some(pace) = connection.pace()
             {
                 match phase {
-                    Phase::Send if pace.is_too_slow(limits, || connection.taken()) => connection.give_up(),
-                    Phase::Idle | Phase::Head => pace.reset(),
+                    WaitPhase::Send if pace.is_too_slow(limits, || connection.taken()) => connection.give_up(),
+                    WaitPhase::Idle | WaitPhase::Head => pace.reset(),
                     _ => {}
                 }
             }
@@ -194,11 +194,11 @@ impl Deadlines {
         count
     }
 
-    fn sweep(&self, visit: impl Fn(&dyn Watched)) {
+    fn sweep(&self, context: impl Fn(&dyn Watched)) {
         self.watched.borrow_mut().retain(|weak| {
             let connection = weak.upgrade();
             connection.is_some_and(|connection| {
-                visit(&*connection);
+                context(&*connection);
                 true
             })
         });
@@ -217,10 +217,10 @@ mod tests {
             now.checked_sub(Duration::from_secs(seconds))
                 .expect("the machine is up longer than that")
         };
-        assert!(!Phase::Idle.is_over(ago(15), now, &limits, None) && Phase::Idle.is_over(ago(16), now, &limits, None));
-        assert!(!Phase::Head.is_over(ago(10), now, &limits, None) && Phase::Head.is_over(ago(11), now, &limits, None));
-        assert!(!Phase::Send.is_over(ago(30), now, &limits, None) && Phase::Send.is_over(ago(31), now, &limits, None));
-        assert!(!Phase::Handler.is_over(ago(60), now, &limits, None));
+        assert!(!WaitPhase::Idle.is_over(ago(15), now, &limits, None) && WaitPhase::Idle.is_over(ago(16), now, &limits, None));
+        assert!(!WaitPhase::Head.is_over(ago(10), now, &limits, None) && WaitPhase::Head.is_over(ago(11), now, &limits, None));
+        assert!(!WaitPhase::Send.is_over(ago(30), now, &limits, None) && WaitPhase::Send.is_over(ago(31), now, &limits, None));
+        assert!(!WaitPhase::Handler.is_over(ago(60), now, &limits, None));
     }
 
     #[test]
@@ -231,14 +231,14 @@ mod tests {
             .checked_sub(Duration::from_secs(20))
             .expect("the machine is up longer than that");
         assert!(
-            Phase::Body {
+            WaitPhase::Body {
                 started,
                 received: 9_999
             }
             .is_over(now, now, &limits, None)
         );
         assert!(
-            !Phase::Body {
+            !WaitPhase::Body {
                 started,
                 received: 10_000
             }
@@ -258,13 +258,13 @@ mod tests {
             idle: Duration::from_secs(6),
             send: Duration::from_secs(3),
         };
-        let body = Phase::Body {
+        let body = WaitPhase::Body {
             started: since,
             received: 0,
         };
-        let is_over = |phase: Phase| phase.is_over(since, now, &limits, Some(&timeouts));
-        assert!(is_over(body) && is_over(Phase::Send));
-        assert!(!is_over(Phase::Idle) && !is_over(Phase::Head));
+        let is_over = |phase: WaitPhase| phase.is_over(since, now, &limits, Some(&timeouts));
+        assert!(is_over(body) && is_over(WaitPhase::Send));
+        assert!(!is_over(WaitPhase::Idle) && !is_over(WaitPhase::Head));
         assert!(!body.is_over(since, now, &limits, None));
     }
 }

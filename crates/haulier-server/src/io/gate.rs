@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::rate_limiter::key as address_key;
-use crate::seldom::Seldom;
+use crate::log_throttle::LogThrottle;
 
 /// Counts of connections by [`address_key`].
 type PerIp = HashMap<u64, u32, foldhash::fast::RandomState>;
@@ -40,10 +40,10 @@ pub(crate) struct Gate {
 /// What is logged about a lack of room, now and then.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    pub(crate) made_room: Seldom,
-    pub(crate) all_busy: Seldom,
-    pub(crate) no_descriptors: Seldom,
-    pub(crate) crowded: Seldom,
+    pub(crate) made_room: LogThrottle,
+    pub(crate) all_busy: LogThrottle,
+    pub(crate) no_descriptors: LogThrottle,
+    pub(crate) crowded: LogThrottle,
 }
 
 impl Gate {
@@ -58,10 +58,10 @@ impl Gate {
             per_ip: Default::default(),
             bells: (0..threads).map(|_| Notify::new()).collect(),
             notes: Notes {
-                made_room: Seldom::new(),
-                all_busy: Seldom::new(),
-                no_descriptors: Seldom::new(),
-                crowded: Seldom::new(),
+                made_room: LogThrottle::new(),
+                all_busy: LogThrottle::new(),
+                no_descriptors: LogThrottle::new(),
+                crowded: LogThrottle::new(),
             },
         })
     }

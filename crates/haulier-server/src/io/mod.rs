@@ -15,7 +15,7 @@ mod thread_io;
 pub use address::Address;
 pub(crate) use address::canonical;
 pub(crate) use buffers::Buffers;
-pub(crate) use deadline::{Phase, Watched};
+pub(crate) use deadline::{WaitPhase, Watched};
 pub(crate) use gate::{Gate, Permit};
 pub use limits::Limits;
 pub(crate) use session::Session;

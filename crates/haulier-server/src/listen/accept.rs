@@ -53,19 +53,19 @@ pub(crate) struct Endpoint {
 
 /// Where a connection came in.
 #[derive(Debug, Clone, Copy)]
-struct Entrance {
+struct AcceptContext {
     local: SocketAddr,
     is_secure: bool,
 }
 
 /// Ends an accept loop.
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
+pub(crate) struct StopSignal {
     asked: Cell<bool>,
     told: Notify,
 }
 
-impl Ending {
+impl StopSignal {
     /// No further connections, beyond those that the kernel has queued.
     pub(crate) fn ask(&self) {
         self.asked.set(true);
@@ -74,13 +74,13 @@ impl Ending {
 }
 
 /// Accepts connections until it is asked to end. What the kernel had queued by then is still served.
-pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<Ending>) {
+pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, stop: Rc<StopSignal>) {
     let Endpoint {
         socket,
         address,
         is_secure,
     } = endpoint;
-    let entrance = Entrance {
+    let context = AcceptContext {
         local: address.as_internet(),
         is_secure,
     };
@@ -91,15 +91,15 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<En
             return;
         }
     };
-    while !ending.asked.get() {
+    while !stop.asked.get() {
         let mut ready = tokio::select! {
             ready = listener.readable() => match ready {
                 Ok(ready) => ready,
                 Err(_) => return,
             },
-            () = ending.told.notified() => break,
+            () = stop.told.notified() => break,
         };
-        match accept_batch(&thread, listener.get_ref(), entrance) {
+        match accept_batch(&thread, listener.get_ref(), context) {
             Batch::Empty => ready.clear_ready(),
             Batch::More => tokio::task::yield_now().await,
             Batch::Crowded(arrival) => {
@@ -107,8 +107,8 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<En
                     // Those that go do so first.
                     tokio::task::yield_now().await;
                 }
-                if let Err(arrival) = serve(&thread, arrival, entrance) {
-                    refuse(&thread, &arrival, entrance);
+                if let Err(arrival) = serve(&thread, arrival, context) {
+                    refuse(&thread, &arrival, context);
                 }
             }
             // Nobody is turned out for a newcomer that is not there.
@@ -128,9 +128,9 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, ending: Rc<En
     }
     // Closing the socket resets what is left in its queue.
     loop {
-        match accept_batch(&thread, listener.get_ref(), entrance) {
+        match accept_batch(&thread, listener.get_ref(), context) {
             Batch::More => {}
-            Batch::Crowded(arrival) => refuse(&thread, &arrival, entrance),
+            Batch::Crowded(arrival) => refuse(&thread, &arrival, context),
             Batch::Empty | Batch::Full | Batch::Exhausted(_) => return,
         }
     }
@@ -175,8 +175,8 @@ fn note_exhausted(thread: &Thread, closed: usize, error: Errno) {
     }
 }
 
-fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, entrance: Entrance) -> Batch {
-    let local = entrance.local;
+fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, context: AcceptContext) -> Batch {
+    let local = context.local;
     for _ in 0..BATCH {
         if thread.io.gate.is_full() {
             return Batch::Full;
@@ -188,7 +188,7 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, entrance: Entrance) -> Ba
                     socket: Socket::new(accepted),
                     remote: canonical(remote.unwrap_or(local)),
                 };
-                if let Err(arrival) = serve(thread, arrival, entrance) {
+                if let Err(arrival) = serve(thread, arrival, context) {
                     return Batch::Crowded(arrival);
                 }
             }
@@ -202,13 +202,13 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, entrance: Entrance) -> Ba
 }
 
 /// The address has as many connections as it may have, and uses them all.
-fn refuse(thread: &Thread, arrival: &Arrival, entrance: Entrance) {
+fn refuse(thread: &Thread, arrival: &Arrival, context: AcceptContext) {
     if let Some(times) = thread.io.gate.notes.crowded.due() {
         let (address, most) = (arrival.remote.ip(), thread.serving().settings.limits.connections_per_ip);
         tracing::warn!(%address, most, times, "refused: the address has `connections_per_ip` connections, all in use");
     }
     // Over TLS the words would cost a handshake.
-    if !entrance.is_secure {
+    if !context.is_secure {
         let _ = arrival.socket.send(
             b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             false,
@@ -217,8 +217,8 @@ fn refuse(thread: &Thread, arrival: &Arrival, entrance: Entrance) {
 }
 
 /// Begins the protocol; gives the connection back if its address has enough of them.
-fn serve(thread: &Rc<Thread>, arrival: Arrival, entrance: Entrance) -> Result<(), Arrival> {
-    let listening = entrance.local;
+fn serve(thread: &Rc<Thread>, arrival: Arrival, context: AcceptContext) -> Result<(), Arrival> {
+    let listening = context.local;
     let remote = arrival.remote;
     let serving = thread.serving();
     let settings = &serving.settings;
@@ -244,7 +244,7 @@ fn serve(thread: &Rc<Thread>, arrival: Arrival, entrance: Entrance) -> Result<()
     let begins_with_header = is_proxy && serving.settings.proxy_protocol;
     // A panic here is one connection's, not the listener's.
     if catch_unwind(AssertUnwindSafe(|| {
-        match (&serving.settings.tls, entrance.is_secure) {
+        match (&serving.settings.tls, context.is_secure) {
             (_, false) => Http1::start(thread, socket, peer, permit, begins_with_header),
             (Some(tls), true) => tls::start(thread, &tls.acceptor, socket, peer, permit, begins_with_header),
             // It was in the queue when a reload ended TLS: nothing here could speak with it.

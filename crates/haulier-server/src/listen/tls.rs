@@ -15,7 +15,7 @@ use rustix::net::Shutdown;
 use crate::io::Session;
 use crate::io::detect::{self, DetectedProtocol};
 use crate::io::socket::{Socket, receive_plain};
-use crate::io::{Permit, Phase, Watched, canonical};
+use crate::io::{Permit, WaitPhase, Watched, canonical};
 use crate::protocol::{Http1, http2};
 use crate::thread::Thread;
 use crate::tls::{ACME_TLS, Acceptor, HTTP_1_1, HTTP_2};
@@ -38,7 +38,7 @@ struct Handshake {
 
 /// What a handshake does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum HandshakeStep {
     Read,
     Write,
     /// It is over: the protocol begins.
@@ -73,7 +73,7 @@ pub(super) fn start(
         started: thread.io.clock.coarse(),
     });
     match handshake.turn() {
-        next @ (Next::Read | Next::Write) => {
+        next @ (HandshakeStep::Read | HandshakeStep::Write) => {
             let weak = Rc::downgrade(&handshake);
             thread.io.deadlines.watch(weak);
             tokio::task::spawn_local(handshake.drive(next));
@@ -84,42 +84,42 @@ pub(super) fn start(
 
 impl Handshake {
     /// Runs the handshake to its end.
-    async fn drive(self: Rc<Self>, mut next: Next) {
+    async fn drive(self: Rc<Self>, mut next: HandshakeStep) {
         loop {
             let ready = match (next, self.socket.registered()) {
-                (Next::Read, Ok(registered)) => registered.readable().await,
-                (Next::Write, Ok(registered)) => registered.writable().await,
-                (Next::Read | Next::Write, Err(error)) => Err(error),
+                (HandshakeStep::Read, Ok(registered)) => registered.readable().await,
+                (HandshakeStep::Write, Ok(registered)) => registered.writable().await,
+                (HandshakeStep::Read | HandshakeStep::Write, Err(error)) => Err(error),
                 (last, _) => return self.finish(last),
             };
             let Ok(mut ready) = ready else { return };
             next = self.turn();
             // It read or wrote until the kernel said that there is no more.
-            if matches!(next, Next::Read | Next::Write) {
+            if matches!(next, HandshakeStep::Read | HandshakeStep::Write) {
                 ready.clear_ready();
             }
         }
     }
 
     /// Everything that can be done without waiting.
-    fn turn(&self) -> Next {
+    fn turn(&self) -> HandshakeStep {
         let mut first = self.first.borrow_mut();
         while !self.is_detected.get() {
             match self.detect(&mut first) {
                 Ok(Some(DetectedProtocol::Tls)) => self.is_detected.set(true),
-                Ok(Some(DetectedProtocol::Http)) => return Next::SpeakPlain,
-                Ok(None) => return Next::Read,
-                Ok(Some(DetectedProtocol::Else)) | Err(_) => return Next::Close,
+                Ok(Some(DetectedProtocol::Http)) => return HandshakeStep::SpeakPlain,
+                Ok(None) => return HandshakeStep::Read,
+                Ok(Some(DetectedProtocol::Else)) | Err(_) => return HandshakeStep::Close,
             }
         }
         let mut session = self.session.borrow_mut();
         match session.shake_hands(self.socket.descriptor(), &mut first) {
-            Ok(true) => Next::Speak,
-            Ok(false) if session.wants_to_send() => Next::Write,
-            Ok(false) => Next::Read,
+            Ok(true) => HandshakeStep::Speak,
+            Ok(false) if session.wants_to_send() => HandshakeStep::Write,
+            Ok(false) => HandshakeStep::Read,
             Err(error) => {
                 tracing::debug!(remote = %self.peer.get().remote, %error, "no TLS handshake");
-                Next::Close
+                HandshakeStep::Close
             }
         }
     }
@@ -163,7 +163,7 @@ impl Handshake {
     }
 
     /// Begins the protocol, or ends the connection.
-    fn finish(self: Rc<Self>, last: Next) {
+    fn finish(self: Rc<Self>, last: HandshakeStep) {
         // The deadlines hold it weakly, so this is the only one.
         let Some(handshake) = Rc::into_inner(self) else { return };
         let Self {
@@ -177,7 +177,7 @@ impl Handshake {
         } = handshake;
         let peer = peer.get();
         match last {
-            Next::Speak => {
+            HandshakeStep::Speak => {
                 let mut session = session.into_inner();
                 thread.io.buffers.give(first.into_inner());
                 let protocol = Protocol::of(session.protocol());
@@ -196,7 +196,7 @@ impl Handshake {
                     Protocol::Proof => socket.secure(session),
                 }
             }
-            Next::SpeakPlain => {
+            HandshakeStep::SpeakPlain => {
                 socket.unread(first.into_inner());
                 let peer = Peer {
                     misses_tls: true,
@@ -204,7 +204,7 @@ impl Handshake {
                 };
                 Http1::start(&thread, socket, peer, permit, false);
             }
-            Next::Read | Next::Write | Next::Close => {}
+            HandshakeStep::Read | HandshakeStep::Write | HandshakeStep::Close => {}
         }
     }
 }
@@ -229,8 +229,8 @@ impl Protocol {
 }
 
 impl Watched for Handshake {
-    fn waiting(&self) -> (Phase, Instant) {
-        (Phase::Head, self.started)
+    fn waiting(&self) -> (WaitPhase, Instant) {
+        (WaitPhase::Head, self.started)
     }
 
     /// Nobody has asked for anything yet.
@@ -239,7 +239,7 @@ impl Watched for Handshake {
     }
 
     /// The wait ends as if the client had left.
-    fn expire(&self, _: Phase) {
+    fn expire(&self, _: WaitPhase) {
         self.cut();
     }
 

@@ -34,7 +34,7 @@ pub enum TargetError {
 }
 
 /// A piece of what was written.
-enum Piece<'t> {
+enum TargetPiece<'t> {
     Literal(&'t str),
     /// `*`; a row of them is one, as in a pattern.
     Star,
@@ -59,19 +59,19 @@ impl Target {
             let (piece, behind) = next(rest);
             rest = behind;
             let star = match piece {
-                Piece::Literal(literal) => {
+                TargetPiece::Literal(literal) => {
                     target.literals.last_mut().expect("one at least").push_str(literal);
                     continue;
                 }
-                Piece::Star => {
+                TargetPiece::Star => {
                     written += 1;
                     written - 1
                 }
-                Piece::Number(wanted) if (1..=path).contains(&wanted) => {
+                TargetPiece::Number(wanted) if (1..=path).contains(&wanted) => {
                     numbered += 1;
                     wanted - 1
                 }
-                Piece::Number(wanted) => return Err(TargetError::Beyond { path, wanted }),
+                TargetPiece::Number(wanted) => return Err(TargetError::Beyond { path, wanted }),
             };
             target.stars.push(star);
             target.literals.push(String::new());
@@ -113,20 +113,20 @@ impl fmt::Display for Target {
 }
 
 /// The first piece of a target that is not empty, and what stands behind it.
-fn next(text: &str) -> (Piece<'_>, &str) {
+fn next(text: &str) -> (TargetPiece<'_>, &str) {
     if text.starts_with('*') {
-        return (Piece::Star, text.trim_start_matches('*'));
+        return (TargetPiece::Star, text.trim_start_matches('*'));
     }
     if let Some(behind) = text.strip_prefix('$') {
         let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
         if digits > 0 {
             let number = behind[..digits].parse().unwrap_or(usize::MAX);
-            return (Piece::Number(number), &behind[digits..]);
+            return (TargetPiece::Number(number), &behind[digits..]);
         }
     }
     let end = text[1..].find(['*', '$']).map_or(text.len(), |at| at + 1);
     let (literal, behind) = text.split_at(end);
-    (Piece::Literal(literal), behind)
+    (TargetPiece::Literal(literal), behind)
 }
 
 fn append_captured(location: &mut Vec<u8>, captured: &[u8]) {

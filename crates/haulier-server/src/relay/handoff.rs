@@ -14,23 +14,23 @@ use haulier_proto::field::Fields;
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::status;
 
-use crate::files::{self, Handed, Name, Refused, Representation, Sendable};
+use crate::files::{self, SendfileCache, Name, Refused, Representation, Sendable};
 use crate::site::{Site, send_token};
 use crate::thread::Thread;
 
 /// What a script wants sent in place of its body.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Order<'h> {
-    File(FileOrder<'h>),
+pub(super) enum Handoff<'h> {
+    File(FileHandoff<'h>),
     /// X-Sendfile2: these parts of files, one after the other. The script has said what they are.
-    Parts(Vec<PartOrder<'h>>),
+    Parts(Vec<RangeHandoff<'h>>),
     /// A field that cannot be understood.
     Malformed,
 }
 
 /// One whole file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct FileOrder<'h> {
+pub(super) struct FileHandoff<'h> {
     name: Name<'h>,
     via: Via,
     /// The type follows from the name; PHP's default says nothing.
@@ -39,7 +39,7 @@ pub(super) struct FileOrder<'h> {
 
 /// A run of bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct PartOrder<'h> {
+pub(super) struct RangeHandoff<'h> {
     path: &'h [u8],
     first: u64,
     /// Inclusive; `None` is the end of the file.
@@ -50,13 +50,13 @@ pub(super) struct PartOrder<'h> {
 const PRIVATE: &str = "x-haulier-send";
 
 /// The order among the fields for the server, if there is one. That of the prelude counts first, an empty value is none.
-pub(super) fn order(orders: &Fields) -> Option<Order<'_>> {
+pub(super) fn order(orders: &Fields) -> Option<Handoff<'_>> {
     if orders.is_empty() {
         return None;
     }
     let field = |name: &str| orders.get(name).filter(|value| !value.is_empty());
     let file = |name, via| {
-        Order::File(FileOrder {
+        Handoff::File(FileHandoff {
             name,
             via,
             by_extension: false,
@@ -73,7 +73,7 @@ pub(super) fn order(orders: &Fields) -> Option<Order<'_>> {
         return Some(file(Name::Path(path), Via::XSendfile));
     }
     let parts = field("x-sendfile2").or_else(|| field("x-lighttpd-send-file2"))?;
-    Some(part_orders(parts).map_or(Order::Malformed, Order::Parts))
+    Some(part_orders(parts).map_or(Handoff::Malformed, Handoff::Parts))
 }
 
 /// Whether the body itself was given to `zend_send_buffer`.
@@ -82,11 +82,11 @@ pub(super) fn is_buffer(orders: &Fields) -> bool {
 }
 
 /// `file PATH`, or `file-by-extension PATH`; the path is percent-encoded.
-fn prelude_order(value: &[u8]) -> Option<Order<'_>> {
+fn prelude_order(value: &[u8]) -> Option<Handoff<'_>> {
     let order = of_prelude(value)?;
     let by_extension = order.strip_prefix(b"file-by-extension ");
     let path = by_extension.or_else(|| order.strip_prefix(b"file "))?;
-    Some(Order::File(FileOrder {
+    Some(Handoff::File(FileHandoff {
         name: Name::Encoded(path),
         via: Via::Zend,
         by_extension: by_extension.is_some(),
@@ -99,7 +99,7 @@ fn of_prelude(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// `/path/one 0-99, /path/two 100-`: what lighttpd takes as X-Sendfile2.
-fn part_orders(value: &[u8]) -> Option<Vec<PartOrder<'_>>> {
+fn part_orders(value: &[u8]) -> Option<Vec<RangeHandoff<'_>>> {
     value
         .split(|&byte| byte == b',')
         .map(|part| {
@@ -115,7 +115,7 @@ fn part_orders(value: &[u8]) -> Option<Vec<PartOrder<'_>>> {
             } else {
                 Some(last.parse().ok()?)
             };
-            Some(PartOrder {
+            Some(RangeHandoff {
                 path,
                 first: first.parse().ok()?,
                 last,
@@ -129,15 +129,15 @@ pub(super) fn respond(
     thread: &Thread,
     site: &Site,
     head: &RequestHead,
-    order: &Order<'_>,
+    order: &Handoff<'_>,
     status: u16,
     fields: Fields,
 ) -> Result<Response, Refused> {
-    let handed = &thread.caches.handed;
+    let sendfile_cache = &thread.caches.sendfile;
     let (mut response, via) = match order {
-        Order::File(order) => (respond_with_file(handed, site, head, order, status, fields)?, order.via),
-        Order::Parts(parts) => (respond_with_parts(handed, site, parts, status, fields)?, Via::XSendfile),
-        Order::Malformed => return Err(Refused::Denied("X-Sendfile2 is not `/path first-last, …`".to_owned())),
+        Handoff::File(order) => (respond_with_file(sendfile_cache, site, head, order, status, fields)?, order.via),
+        Handoff::Parts(parts) => (respond_with_parts(sendfile_cache, site, parts, status, fields)?, Via::XSendfile),
+        Handoff::Malformed => return Err(Refused::Denied("X-Sendfile2 is not `/path first-last, …`".to_owned())),
     };
     response.trace.handler = Handler::Handed;
     response.trace.handoff = Some(via);
@@ -145,17 +145,17 @@ pub(super) fn respond(
 }
 
 fn respond_with_file(
-    handed: &Handed,
+    sendfile_cache: &SendfileCache,
     site: &Site,
     head: &RequestHead,
-    order: &FileOrder<'_>,
+    order: &FileHandoff<'_>,
     status: u16,
     mut fields: Fields,
 ) -> Result<Response, Refused> {
     if status::is_bodiless(status) {
         return Ok(with_head(status, fields, Body::Empty));
     }
-    let sendable = opened(site, order.name, handed)?;
+    let sendable = opened(site, order.name, sendfile_cache)?;
     if order.via != Via::Zend {
         // It was said of the script's own body, by `zlib.output_compression` even where there is none.
         fields.remove("Content-Encoding");
@@ -165,23 +165,23 @@ fn respond_with_file(
 }
 
 /// The file that a script named, open.
-fn opened(site: &Site, name: Name<'_>, handed: &Handed) -> Result<Rc<Sendable>, Refused> {
+fn opened(site: &Site, name: Name<'_>, sendfile_cache: &SendfileCache) -> Result<Rc<Sendable>, Refused> {
     match &site.php {
-        Some(php) => php.send_roots.find(&site.files, name, handed),
+        Some(php) => php.send_roots.find(&site.files, name, sendfile_cache),
         None => Err(Refused::Denied("the site has no scripts".to_owned())),
     }
 }
 
 fn respond_with_parts(
-    handed: &Handed,
+    sendfile_cache: &SendfileCache,
     site: &Site,
-    orders: &[PartOrder<'_>],
+    orders: &[RangeHandoff<'_>],
     status: u16,
     mut fields: Fields,
 ) -> Result<Response, Refused> {
     let mut slices = Vec::with_capacity(orders.len());
     for order in orders {
-        let sendable = opened(site, Name::Path(order.path), handed)?;
+        let sendable = opened(site, Name::Path(order.path), sendfile_cache)?;
         let file = Arc::clone(&sendable.file);
         let end = order
             .last
@@ -325,14 +325,14 @@ impl Representation for FileResponse {
 }
 
 /// The field that an order came in, for the log.
-pub(super) fn field_of(order: &Order<'_>) -> &'static str {
+pub(super) fn field_of(order: &Handoff<'_>) -> &'static str {
     match order {
-        Order::File(order) => match order.via {
+        Handoff::File(order) => match order.via {
             Via::XAccel => "X-Accel-Redirect",
             Via::Zend => "zend_send_file",
             Via::XSendfile | Via::Transparent => "X-Sendfile",
         },
-        Order::Parts(_) | Order::Malformed => "X-Sendfile2",
+        Handoff::Parts(_) | Handoff::Malformed => "X-Sendfile2",
     }
 }
 
@@ -348,8 +348,8 @@ mod tests {
         fields
     }
 
-    fn file(name: Name<'_>, via: Via, by_extension: bool) -> Option<Order<'_>> {
-        Some(Order::File(FileOrder {
+    fn file(name: Name<'_>, via: Via, by_extension: bool) -> Option<Handoff<'_>> {
+        Some(Handoff::File(FileHandoff {
             name,
             via,
             by_extension,
@@ -367,8 +367,8 @@ mod tests {
             ("X-Accel-Redirect: /a", file(Name::Location(b"/a"), Via::XAccel, false)),
             ("X-Sendfile:", None),
             ("X-Accel-Buffering: no", None),
-            ("X-Sendfile2: /a", Some(Order::Malformed)),
-            ("X-Sendfile2: /a 1-x", Some(Order::Malformed)),
+            ("X-Sendfile2: /a", Some(Handoff::Malformed)),
+            ("X-Sendfile2: /a 1-x", Some(Handoff::Malformed)),
         ] {
             assert_eq!(order(&parsed(&format!("{line}\r\n"))), expected, "{line}");
         }
@@ -377,9 +377,9 @@ mod tests {
     #[test]
     fn parts_have_a_path_and_a_range_each() {
         let head = parsed("X-Sendfile2: /a b 0-9, /c 10-\r\n");
-        let part = |path, first, last| PartOrder { path, first, last };
+        let part = |path, first, last| RangeHandoff { path, first, last };
         let parts = vec![part(&b"/a b"[..], 0, Some(9)), part(b"/c", 10, None)];
-        assert_eq!(order(&head), Some(Order::Parts(parts)));
+        assert_eq!(order(&head), Some(Handoff::Parts(parts)));
     }
 
     #[test]

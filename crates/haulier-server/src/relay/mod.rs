@@ -24,7 +24,7 @@ use haulier_proto::status;
 
 use crate::answer::error_page;
 use crate::body::spool::discard;
-use crate::body::transfer::AsItIs;
+use crate::body::transfer::Uncoded;
 use crate::body::{Completed, Gathered, Pacing, Resumed, Spool, SpoolRoom, gather};
 use crate::files::Refused;
 use crate::filter;
@@ -84,7 +84,7 @@ impl Relay<'_> {
     /// The file that an answer names, in place of its body.
     async fn hand_off<S>(
         &self,
-        order: &handoff::Order<'_>,
+        order: &handoff::Handoff<'_>,
         status: u16,
         fields: Fields,
         body: S,
@@ -129,7 +129,7 @@ impl Relay<'_> {
         S: BodySource + 'static,
     {
         let is_buffer = handoff::is_buffer(&head.orders);
-        let mut begun = Begun::new(head.status, head.fields, trace);
+        let mut begun = ResponseDraft::new(head.status, head.fields, trace);
         let mut response = if head.status == 205 {
             // RFC 9110 §15.3.6: it says that there is nothing to be seen.
             begun.response.body = Bytes::new().into();
@@ -155,7 +155,7 @@ impl Relay<'_> {
     }
 
     /// The site's rule, if it is for this body.
-    fn offload_rule(&self, begun: &Begun, gathered: &Gathered, announced: Option<u64>) -> Option<&OffloadSettings> {
+    fn offload_rule(&self, begun: &ResponseDraft, gathered: &Gathered, announced: Option<u64>) -> Option<&OffloadSettings> {
         let rule = self.site.php.as_ref()?.settings.offload.as_ref()?;
         let is_long = match gathered {
             Gathered::Whole(body) => body.len() as u64 >= rule.min_size,
@@ -166,7 +166,7 @@ impl Relay<'_> {
     }
 
     /// The response with a body that was gathered whole, or as it comes.
-    fn send_on<S>(&self, mut begun: Begun, gathered: Gathered, mut body: S) -> Result<Response, BackendError>
+    fn send_on<S>(&self, mut begun: ResponseDraft, gathered: Gathered, mut body: S) -> Result<Response, BackendError>
     where
         S: BodySource + 'static,
     {
@@ -197,7 +197,7 @@ impl Relay<'_> {
     ///
     /// A source that keeps what it passes on, as a cache needs it, wraps `body` here: the body is not coded yet, and
     /// whatever comes after this line reads any [`BodySource`].
-    fn stream(&self, begun: Begun, body: impl BodySource + 'static, pacing: Pacing) -> Response {
+    fn stream(&self, begun: ResponseDraft, body: impl BodySource + 'static, pacing: Pacing) -> Response {
         let busy = Arc::clone(&begun.busy);
         let mut response = begun.complete();
         let coder = match self.request.head.method() {
@@ -207,9 +207,9 @@ impl Relay<'_> {
         let room = self.spool_room();
         let spool = match (coder, pacing) {
             (Some(coder), Pacing::Endless) => Spool::live(room, body, coder, busy),
-            (None, Pacing::Endless) => Spool::live(room, body, AsItIs, busy),
+            (None, Pacing::Endless) => Spool::live(room, body, Uncoded, busy),
             (Some(coder), _) => Spool::drain(room, body, coder, busy),
-            (None, _) => Spool::drain(room, body, AsItIs, busy),
+            (None, _) => Spool::drain(room, body, Uncoded, busy),
         };
         response.body = spool.into();
         response
@@ -218,16 +218,16 @@ impl Relay<'_> {
     /// The response with a body that the site's rule takes off the back end.
     async fn offload(
         &self,
-        begun: Begun,
+        begun: ResponseDraft,
         rule: &OffloadSettings,
         body: impl BodySource + 'static,
     ) -> Result<Response, BackendError> {
-        let Begun { response, fields, busy } = begun;
+        let ResponseDraft { response, fields, busy } = begun;
         let head = &self.request.head;
         let spool = if offload::needs_file(head, &fields) {
             Spool::file(self.spool_room(), body, busy)
         } else {
-            Spool::drain(self.spool_room(), body, AsItIs, busy)
+            Spool::drain(self.spool_room(), body, Uncoded, busy)
         };
         let completed = spool.complete(offload::timeout(head, &fields)).await;
         let (size, offloaded) = match completed.map_err(broken_off)? {
@@ -307,14 +307,14 @@ pub(crate) fn label(request: &Request) -> String {
 }
 
 /// A response under way, while its body decides about the rest. Its fields are apart until then.
-struct Begun {
+struct ResponseDraft {
     response: Response,
     fields: Fields,
     /// Gets the worker's time, microseconds.
     busy: Arc<AtomicU64>,
 }
 
-impl Begun {
+impl ResponseDraft {
     fn new(status: u16, fields: Fields, trace: PhpTrace) -> Self {
         let busy = Arc::clone(&trace.busy);
         let mut response = Response::new(status, Handler::Php);

@@ -14,7 +14,7 @@ use crate::clock::{Clock, now};
 use crate::files::FileCache;
 use crate::io::Address;
 use crate::io::Gate;
-use crate::listen::{self, Ending, Endpoint};
+use crate::listen::{self, StopSignal, Endpoint};
 use crate::metrics::{LISTED_AFTER, Metrics};
 use crate::thread::{Serving, Thread};
 
@@ -86,7 +86,7 @@ fn milliseconds(duration: Duration) -> u64 {
 }
 
 /// What is to be served from now on.
-pub(super) struct Order {
+pub(super) struct ThreadReload {
     pub(super) serving: Serving,
     /// Addresses to listen on as well.
     pub(super) listen: Vec<Endpoint>,
@@ -103,13 +103,13 @@ pub(super) struct Start {
     pub(super) metrics: Arc<Metrics>,
     pub(super) control: Arc<Control>,
     pub(super) sockets: Vec<Endpoint>,
-    pub(super) orders: UnboundedReceiver<Order>,
+    pub(super) orders: UnboundedReceiver<ThreadReload>,
     pub(super) number: usize,
 }
 
 impl Start {
     /// Where to send the orders, and where they come out.
-    pub(super) fn orders() -> (UnboundedSender<Order>, UnboundedReceiver<Order>) {
+    pub(super) fn orders() -> (UnboundedSender<ThreadReload>, UnboundedReceiver<ThreadReload>) {
         unbounded_channel()
     }
 
@@ -134,8 +134,8 @@ impl Start {
         let Self { control, number, .. } = self;
         let mut orders = self.orders;
         let thread = Thread::new(self.serving, self.gate, self.metrics, number);
-        let mut doors = Doors::default();
-        doors.open(&thread, self.sockets);
+        let mut acceptors = Acceptors::default();
+        acceptors.open(&thread, self.sockets);
         if number == 0 {
             tokio::task::spawn_local(page_dictionaries::keep_fresh(Rc::clone(&thread)));
         }
@@ -147,7 +147,7 @@ impl Start {
             tokio::select! {
                 _ = ticks.tick() => {}
                 Some(order) = orders.recv() => {
-                    obey(order, &thread, &mut doors);
+                    obey(order, &thread, &mut acceptors);
                     continue;
                 }
                 () = thread.io.asked_for_room() => {
@@ -168,9 +168,9 @@ impl Start {
             if thread.io.clock.coarse().saturating_duration_since(aged) > FileCache::AGE {
                 aged = thread.io.clock.coarse();
                 thread.caches.files.age();
-                thread.caches.handed.age();
+                thread.caches.sendfile.age();
             }
-            doors.forget_closed();
+            acceptors.forget_closed();
             if control.leaving.load(Ordering::SeqCst) {
                 thread.io.draining.set(true);
             }
@@ -183,8 +183,8 @@ impl Start {
             }
             if control.drain.load(Ordering::SeqCst) {
                 thread.io.drain(control.idle_patience());
-                doors.close(|_| true);
-                if doors.are_closed() && thread.io.deadlines.is_empty() && haulier_php::background_scripts() == 0 {
+                acceptors.close(|_| true);
+                if acceptors.are_closed() && thread.io.deadlines.is_empty() && haulier_php::background_scripts() == 0 {
                     return control.note_end(number);
                 }
             }
@@ -193,35 +193,35 @@ impl Start {
 }
 
 /// Requests that come from now on meet what the order says; those that run go on with what they began with.
-fn obey(order: Order, thread: &Rc<Thread>, doors: &mut Doors) {
+fn obey(order: ThreadReload, thread: &Rc<Thread>, acceptors: &mut Acceptors) {
     thread.serve(order.serving);
-    doors.close(|address| order.leave.contains(address));
-    doors.open(thread, order.listen);
+    acceptors.close(|address| order.leave.contains(address));
+    acceptors.open(thread, order.listen);
     drop(order.done);
 }
 
 /// The accept loops of a thread.
 #[derive(Debug, Default)]
-struct Doors {
+struct Acceptors {
     accepting: LocalTasks<()>,
-    open: Vec<(Address, Rc<Ending>)>,
+    open: Vec<(Address, Rc<StopSignal>)>,
 }
 
-impl Doors {
+impl Acceptors {
     fn open(&mut self, thread: &Rc<Thread>, sockets: Vec<Endpoint>) {
         for endpoint in sockets {
-            let ending = Rc::<Ending>::default();
-            self.open.push((endpoint.address.clone(), Rc::clone(&ending)));
+            let stop = Rc::<StopSignal>::default();
+            self.open.push((endpoint.address.clone(), Rc::clone(&stop)));
             self.accepting
-                .spawn_local(listen::accept(Rc::clone(thread), endpoint, ending));
+                .spawn_local(listen::accept(Rc::clone(thread), endpoint, stop));
         }
     }
 
     fn close(&mut self, which: impl Fn(&Address) -> bool) {
-        self.open.retain(|(address, ending)| {
+        self.open.retain(|(address, stop)| {
             let closes = which(address);
             if closes {
-                ending.ask();
+                stop.ask();
             }
             !closes
         });

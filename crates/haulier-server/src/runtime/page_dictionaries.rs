@@ -15,8 +15,8 @@ use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{HeadLimits, RequestHead};
 
 use crate::clock;
-use crate::compress::dictionary::shell::is_html;
-use crate::pipeline::{self, Answer};
+use crate::compress::dictionary::page_dictionary::is_html;
+use crate::pipeline::{self, Handling};
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -33,14 +33,14 @@ pub(super) async fn keep_fresh(thread: Rc<Thread>) {
         looks.tick().await;
         let sites: Vec<Arc<Site>> = thread.serving().router.sites().cloned().collect();
         for site in sites {
-            for shell in site.coding.shells.iter() {
-                if shell.is_due(thread.io.clock.coarse()) {
-                    let page = page(&thread, &site, &shell.page).await;
+            for page_dictionary in site.coding.page_dictionaries.iter() {
+                if page_dictionary.is_due(thread.io.clock.coarse()) {
+                    let page = page(&thread, &site, &page_dictionary.page).await;
                     if let Err(why) = &page {
-                        let (site, page) = (&site.settings.name, &shell.page);
+                        let (site, page) = (&site.settings.name, &page_dictionary.page);
                         tracing::warn!(site, page, why, "no dictionary can be made of this page");
                     }
-                    shell.take(page.ok(), thread.io.clock.coarse());
+                    page_dictionary.take(page.ok(), thread.io.clock.coarse());
                 }
             }
         }
@@ -54,8 +54,8 @@ pub(super) async fn keep_fresh(thread: Rc<Thread>) {
 async fn page(thread: &Rc<Thread>, site: &Arc<Site>, target: &str) -> Result<Bytes, String> {
     let request = request(thread, site, target).ok_or("its path is none")?;
     let answered = match pipeline::answer_for(thread, Arc::clone(site), request) {
-        Answer::Ready(answered) => answered,
-        Answer::Later(answered) => answered.await,
+        Handling::Ready(answered) => answered,
+        Handling::Later(answered) => answered.await,
     };
     let response = answered.response;
     if response.status != 200 {
@@ -93,7 +93,7 @@ fn request(thread: &Thread, site: &Site, target: &str) -> Option<Request> {
         received: clock::now(),
         body_length: Some(0),
         asks_password: Cell::default(),
-        exchange: Rc::new(Nobody),
+        exchange: Rc::new(NoClient),
     })
 }
 
@@ -126,9 +126,9 @@ fn add(page: &mut Vec<u8>, piece: Piece) -> Result<(), &'static str> {
 
 /// There is no connection behind the request.
 #[derive(Debug)]
-struct Nobody;
+struct NoClient;
 
-impl Exchange for Nobody {
+impl Exchange for NoClient {
     fn set_timeouts(&self, _: Option<&Arc<Timeouts>>) {}
 
     fn poll_body(&self, _: &mut Context<'_>, _: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::event_loop::{Control, Order, Start};
+use super::event_loop::{Control, ThreadReload, Start};
 use super::{Server, asked, https_port, open_sites};
 use crate::access_log::AccessLog;
 use crate::clock::now;
@@ -40,15 +40,15 @@ pub struct RunningServer {
 #[derive(Debug)]
 pub struct ServerHandle {
     control: Arc<Control>,
-    orders: Vec<UnboundedSender<Order>>,
+    orders: Vec<UnboundedSender<ThreadReload>>,
     gate: Arc<Gate>,
     metrics: Arc<Metrics>,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
 }
 
 /// What is served now.
 #[derive(Debug)]
-struct State {
+struct ServerState {
     settings: Arc<ServerSettings>,
     sites: Vec<Arc<Site>>,
     log: AccessLog,
@@ -65,7 +65,7 @@ impl RunningServer {
             .serve(server.sites.clone(), certificates(&server.settings));
         let router = Arc::new(Router::new(&server.sites));
         let control = Arc::new(Control::new(threads));
-        let mut state = State {
+        let mut state = ServerState {
             settings: server.settings,
             sites: server.sites,
             log: server.log,
@@ -149,7 +149,7 @@ impl RunningServer {
 }
 
 impl ServerHandle {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServerState> {
         // What is changed under the lock is changed at once, at its end.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -238,7 +238,7 @@ impl ServerHandle {
     }
 
     /// Has every thread serve what `state` says.
-    fn switch(&self, state: &State, new: &[Listener], leave: &[Address]) {
+    fn switch(&self, state: &ServerState, new: &[Listener], leave: &[Address]) {
         let counters = self.metrics.serve(state.sites.clone(), certificates(&state.settings));
         let router = Arc::new(Router::new(&state.sites));
         let (done, all_done) = mpsc::channel();
@@ -249,7 +249,7 @@ impl ServerHandle {
                 tracing::error!(%error, thread = number, "this thread does not listen on the new addresses");
                 Vec::new()
             });
-            let order = Order {
+            let order = ThreadReload {
                 serving: state.serving(&router, counters),
                 listen,
                 leave: leave.to_vec(),
@@ -310,7 +310,7 @@ impl ServerHandle {
     }
 }
 
-impl State {
+impl ServerState {
     fn serving(&self, router: &Arc<Router>, counters: Arc<Counters>) -> Serving {
         Serving {
             settings: Arc::clone(&self.settings),

@@ -14,5 +14,5 @@ pub(crate) use php::SitePhp;
 pub use php::{OffloadSettings, PhpSettings, send_token};
 pub(crate) use router::Router;
 pub(crate) use routes::{Matched, Mount, Routes};
-pub use settings::{Login, MountSettings, Redirect, Rewrite, RouteSettings, SiteLimits, SiteSettings, SpoolSettings};
+pub use settings::{Login, MountSettings, RedirectRule, RewriteRule, RouteSettings, SiteLimits, SiteSettings, SpoolSettings};
 pub(crate) use site::{SharedParts, Site};

@@ -35,7 +35,7 @@ mod tests {
     use crate::files::fixture;
     use crate::pattern::glob::Glob;
     use crate::pattern::target::Target;
-    use crate::site::Rewrite;
+    use crate::site::RewriteRule;
 
     #[test]
     fn the_star_goes_into_path_or_query_and_the_clients_query_stays() {
@@ -81,7 +81,7 @@ mod tests {
         ];
         for (from, to, path, query, expected) in rows {
             let from_path = Glob::new(from).expect("a pattern");
-            let rule = Rewrite {
+            let rule = RewriteRule {
                 to: Target::new(&from_path, to).expect("a target"),
                 from: from_path,
             };

@@ -42,9 +42,9 @@ pub struct SiteSettings {
     /// What the filters do.
     pub filters: FilterSettings,
     /// Path → where to send the client instead.
-    pub redirects: Vec<Redirect>,
+    pub redirects: Vec<RedirectRule>,
     /// Path → another path that answers; the first match wins.
-    pub rewrites: Vec<Rewrite>,
+    pub rewrites: Vec<RewriteRule>,
     /// Rules for some paths.
     pub routes: Vec<RouteSettings>,
     /// Status → path in the document root of the page shown with it: a file or a script.
@@ -94,7 +94,7 @@ impl Default for SpoolSettings {
 
 /// One line of `redirects`.
 #[derive(Debug, Clone)]
-pub struct Redirect {
+pub struct RedirectRule {
     /// The path asked for: an exact path, or a prefix that ends in `*`.
     pub from: Glob,
     /// Path or URL.
@@ -105,7 +105,7 @@ pub struct Redirect {
 
 /// One line of `rewrites`.
 #[derive(Debug, Clone)]
-pub struct Rewrite {
+pub struct RewriteRule {
     /// The path asked for.
     pub from: Glob,
     /// Path, with or without a query.

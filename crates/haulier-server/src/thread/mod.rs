@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use haulier_http::{Reason, RequestId, RequestIds};
 
-use crate::files::{FileCache, Handed};
+use crate::files::{FileCache, SendfileCache};
 use crate::images::Memo;
 use crate::io::{Gate, Io};
 use crate::metrics::Metrics;
@@ -32,20 +32,20 @@ pub(crate) struct Caches {
     /// Files that clients ask for.
     pub(crate) files: FileCache,
     /// Files that scripts name.
-    pub(crate) handed: Handed,
+    pub(crate) sendfile: SendfileCache,
     /// Images by their addresses.
     pub(crate) images: Memo,
 }
 
 impl Thread {
     pub(crate) fn new(serving: Serving, gate: Arc<Gate>, metrics: Arc<Metrics>, number: usize) -> Rc<Self> {
-        let (files, handed) = serving.open_files();
+        let (files, sendfile) = serving.open_files();
         Rc::new(Self {
             io: Io::new(gate, number),
             serving: RefCell::new(Rc::new(serving)),
             caches: Caches {
                 files: FileCache::new(files),
-                handed: Handed::new(handed),
+                sendfile: SendfileCache::new(sendfile),
                 images: Memo::default(),
             },
             metrics,
@@ -60,16 +60,16 @@ impl Thread {
 
     /// Serves this from the next request on.
     pub(crate) fn serve(&self, serving: Serving) {
-        let (files, handed) = serving.open_files();
+        let (files, sendfile) = serving.open_files();
         self.caches.files.resize(files);
-        self.caches.handed.resize(handed);
+        self.caches.sendfile.resize(sendfile);
         self.serving.replace(Rc::new(serving));
     }
 
     /// Closes files that are only kept open: the process is out of descriptors.
     pub(crate) fn shed_files(&self) {
         self.caches.files.shed();
-        self.caches.handed.shed();
+        self.caches.sendfile.shed();
     }
 
     /// The reason of an exchange whose connection ended early without a reason of its own.

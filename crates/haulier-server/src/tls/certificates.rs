@@ -28,12 +28,12 @@ pub struct Installed {
 /// All certificates of a server; shared by its threads. They may be replaced while connections come in.
 #[derive(Debug, Default)]
 pub struct Certificates {
-    table: ArcSwap<Table>,
+    table: ArcSwap<CertificateTable>,
     challenges: Option<Challenges>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct CertificateTable {
     by_host: HostMap<Arc<CertifiedKey>>,
     installed: Vec<Installed>,
 }
@@ -56,7 +56,7 @@ impl Certificates {
                 by_host.insert(host, Arc::clone(one.certificate.key()));
             }
         }
-        self.table.store(Arc::new(Table { by_host, installed }));
+        self.table.store(Arc::new(CertificateTable { by_host, installed }));
     }
 
     /// Whether there is a certificate for this host (without port), so that it can be reached by TLS.

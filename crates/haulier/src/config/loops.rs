@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use haulier_server::Redirect;
+use haulier_server::RedirectRule;
 use haulier_settings::{Diagnostic, Pairs, Placed, Report};
 
 use super::settings::Site;
@@ -65,7 +65,7 @@ fn loop_found(way: &Way, from: &Placed<String>, to: &Placed<String>) -> Diagnost
 }
 
 /// The way from an example of the rule's path, if it never ends.
-fn looped(rule: &Redirect, site: &Site, has_files: bool) -> Option<Way> {
+fn looped(rule: &RedirectRule, site: &Site, has_files: bool) -> Option<Way> {
     let root = Some(site.app.root.as_path()).filter(|_| has_files);
     examples(rule, root)
         .into_iter()
@@ -73,7 +73,7 @@ fn looped(rule: &Redirect, site: &Site, has_files: bool) -> Option<Way> {
 }
 
 /// Paths the rule is for: one made up, and with a real directory where there is one.
-fn examples(rule: &Redirect, root: Option<&Path>) -> Vec<String> {
+fn examples(rule: &RedirectRule, root: Option<&Path>) -> Vec<String> {
     let filled = |star: &str| {
         let mut path = first_alternative(rule.from.as_str());
         path = path.replace("**", "*").replace('*', star).replace('?', "x");

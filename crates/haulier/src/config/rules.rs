@@ -5,7 +5,7 @@ use std::path::Path;
 use haulier_http::Network;
 use haulier_server::pattern::glob::Glob;
 use haulier_server::pattern::target::{Target, TargetError};
-use haulier_server::{Canonical, Redirect, Rewrite};
+use haulier_server::{Canonical, RedirectRule, RewriteRule};
 use haulier_settings::{Diagnostic, Pairs, Placed, Report};
 
 use super::value;
@@ -111,7 +111,7 @@ pub(super) fn cache(written: &Pairs, report: &mut Report) -> Vec<(Glob, String)>
 }
 
 /// Where clients are sent instead, the most specific path first.
-pub(super) fn redirects(written: &Pairs, report: &mut Report) -> Vec<Redirect> {
+pub(super) fn redirects(written: &Pairs, report: &mut Report) -> Vec<RedirectRule> {
     let mut rules = Vec::new();
     for (from, to) in written {
         if let Some(redirect) = redirect(from, to, report) {
@@ -121,7 +121,7 @@ pub(super) fn redirects(written: &Pairs, report: &mut Report) -> Vec<Redirect> {
     heaviest_first(rules)
 }
 
-fn redirect(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> Option<Redirect> {
+fn redirect(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> Option<RedirectRule> {
     if !from.value.starts_with('/') {
         let title = format!("a redirect begins with a path, not \"{}\"", from.value);
         report.push(
@@ -152,7 +152,7 @@ fn redirect(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> 
         return None;
     };
     let (from, to) = fitting("config::redirect", from, &to.with(target.to_owned()), report)?;
-    Some(Redirect { from, to, status })
+    Some(RedirectRule { from, to, status })
 }
 
 /// Path and target of a rule, if it is clear which `*` goes where.
@@ -201,7 +201,7 @@ fn unfitting(code: &'static str, error: TargetError, from: &Placed<String>, to: 
 }
 
 /// Which path answers instead, the most specific path first.
-pub(super) fn rewrites(written: &Pairs, report: &mut Report) -> Vec<Rewrite> {
+pub(super) fn rewrites(written: &Pairs, report: &mut Report) -> Vec<RewriteRule> {
     let mut rules = Vec::new();
     for (from, to) in written {
         if let Some(rewrite) = rewrite(from, to, report) {
@@ -211,7 +211,7 @@ pub(super) fn rewrites(written: &Pairs, report: &mut Report) -> Vec<Rewrite> {
     heaviest_first(rules)
 }
 
-fn rewrite(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> Option<Rewrite> {
+fn rewrite(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> Option<RewriteRule> {
     let is_path = to.value.starts_with('/') && !to.value.starts_with("//") && !to.value.contains('#');
     if !from.value.starts_with('/') || !is_path || !to.value.bytes().all(|byte| byte.is_ascii_graphic()) {
         let wrong = if from.value.starts_with('/') { to } else { from };
@@ -223,7 +223,7 @@ fn rewrite(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> O
         return None;
     }
     let (from, to) = fitting("config::rewrite", from, to, report)?;
-    Some(Rewrite { from, to })
+    Some(RewriteRule { from, to })
 }
 
 /// Status → page of the site, a path in its document root.

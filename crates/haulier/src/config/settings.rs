@@ -14,7 +14,7 @@ use haulier_server::Address;
 use haulier_server::pattern::glob::Glob;
 use haulier_server::{
     Canonical, CompressSettings, DictionarySettings, EntityTags, Limits, Maintenance, OffloadSettings, RateLimiter,
-    Redirect, Rewrite, RouteSettings, SendfileSettings, ServerSettings, WithoutTls,
+    RedirectRule, RewriteRule, RouteSettings, SendfileSettings, ServerSettings, WithoutTls,
 };
 use haulier_settings::{Diagnostic, Placed, Report};
 
@@ -186,12 +186,12 @@ pub(crate) struct Site {
     pub(crate) never: Vec<Glob>,
     pub(crate) deny: Vec<Glob>,
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) redirects: Vec<Redirect>,
+    pub(crate) redirects: Vec<RedirectRule>,
     pub(crate) cache: Vec<(Glob, String)>,
     pub(crate) etag: EntityTags,
     /// What text files say they are written in; `None` says nothing.
     pub(crate) charset: Option<String>,
-    pub(crate) rewrites: Vec<Rewrite>,
+    pub(crate) rewrites: Vec<RewriteRule>,
     pub(crate) canonical: Option<Canonical>,
     pub(crate) error_pages: Vec<(u16, String)>,
     pub(crate) maintenance: Option<Maintenance>,

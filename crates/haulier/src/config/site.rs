@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use haulier_server::pattern::glob::Glob;
 use haulier_server::pattern::target::Target;
-use haulier_server::{CHARSET, CompressSettings, Maintenance, RateLimiter, Redirect};
+use haulier_server::{CHARSET, CompressSettings, Maintenance, RateLimiter, RedirectRule};
 use haulier_settings::{Diagnostic, Placed, Report, reader};
 
 use super::file::File;
@@ -393,11 +393,11 @@ fn preset_cache(preset: &Preset) -> impl Iterator<Item = (Glob, String)> {
         .map(move |(pattern, keep)| (glob(pattern), control(keep)))
 }
 
-fn preset_redirects(preset: &Preset) -> impl Iterator<Item = Redirect> {
+fn preset_redirects(preset: &Preset) -> impl Iterator<Item = RedirectRule> {
     preset.redirects.iter().map(|&(from, to)| {
         let from = Glob::new(from).expect("patterns of the table are tested");
         let to = Target::new(&from, to).expect("targets of the table are tested");
-        Redirect { from, to, status: 301 }
+        RedirectRule { from, to, status: 301 }
     })
 }
 

@@ -1,11 +1,11 @@
 //! Compression dictionaries (RFC 9842): what a client has already is not sent again.
 //!
 //! Two kinds of bytes are dictionaries, and both are public: earlier versions of static files (`previous`), and the
-//! shell of a site's pages as somebody without cookies gets it (`shell`). Nothing a client sent or got alone ever
+//! page dictionary of a site's pages as somebody without cookies gets it (`page dictionary`). Nothing a client sent or got alone ever
 //! becomes one.
 
 pub(crate) mod previous;
-pub(crate) mod shell;
+pub(crate) mod page_dictionary;
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(super) fn choose(
     plain: Option<Choice>,
 ) -> Option<(Choice, Option<Arc<Dictionary>>)> {
     let without = plain.map(|choice| (choice, None));
-    let Some(shell) = site.shells.of(head, status, fields) else {
+    let Some(page_dictionary) = site.page_dictionaries.of(head, status, fields) else {
         return without;
     };
     vary_by(fields, "Available-Dictionary");
@@ -54,8 +54,8 @@ pub(super) fn choose(
         return without;
     }
     let held = held(head.fields());
-    shell.announce(held, fields);
-    let dictionary = held.and_then(|hash| shell.dictionary(&hash));
+    page_dictionary.announce(held, fields);
+    let dictionary = held.and_then(|hash| page_dictionary.dictionary(&hash));
     match (dictionary, policy::with_dictionary(plain, accepted)) {
         (Some(dictionary), Some(choice)) => Some((choice, Some(dictionary))),
         _ => without,

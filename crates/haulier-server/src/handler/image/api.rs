@@ -7,7 +7,7 @@ use crate::images::Compat;
 
 /// A route.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum ImageRoute {
     /// The page that lets one try it.
     Page,
     /// Browsers ask for it by themselves.
@@ -38,50 +38,50 @@ pub(super) enum Ask {
 const DIGITS: usize = 32;
 
 /// Reads a path, decoded and normalised, and the same as it was sent.
-pub(super) fn read(compat: Compat, method: Method, path: &[u8], sent: &[u8]) -> Ask {
+pub(super) fn read(compat: Compat, method: Method, path: &[u8], sent: &[u8]) -> ImageRoute {
     let reads = matches!(method, Method::Get | Method::Head);
     if method == Method::Options {
-        return Ask::Methods;
+        return ImageRoute::Methods;
     }
     if compat.is_zimg() {
         return read_as_zimg(method, reads, path, sent);
     }
     match path {
-        b"/upload" if method == Method::Post => Ask::Upload,
-        b"/upload" => Ask::WrongMethod("POST, OPTIONS"),
-        b"/" if method == Method::Post => Ask::Upload,
-        b"/" if reads => Ask::Page,
-        b"/" => Ask::WrongMethod("GET, HEAD, POST, OPTIONS"),
-        b"/info" if reads => Ask::Info,
-        b"/echo" if reads => Ask::Echo,
-        b"/favicon.ico" if reads => Ask::Favicon,
-        b"/admin" if reads => Ask::Admin,
-        b"/info" | b"/echo" | b"/favicon.ico" | b"/admin" => Ask::WrongMethod("GET, HEAD, OPTIONS"),
+        b"/upload" if method == Method::Post => ImageRoute::Upload,
+        b"/upload" => ImageRoute::WrongMethod("POST, OPTIONS"),
+        b"/" if method == Method::Post => ImageRoute::Upload,
+        b"/" if reads => ImageRoute::Page,
+        b"/" => ImageRoute::WrongMethod("GET, HEAD, POST, OPTIONS"),
+        b"/info" if reads => ImageRoute::Info,
+        b"/echo" if reads => ImageRoute::Echo,
+        b"/favicon.ico" if reads => ImageRoute::Favicon,
+        b"/admin" if reads => ImageRoute::Admin,
+        b"/info" | b"/echo" | b"/favicon.ico" | b"/admin" => ImageRoute::WrongMethod("GET, HEAD, OPTIONS"),
         _ => match (id(path), method) {
-            (Some(key), Method::Get | Method::Head) => Ask::Image(key),
-            (Some(key), Method::Delete) => Ask::Delete(key),
-            (Some(_), _) => Ask::WrongMethod("GET, HEAD, DELETE, OPTIONS"),
-            (None, _) => Ask::Nothing,
+            (Some(key), Method::Get | Method::Head) => ImageRoute::Image(key),
+            (Some(key), Method::Delete) => ImageRoute::Delete(key),
+            (Some(_), _) => ImageRoute::WrongMethod("GET, HEAD, DELETE, OPTIONS"),
+            (None, _) => ImageRoute::Nothing,
         },
     }
 }
 
 /// zimg knows GET and POST; a POST to any path is an upload. HEAD is GET without its body, as everywhere.
-fn read_as_zimg(method: Method, reads: bool, path: &[u8], sent: &[u8]) -> Ask {
+fn read_as_zimg(method: Method, reads: bool, path: &[u8], sent: &[u8]) -> ImageRoute {
     let contains = |text: &[u8]| sent.windows(text.len()).any(|part| part == text);
     match path {
-        _ if contains(b"favicon.ico") => Ask::Favicon,
-        b"/upload" => Ask::Upload,
-        b"/echo" => Ask::Echo,
-        b"/info" => Ask::Info,
-        _ if method == Method::Post => Ask::Upload,
-        _ if contains(b"..") => Ask::Climbing,
-        b"/" if reads => Ask::Page,
-        b"/admin" if reads => Ask::Admin,
+        _ if contains(b"favicon.ico") => ImageRoute::Favicon,
+        b"/upload" => ImageRoute::Upload,
+        b"/echo" => ImageRoute::Echo,
+        b"/info" => ImageRoute::Info,
+        _ if method == Method::Post => ImageRoute::Upload,
+        _ if contains(b"..") => ImageRoute::Climbing,
+        b"/" if reads => ImageRoute::Page,
+        b"/admin" if reads => ImageRoute::Admin,
         _ => match (id(path), method) {
-            (Some(key), Method::Get | Method::Head) => Ask::Image(key),
-            (Some(key), Method::Delete) => Ask::Delete(key),
-            _ => Ask::Nothing,
+            (Some(key), Method::Get | Method::Head) => ImageRoute::Image(key),
+            (Some(key), Method::Delete) => ImageRoute::Delete(key),
+            _ => ImageRoute::Nothing,
         },
     }
 }
@@ -112,35 +112,35 @@ mod tests {
 
     const ID: &str = "5f189d8ec57f5a5a0d3dcba47fa797e2";
 
-    fn zimg(method: Method, path: &str) -> Ask {
+    fn zimg(method: Method, path: &str) -> ImageRoute {
         read(Compat::Zimg, method, path.as_bytes(), path.as_bytes())
     }
 
-    fn native(method: Method, path: &str) -> Ask {
+    fn native(method: Method, path: &str) -> ImageRoute {
         read(Compat::Native, method, path.as_bytes(), path.as_bytes())
     }
 
-    fn image() -> Ask {
-        Ask::Image(ID.parse().expect("a key"))
+    fn image() -> ImageRoute {
+        ImageRoute::Image(ID.parse().expect("a key"))
     }
 
     #[test]
     fn paths_mean_what_they_mean_in_zimg() {
         for (method, path, ask) in [
-            (Method::Get, "/", Ask::Page),
-            (Method::Post, "/", Ask::Upload),
-            (Method::Post, "/upload", Ask::Upload),
-            (Method::Get, "/upload", Ask::Upload),
-            (Method::Post, "/anything/at/all", Ask::Upload),
-            (Method::Post, "/admin", Ask::Upload),
-            (Method::Get, "/admin", Ask::Admin),
-            (Method::Get, "/info", Ask::Info),
-            (Method::Post, "/info", Ask::Info),
-            (Method::Put, "/echo", Ask::Echo),
-            (Method::Get, "/x/favicon.ico/y", Ask::Favicon),
-            (Method::Get, "/a/../b", Ask::Climbing),
-            (Method::Get, "/x", Ask::Nothing),
-            (Method::Put, "/x", Ask::Nothing),
+            (Method::Get, "/", ImageRoute::Page),
+            (Method::Post, "/", ImageRoute::Upload),
+            (Method::Post, "/upload", ImageRoute::Upload),
+            (Method::Get, "/upload", ImageRoute::Upload),
+            (Method::Post, "/anything/at/all", ImageRoute::Upload),
+            (Method::Post, "/admin", ImageRoute::Upload),
+            (Method::Get, "/admin", ImageRoute::Admin),
+            (Method::Get, "/info", ImageRoute::Info),
+            (Method::Post, "/info", ImageRoute::Info),
+            (Method::Put, "/echo", ImageRoute::Echo),
+            (Method::Get, "/x/favicon.ico/y", ImageRoute::Favicon),
+            (Method::Get, "/a/../b", ImageRoute::Climbing),
+            (Method::Get, "/x", ImageRoute::Nothing),
+            (Method::Put, "/x", ImageRoute::Nothing),
         ] {
             assert_eq!(zimg(method, path), ask, "{method:?} {path}");
         }
@@ -158,22 +158,22 @@ mod tests {
             format!("/{}", &ID[1..]),
             format!("/{}g", &ID[1..]),
         ] {
-            assert_eq!(zimg(Method::Get, &path), Ask::Nothing, "{path}");
-            assert_eq!(native(Method::Get, &path), Ask::Nothing, "{path}");
+            assert_eq!(zimg(Method::Get, &path), ImageRoute::Nothing, "{path}");
+            assert_eq!(native(Method::Get, &path), ImageRoute::Nothing, "{path}");
         }
     }
 
     #[test]
     fn the_native_mode_says_which_methods_there_are() {
         let path = format!("/{ID}");
-        assert_eq!(native(Method::Delete, &path), Ask::Delete(ID.parse().expect("a key")));
+        assert_eq!(native(Method::Delete, &path), ImageRoute::Delete(ID.parse().expect("a key")));
         assert_eq!(
             native(Method::Put, &path),
-            Ask::WrongMethod("GET, HEAD, DELETE, OPTIONS")
+            ImageRoute::WrongMethod("GET, HEAD, DELETE, OPTIONS")
         );
-        assert_eq!(native(Method::Get, "/upload"), Ask::WrongMethod("POST, OPTIONS"));
-        assert_eq!(native(Method::Post, "/info"), Ask::WrongMethod("GET, HEAD, OPTIONS"));
-        assert_eq!(native(Method::Post, "/somewhere"), Ask::Nothing);
+        assert_eq!(native(Method::Get, "/upload"), ImageRoute::WrongMethod("POST, OPTIONS"));
+        assert_eq!(native(Method::Post, "/info"), ImageRoute::WrongMethod("GET, HEAD, OPTIONS"));
+        assert_eq!(native(Method::Post, "/somewhere"), ImageRoute::Nothing);
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use haulier_http::{Handler, Response};
 use haulier_image_service::{ImageInfo, Stored};
 
-use super::failure::Failure;
+use super::failure::ImageFailure;
 use crate::answer::page::escape;
 
 /// zimg's error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Code {
+pub(super) enum ZimgError {
     Internal = 0,
     FileType = 1,
     Method = 2,
@@ -21,7 +21,7 @@ pub(super) enum Code {
     Missing = 9,
 }
 
-impl Code {
+impl ZimgError {
     fn message(self) -> &'static str {
         match self {
             Self::Internal => "Internal error.",
@@ -38,7 +38,7 @@ impl Code {
     }
 
     /// The code for what an upload or an info came to.
-    pub(super) fn of(failure: &Failure) -> Self {
+    pub(super) fn of(failure: &ImageFailure) -> Self {
         match failure.status {
             404 => Self::Missing,
             413 => Self::TooLarge,
@@ -56,7 +56,7 @@ pub(super) fn html(status: u16, body: impl Into<String>) -> Response {
 }
 
 /// `{"ret":false,…}`
-pub(super) fn error(status: u16, code: Code) -> Response {
+pub(super) fn error(status: u16, code: ZimgError) -> Response {
     let message = code.message();
     let body = format!(
         "{{\"ret\":false,\"error\":{{\"code\":{},\"message\":\"{message}\"}}}}",
@@ -66,7 +66,7 @@ pub(super) fn error(status: u16, code: Code) -> Response {
 }
 
 /// The same with a message of our own next to zimg's code.
-pub(super) fn error_in_words(status: u16, code: Code, message: &str) -> Response {
+pub(super) fn error_in_words(status: u16, code: ZimgError, message: &str) -> Response {
     let message = serde_json::Value::from(message);
     let body = format!(
         "{{\"ret\":false,\"error\":{{\"code\":{},\"message\":{message}}}}}",
@@ -125,7 +125,7 @@ pub(super) fn echo() -> Response {
 
 /// The outcome of one part of a form.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum PartOutcome {
     Stored(Stored),
     /// Its name says it is no image.
     NoImage(String),
@@ -133,15 +133,15 @@ pub(super) enum Outcome {
 }
 
 /// The page that answers a form.
-pub(super) fn upload_result(outcomes: &[Outcome], host: &str) -> Response {
+pub(super) fn upload_result(outcomes: &[PartOutcome], host: &str) -> Response {
     let mut page = begin("Upload Result");
-    let is_any = outcomes.iter().any(|outcome| !matches!(outcome, Outcome::NoImage(_)));
+    let is_any = outcomes.iter().any(|outcome| !matches!(outcome, PartOutcome::NoImage(_)));
     if outcomes.is_empty() {
         page.push_str("<h1>Upload Failed!</h1>\n");
     }
     for outcome in outcomes {
         match outcome {
-            Outcome::Stored(stored) => {
+            PartOutcome::Stored(stored) => {
                 let id = &stored.id;
                 page.push_str(&format!(
                     "<h1>MD5: {id}</h1>\nImage upload successfully! You can get this image via this address:<br/><br/>\n\
@@ -152,15 +152,15 @@ pub(super) fn upload_result(outcomes: &[Outcome], host: &str) -> Response {
                     "/{id}</a>?w=width&h=height&g=isgray&x=position_x&y=position_y&r=rotate&q=quality&f=format\n"
                 ));
             }
-            Outcome::NoImage(name) => {
+            PartOutcome::NoImage(name) => {
                 page.push_str("<h1>File: ");
                 escape(&mut page, name);
                 page.push_str("</h1>\n<p>File type is not supported!</p>\n");
             }
-            Outcome::Failed => page.push_str("<h1>Failed!</h1>\n<p>File save failed!</p>\n"),
+            PartOutcome::Failed => page.push_str("<h1>Failed!</h1>\n<p>File save failed!</p>\n"),
         }
     }
-    let is_stored = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Stored(_)));
+    let is_stored = outcomes.iter().any(|outcome| matches!(outcome, PartOutcome::Stored(_)));
     if is_any && !is_stored {
         page.push_str("<h1>Upload Failed!</h1>\n");
     }
@@ -168,11 +168,11 @@ pub(super) fn upload_result(outcomes: &[Outcome], host: &str) -> Response {
 }
 
 /// The page that answers a command to `/admin`.
-pub(super) fn admin_result(id: &str, command: i64, outcome: Admin) -> Response {
+pub(super) fn admin_result(id: &str, command: i64, outcome: AdminOutcome) -> Response {
     let (title, words) = match outcome {
-        Admin::Done => ("Admin Command Successful!", String::new()),
-        Admin::Missing => ("Admin Command Failed!", "<p>Image Not Found.</p>\n".to_owned()),
-        Admin::Failed => ("Admin Command Failed!", "<p>Command Failed.</p>\n".to_owned()),
+        AdminOutcome::Done => ("Admin Command Successful!", String::new()),
+        AdminOutcome::Missing => ("Admin Command Failed!", "<p>Image Not Found.</p>\n".to_owned()),
+        AdminOutcome::Failed => ("Admin Command Failed!", "<p>Command Failed.</p>\n".to_owned()),
     };
     let mut page = begin("Admin Result");
     page.push_str(&format!(
@@ -183,7 +183,7 @@ pub(super) fn admin_result(id: &str, command: i64, outcome: Admin) -> Response {
 
 /// The outcome of a command to `/admin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admin {
+pub(super) enum AdminOutcome {
     Done,
     Missing,
     Failed,
@@ -238,7 +238,7 @@ mod tests {
     fn bodies_are_zimgs_to_the_byte() {
         assert_eq!(text(&not_found()).len(), 49);
         assert_eq!(
-            text(&error(200, Code::FileType)),
+            text(&error(200, ZimgError::FileType)),
             r#"{"ret":false,"error":{"code":1,"message":"File type not support."}}"#
         );
         assert_eq!(
@@ -251,9 +251,9 @@ mod tests {
     #[test]
     fn a_form_is_told_about_each_of_its_files() {
         let outcomes = [
-            Outcome::Stored(image()),
-            Outcome::NoImage("<x>.txt".into()),
-            Outcome::Failed,
+            PartOutcome::Stored(image()),
+            PartOutcome::NoImage("<x>.txt".into()),
+            PartOutcome::Failed,
         ];
         let page = text(&upload_result(&outcomes, "h:4869"));
         assert!(
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn words_of_our_own_are_escaped() {
-        let body = text(&error_in_words(400, Code::Url, "a \"quoted\" word"));
+        let body = text(&error_in_words(400, ZimgError::Url, "a \"quoted\" word"));
         assert!(body.contains(r#""message":"a \"quoted\" word""#), "{body}");
     }
 }

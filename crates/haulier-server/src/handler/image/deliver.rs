@@ -7,57 +7,57 @@ use haulier_http::{Body, Handler, ImageResult, ImageTimes, Request, Response};
 use haulier_image_service::{Found, Opened, OriginalStream, ServiceError, VariantRequest};
 use haulier_proto::field::Fields;
 
-use super::failure::{Failure, refuse};
-use super::order::Order;
-use super::{Started, Work, wait_for};
-use crate::context::Visit;
+use super::failure::{ImageFailure, refuse};
+use super::order::VariantOrder;
+use super::{Started, ImageWork, wait_for};
+use crate::context::RequestContext;
 use crate::images::ImageSite;
 use crate::images::answer::{self, Terms, etag};
 use crate::site::Site;
 
 /// Starts to answer an order: at once if the client or memory has the image.
-pub(super) fn start(visit: &Visit<'_>, images: &Arc<ImageSite>, order: Order) -> Started {
+pub(super) fn start(context: &RequestContext<'_>, images: &Arc<ImageSite>, order: VariantOrder) -> Started {
     for (rank, preferred) in order.preferred.iter().enumerate() {
         let terms = order.terms_of(rank, images);
-        if let Some(response) = try_immediate(visit, images, &order, preferred, terms) {
+        if let Some(response) = try_immediate(context, images, &order, preferred, terms) {
             return Started::Response(response);
         }
         // A cache on disk or on the network may have it.
         if !images.service.background().is_pending(preferred) {
-            return wait_for(Work::Image(order));
+            return wait_for(ImageWork::Image(order));
         }
     }
-    match try_immediate(visit, images, &order, &order.request, order.terms(images)) {
+    match try_immediate(context, images, &order, &order.request, order.terms(images)) {
         Some(response) => Started::Response(response),
-        None => wait_for(Work::Image(order)),
+        None => wait_for(ImageWork::Image(order)),
     }
 }
 
 /// The response with a variant that the client has, or memory.
 fn try_immediate(
-    visit: &Visit<'_>,
+    context: &RequestContext<'_>,
     images: &Arc<ImageSite>,
-    order: &Order,
+    order: &VariantOrder,
     request: &VariantRequest,
     terms: Terms,
 ) -> Option<Response> {
-    let head = &visit.request.head;
+    let head = &context.request.head;
     if let Some(response) = answer::unchanged(head, &etag(request.tag()), &order.frame, terms) {
         return Some(response);
     }
-    let (image, until) = images.service.cached(request, visit.thread.io.clock.coarse())?;
+    let (image, until) = images.service.cached(request, context.thread.io.clock.coarse())?;
     let mut response = answer::respond(&image, head, &order.frame, terms);
     response.trace.image = Some(ImageResult::Memory);
-    let is_lasting = visit.local.is_none() && visit.path == head.path() && !terms.temporary;
+    let is_lasting = context.local.is_none() && context.path == head.path() && !terms.temporary;
     if let Some(until) = until.filter(|_| is_lasting) {
-        let memo = &visit.thread.caches.images;
+        let memo = &context.thread.caches.images;
         memo.note(images, head, &image, &order.frame, terms, until);
     }
     Some(response)
 }
 
 /// The response that may have to wait for caches, the store or a rendering.
-pub(super) async fn respond(site: &Arc<Site>, images: &Arc<ImageSite>, request: &Request, order: Order) -> Response {
+pub(super) async fn respond(site: &Arc<Site>, images: &Arc<ImageSite>, request: &Request, order: VariantOrder) -> Response {
     if images.service.is_missing(&order.request.original) {
         return missing(site, images, request, &order).await;
     }
@@ -71,12 +71,12 @@ pub(super) async fn respond(site: &Arc<Site>, images: &Arc<ImageSite>, request: 
     match response {
         Ok(response) => response,
         Err(ServiceError::Missing) => missing(site, images, request, &order).await,
-        Err(error) => refuse(site, request, &Failure::from(&error)),
+        Err(error) => refuse(site, request, &ImageFailure::from(&error)),
     }
 }
 
 /// The response to an order. Preferred formats that are not there yet are rendered in the background.
-async fn fulfil(images: &Arc<ImageSite>, request: &Request, order: &Order) -> Result<Response, ServiceError> {
+async fn fulfil(images: &Arc<ImageSite>, request: &Request, order: &VariantOrder) -> Result<Response, ServiceError> {
     if order.preferred.is_empty() {
         return send(images, request, order, order.request.clone()).await;
     }
@@ -99,7 +99,7 @@ async fn fulfil(images: &Arc<ImageSite>, request: &Request, order: &Order) -> Re
 async fn preferred(
     images: &Arc<ImageSite>,
     request: &Request,
-    order: &Order,
+    order: &VariantOrder,
 ) -> Result<Option<Response>, ServiceError> {
     let background = images.service.background();
     for (rank, preferred) in order.preferred.iter().enumerate() {
@@ -121,7 +121,7 @@ async fn preferred(
 async fn send(
     images: &Arc<ImageSite>,
     request: &Request,
-    order: &Order,
+    order: &VariantOrder,
     variant: VariantRequest,
 ) -> Result<Response, ServiceError> {
     if variant.transform.is_some() {
@@ -171,7 +171,7 @@ fn with_stream(status: u16, fields: Fields, body: OriginalStream, times: ImageTi
 }
 
 /// The 404, with the site's fallback image if there is one.
-async fn missing(site: &Arc<Site>, images: &Arc<ImageSite>, request: &Request, order: &Order) -> Response {
+async fn missing(site: &Arc<Site>, images: &Arc<ImageSite>, request: &Request, order: &VariantOrder) -> Response {
     let fallback = match images.fallback(&order.request) {
         Some(variant) => send(images, request, order, variant).await.ok(),
         None => None,
@@ -185,6 +185,6 @@ async fn missing(site: &Arc<Site>, images: &Arc<ImageSite>, request: &Request, o
             response.head.fields_mut().set("Cache-Control", "no-cache");
             response
         }
-        None => refuse(site, request, &Failure::missing()),
+        None => refuse(site, request, &ImageFailure::missing()),
     }
 }

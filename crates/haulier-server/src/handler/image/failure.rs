@@ -8,7 +8,7 @@ use haulier_image::{Excess, ImageError, OptionError};
 use haulier_image_service::ServiceError;
 use haulier_store::StoreError;
 
-use super::compat::{self, Code};
+use super::compat::{self, ZimgError};
 use crate::answer::error_page;
 use crate::images::Compat;
 use crate::site::Site;
@@ -18,7 +18,7 @@ const AFTER_KILLED: Duration = Duration::from_secs(2);
 
 /// A request for an image that came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct ImageFailure {
     pub(super) status: u16,
     /// From the list of reasons; every 5xx has one.
     pub(super) reason: Option<Reason>,
@@ -28,7 +28,7 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
 }
 
-impl Failure {
+impl ImageFailure {
     pub(super) fn new(status: u16, message: impl Into<Arc<str>>) -> Self {
         Self {
             status,
@@ -52,7 +52,7 @@ impl Failure {
     }
 }
 
-impl From<&ServiceError> for Failure {
+impl From<&ServiceError> for ImageFailure {
     fn from(error: &ServiceError) -> Self {
         match error {
             ServiceError::Missing => Self::missing(),
@@ -65,7 +65,7 @@ impl From<&ServiceError> for Failure {
     }
 }
 
-impl From<&ImageError> for Failure {
+impl From<&ImageError> for ImageFailure {
     fn from(error: &ImageError) -> Self {
         let status = match error {
             ImageError::Unknown | ImageError::Unsupported { .. } | ImageError::Animated { .. } => 415,
@@ -95,7 +95,7 @@ impl From<&ImageError> for Failure {
     }
 }
 
-impl From<&StoreError> for Failure {
+impl From<&StoreError> for ImageFailure {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Full(_) => Self::ours(507, Reason::StoreFull, "there is no room for more images"),
@@ -109,15 +109,15 @@ impl From<&StoreError> for Failure {
     }
 }
 
-impl From<&OptionError> for Failure {
+impl From<&OptionError> for ImageFailure {
     fn from(error: &OptionError) -> Self {
         Self::new(400, error.to_string())
     }
 }
 
 /// The response to an upload or an info request that failed.
-pub(super) fn as_json(site: &Site, failure: &Failure) -> Response {
-    let code = Code::of(failure);
+pub(super) fn as_json(site: &Site, failure: &ImageFailure) -> Response {
+    let code = ZimgError::of(failure);
     let status = failure.status;
     let is_zimg = compat_of(site).is_zimg();
     // zimg answers 200 to every request it understood; a failure of our own must not look like a success.
@@ -129,7 +129,7 @@ pub(super) fn as_json(site: &Site, failure: &Failure) -> Response {
 }
 
 /// The response in the place of an image. zimg knows 404 only; a failure of our own keeps its status.
-pub(super) fn refuse(site: &Arc<Site>, request: &Request, failure: &Failure) -> Response {
+pub(super) fn refuse(site: &Arc<Site>, request: &Request, failure: &ImageFailure) -> Response {
     if compat_of(site).is_zimg() && failure.reason.is_none() {
         return match failure.status {
             401 | 403 => compat::forbidden(),
@@ -142,7 +142,7 @@ pub(super) fn refuse(site: &Arc<Site>, request: &Request, failure: &Failure) -> 
     with_trace(response, failure)
 }
 
-fn with_trace(mut response: Response, failure: &Failure) -> Response {
+fn with_trace(mut response: Response, failure: &ImageFailure) -> Response {
     response.trace.reason = failure.reason;
     response.trace.image = Some(ImageResult::Error);
     if let Some(after) = failure.retry_after {
@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn what_ended_a_worker_from_outside_is_not_the_images_fault() {
-        let failure = Failure::from(&ImageError::Killed("signal 9".to_owned()));
+        let failure = ImageFailure::from(&ImageError::Killed("signal 9".to_owned()));
         assert_eq!((failure.status, failure.reason), (503, Some(Reason::ImageWorkerFailed)));
         assert!(failure.retry_after.is_some());
-        let failure = Failure::from(&ImageError::Crashed("signal 11".to_owned()));
+        let failure = ImageFailure::from(&ImageError::Crashed("signal 11".to_owned()));
         assert_eq!(failure.status, 422);
     }
 
@@ -194,7 +194,7 @@ mod tests {
             (ImageError::Worker(io::Error::other("x")), 500),
         ];
         for (error, status) in rows {
-            let failure = Failure::from(&error);
+            let failure = ImageFailure::from(&error);
             assert_eq!(failure.status, status, "{error}");
             assert_eq!(failure.reason.is_some(), status >= 500, "{error}");
             assert_eq!(failure.retry_after.is_some(), status == 503, "{error}");
@@ -206,7 +206,7 @@ mod tests {
             (StoreError::Remote("x".into()), 502),
         ];
         for (error, status) in rows {
-            let failure = Failure::from(&error);
+            let failure = ImageFailure::from(&error);
             assert_eq!((failure.status, failure.reason.is_some()), (status, true), "{error}");
             assert!(!failure.message.contains('x'), "nothing of the inside is told");
         }

@@ -7,37 +7,37 @@ use haulier_proto::head::Method;
 use haulier_store::Key;
 
 use super::api;
-use super::compat::{self, Admin, Code};
-use super::failure::{Failure, as_json, refuse};
-use super::{Started, Work, wait_for};
-use crate::context::Visit;
+use super::compat::{self, AdminOutcome, ZimgError};
+use super::failure::{ImageFailure, as_json, refuse};
+use super::{Started, ImageWork, wait_for};
+use crate::context::RequestContext;
 use crate::images::ImageSite;
 use crate::site::Site;
 
 /// Starts `/info?md5=…`.
-pub(super) fn start_info(visit: &Visit<'_>, images: &ImageSite) -> Started {
+pub(super) fn start_info(context: &RequestContext<'_>, images: &ImageSite) -> Started {
     let compat = images.settings.compat;
-    if compat.is_zimg() && visit.request.head.method() != Method::Get {
-        return Started::Response(compat::error(200, Code::Method));
+    if compat.is_zimg() && context.request.head.method() != Method::Get {
+        return Started::Response(compat::error(200, ZimgError::Method));
     }
-    match api::parameter(visit.query, "md5").and_then(api::key) {
-        Some(id) => wait_for(Work::Info(id)),
-        None if compat.is_zimg() => Started::Response(compat::error(200, Code::Url)),
-        None => Started::Response(compat::error_in_words(400, Code::Url, "`md5` is missing or no id")),
+    match api::parameter(context.query, "md5").and_then(api::key) {
+        Some(id) => wait_for(ImageWork::Info(id)),
+        None if compat.is_zimg() => Started::Response(compat::error(200, ZimgError::Url)),
+        None => Started::Response(compat::error_in_words(400, ZimgError::Url, "`md5` is missing or no id")),
     }
 }
 
 /// Starts `DELETE /<md5>`.
-pub(super) fn start_delete(visit: &Visit<'_>, images: &ImageSite, id: Key) -> Started {
+pub(super) fn start_delete(context: &RequestContext<'_>, images: &ImageSite, id: Key) -> Started {
     let Some(token) = &images.settings.token else {
-        let failure = Failure::new(403, "deleting is off: the site has no token");
-        return Started::Response(refuse(visit.site, visit.request, &failure));
+        let failure = ImageFailure::new(403, "deleting is off: the site has no token");
+        return Started::Response(refuse(context.site, context.request, &failure));
     };
-    if bearer(visit.request).is_some_and(|shown| is_same(shown, token.as_bytes())) {
-        return wait_for(Work::Delete(id));
+    if bearer(context.request).is_some_and(|shown| is_same(shown, token.as_bytes())) {
+        return wait_for(ImageWork::Delete(id));
     }
-    let failure = Failure::new(401, "deleting takes the site's token");
-    let response = refuse(visit.site, visit.request, &failure);
+    let failure = ImageFailure::new(401, "deleting takes the site's token");
+    let response = refuse(context.site, context.request, &failure);
     Started::Response(response.with("WWW-Authenticate", "Bearer"))
 }
 
@@ -55,32 +55,32 @@ fn is_same(shown: &[u8], token: &[u8]) -> bool {
 }
 
 /// Starts `/admin`. Deleting by GET takes an address of its own list: a link in a mail must not do it.
-pub(super) fn start_admin(visit: &Visit<'_>, images: &ImageSite) -> Started {
-    if !visit.comes_from(&images.settings.admin) {
+pub(super) fn start_admin(context: &RequestContext<'_>, images: &ImageSite) -> Started {
+    if !context.comes_from(&images.settings.admin) {
         return Started::Response(match images.settings.compat.is_zimg() {
             true => compat::forbidden(),
-            false => refuse(visit.site, visit.request, &Failure::new(403, "not for this address")),
+            false => refuse(context.site, context.request, &ImageFailure::new(403, "not for this address")),
         });
     }
-    let Some(query) = visit.query.filter(|query| !query.is_empty()) else {
+    let Some(query) = context.query.filter(|query| !query.is_empty()) else {
         return Started::Response(compat::admin_page());
     };
     let Some(id) = api::parameter(Some(query), "md5").and_then(api::key) else {
-        return Started::Response(refuse(visit.site, visit.request, &Failure::missing()));
+        return Started::Response(refuse(context.site, context.request, &ImageFailure::missing()));
     };
     let command = api::parameter(Some(query), "t").and_then(|text| std::str::from_utf8(text).ok());
     let command = command.and_then(|text| text.parse().ok()).unwrap_or(0);
-    wait_for(Work::Command(id, command))
+    wait_for(ImageWork::Command(id, command))
 }
 
 /// The properties of an image.
 pub(super) async fn info(site: &Arc<Site>, images: &ImageSite, id: Key) -> Response {
     let error = match images.service.info(id).await {
         Ok(info) => return compat::properties(&info),
-        Err(error) => Failure::from(&error),
+        Err(error) => ImageFailure::from(&error),
     };
     match images.settings.compat.is_zimg() && error.reason.is_none() {
-        true => compat::error(200, Code::of(&error)),
+        true => compat::error(200, ZimgError::of(&error)),
         false => as_json(site, &error),
     }
 }
@@ -89,8 +89,8 @@ pub(super) async fn info(site: &Arc<Site>, images: &ImageSite, id: Key) -> Respo
 pub(super) async fn delete(site: &Arc<Site>, images: &ImageSite, request: &Request, id: Key) -> Response {
     match images.service.delete(id).await {
         Ok(true) => Response::new(204, Handler::Image),
-        Ok(false) => refuse(site, request, &Failure::missing()),
-        Err(error) => refuse(site, request, &Failure::from(&error)),
+        Ok(false) => refuse(site, request, &ImageFailure::missing()),
+        Err(error) => refuse(site, request, &ImageFailure::from(&error)),
     }
 }
 
@@ -102,9 +102,9 @@ pub(super) async fn command(images: &ImageSite, id: Key, number: i64) -> Respons
         _ => images.service.exists(id).await,
     };
     let admin = match (number, outcome) {
-        (1, Ok(true)) => Admin::Done,
-        (_, Ok(false)) => Admin::Missing,
-        _ => Admin::Failed,
+        (1, Ok(true)) => AdminOutcome::Done,
+        (_, Ok(false)) => AdminOutcome::Missing,
+        _ => AdminOutcome::Failed,
     };
     compat::admin_result(&name, number, admin)
 }

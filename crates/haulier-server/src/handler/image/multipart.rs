@@ -11,7 +11,7 @@ const MOST_HEAD: usize = 8 * 1024;
 
 /// One part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FormPart {
     /// The name the file had where it came from, if it is one.
     pub(super) file_name: Option<String>,
     pub(super) content: Bytes,
@@ -38,7 +38,7 @@ pub(super) fn is_form(content_type: &[u8]) -> bool {
 }
 
 /// The parts of a body, those without content included.
-pub(super) fn parts(body: &Bytes, boundary: &[u8]) -> Result<Vec<Part>, Malformed> {
+pub(super) fn parts(body: &Bytes, boundary: &[u8]) -> Result<Vec<FormPart>, Malformed> {
     let delimiter = [b"\r\n--", boundary].concat();
     // The first delimiter may stand at the very beginning, where no line ends before it.
     let first = if body.starts_with(&delimiter[2..]) {
@@ -65,14 +65,14 @@ pub(super) fn parts(body: &Bytes, boundary: &[u8]) -> Result<Vec<Part>, Malforme
 }
 
 /// Field lines and content, from the line end before the first of them.
-fn part(bytes: &Bytes) -> Result<Part, Malformed> {
+fn part(bytes: &Bytes) -> Result<FormPart, Malformed> {
     let head_end = find(&bytes[..bytes.len().min(MOST_HEAD)], b"\r\n\r\n").ok_or(Malformed)?;
     let head = String::from_utf8_lossy(&bytes[..head_end]);
     let disposition = head.split("\r\n").find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.trim().eq_ignore_ascii_case("Content-Disposition").then_some(value)
     });
-    Ok(Part {
+    Ok(FormPart {
         file_name: disposition.and_then(|value| parameter(value, "filename")),
         content: bytes.slice(head_end + 4..),
     })
@@ -138,7 +138,7 @@ mod tests {
         --XX\r\ncontent-disposition: form-data; name=\"userfile\"; filename=\"a b.JPG\"\r\nContent-Type: image/jpeg\r\n\r\n\
         \u{1}\r\n--X\r\n\r\n--XX--\r\n";
 
-    fn read(body: &str) -> Result<Vec<Part>, Malformed> {
+    fn read(body: &str) -> Result<Vec<FormPart>, Malformed> {
         parts(&Bytes::copy_from_slice(body.as_bytes()), b"XX")
     }
 

@@ -8,9 +8,9 @@ use haulier_image_service::VariantRequest;
 use haulier_proto::field::Fields;
 use haulier_store::Key;
 
-use super::failure::Failure;
+use super::failure::ImageFailure;
 use super::signature::{self, Verdict};
-use crate::context::Visit;
+use crate::context::RequestContext;
 use crate::files::Entry;
 use crate::images::{Compat, ImageSite, Terms, hints};
 
@@ -19,7 +19,7 @@ const MOST_OTHERS: usize = 8;
 
 /// A variant that this client may have.
 #[derive(Debug, Clone)]
-pub(super) struct Order {
+pub(super) struct VariantOrder {
     pub(super) request: VariantRequest,
     /// The same in formats that the client prefers, best first. They are sent if a cache has them, and rendered in the
     /// background if not.
@@ -33,7 +33,7 @@ pub(super) struct Order {
     pub(super) fallbacks: Vec<Self>,
 }
 
-impl Order {
+impl VariantOrder {
     /// An order for one variant and no other.
     fn of(request: VariantRequest, terms: Terms, frame: Arc<Fields>) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Order {
         }
     }
 
-    /// The terms of a response with the variant of this rank: 0 is the best, and the last is [`Order::request`]. It is
+    /// The terms of a response with the variant of this rank: 0 is the best, and the last is [`VariantOrder::request`]. It is
     /// temporary while a better one is to come.
     pub(super) fn terms_of(&self, rank: usize, images: &ImageSite) -> Terms {
         let background = images.service.background();
@@ -57,7 +57,7 @@ impl Order {
         }
     }
 
-    /// The terms of a response with [`Order::request`].
+    /// The terms of a response with [`VariantOrder::request`].
     pub(super) fn terms(&self, images: &ImageSite) -> Terms {
         self.terms_of(self.preferred.len(), images)
     }
@@ -67,9 +67,9 @@ impl Order {
 ///
 /// # Errors
 /// The query means nothing, orders too much, or is not signed.
-pub(super) fn of_image(visit: &Visit<'_>, images: &ImageSite, id: &Key) -> Result<Order, Failure> {
-    let verdict = judge(visit, images)?;
-    let query = text(visit.query)?;
+pub(super) fn of_image(context: &RequestContext<'_>, images: &ImageSite, id: &Key) -> Result<VariantOrder, ImageFailure> {
+    let verdict = judge(context, images)?;
+    let query = text(context.query)?;
     let settings = &images.settings;
     let parsed = match settings.compat {
         Compat::Native => native::parse(query, &settings.defaults, &signature::PARAMETERS),
@@ -78,39 +78,39 @@ pub(super) fn of_image(visit: &Visit<'_>, images: &ImageSite, id: &Key) -> Resul
     let parsed = parsed.map_err(|error| match verdict {
         // A client without a key learns nothing about queries.
         Verdict::Unsigned if !settings.sign.is_empty() => unsigned(),
-        _ => Failure::from(&error),
+        _ => ImageFailure::from(&error),
     })?;
-    match transform(visit, images, parsed, verdict)? {
+    match transform(context, images, parsed, verdict)? {
         Some(chosen) => {
             let variant = |transform| VariantRequest::of_stored(id, Some(transform));
-            Ok(settled(visit, images, chosen, &images.frame, variant))
+            Ok(settled(context, images, chosen, &images.frame, variant))
         }
         None => {
             let original = VariantRequest::of_stored(id, None);
-            Ok(Order::of(original, Terms::default(), Arc::clone(&images.frame)))
+            Ok(VariantOrder::of(original, Terms::default(), Arc::clone(&images.frame)))
         }
     }
 }
 
 /// The order in the query of a file's address; `None` without a parameter of ours.
 pub(super) fn of_file(
-    visit: &Visit<'_>,
+    context: &RequestContext<'_>,
     images: &ImageSite,
     entry: &Entry,
     query: &[u8],
-) -> Option<Result<Order, Failure>> {
+) -> Option<Result<VariantOrder, ImageFailure>> {
     // Our parameters are text.
     let query = std::str::from_utf8(query).ok()?;
     let parsed = match read_among_others(query, images)? {
         Ok(parsed) => parsed,
-        Err(error) => return Some(Err(Failure::from(&error))),
+        Err(error) => return Some(Err(ImageFailure::from(&error))),
     };
-    let ordered = judge(visit, images).and_then(|verdict| transform(visit, images, parsed, verdict));
+    let ordered = judge(context, images).and_then(|verdict| transform(context, images, parsed, verdict));
     Some(match ordered {
         Ok(Some(chosen)) => {
             let frame = Arc::new(images.frame_of_file(entry));
-            let variant = |transform| images.variant_of_file(visit.path, entry, transform);
-            Ok(settled(visit, images, chosen, &frame, variant))
+            let variant = |transform| images.variant_of_file(context.path, entry, transform);
+            Ok(settled(context, images, chosen, &frame, variant))
         }
         Ok(None) => return None,
         Err(failure) => Err(failure),
@@ -131,30 +131,30 @@ fn read_among_others(query: &str, images: &ImageSite) -> Option<Result<Query, Op
     None
 }
 
-fn text(query: Option<&[u8]>) -> Result<&str, Failure> {
-    std::str::from_utf8(query.unwrap_or_default()).map_err(|_| Failure::new(400, "the query is no text"))
+fn text(query: Option<&[u8]>) -> Result<&str, ImageFailure> {
+    std::str::from_utf8(query.unwrap_or_default()).map_err(|_| ImageFailure::new(400, "the query is no text"))
 }
 
 /// Checks the signature of an address; a wrong one is refused.
-fn judge(visit: &Visit<'_>, images: &ImageSite) -> Result<Verdict, Failure> {
+fn judge(context: &RequestContext<'_>, images: &ImageSite) -> Result<Verdict, ImageFailure> {
     let keys = &images.settings.sign;
     if keys.is_empty() {
         return Ok(Verdict::Unsigned);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    match signature::judge(keys, visit.request.head.target(), now.as_secs()) {
-        Verdict::Wrong => Err(Failure::new(403, "the signature is not that of this address")),
-        Verdict::Expired => Err(Failure::new(403, "the address has expired")),
+    match signature::judge(keys, context.request.head.target(), now.as_secs()) {
+        Verdict::Wrong => Err(ImageFailure::new(403, "the signature is not that of this address")),
+        Verdict::Expired => Err(ImageFailure::new(403, "the address has expired")),
         verdict => Ok(verdict),
     }
 }
 
-fn unsigned() -> Failure {
-    Failure::new(403, "the address is not signed")
+fn unsigned() -> ImageFailure {
+    ImageFailure::new(403, "the address is not signed")
 }
 
 /// A transform, and its origin.
-struct Chosen {
+struct ChosenTransform {
     transform: Transform,
     /// As the query has it, where a hint asks for more than that.
     unhinted: Option<Transform>,
@@ -165,7 +165,7 @@ struct Chosen {
 }
 
 /// Lets the client's hints choose what a query leaves open, and tells the one that counts, whether or not it was sent.
-fn follow(visit: &Visit<'_>, images: &ImageSite, mut transform: Transform, by_client: bool) -> Chosen {
+fn follow(context: &RequestContext<'_>, images: &ImageSite, mut transform: Transform, by_client: bool) -> ChosenTransform {
     let settings = &images.settings;
     let hinted = match settings.client_hints {
         true => transform.hinted(),
@@ -173,7 +173,7 @@ fn follow(visit: &Visit<'_>, images: &ImageSite, mut transform: Transform, by_cl
     };
     let mut unhinted = (hinted == Hinted::Density).then(|| transform.clone());
     if hinted != Hinted::Nothing {
-        transform.follow(&hints(&visit.request.head), &settings.widths, &settings.limits);
+        transform.follow(&hints(&context.request.head), &settings.widths, &settings.limits);
     }
     // A width that was hinted is one of the ladder, or as near as the limits allow.
     if by_client && hinted != Hinted::Width {
@@ -188,7 +188,7 @@ fn follow(visit: &Visit<'_>, images: &ImageSite, mut transform: Transform, by_cl
     {
         transform = unhinted;
     }
-    Chosen {
+    ChosenTransform {
         unhinted: unhinted.filter(|unhinted| *unhinted != transform),
         transform,
         by_client,
@@ -198,11 +198,11 @@ fn follow(visit: &Visit<'_>, images: &ImageSite, mut transform: Transform, by_cl
 
 /// The transform a query orders, if it may: a preset always, anything else as the settings say.
 fn transform(
-    visit: &Visit<'_>,
+    context: &RequestContext<'_>,
     images: &ImageSite,
     parsed: Query,
     verdict: Verdict,
-) -> Result<Option<Chosen>, Failure> {
+) -> Result<Option<ChosenTransform>, ImageFailure> {
     let settings = &images.settings;
     let is_free = match verdict {
         Verdict::Valid => true,
@@ -211,31 +211,31 @@ fn transform(
     let transform = match parsed {
         Query::Preset(name) => {
             let preset = images.preset(&name).cloned();
-            let transform = preset.ok_or_else(|| Failure::new(404, "there is no such preset"))?;
-            return Ok(Some(follow(visit, images, transform, false)));
+            let transform = preset.ok_or_else(|| ImageFailure::new(404, "there is no such preset"))?;
+            return Ok(Some(follow(context, images, transform, false)));
         }
-        _ if !is_free && settings.only_presets => return Err(Failure::new(403, "only presets are made here")),
+        _ if !is_free && settings.only_presets => return Err(ImageFailure::new(403, "only presets are made here")),
         _ if !is_free => return Err(unsigned()),
         Query::Original => return Ok(None),
         Query::Transform(transform) => transform,
     };
-    let chosen = follow(visit, images, transform, !matches!(verdict, Verdict::Valid));
+    let chosen = follow(context, images, transform, !matches!(verdict, Verdict::Valid));
     let judged = chosen.transform.check(&settings.limits);
-    judged.map_err(|error| Failure::new(400, error.to_string()))?;
+    judged.map_err(|error| ImageFailure::new(400, error.to_string()))?;
     Ok(Some(chosen))
 }
 
 /// Settles the format by Accept.
 fn settled(
-    visit: &Visit<'_>,
+    context: &RequestContext<'_>,
     images: &ImageSite,
-    chosen: Chosen,
+    chosen: ChosenTransform,
     frame: &Arc<Fields>,
     variant: impl Fn(Transform) -> VariantRequest,
-) -> Order {
-    let accepts = visit.request.head.fields().get("Accept");
+) -> VariantOrder {
+    let accepts = context.request.head.fields().get("Accept");
     let accepts = accepts.and_then(|accepts| std::str::from_utf8(accepts).ok());
-    let Chosen {
+    let ChosenTransform {
         transform,
         unhinted,
         by_client,
@@ -248,8 +248,8 @@ fn settled(
     };
     let request = |transform| variant(transform).chosen_by_client(by_client);
     if !terms.accept {
-        let order = |transform| Order::of(request(transform), terms, Arc::clone(frame));
-        return Order {
+        let order = |transform| VariantOrder::of(request(transform), terms, Arc::clone(frame));
+        return VariantOrder {
             fallbacks: unhinted.into_iter().map(order).collect(),
             ..order(transform)
         };
@@ -263,20 +263,20 @@ fn settled(
     };
     let transforms = [Some(transform), unhinted];
     let mut orders = transforms.iter().flatten().flat_map(|transform| {
-        ways.iter().map(|way| Order {
+        ways.iter().map(|way| VariantOrder {
             preferred: way.background.iter().map(|&way| in_format(transform, way)).collect(),
-            ..Order::of(in_format(transform, way.now), terms, Arc::clone(frame))
+            ..VariantOrder::of(in_format(transform, way.now), terms, Arc::clone(frame))
         })
     });
     let first = orders.next().expect("there is a way for every client");
-    Order {
+    VariantOrder {
         fallbacks: orders.collect(),
         ..first
     }
 }
 
 /// A choice of formats, each with whether it refuses animations.
-struct Way {
+struct FormatPlan {
     /// The format of the first response.
     now: (Format, bool),
     /// The formats that are rendered in the background, best first.
@@ -285,7 +285,7 @@ struct Way {
 
 /// The ways for this client: the first one, and the one for animations that it refuses. In a format that holds one picture
 /// they would stand still: they are sent in the next one that holds them all, if the client takes any.
-fn ways(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<Way> {
+fn ways(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<FormatPlan> {
     let (offered, slow) = (&images.settings.formats, images.service.background().formats());
     let (now, background) = accept::choose_with(accepts, offered, slow);
     let animated = match still {
@@ -296,7 +296,7 @@ fn ways(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<Way> {
     let background: Vec<_> = background.into_iter().map(|format| (format, refuses(format))).collect();
     let mut others = animated.iter().copied().filter(|format| !slow.contains(format));
     let other = others.next().filter(|_| !now.is_animated());
-    let with_one = other.map(|other| Way {
+    let with_one = other.map(|other| FormatPlan {
         now: (other, false),
         background: background
             .iter()
@@ -304,7 +304,7 @@ fn ways(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<Way> {
             .filter(|(format, _)| format.is_animated())
             .collect(),
     });
-    let first = Way {
+    let first = FormatPlan {
         now: (now, other.is_some()),
         background,
     };
@@ -317,7 +317,7 @@ fn ways(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<Way> {
             .filter(|format| *format != Format::Avif)
             .collect();
         let (now, _) = accept::choose_with(accepts, &others, slow);
-        Way {
+        FormatPlan {
             now: (now, false),
             background: Vec::new(),
         }

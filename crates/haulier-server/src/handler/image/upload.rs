@@ -13,65 +13,65 @@ use haulier_image_service::{ServiceError, Stored};
 use haulier_proto::field::Known;
 use haulier_proto::head::{Method, RequestHead};
 
-use super::compat::{self, Code, Outcome};
-use super::failure::{Failure, as_json, refuse};
+use super::compat::{self, ZimgError, PartOutcome};
+use super::failure::{ImageFailure, as_json, refuse};
 use super::multipart;
 use crate::body::request::{Collected, collect};
-use crate::context::Visit;
+use crate::context::RequestContext;
 use crate::images::ImageSite;
 use crate::site::Site;
 use crate::thread::Thread;
 
 /// The response to an upload that its head already forbids; checked in zimg's order.
-pub(super) fn refusal(visit: &Visit<'_>, images: &ImageSite) -> Option<Response> {
+pub(super) fn refusal(context: &RequestContext<'_>, images: &ImageSite) -> Option<Response> {
     let settings = &images.settings;
-    let head = &visit.request.head;
+    let head = &context.request.head;
     if settings.compat.is_zimg() {
-        return check_as_zimg(visit, images).err().map(|code| compat::error(200, code));
+        return check_as_zimg(context, images).err().map(|code| compat::error(200, code));
     }
-    if !visit.comes_from(&settings.upload) {
+    if !context.comes_from(&settings.upload) {
         return Some(as_json(
-            visit.site,
-            &Failure::new(403, "uploads are not open to this address"),
+            context.site,
+            &ImageFailure::new(403, "uploads are not open to this address"),
         ));
     }
-    if visit
+    if context
         .request
         .body_length
         .is_some_and(|length| length > settings.limits.file)
     {
-        return Some(too_large(visit.site));
+        return Some(too_large(context.site));
     }
-    if content_type(head).is_none() || visit.request.body_length == Some(0) {
+    if content_type(head).is_none() || context.request.body_length == Some(0) {
         return Some(compat::error_in_words(
             400,
-            Code::Body,
+            ZimgError::Body,
             "an upload has a body and a Content-Type",
         ));
     }
     None
 }
 
-fn check_as_zimg(visit: &Visit<'_>, images: &ImageSite) -> Result<(), Code> {
+fn check_as_zimg(context: &RequestContext<'_>, images: &ImageSite) -> Result<(), ZimgError> {
     let settings = &images.settings;
-    if visit.request.head.method() != Method::Post {
-        return Err(Code::Method);
+    if context.request.head.method() != Method::Post {
+        return Err(ZimgError::Method);
     }
-    if !visit.comes_from(&settings.upload) {
-        return Err(Code::Access);
+    if !context.comes_from(&settings.upload) {
+        return Err(ZimgError::Access);
     }
     // zimg takes no chunks.
-    let length = visit
+    let length = context
         .request
         .body_length
         .filter(|length| *length > 0)
-        .ok_or(Code::ContentLength)?;
+        .ok_or(ZimgError::ContentLength)?;
     if length > settings.limits.file {
-        return Err(Code::TooLarge);
+        return Err(ZimgError::TooLarge);
     }
-    let content_type = content_type(&visit.request.head).ok_or(Code::ContentType)?;
+    let content_type = content_type(&context.request.head).ok_or(ZimgError::ContentType)?;
     if !multipart::is_form(content_type) && !names_an_image(content_type) {
-        return Err(Code::FileType);
+        return Err(ZimgError::FileType);
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ fn names_an_image(content_type: &[u8]) -> bool {
 }
 
 fn too_large(site: &Site) -> Response {
-    as_json(site, &Failure::new(413, "the image is larger than this site takes"))
+    as_json(site, &ImageFailure::new(413, "the image is larger than this site takes"))
 }
 
 /// Takes the body in and stores what is in it.
@@ -123,10 +123,10 @@ fn broken(site: &Arc<Site>, request: &Request, error: BodyError) -> Response {
         BodyError::NoRoom => (503, Reason::BodySpoolFull),
         BodyError::Spool => (507, Reason::SpoolFailed),
     };
-    refuse(site, request, &Failure::ours(status, reason, error.to_string()))
+    refuse(site, request, &ImageFailure::ours(status, reason, error.to_string()))
 }
 
-async fn in_memory(images: &ImageSite, collected: Collected) -> Result<Bytes, Failure> {
+async fn in_memory(images: &ImageSite, collected: Collected) -> Result<Bytes, ImageFailure> {
     match collected {
         Collected::Empty => Ok(Bytes::new()),
         Collected::Memory(bytes) => Ok(bytes.into()),
@@ -137,7 +137,7 @@ async fn in_memory(images: &ImageSite, collected: Collected) -> Result<Bytes, Fa
                 Ok(Bytes::from(content))
             });
             let read = read.await;
-            read.map_err(|_| Failure::ours(507, Reason::SpoolFailed, "the upload cannot be read again"))
+            read.map_err(|_| ImageFailure::ours(507, Reason::SpoolFailed, "the upload cannot be read again"))
         }
     }
 }
@@ -152,10 +152,10 @@ async fn raw(site: &Arc<Site>, images: &ImageSite, body: Bytes) -> Response {
 }
 
 /// Stores one image. zimg keeps files that it cannot read; in its mode so do we, if they begin like an image.
-async fn store(images: &ImageSite, content: Bytes) -> Result<Stored, Failure> {
+async fn store(images: &ImageSite, content: Bytes) -> Result<Stored, ImageFailure> {
     let is_strict = !images.settings.compat.is_zimg();
     let stored = images.service.store(content, is_strict).await;
-    stored.map_err(|error: ServiceError| Failure::from(&error))
+    stored.map_err(|error: ServiceError| ImageFailure::from(&error))
 }
 
 /// 201 for a new image, 200 for one that is there already.
@@ -179,7 +179,7 @@ async fn form(site: &Arc<Site>, images: &ImageSite, request: &Request, body: &By
     let Some(parts) = parts else {
         return match is_zimg {
             true => compat::upload_result(&[], ""),
-            false => compat::error_in_words(400, Code::Body, "not a multipart/form-data body"),
+            false => compat::error_in_words(400, ZimgError::Body, "not a multipart/form-data body"),
         };
     };
     let mut outcomes = Vec::new();
@@ -190,15 +190,15 @@ async fn form(site: &Arc<Site>, images: &ImageSite, request: &Request, body: &By
         .filter_map(|part| Some((part.file_name?, part.content)));
     for (name, content) in files.filter(|(_, content)| !content.is_empty()) {
         if is_zimg && !has_extension(&name) {
-            outcomes.push(Outcome::NoImage(name));
+            outcomes.push(PartOutcome::NoImage(name));
             continue;
         }
         outcomes.push(match store(images, content).await {
-            Ok(stored) => Outcome::Stored(stored),
-            Err(failure) if is_zimg && failure.status == 415 => Outcome::NoImage(name),
+            Ok(stored) => PartOutcome::Stored(stored),
+            Err(failure) if is_zimg && failure.status == 415 => PartOutcome::NoImage(name),
             Err(failure) => {
                 first_failure.get_or_insert(failure);
-                Outcome::Failed
+                PartOutcome::Failed
             }
         });
     }
@@ -215,17 +215,17 @@ fn has_extension(name: &str) -> bool {
         .is_some_and(|(_, extension)| Format::of_name(extension).is_some())
 }
 
-fn form_as_json(site: &Arc<Site>, outcomes: &[Outcome], failure: Option<Failure>) -> Response {
+fn form_as_json(site: &Arc<Site>, outcomes: &[PartOutcome], failure: Option<ImageFailure>) -> Response {
     let stored: Vec<&Stored> = outcomes
         .iter()
         .filter_map(|outcome| match outcome {
-            Outcome::Stored(stored) => Some(stored),
+            PartOutcome::Stored(stored) => Some(stored),
             _ => None,
         })
         .collect();
     match (&stored[..], failure) {
         ([], Some(failure)) => as_json(site, &failure),
-        ([], None) => compat::error_in_words(400, Code::Body, "no file in the form"),
+        ([], None) => compat::error_in_words(400, ZimgError::Body, "no file in the form"),
         ([one], None) => created(one),
         (all, failure) => {
             let images: Vec<String> = all.iter().map(|stored| described(stored)).collect();

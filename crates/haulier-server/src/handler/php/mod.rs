@@ -23,7 +23,7 @@ use crate::thread::Thread;
 
 /// One script to run for a request.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct PhpCall {
     script: Script,
     /// Path and query of a local redirect: the script runs as for a GET of that.
     target: Option<Vec<u8>>,
@@ -35,7 +35,7 @@ pub(crate) struct Call {
     error: Option<u16>,
 }
 
-impl Call {
+impl PhpCall {
     pub(crate) fn new(script: Script) -> Self {
         Self {
             script,
@@ -78,7 +78,7 @@ impl Call {
     reason = "the large variant is nearly every answer: a box would cost it an allocation"
 )]
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum PhpOutcome {
     Response(Response),
     /// Answer with this path and query instead (RFC 3875 §6.2.2).
     Local(Vec<u8>),
@@ -93,15 +93,15 @@ enum CallError {
 }
 
 /// Runs the script and makes a response of its answer.
-pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request, call: &Call) -> Outcome {
+pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request, call: &PhpCall) -> PhpOutcome {
     let Some(php) = &site.php else {
-        return Outcome::Response(refused(site, request, 500, Reason::NoPhp, None));
+        return PhpOutcome::Response(refused(site, request, 500, Reason::NoPhp, None));
     };
     let backend = &*php.pool;
     attempt(thread, site, php, backend, request, call)
         .await
         .unwrap_or_else(|error| {
-            Outcome::Response(match error {
+            PhpOutcome::Response(match error {
                 CallError::Body(error) => body_failed(site, request, error),
                 CallError::ParamsTooLong => refused(site, request, 431, Reason::ParamsTooLong, None),
                 CallError::Backend(error) => backend_failed(site, backend, request, error),
@@ -115,8 +115,8 @@ async fn attempt<B>(
     php: &SitePhp,
     backend: &B,
     request: &Request,
-    call: &Call,
-) -> Result<Outcome, CallError>
+    call: &PhpCall,
+) -> Result<PhpOutcome, CallError>
 where
     B: Backend<Head = [u8]>,
 {
@@ -148,7 +148,7 @@ where
     if let Some(target) = answer.head.local_redirect.take() {
         // Its body is nobody's, but its worker is free with the end of it.
         return match discard(&mut answer.body).await {
-            Ok(()) => Ok(Outcome::Local(target)),
+            Ok(()) => Ok(PhpOutcome::Local(target)),
             Err(broken) => Err(CallError::Backend(relay::error_of(&mut answer.body, broken))),
         };
     }
@@ -161,7 +161,7 @@ where
         error: call.error,
     };
     let response = relay.respond(answer).await.map_err(CallError::Backend)?;
-    Ok(Outcome::Response(response))
+    Ok(PhpOutcome::Response(response))
 }
 
 /// The client of a request, as back ends see it.

@@ -13,7 +13,7 @@ use haulier_proto::fastcgi::params::{PairTooLong, ParamsWriter};
 use haulier_proto::field::Known;
 use haulier_proto::head::split_port;
 
-use super::Call;
+use super::PhpCall;
 use crate::compress::tag;
 use crate::site::{Site, SitePhp};
 
@@ -23,7 +23,7 @@ pub(super) fn write(
     site: &Site,
     php: &SitePhp,
     request: &Request,
-    call: &Call,
+    call: &PhpCall,
     body_length: u64,
 ) -> Result<(), PairTooLong> {
     out.push_encoded(&php.params);
@@ -45,7 +45,7 @@ pub(super) fn write(
     write_fields(out, request)
 }
 
-fn write_script(out: &mut ParamsWriter<'_>, site: &Site, php: &SitePhp, call: &Call) -> Result<(), PairTooLong> {
+fn write_script(out: &mut ParamsWriter<'_>, site: &Site, php: &SitePhp, call: &PhpCall) -> Result<(), PairTooLong> {
     let script = &call.script;
     let document_root = php.settings.remote_root.as_deref().unwrap_or(&site.files.root);
     match php
@@ -69,7 +69,7 @@ fn write_script(out: &mut ParamsWriter<'_>, site: &Site, php: &SitePhp, call: &C
     out.push(b"DOCUMENT_URI", &document_uri)
 }
 
-fn write_request_line(out: &mut ParamsWriter<'_>, request: &Request, call: &Call) -> Result<(), PairTooLong> {
+fn write_request_line(out: &mut ParamsWriter<'_>, request: &Request, call: &PhpCall) -> Result<(), PairTooLong> {
     let head = &request.head;
     if let Some(target) = &call.target {
         out.push(b"REQUEST_METHOD", b"GET")?;
@@ -101,7 +101,7 @@ fn write_request_line(out: &mut ParamsWriter<'_>, request: &Request, call: &Call
 }
 
 /// RFC 3875 §4.1.1, §4.1.11; REDIRECT_STATUS is what Apache tells an ErrorDocument.
-fn write_login(out: &mut ParamsWriter<'_>, call: &Call) -> Result<(), PairTooLong> {
+fn write_login(out: &mut ParamsWriter<'_>, call: &PhpCall) -> Result<(), PairTooLong> {
     if let Some(user) = &call.user {
         out.push(b"AUTH_TYPE", b"Basic")?;
         out.push(b"REMOTE_USER", user.as_bytes())?;

@@ -1,7 +1,7 @@
 //! One HTTP/1.1 connection: requests in, responses out, in order.
 //!
 //! [`Connection::turn`] does everything that can be done without waiting, straight from the read buffer to the send
-//! call. Only what must wait (more bytes, room to send, a handler) becomes a [`Next`] and, behind it, a future. An
+//! call. Only what must wait (more bytes, room to send, a handler) becomes a [`NextAction`] and, behind it, a future. An
 //! idle connection therefore owns no buffer.
 
 use std::cell::{Cell, RefCell};
@@ -21,18 +21,18 @@ use super::super::active_transfer::ActiveTransfer;
 use super::super::finished_exchange::FinishedExchange;
 use super::super::http2;
 use super::incoming::Incoming;
-use super::sender::{Plan, Sender, Step};
-use super::waiting::{Read, Waiting};
+use super::sender::{SendPlan, Sender, SendStep};
+use super::waiting::{ReadResult, Waiting};
 use crate::answer::error_page;
 use crate::clock;
 use crate::io::Permit;
-use crate::io::Phase;
+use crate::io::WaitPhase;
 use crate::io::canonical;
 use crate::io::detect::{self, DetectedProtocol, NO_TLS_HERE};
 use crate::io::pace::Pace;
 use crate::io::socket::Socket;
 use crate::metrics::{InFlight, Transfer};
-use crate::pipeline::{self, Answer, Answered};
+use crate::pipeline::{self, Handling, AnsweredRequest};
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     /// The body of the current request.
     pub(super) incoming: RefCell<Incoming>,
     /// What it waits for, and since when.
-    pub(super) waiting: Cell<(Phase, Instant)>,
+    pub(super) waiting: Cell<(WaitPhase, Instant)>,
     /// The long response that is being sent, once it is listed.
     pub(super) transfer: RefCell<Option<Arc<Transfer>>>,
     /// Whoever waits for room in the socket's buffer is to look how far it is.
@@ -79,7 +79,7 @@ pub(crate) struct Connection {
 
 /// What a connection does next.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextAction {
     /// Look for another request in what was read.
     Turn,
     /// Wait for bytes.
@@ -133,7 +133,7 @@ impl Connection {
             awaits_proxy_header: Cell::new(begins_with_proxy_header),
             input: RefCell::default(),
             incoming: RefCell::new(Incoming::none()),
-            waiting: Cell::new((Phase::Head, thread.io.clock.coarse())),
+            waiting: Cell::new((WaitPhase::Head, thread.io.clock.coarse())),
             transfer: RefCell::default(),
             is_looking: Cell::new(false),
             expired: Cell::new(false),
@@ -149,13 +149,13 @@ impl Connection {
             permit,
         });
         let next = match connection.receive() {
-            Ok(Read::Bytes) => connection.turn(),
-            Ok(Read::Nothing) => Next::Read,
-            Ok(Read::End) | Err(_) => return,
+            Ok(ReadResult::Bytes) => connection.turn(),
+            Ok(ReadResult::Nothing) => NextAction::Read,
+            Ok(ReadResult::End) | Err(_) => return,
         };
         match next {
-            Next::Close => {}
-            Next::Http2 => connection.into_http2(),
+            NextAction::Close => {}
+            NextAction::Http2 => connection.into_http2(),
             next => {
                 let weak = Rc::downgrade(&connection);
                 thread.io.deadlines.watch(weak);
@@ -181,21 +181,21 @@ impl Connection {
     }
 
     /// Runs the connection to its end.
-    async fn drive(self: Rc<Self>, mut next: Next) {
+    async fn drive(self: Rc<Self>, mut next: NextAction) {
         loop {
             next = match next {
-                Next::Turn => self.turn(),
-                Next::Read => match self.read().await {
-                    Ok(Read::Bytes | Read::Nothing) => Next::Turn,
-                    Ok(Read::End) if self.expired.take() && !self.input.borrow().is_empty() => {
+                NextAction::Turn => self.turn(),
+                NextAction::Read => match self.read().await {
+                    Ok(ReadResult::Bytes | ReadResult::Nothing) => NextAction::Turn,
+                    Ok(ReadResult::End) if self.expired.take() && !self.input.borrow().is_empty() => {
                         self.refuse(408, Reason::HeadTimeout)
                     }
-                    Ok(Read::End) | Err(_) => return,
+                    Ok(ReadResult::End) | Err(_) => return,
                 },
-                Next::Wait(waiting) => Box::pin(self.wait(*waiting)).await,
-                Next::Linger => return Box::pin(self.linger()).await,
-                Next::Http2 => return self.into_http2(),
-                Next::Close => return,
+                NextAction::Wait(waiting) => Box::pin(self.wait(*waiting)).await,
+                NextAction::Linger => return Box::pin(self.linger()).await,
+                NextAction::Http2 => return self.into_http2(),
+                NextAction::Close => return,
             }
         }
     }
@@ -210,18 +210,18 @@ impl Connection {
     }
 
     /// Says so in the client's own words.
-    fn refuse_tls(&self) -> Next {
+    fn refuse_tls(&self) -> NextAction {
         tracing::debug!(remote = %self.peer.get().remote, "a client speaks TLS to a port without it");
         let _ = self.socket.send(&NO_TLS_HERE, false); // what matters is that the connection ends
-        Next::Close
+        NextAction::Close
     }
 
     /// Everything that can be done without waiting.
-    fn turn(self: &Rc<Self>) -> Next {
+    fn turn(self: &Rc<Self>) -> NextAction {
         if self.awaits_proxy_header.get() {
             match self.take_proxy_header() {
                 Ok(true) => {}
-                Ok(false) => return Next::Read,
+                Ok(false) => return NextAction::Read,
                 Err(error) => {
                     tracing::warn!(proxy = %self.peer.get().remote, %error, "a connection of a trusted proxy is refused");
                     return self.refuse(400, Reason::ProxyHeader);
@@ -231,13 +231,13 @@ impl Connection {
         loop {
             let next = match self.take_head() {
                 Ok(Some(head)) => self.begin(head),
-                Ok(None) => return Next::Read,
-                Err(_) if self.is_http2() => return Next::Http2,
+                Ok(None) => return NextAction::Read,
+                Err(_) if self.is_http2() => return NextAction::Http2,
                 Err(_) if self.is_greeted_by_tls() => self.refuse_tls(),
                 Err(_) if self.is_foreign() => self.hang_up(),
                 Err(error) => self.refuse(error.status(), Reason::BadRequest),
             };
-            if !matches!(next, Next::Turn) {
+            if !matches!(next, NextAction::Turn) {
                 return next;
             }
         }
@@ -306,7 +306,7 @@ impl Connection {
     }
 
     /// Ends a connection without a word that its client would not understand.
-    fn hang_up(&self) -> Next {
+    fn hang_up(&self) -> NextAction {
         tracing::debug!(remote = %self.peer.get().remote, "a client speaks neither HTTP/1.1 nor HTTP/2");
         let mut trace = Trace::of(Handler::Error);
         trace.reason = Some(Reason::BadRequest);
@@ -322,11 +322,11 @@ impl Connection {
             complete: true,
         }
         .note(&self.thread);
-        Next::Linger
+        NextAction::Linger
     }
 
     /// One exchange, as far as it goes without waiting.
-    fn begin(self: &Rc<Self>, head: RequestHead) -> Next {
+    fn begin(self: &Rc<Self>, head: RequestHead) -> NextAction {
         let length = match framing::body_length(&head) {
             Ok(length) => length,
             Err(error) => return self.refuse(error.status(), Reason::BadRequest),
@@ -341,7 +341,7 @@ impl Connection {
             return self.refuse(400, Reason::BadRequest);
         }
         *self.incoming.borrow_mut() = incoming;
-        self.wait_for(Phase::Handler);
+        self.wait_for(WaitPhase::Handler);
         self.served.set(self.served.get().saturating_add(1));
         self.takes_interim.set(head.version() == Version::Http11);
         let keep_alive = framing::wants_keep_alive(&head);
@@ -358,21 +358,21 @@ impl Connection {
             exchange: Rc::clone(self) as Rc<dyn Exchange>,
         };
         match catch_unwind(AssertUnwindSafe(|| pipeline::serve(&self.thread, request))) {
-            Ok(Answer::Ready(answered)) => self.reply(answered, keep_alive),
-            Ok(Answer::Later(future)) => Next::Wait(Box::new(Waiting::Answer(future, keep_alive))),
+            Ok(Handling::Ready(answered)) => self.reply(answered, keep_alive),
+            Ok(Handling::Later(future)) => NextAction::Wait(Box::new(Waiting::Answer(future, keep_alive))),
             Err(_) => self.refuse(500, Reason::Panic),
         }
     }
 
     /// Sends a response as far as the kernel takes it.
-    pub(super) fn reply(self: &Rc<Self>, answered: Answered, keep_alive: bool) -> Next {
-        let Answered {
+    pub(super) fn reply(self: &Rc<Self>, answered: AnsweredRequest, keep_alive: bool) -> NextAction {
+        let AnsweredRequest {
             request,
             site,
             in_flight,
             mut response,
         } = answered;
-        let plan = Plan::of(&request, keep_alive && self.may_go_on(), self.served.get() == 1);
+        let plan = SendPlan::of(&request, keep_alive && self.may_go_on(), self.served.get() == 1);
         let sender = Sender::of(&self.thread, plan, &mut response);
         let Response { status, trace, .. } = response;
         self.send_now(Sending {
@@ -396,10 +396,10 @@ impl Connection {
     }
 
     /// Answers what cannot be understood, or must not be served, and ends the connection.
-    pub(super) fn refuse(self: &Rc<Self>, status: u16, reason: Reason) -> Next {
+    pub(super) fn refuse(self: &Rc<Self>, status: u16, reason: Reason) -> NextAction {
         let id = self.thread.next_id();
         let mut response: Response = error_page::respond(status, Some(reason), None, &id, None);
-        let sender = Sender::of(&self.thread, Plan::refusal(), &mut response);
+        let sender = Sender::of(&self.thread, SendPlan::refusal(), &mut response);
         self.send_now(Sending {
             sender,
             request: None,
@@ -412,16 +412,16 @@ impl Connection {
         })
     }
 
-    fn send_now(self: &Rc<Self>, mut sending: Sending) -> Next {
+    fn send_now(self: &Rc<Self>, mut sending: Sending) -> NextAction {
         match sending.sender.begin(&self.socket) {
-            Ok(Step::Done) => self.finish(sending),
-            Ok(Step::Blocked | Step::Yield | Step::Source | Step::Cold) => Next::Wait(Box::new(Waiting::Send(sending))),
+            Ok(SendStep::Done) => self.finish(sending),
+            Ok(SendStep::Blocked | SendStep::Yield | SendStep::Source | SendStep::Cold) => NextAction::Wait(Box::new(Waiting::Send(sending))),
             Err(error) => self.broken(sending, &error),
         }
     }
 
     /// The response is out: log it, and decide about the connection.
-    pub(super) fn finish(self: &Rc<Self>, sending: Sending) -> Next {
+    pub(super) fn finish(self: &Rc<Self>, sending: Sending) -> NextAction {
         let keep_alive = sending.sender.keep_alive;
         // Whoever asked for the end sends nothing more. Anybody else's next bytes would be answered by a reset, which
         // may overtake this response.
@@ -433,19 +433,19 @@ impl Connection {
         if !keep_alive {
             let all_read = self.incoming.borrow().is_done() && self.input.borrow().is_empty();
             return if all_read && is_awaited {
-                Next::Close
+                NextAction::Close
             } else {
-                Next::Linger
+                NextAction::Linger
             };
         }
         if self.incoming.borrow().is_done() {
-            return Next::Turn;
+            return NextAction::Turn;
         }
         self.drain(Incoming::discard_budget())
     }
 
     /// The client left in the middle, or the body broke off: whoever reads must not take it for complete.
-    pub(super) fn broken(self: &Rc<Self>, mut sending: Sending, error: &io::Error) -> Next {
+    pub(super) fn broken(self: &Rc<Self>, mut sending: Sending, error: &io::Error) -> NextAction {
         if let Some(broken) = error.get_ref().and_then(|source| source.downcast_ref::<BrokenBody>()) {
             sending.trace.reason = Some(broken.reason);
         } else if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -457,7 +457,7 @@ impl Connection {
         }
         self.log(sending, false);
         self.socket.abort();
-        Next::Close
+        NextAction::Close
     }
 
     /// The exchange is over: it is counted, logged, and what it was made of is used again.
@@ -491,14 +491,14 @@ impl Connection {
     }
 
     /// Reads away the rest of a body nobody wants.
-    pub(super) fn drain(self: &Rc<Self>, mut budget: u64) -> Next {
+    pub(super) fn drain(self: &Rc<Self>, mut budget: u64) -> NextAction {
         let mut incoming = self.incoming.borrow_mut();
         if !incoming.discard(&mut self.input.borrow_mut(), &mut budget) {
-            Next::Linger
+            NextAction::Linger
         } else if incoming.is_done() {
-            Next::Turn
+            NextAction::Turn
         } else {
-            Next::Wait(Box::new(Waiting::Drain(budget)))
+            NextAction::Wait(Box::new(Waiting::Drain(budget)))
         }
     }
 }

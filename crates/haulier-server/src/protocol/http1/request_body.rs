@@ -8,8 +8,8 @@ use haulier_proto::encode;
 use haulier_proto::field::Fields;
 
 use super::connection::Connection;
-use super::waiting::Read;
-use crate::io::Phase;
+use super::waiting::ReadResult;
+use crate::io::WaitPhase;
 
 impl Exchange for Connection {
     fn set_timeouts(&self, timeouts: Option<&Arc<Timeouts>>) {
@@ -27,7 +27,7 @@ impl Exchange for Connection {
         loop {
             let mut incoming = self.incoming.borrow_mut();
             if incoming.is_done() {
-                self.wait_for(Phase::Handler);
+                self.wait_for(WaitPhase::Handler);
                 return Poll::Ready(Ok(0));
             }
             if std::mem::take(&mut incoming.awaits_continue) && self.input.borrow().is_empty() {
@@ -44,12 +44,12 @@ impl Exchange for Connection {
             drop(incoming);
             self.note_body_wait();
             match ready!(self.poll_receive(context)) {
-                Ok(Read::Bytes | Read::Nothing) => self.note_body_bytes(),
-                Ok(Read::End) if self.expired.take() => {
-                    self.wait_for(Phase::Handler);
+                Ok(ReadResult::Bytes | ReadResult::Nothing) => self.note_body_bytes(),
+                Ok(ReadResult::End) if self.expired.take() => {
+                    self.wait_for(WaitPhase::Handler);
                     return Poll::Ready(Err(BodyError::TooSlow));
                 }
-                Ok(Read::End) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
+                Ok(ReadResult::End) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::thread::Thread;
 
 /// What the request and the connection mean for the shape of the response.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct SendPlan {
     /// HEAD: the head of a GET, no body.
     pub(super) head_only: bool,
     pub(super) version: Version,
@@ -26,7 +26,7 @@ pub(super) struct Plan {
     pub(super) is_first: bool,
 }
 
-impl Plan {
+impl SendPlan {
     pub(super) fn of(request: &Request, keep_alive: bool, is_first: bool) -> Self {
         Self {
             head_only: request.head.method() == Method::Head,
@@ -49,7 +49,7 @@ impl Plan {
 
 /// What a [`Sender::step`] came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SendStep {
     /// Everything is with the kernel.
     Done,
     /// The kernel takes no more now.
@@ -105,7 +105,7 @@ const FIRST_TURN: usize = 512 * 1024;
 
 impl Sender {
     /// Encodes the head and lays the body behind it.
-    pub(super) fn new(thread: &Thread, plan: Plan, status: u16, head: &Head, body: Body) -> Self {
+    pub(super) fn new(thread: &Thread, plan: SendPlan, status: u16, head: &Head, body: Body) -> Self {
         let bodiless = status::is_bodiless(status);
         let length = body.length();
         let chunked = length.is_none() && plan.version == Version::Http11 && !bodiless && !plan.head_only;
@@ -168,24 +168,24 @@ impl Sender {
     }
 
     /// The first [`step`](Self::step): what is there of a body already leaves with its head.
-    pub(super) fn begin(&mut self, socket: &Socket) -> io::Result<Step> {
+    pub(super) fn begin(&mut self, socket: &Socket) -> io::Result<SendStep> {
         for _ in 0..PIECES {
             let laid = self.poll_source(&mut Context::from_waker(Waker::noop()));
             let step = self.step(socket)?; // the head goes out even where the body fails
-            if laid?.is_pending() || step != Step::Source {
+            if laid?.is_pending() || step != SendStep::Source {
                 return Ok(step);
             }
         }
-        Ok(Step::Source)
+        Ok(SendStep::Source)
     }
 
     /// Sends what it can without waiting, at most one piece of a file.
-    pub(super) fn step(&mut self, socket: &Socket) -> io::Result<Step> {
+    pub(super) fn step(&mut self, socket: &Socket) -> io::Result<SendStep> {
         let mut has_read = false;
         loop {
             if self.at < self.lead.len() || !self.piece.is_empty() || !self.tail.is_empty() {
                 let Some(sent) = self.send_bytes(socket)? else {
-                    return Ok(Step::Blocked);
+                    return Ok(SendStep::Blocked);
                 };
                 self.advance(sent);
             } else if let Some(mut slice) = self.file.take() {
@@ -196,7 +196,7 @@ impl Sender {
                 };
                 if !std::mem::take(&mut self.read_ahead) && !slice.is_cached(most as u64) {
                     self.file = Some(slice);
-                    return Ok(Step::Cold);
+                    return Ok(SendStep::Cold);
                 }
                 let sent = socket.send_file(&mut slice, most)?;
                 self.sent += sent.unwrap_or(0) as u64;
@@ -204,25 +204,25 @@ impl Sender {
                     self.tail = if self.chunked { b"\r\n" } else { b"" };
                 } else {
                     self.file = Some(slice);
-                    return Ok(if sent.is_some() { Step::Yield } else { Step::Blocked });
+                    return Ok(if sent.is_some() { SendStep::Yield } else { SendStep::Blocked });
                 }
             } else if self.pipe.is_some() && has_read {
-                return Ok(Step::Yield);
+                return Ok(SendStep::Yield);
             } else if let Some(slice) = self.pipe.take() {
                 if let Some(step) = self.step_pipe(socket, slice)? {
                     return Ok(step);
                 }
                 has_read = true;
             } else if self.source.is_some() {
-                return Ok(Step::Source);
+                return Ok(SendStep::Source);
             } else {
-                return Ok(Step::Done);
+                return Ok(SendStep::Done);
             }
         }
     }
 
     /// Sends a turn of what lies in a pipe; `None` if that was all of it, or if it is to be sent as bytes.
-    fn step_pipe(&mut self, socket: &Socket, mut slice: PipeSlice) -> io::Result<Option<Step>> {
+    fn step_pipe(&mut self, socket: &Socket, mut slice: PipeSlice) -> io::Result<Option<SendStep>> {
         let mut sent = Some(0);
         if socket.is_plain() {
             let more = self.chunked && slice.len() <= self.turn as u64;
@@ -240,9 +240,9 @@ impl Sender {
         }
         self.pipe = Some(slice);
         Ok(match sent {
-            None => Some(Step::Blocked),
+            None => Some(SendStep::Blocked),
             Some(0) => None,
-            Some(_) => Some(Step::Yield),
+            Some(_) => Some(SendStep::Yield),
         })
     }
 
@@ -387,7 +387,7 @@ fn encode_head(out: &mut Vec<u8>, thread: &Thread, version: Version, status: u16
 
 impl Sender {
     /// The sender of a handler's response.
-    pub(super) fn of(thread: &Thread, plan: Plan, response: &mut Response) -> Self {
+    pub(super) fn of(thread: &Thread, plan: SendPlan, response: &mut Response) -> Self {
         let body = std::mem::take(&mut response.body);
         Self::new(thread, plan, response.status, &response.head, body)
     }

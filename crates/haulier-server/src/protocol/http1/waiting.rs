@@ -14,14 +14,14 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use super::super::active_transfer::ActiveTransfer;
 use super::super::catch_unwind::CatchUnwind;
-use super::connection::{Connection, Next, Sending};
-use super::sender::{Sender, Step};
+use super::connection::{Connection, NextAction, Sending};
+use super::sender::{Sender, SendStep};
 use crate::clock;
 use crate::io::Permit;
 use crate::io::pace::Pace;
-use crate::io::{Phase, Watched};
+use crate::io::{WaitPhase, Watched};
 use crate::metrics::{InFlight, LISTED_AFTER};
-use crate::pipeline::Answered;
+use crate::pipeline::AnsweredRequest;
 
 /// A wait in the middle of an exchange.
 #[allow(
@@ -30,7 +30,7 @@ use crate::pipeline::Answered;
 )]
 pub(super) enum Waiting {
     /// For a handler; afterwards the connection may be kept, or not.
-    Answer(Pin<Box<dyn Future<Output = Answered>>>, bool),
+    Answer(Pin<Box<dyn Future<Output = AnsweredRequest>>>, bool),
     /// For room to send, or for the next piece of the body.
     Send(Sending),
     /// For the rest of a request body nobody wants; so many bytes at most.
@@ -48,17 +48,17 @@ impl std::fmt::Debug for Waiting {
 }
 
 /// What a read brought.
-pub(super) enum Read {
+pub(super) enum ReadResult {
     Bytes,
     Nothing,
     End,
 }
 
 impl Connection {
-    pub(super) async fn wait(self: &Rc<Self>, waiting: Waiting) -> Next {
+    pub(super) async fn wait(self: &Rc<Self>, waiting: Waiting) -> NextAction {
         match waiting {
             Waiting::Answer(future, keep_alive) => {
-                self.wait_for(Phase::Handler);
+                self.wait_for(WaitPhase::Handler);
                 self.note_own_task().await;
                 self.is_answering.set(true);
                 let answered = CatchUnwind(future).await;
@@ -81,28 +81,28 @@ impl Connection {
             Waiting::Drain(budget) => {
                 self.note_body_wait();
                 match std::future::poll_fn(|context| self.poll_receive(context)).await {
-                    Ok(Read::Bytes | Read::Nothing) => {
+                    Ok(ReadResult::Bytes | ReadResult::Nothing) => {
                         self.note_body_bytes();
                         self.drain(budget)
                     }
-                    Ok(Read::End) | Err(_) => Next::Close,
+                    Ok(ReadResult::End) | Err(_) => NextAction::Close,
                 }
             }
         }
     }
 
-    pub(super) fn wait_for(&self, phase: Phase) {
+    pub(super) fn wait_for(&self, phase: WaitPhase) {
         self.waiting.set((phase, self.thread.io.clock.coarse()));
     }
 
     /// Waits for the first or the next bytes of a request.
-    pub(super) async fn read(&self) -> io::Result<Read> {
+    pub(super) async fn read(&self) -> io::Result<ReadResult> {
         let is_idle = self.input.borrow().is_empty();
         match (is_idle, self.waiting.get().0) {
-            (true, _) => self.wait_for(Phase::Idle),
+            (true, _) => self.wait_for(WaitPhase::Idle),
             // The deadline of a head counts from its first byte.
-            (false, Phase::Head) => {}
-            (false, _) => self.wait_for(Phase::Head),
+            (false, WaitPhase::Head) => {}
+            (false, _) => self.wait_for(WaitPhase::Head),
         }
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }
@@ -113,27 +113,27 @@ impl Connection {
         loop {
             let step = sending.sender.step(&self.socket)?;
             self.count_sent(sending);
-            if step != Step::Done {
+            if step != SendStep::Done {
                 self.note_transfer(sending);
             }
             let sender = &mut sending.sender;
             match step {
-                Step::Done => return Ok(()),
-                Step::Yield => {
-                    self.wait_for(Phase::Send);
+                SendStep::Done => return Ok(()),
+                SendStep::Yield => {
+                    self.wait_for(WaitPhase::Send);
                     tokio::task::yield_now().await;
                 }
-                Step::Cold => {
+                SendStep::Cold => {
                     if let Some((slice, most)) = sender.cold() {
                         let _ = tokio::task::spawn_blocking(move || slice.read_ahead(most)).await;
                     }
                 }
-                Step::Source => {
-                    self.wait_for(Phase::Handler);
+                SendStep::Source => {
+                    self.wait_for(WaitPhase::Handler);
                     std::future::poll_fn(|context| self.poll_source(sender, context)).await?;
                 }
-                Step::Blocked => {
-                    self.wait_for(Phase::Send);
+                SendStep::Blocked => {
+                    self.wait_for(WaitPhase::Send);
                     self.note_queue();
                     loop {
                         let ready = std::future::poll_fn(|context| self.poll_room(registered, context));
@@ -144,11 +144,11 @@ impl Connection {
                         let sender = &mut sending.sender;
                         match sender.step(&self.socket)? {
                             // Only the kernel's own word ends readiness: there is no second edge for a short turn.
-                            Step::Blocked => ready.clear_ready(),
+                            SendStep::Blocked => ready.clear_ready(),
                             _ => break,
                         }
                         self.note_transfer(sending);
-                        self.wait_for(Phase::Send);
+                        self.wait_for(WaitPhase::Send);
                         self.note_queue();
                     }
                 }
@@ -234,7 +234,7 @@ impl Connection {
             };
             let mut ready = ready?;
             match self.receive_some()? {
-                (Read::End, _) => return Ok(Poll::Ready(())),
+                (ReadResult::End, _) => return Ok(Poll::Ready(())),
                 (_, true) => ready.clear_ready(),
                 (_, false) => {}
             }
@@ -245,14 +245,14 @@ impl Connection {
     /// Most bytes of further requests taken in while an event stream runs.
     const PIPELINED: usize = 64 * 1024;
 
-    pub(super) fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
+    pub(super) fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<ReadResult>> {
         let registered = self.socket.registered()?;
         loop {
             if self.expired.get() {
                 return Poll::Ready(self.last_read());
             }
             if self.socket.has_ended() {
-                return Poll::Ready(Ok(Read::End));
+                return Poll::Ready(Ok(ReadResult::End));
             }
             let Poll::Ready(ready) = registered.poll_read_ready(context) else {
                 self.note_task(context);
@@ -264,7 +264,7 @@ impl Connection {
                 // A short read emptied the socket. Saying so spares the read that would find nothing.
                 ready.clear_ready();
             }
-            if !matches!(read, Read::Nothing) {
+            if !matches!(read, ReadResult::Nothing) {
                 return Poll::Ready(Ok(read));
             }
         }
@@ -293,22 +293,22 @@ impl Connection {
     }
 
     /// The wait is over. A request that came in this very moment is still served.
-    fn last_read(&self) -> io::Result<Read> {
-        if self.waiting.get().0 == Phase::Idle
-            && let Ok(Read::Bytes) = self.receive()
+    fn last_read(&self) -> io::Result<ReadResult> {
+        if self.waiting.get().0 == WaitPhase::Idle
+            && let Ok(ReadResult::Bytes) = self.receive()
         {
             self.expired.set(false);
-            return Ok(Read::Bytes);
+            return Ok(ReadResult::Bytes);
         }
-        Ok(Read::End)
+        Ok(ReadResult::End)
     }
 
-    pub(super) fn receive(&self) -> io::Result<Read> {
+    pub(super) fn receive(&self) -> io::Result<ReadResult> {
         self.receive_some().map(|(read, _)| read)
     }
 
     /// One read; also says whether the socket is empty now.
-    fn receive_some(&self) -> io::Result<(Read, bool)> {
+    fn receive_some(&self) -> io::Result<(ReadResult, bool)> {
         let mut input = self.input.borrow_mut();
         if input.capacity() == 0 {
             *input = self.thread.io.buffers.take();
@@ -319,9 +319,9 @@ impl Connection {
         }
         let room = input.capacity() - input.len();
         match self.socket.receive(&mut input)? {
-            Some(0) => Ok((Read::End, false)),
-            Some(count) => Ok((Read::Bytes, count < room)),
-            None => Ok((Read::Nothing, true)),
+            Some(0) => Ok((ReadResult::End, false)),
+            Some(count) => Ok((ReadResult::Bytes, count < room)),
+            None => Ok((ReadResult::Nothing, true)),
         }
     }
 
@@ -329,9 +329,9 @@ impl Connection {
     pub(super) async fn linger(&self) {
         self.socket.shutdown_write();
         self.expired.set(false);
-        self.wait_for(Phase::Linger);
+        self.wait_for(WaitPhase::Linger);
         let mut budget = 4 * 1024 * 1024_usize;
-        while let Ok(Read::Bytes) = std::future::poll_fn(|context| self.poll_receive(context)).await {
+        while let Ok(ReadResult::Bytes) = std::future::poll_fn(|context| self.poll_receive(context)).await {
             let mut input = self.input.borrow_mut();
             budget = budget.saturating_sub(input.len());
             input.clear();
@@ -344,8 +344,8 @@ impl Connection {
 
 impl Connection {
     pub(super) fn note_body_wait(&self) {
-        if !matches!(self.waiting.get().0, Phase::Body { .. }) {
-            self.wait_for(Phase::Body {
+        if !matches!(self.waiting.get().0, WaitPhase::Body { .. }) {
+            self.wait_for(WaitPhase::Body {
                 started: clock::now(),
                 received: 0,
             });
@@ -353,9 +353,9 @@ impl Connection {
     }
 
     pub(super) fn note_body_bytes(&self) {
-        if let (Phase::Body { started, received }, _) = self.waiting.get() {
+        if let (WaitPhase::Body { started, received }, _) = self.waiting.get() {
             let received = received + self.input.borrow().len() as u64;
-            self.wait_for(Phase::Body { started, received });
+            self.wait_for(WaitPhase::Body { started, received });
         }
     }
 }
@@ -366,7 +366,7 @@ impl Watched for Connection {
             return transfer.note_queue(self.socket.unacknowledged() as u64);
         }
         let (phase, since) = self.waiting.get();
-        if phase == Phase::Send && now.saturating_duration_since(since) >= LISTED_AFTER {
+        if phase == WaitPhase::Send && now.saturating_duration_since(since) >= LISTED_AFTER {
             self.is_looking.set(true);
             if let Some(sender) = self.reader.borrow_mut().take() {
                 sender.wake();
@@ -374,7 +374,7 @@ impl Watched for Connection {
         }
     }
 
-    fn waiting(&self) -> (Phase, Instant) {
+    fn waiting(&self) -> (WaitPhase, Instant) {
         self.waiting.get()
     }
 
@@ -398,27 +398,27 @@ impl Watched for Connection {
 
     fn idle(&self) -> Option<(&Permit, Instant)> {
         let (phase, since) = self.waiting.get();
-        (phase == Phase::Idle && !self.expired.get()).then_some((&self.permit, since))
+        (phase == WaitPhase::Idle && !self.expired.get()).then_some((&self.permit, since))
     }
 
     /// An answer that has not begun says so; what was the last word has a moment to be read.
     fn cut(&self) {
         if self.is_answering.get() {
             self.wake();
-        } else if self.waiting.get().0 != Phase::Linger {
+        } else if self.waiting.get().0 != WaitPhase::Linger {
             self.socket.abort();
         }
     }
 
-    fn expire(&self, phase: Phase) {
+    fn expire(&self, phase: WaitPhase) {
         match phase {
-            Phase::Send if self.socket.has_moved() => self.wait_for(Phase::Send),
-            Phase::Send => {
+            WaitPhase::Send if self.socket.has_moved() => self.wait_for(WaitPhase::Send),
+            WaitPhase::Send => {
                 self.expired.set(true);
                 self.socket.abort();
             }
-            Phase::Handler => self.socket.abort(),
-            Phase::Idle | Phase::Head | Phase::Body { .. } | Phase::Linger => {
+            WaitPhase::Handler => self.socket.abort(),
+            WaitPhase::Idle | WaitPhase::Head | WaitPhase::Body { .. } | WaitPhase::Linger => {
                 self.expired.set(true);
                 self.wake();
             }

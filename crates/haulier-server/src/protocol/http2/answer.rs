@@ -14,11 +14,11 @@ use super::super::active_transfer::ActiveTransfer;
 use super::super::finished_exchange::FinishedExchange;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::head;
-use super::sending::{Sending, Source, Step};
+use super::sending::{Sending, BoxBodySource, SendStep};
 use super::stream::Stream;
 use crate::answer::error_page;
 use crate::metrics::InFlight;
-use crate::pipeline::Answered;
+use crate::pipeline::AnsweredRequest;
 use crate::site::Site;
 
 /// Bodies up to this length leave with their heads.
@@ -27,8 +27,8 @@ const COPIED: usize = 16 * 1024;
 impl Connection {
     /// Answers a request as far as the windows allow. A body that comes in pieces is given back: somebody has to wait
     /// for them.
-    pub(super) fn reply(self: &Rc<Self>, stream: &Rc<Stream>, answered: Answered) -> Option<Source> {
-        let Answered {
+    pub(super) fn reply(self: &Rc<Self>, stream: &Rc<Stream>, answered: AnsweredRequest) -> Option<BoxBodySource> {
+        let AnsweredRequest {
             request,
             site,
             in_flight,
@@ -51,7 +51,7 @@ impl Connection {
         site: Option<Arc<Site>>,
         in_flight: Option<InFlight>,
         response: Response,
-    ) -> Option<Source> {
+    ) -> Option<BoxBodySource> {
         let Response {
             status,
             head,
@@ -111,7 +111,7 @@ impl Connection {
         mut sending: Box<Sending>,
         body: Body,
         skip: usize,
-    ) -> Option<Source> {
+    ) -> Option<BoxBodySource> {
         let site = sending.site.as_ref().map(|site| site.series);
         sending.sending = Some(InFlight::sending(&self.thread.serving().counters, site));
         let source = sending.load(body, skip);
@@ -164,14 +164,14 @@ impl Connection {
         }
     }
 
-    fn heed_step(self: &Rc<Self>, stream: &Rc<Stream>, step: Step) {
+    fn heed_step(self: &Rc<Self>, stream: &Rc<Stream>, step: SendStep) {
         match step {
-            Step::Waiting => {}
-            Step::Taken => stream.wake(),
-            Step::Done => self.end(stream, true),
-            Step::Gone => self.end(stream, false),
-            Step::Cold(slice, most) => stream.spawn_read_ahead(slice, most),
-            Step::Broken(error) => {
+            SendStep::Waiting => {}
+            SendStep::Taken => stream.wake(),
+            SendStep::Done => self.end(stream, true),
+            SendStep::Gone => self.end(stream, false),
+            SendStep::Cold(slice, most) => stream.spawn_read_ahead(slice, most),
+            SendStep::Broken(error) => {
                 tracing::warn!(%error, "a file could not be sent to its end");
                 self.break_off(stream, None);
             }

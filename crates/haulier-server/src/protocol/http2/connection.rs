@@ -12,9 +12,9 @@ use haulier_proto::h2::connection::Connection as Machine;
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
 
 use super::requests;
-use super::stream::Streams;
+use super::stream::WaitingStreams;
 use crate::io::Permit;
-use crate::io::Phase;
+use crate::io::WaitPhase;
 use crate::io::pace::Pace;
 use crate::io::socket::Socket;
 use crate::metrics::Http2Connection;
@@ -39,13 +39,13 @@ pub(crate) struct Connection {
     pub(super) input: RefCell<Vec<u8>>,
     /// Bytes of the machine's output that are with the kernel.
     pub(super) sent: Cell<usize>,
-    pub(super) streams: RefCell<Streams>,
+    pub(super) streams: RefCell<WaitingStreams>,
     /// What it waits for, and since when.
-    pub(super) waiting: Cell<(Phase, Instant)>,
+    pub(super) waiting: Cell<(WaitPhase, Instant)>,
     /// The deadlines of the site of the last request, where they are not the usual ones.
     pub(super) timeouts: RefCell<Option<Arc<Timeouts>>>,
     /// What took too long, for the task to heed.
-    pub(super) expired: Cell<Option<Phase>>,
+    pub(super) expired: Cell<Option<WaitPhase>>,
     pub(super) task: RefCell<Option<Waker>>,
     /// The task is at work: it will see what is new without being woken.
     is_at_work: Cell<bool>,
@@ -82,7 +82,7 @@ pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Per
         input: RefCell::new(input),
         sent: Cell::new(0),
         streams: RefCell::default(),
-        waiting: Cell::new((Phase::Head, now)),
+        waiting: Cell::new((WaitPhase::Head, now)),
         timeouts: RefCell::default(),
         expired: Cell::new(None),
         task: RefCell::default(),
@@ -128,7 +128,7 @@ enum End {
 }
 
 /// What a read brought.
-enum Read {
+enum ReadResult {
     Bytes,
     End,
 }
@@ -187,8 +187,8 @@ impl Connection {
                     }
                     return Poll::Pending;
                 }
-                Poll::Ready(Ok(Read::Bytes)) => {}
-                Poll::Ready(Ok(Read::End)) => self.note_end(),
+                Poll::Ready(Ok(ReadResult::Bytes)) => {}
+                Poll::Ready(Ok(ReadResult::End)) => self.note_end(),
                 Poll::Ready(Err(_)) => return Poll::Ready(End::Gone),
             }
         }
@@ -269,8 +269,8 @@ impl Connection {
                 return Ok(false);
             };
             self.sent.set(self.sent.get() + sent);
-            if self.is_waiting_for(Phase::Send) {
-                self.wait_for(Phase::Send);
+            if self.is_waiting_for(WaitPhase::Send) {
+                self.wait_for(WaitPhase::Send);
                 self.socket.note_queue();
             }
         }
@@ -288,8 +288,8 @@ impl Connection {
         let registered = self.socket.registered()?;
         loop {
             let Poll::Ready(ready) = registered.poll_write_ready(context) else {
-                if !self.is_waiting_for(Phase::Send) {
-                    self.wait_for(Phase::Send);
+                if !self.is_waiting_for(WaitPhase::Send) {
+                    self.wait_for(WaitPhase::Send);
                     self.socket.note_queue();
                 }
                 return Poll::Pending;
@@ -303,11 +303,11 @@ impl Connection {
         }
     }
 
-    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
+    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<ReadResult>> {
         let registered = self.socket.registered()?;
         loop {
             if self.socket.has_ended() {
-                return Poll::Ready(Ok(Read::End));
+                return Poll::Ready(Ok(ReadResult::End));
             }
             let mut ready = ready!(registered.poll_read_ready(context))?;
             let mut input = self.input.borrow_mut();
@@ -323,8 +323,8 @@ impl Connection {
                 ready.clear_ready();
             }
             match received {
-                Some(0) => return Poll::Ready(Ok(Read::End)),
-                Some(_) => return Poll::Ready(Ok(Read::Bytes)),
+                Some(0) => return Poll::Ready(Ok(ReadResult::End)),
+                Some(_) => return Poll::Ready(Ok(ReadResult::Bytes)),
                 None => {}
             }
         }
@@ -334,10 +334,10 @@ impl Connection {
     async fn linger(&self) {
         self.socket.shutdown_write();
         self.expired.set(None);
-        self.wait_for(Phase::Linger);
+        self.wait_for(WaitPhase::Linger);
         let mut budget = MOST_LINGERING;
         while budget > 0
-            && let Ok(Read::Bytes) = std::future::poll_fn(|context| self.poll_linger(context)).await
+            && let Ok(ReadResult::Bytes) = std::future::poll_fn(|context| self.poll_linger(context)).await
         {
             let mut input = self.input.borrow_mut();
             budget = budget.saturating_sub(input.len());
@@ -345,9 +345,9 @@ impl Connection {
         }
     }
 
-    fn poll_linger(&self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
+    fn poll_linger(&self, context: &mut Context<'_>) -> Poll<io::Result<ReadResult>> {
         if self.expired.get().is_some() || self.has_ended.get() {
-            return Poll::Ready(Ok(Read::End));
+            return Poll::Ready(Ok(ReadResult::End));
         }
         self.poll_receive(context)
     }

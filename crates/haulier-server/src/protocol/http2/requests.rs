@@ -15,8 +15,8 @@ use super::connection::{Connection, MOST_OUTPUT};
 use super::stream::Stream;
 use crate::clock;
 use crate::io::Limits;
-use crate::io::Phase;
-use crate::pipeline::{self, Answer};
+use crate::io::WaitPhase;
+use crate::pipeline::{self, Handling};
 
 /// What the settings mean for the state machine.
 pub(super) fn limits(limits: &Limits) -> MachineLimits {
@@ -105,7 +105,7 @@ impl Connection {
 
     /// One exchange, as far as it goes without waiting.
     fn begin(self: &Rc<Self>, id: u32, head: RequestHead, end: bool, received: Instant) {
-        self.wait_for(Phase::Handler);
+        self.wait_for(WaitPhase::Handler);
         self.served.set(self.served.get().saturating_add(1));
         if self.served.get() >= self.thread.serving().settings.limits.keepalive_requests
             || self.thread.io.draining.get()
@@ -132,16 +132,16 @@ impl Connection {
             exchange: Rc::clone(&stream) as Rc<dyn Exchange>,
         };
         match catch_unwind(AssertUnwindSafe(|| pipeline::serve(&self.thread, request))) {
-            Ok(Answer::Ready(answered)) if stream.is_drainable(answered.request.body_length) => {
+            Ok(Handling::Ready(answered)) if stream.is_drainable(answered.request.body_length) => {
                 self.expect_body(&stream);
                 stream.spawn_drain(answered);
             }
-            Ok(Answer::Ready(answered)) => {
+            Ok(Handling::Ready(answered)) => {
                 if let Some(source) = self.reply(&stream, answered) {
                     stream.spawn_feed(source);
                 }
             }
-            Ok(Answer::Later(future)) => {
+            Ok(Handling::Later(future)) => {
                 self.expect_body(&stream);
                 stream.spawn(future);
             }

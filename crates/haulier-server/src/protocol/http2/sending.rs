@@ -49,7 +49,7 @@ pub(super) struct Sending {
 
 /// What a turn came to.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum SendStep {
     /// All of the answer is out.
     Done,
     /// What was at hand is out; the source brings more.
@@ -65,7 +65,7 @@ pub(super) enum Step {
 }
 
 /// A body that is not all at hand.
-pub(super) type Source = Box<dyn BodySource>;
+pub(super) type BoxBodySource = Box<dyn BodySource>;
 
 impl Sending {
     pub(super) fn new(
@@ -95,7 +95,7 @@ impl Sending {
     }
 
     /// Loads what follows the first `skip` bytes of a body. A body that comes in pieces is given back.
-    pub(super) fn load(&mut self, body: Body, skip: usize) -> Option<Source> {
+    pub(super) fn load(&mut self, body: Body, skip: usize) -> Option<BoxBodySource> {
         let in_memory = |slice: &FileSlice| slice.in_memory_bytes();
         match body {
             Body::Empty | Body::Unsent(_) => {}
@@ -133,41 +133,41 @@ impl Sending {
     }
 
     /// Sends one turn of what is at hand.
-    pub(super) fn step(&mut self, machine: &mut Machine, stream: u32) -> Step {
+    pub(super) fn step(&mut self, machine: &mut Machine, stream: u32) -> SendStep {
         if self.is_reading {
-            return Step::Waiting;
+            return SendStep::Waiting;
         }
         let before = machine.output().len();
         let step = match self.piece.take() {
-            None => Step::Taken,
+            None => SendStep::Taken,
             Some(Piece::Bytes(bytes)) => self.step_bytes(machine, stream, bytes),
             Some(Piece::File(slice)) => self.step_file(machine, stream, slice),
             Some(Piece::Pipe(slice)) => self.step_pipe(machine, stream, slice),
         };
         self.sent += (machine.output().len() - before) as u64;
         match step {
-            Step::Taken if self.is_last => Step::Done,
+            SendStep::Taken if self.is_last => SendStep::Done,
             step => step,
         }
     }
 
-    fn step_bytes(&mut self, machine: &mut Machine, stream: u32, mut bytes: Bytes) -> Step {
+    fn step_bytes(&mut self, machine: &mut Machine, stream: u32, mut bytes: Bytes) -> SendStep {
         let turn = bytes.len().min(TURN);
         let ends = turn == bytes.len();
         let Some(sent) = machine.send_data(stream, &bytes[..turn], ends && self.is_last) else {
-            return Step::Gone;
+            return SendStep::Gone;
         };
         self.body_sent += sent as u64;
         bytes.advance(sent);
         if bytes.is_empty() {
-            return Step::Taken;
+            return SendStep::Taken;
         }
         machine.queue(stream);
         self.piece = Some(Piece::Bytes(bytes));
-        Step::Waiting
+        SendStep::Waiting
     }
 
-    fn step_file(&mut self, machine: &mut Machine, stream: u32, mut slice: FileSlice) -> Step {
+    fn step_file(&mut self, machine: &mut Machine, stream: u32, mut slice: FileSlice) -> SendStep {
         let mut left = TURN;
         while left > 0 {
             let most = left;
@@ -181,12 +181,12 @@ impl Sending {
             });
             let sent = match read {
                 Ok(Some(sent)) => sent,
-                Ok(None) => return Step::Gone,
-                Err(ReadNow::Broken(error)) => return Step::Broken(error),
+                Ok(None) => return SendStep::Gone,
+                Err(ReadNow::Broken(error)) => return SendStep::Broken(error),
                 Err(_) => {
                     self.is_reading = true;
                     self.piece = Some(Piece::File(slice.clone()));
-                    return Step::Cold(slice, AHEAD);
+                    return SendStep::Cold(slice, AHEAD);
                 }
             };
             slice.range.start += sent as u64;
@@ -194,7 +194,7 @@ impl Sending {
             left -= sent;
             if slice.is_empty() {
                 self.read_ahead = false;
-                return Step::Taken;
+                return SendStep::Taken;
             }
             if sent == 0 {
                 break;
@@ -203,10 +203,10 @@ impl Sending {
         self.read_ahead = false;
         machine.queue(stream);
         self.piece = Some(Piece::File(slice));
-        Step::Waiting
+        SendStep::Waiting
     }
 
-    fn step_pipe(&mut self, machine: &mut Machine, stream: u32, mut slice: PipeSlice) -> Step {
+    fn step_pipe(&mut self, machine: &mut Machine, stream: u32, mut slice: PipeSlice) -> SendStep {
         let mut left = TURN;
         while left > 0 && !slice.is_empty() {
             let (rest, most) = (slice.len() as usize, left);
@@ -220,15 +220,15 @@ impl Sending {
                     self.body_sent += sent as u64;
                     left -= sent;
                 }
-                Ok(None) => return Step::Gone,
-                Err(error) => return Step::Broken(error),
+                Ok(None) => return SendStep::Gone,
+                Err(error) => return SendStep::Broken(error),
             }
         }
         if slice.is_empty() {
-            return Step::Taken;
+            return SendStep::Taken;
         }
         machine.queue(stream);
         self.piece = Some(Piece::Pipe(slice));
-        Step::Waiting
+        SendStep::Waiting
     }
 }

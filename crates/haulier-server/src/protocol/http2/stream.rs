@@ -15,7 +15,7 @@ use haulier_proto::h2::hpack::encode;
 use super::connection::Connection;
 use super::sending::Sending;
 use crate::clock;
-use crate::io::{Phase, Watched};
+use crate::io::{WaitPhase, Watched};
 
 /// A body that nobody wants is read to its end if that is so near; beyond it, a reset is cheaper.
 const DRAINABLE: u64 = 64 * 1024;
@@ -40,7 +40,7 @@ pub(super) struct Stream {
     /// The client sends nothing more on the whole connection.
     client_ended: Cell<bool>,
     /// What the handler waits for of the client, and since when.
-    waiting: Cell<(Phase, Instant)>,
+    waiting: Cell<(WaitPhase, Instant)>,
     /// The deadlines of its site, where they are not the usual ones.
     timeouts: RefCell<Option<Arc<Timeouts>>>,
     /// The wait for the body took too long.
@@ -60,7 +60,7 @@ impl Stream {
             sending: RefCell::default(),
             is_gone: Cell::new(false),
             client_ended: Cell::new(false),
-            waiting: Cell::new((Phase::Handler, connection.thread.io.clock.coarse())),
+            waiting: Cell::new((WaitPhase::Handler, connection.thread.io.clock.coarse())),
             timeouts: RefCell::default(),
             expired: Cell::new(false),
             task: RefCell::default(),
@@ -104,7 +104,7 @@ impl Stream {
     pub(super) fn note_part(&self, part: u64) {
         let received = self.received.get() + part;
         if let (
-            Phase::Body {
+            WaitPhase::Body {
                 started,
                 received: before,
             },
@@ -112,7 +112,7 @@ impl Stream {
         ) = self.waiting.get()
             && received > before
         {
-            self.wait_for(Phase::Body { started, received });
+            self.wait_for(WaitPhase::Body { started, received });
         }
     }
 
@@ -143,7 +143,7 @@ impl Stream {
         *self.task.borrow_mut() = Some(context.waker().clone());
     }
 
-    fn wait_for(&self, phase: Phase) {
+    fn wait_for(&self, phase: WaitPhase) {
         self.waiting.set((phase, self.connection.thread.io.clock.coarse()));
     }
 
@@ -171,8 +171,8 @@ impl Stream {
         if self.awaits_continue.take() {
             self.send_interim(100, &Fields::new());
         }
-        if !matches!(self.waiting.get().0, Phase::Body { .. }) {
-            self.wait_for(Phase::Body {
+        if !matches!(self.waiting.get().0, WaitPhase::Body { .. }) {
+            self.wait_for(WaitPhase::Body {
                 started: clock::now(),
                 received: self.received.get(),
             });
@@ -235,7 +235,7 @@ impl Exchange for Stream {
     fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
         let polled = self.poll_received(context, into);
         if let Poll::Ready(Ok(0) | Err(_)) = polled {
-            self.wait_for(Phase::Handler);
+            self.wait_for(WaitPhase::Handler);
         }
         polled
     }
@@ -256,7 +256,7 @@ impl Exchange for Stream {
 }
 
 impl Watched for Stream {
-    fn waiting(&self) -> (Phase, Instant) {
+    fn waiting(&self) -> (WaitPhase, Instant) {
         self.waiting.get()
     }
 
@@ -264,7 +264,7 @@ impl Watched for Stream {
         self.timeouts.borrow().clone()
     }
 
-    fn expire(&self, _: Phase) {
+    fn expire(&self, _: WaitPhase) {
         self.expired.set(true);
         self.wake();
     }
@@ -275,9 +275,9 @@ impl Watched for Stream {
 
 /// The streams that are waited for: by a handler, or by the rest of an answer.
 #[derive(Debug, Default)]
-pub(super) struct Streams(HashMap<u32, Rc<Stream>, FixedState>);
+pub(super) struct WaitingStreams(HashMap<u32, Rc<Stream>, FixedState>);
 
-impl Streams {
+impl WaitingStreams {
     pub(super) fn insert(&mut self, stream: Rc<Stream>) {
         self.0.insert(stream.id, stream);
     }

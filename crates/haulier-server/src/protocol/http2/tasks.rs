@@ -8,13 +8,13 @@ use std::task::Poll;
 use haulier_http::{FileSlice, Reason};
 
 use super::super::catch_unwind::CatchUnwind;
-use super::sending::Source;
+use super::sending::BoxBodySource;
 use super::stream::{NextPiece, Stream};
-use crate::pipeline::Answered;
+use crate::pipeline::AnsweredRequest;
 
 impl Stream {
     /// Waits for the handler, then for the pieces of what it answers. A panic costs this stream.
-    pub(super) fn spawn(self: Rc<Self>, answer: Pin<Box<dyn Future<Output = Answered>>>) {
+    pub(super) fn spawn(self: Rc<Self>, answer: Pin<Box<dyn Future<Output = AnsweredRequest>>>) {
         tokio::task::spawn_local(async move {
             poll_fn(|context| {
                 self.note_task(context);
@@ -29,32 +29,32 @@ impl Stream {
     }
 
     /// Waits for the end of a request body that the answer has no use for.
-    pub(super) fn spawn_drain(self: Rc<Self>, answered: Answered) {
+    pub(super) fn spawn_drain(self: Rc<Self>, answered: AnsweredRequest) {
         tokio::task::spawn_local(async move {
             self.drain().await;
             self.reply(answered).await;
         });
     }
 
-    async fn reply(self: &Rc<Self>, answered: Answered) {
+    async fn reply(self: &Rc<Self>, answered: AnsweredRequest) {
         if let Some(source) = self.connection.reply(self, answered) {
             self.feed(source).await;
         }
     }
 
     /// Waits for the pieces of a body.
-    pub(super) fn spawn_feed(self: Rc<Self>, source: Source) {
+    pub(super) fn spawn_feed(self: Rc<Self>, source: BoxBodySource) {
         tokio::task::spawn_local(async move { self.feed(source).await });
     }
 
-    async fn feed(self: &Rc<Self>, source: Source) {
+    async fn feed(self: &Rc<Self>, source: BoxBodySource) {
         if CatchUnwind(Box::pin(self.feed_all(source))).await.is_err() {
             self.connection.break_off(self, Some(Reason::Panic));
         }
     }
 
     /// Hands over one piece after the other, each when the one before is out.
-    async fn feed_all(self: &Rc<Self>, mut source: Source) {
+    async fn feed_all(self: &Rc<Self>, mut source: BoxBodySource) {
         let mut promised = source.length();
         loop {
             match poll_fn(|context| self.poll_source(&mut *source, context)).await {

@@ -10,17 +10,17 @@ use haulier_proto::h2::frame::{FrameHead, Kind};
 use super::connection::Connection;
 use crate::io::Permit;
 use crate::io::pace::Pace;
-use crate::io::{Phase, Watched};
+use crate::io::{WaitPhase, Watched};
 
 /// Clients that do not answer the PING behind the announcement of an end are believed to have read it after this long.
 const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
 
 impl Connection {
-    pub(super) fn wait_for(&self, phase: Phase) {
+    pub(super) fn wait_for(&self, phase: WaitPhase) {
         self.waiting.set((phase, self.thread.io.clock.coarse()));
     }
 
-    pub(super) fn is_waiting_for(&self, phase: Phase) -> bool {
+    pub(super) fn is_waiting_for(&self, phase: WaitPhase) -> bool {
         self.waiting.get().0 == phase
     }
 
@@ -28,11 +28,11 @@ impl Connection {
     pub(super) fn note_wait(&self) {
         let has_streams = self.ask(|machine| machine.open_streams() > 0);
         let phase = if self.is_within_head(has_streams) {
-            Phase::Head
+            WaitPhase::Head
         } else if has_streams {
-            Phase::Handler
+            WaitPhase::Handler
         } else {
-            Phase::Idle
+            WaitPhase::Idle
         };
         // The deadline of a head counts from its first byte, that of an idle connection from its last request.
         if !self.is_waiting_for(phase) {
@@ -59,12 +59,12 @@ impl Connection {
             self.drop_stalled(self.all_stalled(), Reason::SendTooSlow);
         }
         match self.expired.take() {
-            Some(Phase::Idle) => self.say_farewell(),
-            Some(Phase::Head) => self.fail(ConnectionError {
+            Some(WaitPhase::Idle) => self.say_farewell(),
+            Some(WaitPhase::Head) => self.fail(ConnectionError {
                 code: ErrorCode::ENHANCE_YOUR_CALM,
                 reason: "request head too slow",
             }),
-            Some(Phase::Send) => self.drop_stalled(self.stalled_until(), Reason::SendTimeout),
+            Some(WaitPhase::Send) => self.drop_stalled(self.stalled_until(), Reason::SendTimeout),
             _ => {}
         }
     }
@@ -127,7 +127,7 @@ impl Connection {
         if !self.gives_way.get() {
             return false;
         }
-        if !self.is_waiting_for(Phase::Idle) {
+        if !self.is_waiting_for(WaitPhase::Idle) {
             self.gives_way.set(false);
             return false;
         }
@@ -141,13 +141,13 @@ impl Watched for Connection {
         self.look_at_answers();
     }
 
-    fn waiting(&self) -> (Phase, Instant) {
+    fn waiting(&self) -> (WaitPhase, Instant) {
         let waiting = self.waiting.get();
         match waiting.0 {
             // Answers that wait for the client to open their windows, while the socket has room.
-            Phase::Handler => self
+            WaitPhase::Handler => self
                 .ask(|machine| machine.stalled_since())
-                .map_or(waiting, |since| (Phase::Send, since)),
+                .map_or(waiting, |since| (WaitPhase::Send, since)),
             _ => waiting,
         }
     }
@@ -156,10 +156,10 @@ impl Watched for Connection {
         self.timeouts.borrow().clone()
     }
 
-    fn expire(&self, phase: Phase) {
-        if self.is_waiting_for(Phase::Send) {
+    fn expire(&self, phase: WaitPhase) {
+        if self.is_waiting_for(WaitPhase::Send) {
             if self.socket.has_moved() {
-                return self.wait_for(Phase::Send);
+                return self.wait_for(WaitPhase::Send);
             }
             // The client takes nothing at all: not even a farewell.
             self.socket.abort();
@@ -180,7 +180,7 @@ impl Watched for Connection {
     }
 
     fn give_up(&self) {
-        if self.is_waiting_for(Phase::Send) {
+        if self.is_waiting_for(WaitPhase::Send) {
             // It takes too little for a word about that.
             self.socket.abort();
         }
@@ -190,7 +190,7 @@ impl Watched for Connection {
 
     fn idle(&self) -> Option<(&Permit, Instant)> {
         let (phase, since) = self.waiting.get();
-        (phase == Phase::Idle && !self.gives_way.get()).then_some((&self.permit, since))
+        (phase == WaitPhase::Idle && !self.gives_way.get()).then_some((&self.permit, since))
     }
 
     fn give_way(&self) {
@@ -211,7 +211,7 @@ impl Watched for Connection {
 
     /// A farewell leaves time for what is on its way already (RFC 9113 §6.8).
     fn drain(&self, _idle_since: Instant) {
-        if !self.is_waiting_for(Phase::Linger) {
+        if !self.is_waiting_for(WaitPhase::Linger) {
             self.say_farewell();
             self.wake();
         }

@@ -8,7 +8,7 @@ use crate::clock::now;
 
 /// One place that logs, of all threads.
 #[derive(Debug)]
-pub(crate) struct Seldom {
+pub(crate) struct LogThrottle {
     /// When a line went out last: milliseconds since the first look at the clock, and one; 0 for never.
     last: AtomicU64,
     /// Times without a line since then.
@@ -18,7 +18,7 @@ pub(crate) struct Seldom {
 /// Least time between two lines.
 const PAUSE: Duration = Duration::from_secs(10);
 
-impl Seldom {
+impl LogThrottle {
     pub(crate) const fn new() -> Self {
         Self {
             last: AtomicU64::new(0),
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn one_line_stands_for_those_that_were_not_written() {
-        let seldom = Seldom::new();
+        let seldom = LogThrottle::new();
         let at = |seconds| seldom.due_at(Duration::from_secs(seconds));
         assert_eq!(at(0), Some(1));
         assert_eq!((at(1), at(2), at(9)), (None, None, None));

@@ -1,4 +1,4 @@
-//! The shell of a route: what its pages have in common, taken from one of them.
+//! The page dictionary of a route: what its pages have in common, taken from one of them.
 //!
 //! haulier asks the site for that page itself, as somebody who has never been there: no cookie, no password. So nothing
 //! in it belongs to anybody. Clients are told where it lies (`Link: rel="compression-dictionary"`), fetch it when they
@@ -19,19 +19,19 @@ use crate::pattern::glob::Glob;
 
 /// The folder of the dictionaries in every site that has some.
 pub(crate) const PLACE: &[u8] = b"/.well-known/haulier/dictionary/";
-/// How long a shell is used before the page is asked for again: pages change with each deployment.
+/// How long a page dictionary is used before the page is asked for again: pages change with each deployment.
 const FRESH: Duration = Duration::from_secs(3600);
 /// How long after a page could not be had.
 const RETRY: Duration = Duration::from_secs(30);
-/// Earlier shells that clients may still hold.
+/// Earlier page dictionaries that clients may still hold.
 const KEPT: usize = 4;
-/// The shells of a site.
+/// The page dictionaries of a site.
 #[derive(Debug)]
-pub(crate) struct Shells(Vec<Shell>);
+pub(crate) struct PageDictionaries(Vec<PageDictionary>);
 
-/// The shell of one route.
+/// The page dictionary of one route.
 #[derive(Debug)]
-pub(crate) struct Shell {
+pub(crate) struct PageDictionary {
     pub(crate) pages: Glob,
     /// Path and query of the page it is taken from.
     pub(crate) page: String,
@@ -46,43 +46,43 @@ struct State {
     due: Option<Instant>,
 }
 
-impl Shells {
+impl PageDictionaries {
     pub(crate) fn new(settings: &DictionarySettings) -> Self {
-        let shell = |(pages, page): &(Glob, String)| Shell {
+        let page_dictionary = |(pages, page): &(Glob, String)| PageDictionary {
             pages: pages.clone(),
             page: page.clone(),
             state: Mutex::default(),
         };
-        Self(settings.pages.iter().map(shell).collect())
+        Self(settings.pages.iter().map(page_dictionary).collect())
     }
 
     /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Shell> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PageDictionary> {
         self.0.iter()
     }
 
-    /// The dictionary with this name, and its shell.
-    pub(crate) fn named(&self, name: &[u8]) -> Option<(&Shell, Arc<Dictionary>)> {
-        self.0.iter().find_map(|shell| {
-            let state = shell.lock();
+    /// The dictionary with this name, and its page dictionary.
+    pub(crate) fn named(&self, name: &[u8]) -> Option<(&PageDictionary, Arc<Dictionary>)> {
+        self.0.iter().find_map(|page_dictionary| {
+            let state = page_dictionary.lock();
             let named = |known: &&Arc<Dictionary>| hex(&known.hash).as_bytes() == name;
             state
                 .dictionaries
                 .iter()
                 .find(named)
-                .map(|found| (shell, Arc::clone(found)))
+                .map(|found| (page_dictionary, Arc::clone(found)))
         })
     }
 
-    /// The shell of a page; `None` if the answer is none, or has no shell.
-    pub(super) fn of(&self, head: &RequestHead, status: u16, fields: &Fields) -> Option<&Shell> {
+    /// The page dictionary of a page; `None` if the answer is none, or has no page dictionary.
+    pub(super) fn of(&self, head: &RequestHead, status: u16, fields: &Fields) -> Option<&PageDictionary> {
         if self.0.is_empty() || status != 200 || !matches!(head.method(), Method::Get | Method::Head) {
             return None;
         }
         let is_html = fields.known(Known::ContentType).is_some_and(is_html);
         self.0
             .iter()
-            .find(|shell| shell.pages.matches(head.path()))
+            .find(|page_dictionary| page_dictionary.pages.matches(head.path()))
             .filter(|_| is_html)
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn is_html(content_type: &[u8]) -> bool {
     kind.trim_ascii().eq_ignore_ascii_case(b"text/html")
 }
 
-impl Shell {
+impl PageDictionary {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +107,7 @@ impl Shell {
             .cloned()
     }
 
-    /// Tells a client where the newest shell lies, unless it has that (RFC 9842 §3).
+    /// Tells a client where the newest page dictionary lies, unless it has that (RFC 9842 §3).
     pub(super) fn announce(&self, held: Option<Hash>, fields: &mut Fields) {
         if let Some(newest) = self.lock().dictionaries.front()
             && held != Some(newest.hash)
@@ -147,8 +147,8 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
-    fn shell() -> Shell {
-        Shell {
+    fn page_dictionary() -> PageDictionary {
+        PageDictionary {
             pages: Glob::new("/wiki/*").expect("a pattern"),
             page: "/wiki/Main".into(),
             state: Mutex::default(),
@@ -157,48 +157,48 @@ mod tests {
 
     #[test]
     fn a_page_is_asked_for_at_once_and_again_after_an_hour() {
-        let shell = shell();
+        let page_dictionary = page_dictionary();
         let now = now();
-        assert!(shell.is_due(now));
-        assert!(!shell.is_due(now), "it is under way");
-        shell.take(Some(Bytes::from_static(b"<html>")), now);
-        assert!(!shell.is_due(now + FRESH / 2));
-        assert!(shell.is_due(now + FRESH));
+        assert!(page_dictionary.is_due(now));
+        assert!(!page_dictionary.is_due(now), "it is under way");
+        page_dictionary.take(Some(Bytes::from_static(b"<html>")), now);
+        assert!(!page_dictionary.is_due(now + FRESH / 2));
+        assert!(page_dictionary.is_due(now + FRESH));
     }
 
     #[test]
     fn a_page_that_cannot_be_had_is_asked_for_soon_and_the_last_one_stays() {
-        let shell = shell();
+        let page_dictionary = page_dictionary();
         let now = now();
-        shell.take(Some(Bytes::from_static(b"<html>")), now);
-        let hash = shell.lock().dictionaries[0].hash;
-        shell.take(None, now);
-        assert!(shell.dictionary(&hash).is_some());
-        assert!(!shell.is_due(now) && shell.is_due(now + RETRY));
+        page_dictionary.take(Some(Bytes::from_static(b"<html>")), now);
+        let hash = page_dictionary.lock().dictionaries[0].hash;
+        page_dictionary.take(None, now);
+        assert!(page_dictionary.dictionary(&hash).is_some());
+        assert!(!page_dictionary.is_due(now) && page_dictionary.is_due(now + RETRY));
     }
 
     #[test]
     fn only_the_newest_shells_are_kept_each_once() {
-        let shell = shell();
+        let page_dictionary = page_dictionary();
         for page in ["a", "b", "a", "c", "d", "e"] {
-            shell.take(Some(Bytes::from(page.repeat(100))), now());
+            page_dictionary.take(Some(Bytes::from(page.repeat(100))), now());
         }
         let first = |known: &Arc<Dictionary>| known.content[0];
-        let kept: Vec<_> = shell.lock().dictionaries.iter().map(first).collect();
+        let kept: Vec<_> = page_dictionary.lock().dictionaries.iter().map(first).collect();
         assert_eq!(kept, *b"edca");
     }
 
     #[test]
     fn a_client_is_told_of_a_shell_it_does_not_have() {
-        let shell = shell();
+        let page_dictionary = page_dictionary();
         let mut fields = Fields::new();
-        shell.announce(None, &mut fields);
+        page_dictionary.announce(None, &mut fields);
         assert!(!fields.contains("Link"), "there is none yet");
-        shell.take(Some(Bytes::from_static(b"<html>")), now());
-        let hash = shell.lock().dictionaries[0].hash;
-        shell.announce(Some(hash), &mut fields);
+        page_dictionary.take(Some(Bytes::from_static(b"<html>")), now());
+        let hash = page_dictionary.lock().dictionaries[0].hash;
+        page_dictionary.announce(Some(hash), &mut fields);
         assert!(!fields.contains("Link"), "it has it");
-        shell.announce(Some([0; 32]), &mut fields);
+        page_dictionary.announce(Some([0; 32]), &mut fields);
         let link = String::from_utf8_lossy(fields.get("Link").expect("a link")).into_owned();
         assert_eq!(
             link,

@@ -2,7 +2,7 @@
 //!
 //! A script may have written the file a moment ago, so every time the name it gave is looked up (`stat`), and what was
 //! opened counts only if that is the very same file in the very same state. Opening it beneath its root costs five times
-//! as much. Whether the way there still stays in the root is asked anew with every second [`Handed::age`].
+//! as much. Whether the way there still stays in the root is asked anew with every second [`SendfileCache::age`].
 //!
 //! One a thread, so nothing is locked. A file is held from the second time on, and only if it has been left alone for a
 //! while: an export that is made for one download gives its space back at once when it is deleted.
@@ -24,7 +24,7 @@ const AGES: u8 = 2;
 
 /// What was handed off lately.
 #[derive(Debug)]
-pub(crate) struct Handed {
+pub(crate) struct SendfileCache {
     /// By hash of site and name; a slot tells whose it is.
     slots: RefCell<HashMap<u64, Slot, foldhash::fast::RandomState>>,
     hasher: foldhash::fast::RandomState,
@@ -38,7 +38,7 @@ struct Slot {
     /// The kind of name, and the name.
     name: (u8, Box<[u8]>),
     held: Option<Held>,
-    /// Asked for since the last [`Handed::age`].
+    /// Asked for since the last [`SendfileCache::age`].
     is_used: bool,
 }
 
@@ -48,11 +48,11 @@ struct Held {
     place: PathBuf,
     version: Version,
     sendable: Rc<Sendable>,
-    /// Calls of [`Handed::age`] since it was opened.
+    /// Calls of [`SendfileCache::age`] since it was opened.
     ages: u8,
 }
 
-impl Handed {
+impl SendfileCache {
     /// For at most so many files.
     pub(crate) fn new(most: usize) -> Self {
         Self {
