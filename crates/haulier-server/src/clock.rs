@@ -1,4 +1,4 @@
-//! The time: read once a tick for deadlines and Date fields, precisely for durations that are logged.
+//! The time: read once a tick for deadlines and Date fields, precisely for durations in the log.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
@@ -11,12 +11,12 @@ pub(crate) struct Clock {
     now: Cell<Instant>,
     second: Cell<u64>,
     date: RefCell<[u8; 29]>,
-    /// The Date field as HTTP/2 sends it.
+    /// The Date field, encoded for HTTP/2.
     date_block: RefCell<Vec<u8>>,
 }
 
 impl Clock {
-    /// How often [`Clock::tick`] is called.
+    /// Interval between calls of [`Clock::tick`].
     pub(crate) const TICK: Duration = Duration::from_millis(100);
 
     pub(crate) fn new() -> Self {
@@ -55,13 +55,13 @@ impl Clock {
         out.extend_from_slice(&*self.date.borrow());
     }
 
-    /// Appends a Date field as HTTP/2 sends it.
+    /// Appends the Date field, encoded for HTTP/2.
     pub(crate) fn append_date_block(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.date_block.borrow());
     }
 }
 
-/// The precise time, for durations that are logged.
+/// The precise time, for durations in the log.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! A request whose site and routes are known: what filters judge and handlers answer.
+//! The context of a request whose site and routes are known: input of filters and handlers.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::files::{self, Found, Script};
 use crate::site::{Matched, Mount, Site};
 use crate::thread::Thread;
 
-/// Whether a request comes by for the first time, or again: with its password hashed, or by a local redirect.
+/// Number of times a request was decided. An internal pass follows a password check or a script's local redirect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
     First,
@@ -21,17 +21,17 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) site: &'a Arc<Site>,
     pub(crate) request: &'a Request,
     pub(crate) pass: Pass,
-    /// Path and query PHP wants answered instead of the client's.
+    /// The path and query of a local redirect (RFC 3875 §6.2.2); they replace the client's.
     pub(crate) local: Option<&'a [u8]>,
     /// Decoded and normalised.
     pub(crate) path: &'a [u8],
     pub(crate) query: Option<&'a [u8]>,
-    /// What the routes of the site say about the path.
+    /// The matching routes of the site.
     pub(crate) routes: &'a Matched<'a>,
 }
 
 impl<'a> RequestContext<'a> {
-    /// Whether the client has an address in one of these networks.
+    /// True if the client's address is in one of these networks.
     pub(crate) fn comes_from(&self, networks: &[Network]) -> bool {
         let address = self.request.peer.remote.ip();
         networks.iter().any(|network| network.contains(address))
@@ -41,10 +41,10 @@ impl<'a> RequestContext<'a> {
         if self.request.peer.tls { "https" } else { "http" }
     }
 
-    /// What the path is in the site, or in the site mounted in it.
+    /// Looks up a path in the site, or in the site mounted there.
     pub(crate) fn find(&self, path: &[u8]) -> Found {
         match self.routes.mount {
-            // Patterns of `deny` are for paths of the site, wherever they lead.
+            // `deny` patterns are for paths of the outer site, mounted or not.
             Some(_) if files::is_denied(&self.site.files, path) => Found::Denied,
             Some(mount) => match mount.inside(path) {
                 Some(inside) => self.find_mounted(mount, inside),
@@ -54,13 +54,13 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// What the front controller is; `None` where there is none.
+    /// Looks up the front controller; `None` if the site has none.
     pub(crate) fn find_front(&self) -> Option<Found> {
         let front = self.owner().settings.php.as_ref()?.front.as_deref()?;
         Some(self.find_of_owner(front))
     }
 
-    /// What the page in place of what is missing is; `None` where there is none.
+    /// Looks up the page that replaces missing files; `None` if the site has none.
     pub(crate) fn find_fallback(&self) -> Option<Found> {
         let page = self.owner().settings.files.fallback.as_deref()?;
         Some(self.find_of_owner(page))
@@ -73,7 +73,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// What a path of a mount is; a script gets its name as the outer site sees it.
+    /// Looks up a path in a mounted site. A script gets its name in the outer site.
     fn find_mounted(&self, mount: &Mount, inside: &[u8]) -> Found {
         match self.find_in(&mount.site, inside) {
             Found::Script(script) => Found::Script(Script {
@@ -91,12 +91,12 @@ impl<'a> RequestContext<'a> {
             .find(&site.files, path, self.thread.io.clock.coarse())
     }
 
-    /// Whose files and PHP answer: the site's, or those of the site mounted in it.
+    /// The site whose files and PHP answer: this one, or the one mounted in it.
     pub(crate) fn owner(&self) -> &'a Arc<Site> {
         self.routes.mount.map_or(self.site, |mount| &mount.site)
     }
 
-    /// The path as the owner sees it.
+    /// The path within [`RequestContext::owner`].
     pub(crate) fn inside(&self) -> &'a [u8] {
         match self.routes.mount {
             Some(mount) => mount.inside(self.path).unwrap_or(b"/"),

@@ -1,8 +1,8 @@
-//! Who the client is behind proxies we trust: what they say about it becomes the peer of the request.
+//! The client behind trusted proxies: their fields replace the peer of the request.
 //!
-//! Lists are walked from the right, over every address that is trusted; the first one that is not is the client.
-//! `X-Forwarded-*` counts if any of it is there, else `Forwarded` (RFC 7239): a proxy that writes the one must not pass
-//! on the other, since a client may have written it.
+//! Lists are read from the right, past every trusted address; the first other address is the client. `X-Forwarded-*`
+//! counts if one of these fields is there, else `Forwarded` (RFC 7239). A proxy that writes one must drop the other,
+//! since a client may have sent it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use haulier_http::{Network, Request, RequestId};
 use haulier_proto::forwarded::{address, from_the_right, parameter, plain_from_the_right};
 use haulier_proto::head::{RequestHead, split_port};
 
-/// Makes the client of what a trusted proxy forwarded the peer of the request.
+/// Replaces the peer of a request by the client that a trusted proxy names.
 pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
     let proxy = request.peer.remote.ip();
     if !is_trusted(trusted, proxy) {
@@ -47,26 +47,26 @@ pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
     }
 }
 
-/// What the proxy calls the request; of several words none.
+/// The proxy's id of the request; `None` if it sent several.
 fn id(head: &RequestHead) -> Option<RequestId> {
     let mut words = head.fields().get_all("x-request-id");
     let word = words.next()?;
     words.next().is_none().then(|| RequestId::given(word)).flatten()
 }
 
-/// Whether an address is one of a proxy we trust.
+/// True if the address is that of a trusted proxy.
 pub(crate) fn is_trusted(trusted: &[Network], address: IpAddr) -> bool {
     trusted.iter().any(|network| network.contains(address))
 }
 
-/// Which fields the proxy writes.
+/// The fields that the proxy writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     X,
     Forwarded,
 }
 
-/// What the fields say.
+/// The client as the fields describe it.
 struct ForwardedElement {
     family: Family,
     client: IpAddr,
@@ -113,13 +113,13 @@ impl ForwardedElement {
     }
 }
 
-/// The lines of this name, the last one first.
+/// The lines with this name, last one first.
 fn lines_of<'h>(head: &'h RequestHead, name: &'h str) -> impl Iterator<Item = &'h [u8]> {
     let lines: Vec<&[u8]> = head.fields().get_all(name).collect();
     lines.into_iter().rev()
 }
 
-/// The first address from the right that is not trusted; where the list ends, or says no address, the last trusted one.
+/// The first untrusted address from the right. If the list ends or has no address, the last trusted one.
 fn client<'h>(elements: impl Iterator<Item = &'h [u8]>, trusted: &[Network], proxy: IpAddr) -> IpAddr {
     let mut client = proxy;
     for element in elements {
@@ -190,7 +190,7 @@ mod tests {
                 "2001:db8::7",
             ),
             ("Forwarded: proto=https\r\n", "10.0.0.1"),
-            // What a client begins and does not close hides nothing of what the proxy adds.
+            // An open quote of the client hides nothing that the proxy adds.
             ("X-Forwarded-For: \", 192.0.2.7\r\n", "192.0.2.7"),
             ("Forwarded: for=\", for=192.0.2.7\r\n", "192.0.2.7"),
             ("Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7"),

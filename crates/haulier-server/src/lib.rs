@@ -7,30 +7,30 @@ mod settings;
 
 pub mod access_log;
 mod answer; // error pages and redirects
-mod body; // what is sent
+mod body; // request and response bodies on their way
 mod clock;
 mod compress; // coding of bodies
 mod context; // a request whose site is known
 mod files; // files of the document root
 mod filter; // answers early, or adjusts a response
-mod forwarded; // who the client is behind a proxy
+mod forwarded; // the client behind a proxy
 mod handler; // makes a response
 mod images; // the images of a site
 mod io; // sockets, deadlines, buffers
-mod listen; // accept
+mod listen; // bound addresses and accepted connections
 pub mod local_time;
-pub mod metrics; // what was counted
-mod password; // files of names and passwords
-pub mod pattern; // of paths, targets and host names
+pub mod metrics; // counters, recent requests, Prometheus
+mod password; // password files
+pub mod pattern; // patterns of paths, targets and host names
 mod pipeline; // the page that tells the story
 mod protocol; // bytes ⇄ requests and responses
 mod rate_limiter;
 mod relay; // answers of back ends become responses
-mod runtime; // one thread and one current_thread runtime per core
+mod runtime; // one event loop for each core
 mod log_throttle;
 mod site; // host → site
-mod thread; // what all parts of one thread share
-pub mod tls; // certificates, handshakes // log lines that stand for many
+mod thread; // shared by all parts of one thread
+pub mod tls; // certificates and handshakes
 
 pub use compress::dictionary::DictionarySettings;
 pub use compress::settings::{CompressLevel, CompressSettings};

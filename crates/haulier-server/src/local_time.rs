@@ -1,21 +1,21 @@
-//! The time of day where this machine stands, as lines for people have it: `12:04:11+01`, `11:04:11Z`.
-#![allow(unsafe_code)] // localtime_r, which the standard library does not have
+//! The local time of day, as log lines for people have it: `12:04:11+01`, `11:04:11Z`.
+#![allow(unsafe_code)] // localtime_r, which the standard library lacks
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The offset of a zone changes at most this often, s.
+/// The offset of a zone changes at most this often, seconds.
 const QUARTER: i64 = 900;
-/// No offset was looked up yet.
+/// No offset was looked up so far.
 const UNKNOWN: i64 = i64::MAX;
 
 /// A time of day with its offset from UTC (ISO 8601).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeOfDay {
-    /// Of the local day.
+    /// Second of the local day.
     second: i64,
-    /// From UTC, s.
+    /// Offset from UTC, seconds.
     offset: i64,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for TimeOfDay {
 
 /// The zone's offset at this second since 1970, looked up once in a quarter of an hour.
 fn offset(second: i64) -> i64 {
-    // The quarter and its offset in one number, so that no thread sees the one without the other.
+    // The quarter and its offset share one number, so no thread sees one without the other.
     static KNOWN: AtomicI64 = AtomicI64::new(UNKNOWN);
     const DAY: i64 = 86_400;
     let quarter = second.div_euclid(QUARTER);
@@ -65,8 +65,8 @@ fn offset(second: i64) -> i64 {
 
 fn look_up(second: i64) -> i64 {
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both pointers are to live values of the types localtime_r takes; what it leaves unwritten is zero, which is
-    // a value of every field.
+    // SAFETY: both pointers are to live values of the types localtime_r takes. Fields that it leaves unwritten are
+    // zero, a valid value.
     let parts = unsafe {
         libc::localtime_r(&second, parts.as_mut_ptr());
         parts.assume_init()

@@ -1,4 +1,4 @@
-//! Log lines that would come too often: one stands for many.
+//! Throttling of log lines: one line stands for many events.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::clock::now;
 
-/// One place that logs, of all threads.
+/// Throttles one log line, for all threads.
 #[derive(Debug)]
 pub(crate) struct LogThrottle {
-    /// When a line went out last: milliseconds since the first look at the clock, and one; 0 for never.
+    /// Time of the last line: milliseconds since the first look at the clock, plus one; 0 for never.
     last: AtomicU64,
-    /// Times without a line since then.
+    /// Events since then.
     unsaid: AtomicU64,
 }
 
@@ -26,7 +26,7 @@ impl LogThrottle {
         }
     }
 
-    /// Counts; gives how many times this line stands for if one is due.
+    /// Counts an event. Returns the number of events since the last line if a line is due.
     pub(crate) fn due(&self) -> Option<u64> {
         static BEGIN: OnceLock<Instant> = OnceLock::new();
         let since = now().saturating_duration_since(*BEGIN.get_or_init(now));
@@ -37,7 +37,7 @@ impl LogThrottle {
         let time = u64::try_from(since.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         let last = self.last.load(Ordering::Relaxed);
         let is_early = last > 0 && time.saturating_sub(last) < PAUSE.as_millis() as u64;
-        // Of several threads at a time one speaks.
+        // Only one of several threads logs.
         let is_ours = || {
             let exchanged = self
                 .last

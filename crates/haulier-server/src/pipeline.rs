@@ -1,7 +1,7 @@
 //! From a request to its response: the page that tells the story.
 //!
-//! [`serve`] finds the site, lets the request filters answer early, asks what the path is, and either has a response
-//! at once or hands back a future. It knows nothing of protocols: bytes are somebody else's.
+//! [`serve`] finds the site, lets the request filters answer early, looks the path up, and gives a response at once or
+//! a future. It knows no protocol.
 
 use std::future::{Future, poll_fn};
 use std::ops::ControlFlow;
@@ -33,14 +33,14 @@ use crate::thread::Thread;
 #[derive(Debug)]
 pub(crate) struct AnsweredRequest {
     pub(crate) request: Request,
-    /// `None` if no site answers to the host.
+    /// `None` if the host belongs to no site.
     pub(crate) site: Option<Arc<Site>>,
-    /// Counts it among those under way of its site.
+    /// Counts the request as active in its site until dropped.
     pub(crate) in_flight: Option<InFlight>,
     pub(crate) response: Response,
 }
 
-/// A response, or the promise of one.
+/// A response, or a future of one.
 #[allow(
     clippy::large_enum_variant,
     reason = "the large variant is the fast path: a box would cost it an allocation"
@@ -50,22 +50,22 @@ pub(crate) enum Handling {
     Later(Pin<Box<dyn Future<Output = AnsweredRequest>>>),
 }
 
-/// Who answers.
+/// The next step for a request.
 #[allow(
     clippy::large_enum_variant,
     reason = "the large variant is the usual one: a box would cost it an allocation"
 )]
 enum Decision {
     Answer(Response),
-    /// PHP, in the site or in a place within it.
+    /// Run PHP, in the site or in one mounted in it.
     Run(Box<(Arc<Site>, PhpCall)>),
-    /// The image service, after waiting.
+    /// Wait for the image service.
     Image(Box<image::ImageCall>),
-    /// Whoever does once the password fits.
+    /// Check the password, then decide again.
     Check(PasswordCheck),
 }
 
-/// Carries a request to its response. What needs no waiting is answered without a future.
+/// Carries a request to its response. Only a request that has to wait needs a future.
 pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Handling {
     let serving = thread.serving();
     forwarded::apply(&serving.settings.trusted_proxies, &mut request);
@@ -90,7 +90,7 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Handling {
     answer_for(thread, site, request)
 }
 
-/// The same for a site that is known.
+/// Like [`serve`], for a known site.
 pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, request: Request) -> Handling {
     request.exchange.set_timeouts(site.settings.limits.timeouts.as_ref());
     let in_flight = Some(InFlight::request(&thread.serving().counters, site.series));
@@ -102,14 +102,14 @@ pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, request: Request)
     }
 }
 
-/// Filters, then what the path is, then who answers for that. `local` is the path and query PHP wants answered instead
-/// of the client's.
+/// Applies the request filters, looks the path up and chooses a handler. `local` is the path and query of a local
+/// redirect.
 fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[u8]>, pass: Pass) -> Decision {
     let (raw_path, query) = match local {
         Some(target) => split_query(target),
         None => (request.head.path(), request.head.query()),
     };
-    // `OPTIONS *` asks about the server as a whole; CONNECT has no path either.
+    // `OPTIONS *` is about the whole server; CONNECT has no path either.
     if raw_path.is_empty() {
         let status = if request.head.method() == Method::Options {
             204
@@ -151,7 +151,7 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[
     }
 }
 
-/// What the path is, and who answers for that.
+/// Looks the path up and chooses a handler.
 fn answer(context: &RequestContext<'_>) -> Decision {
     let &RequestContext {
         site, request, path, ..
@@ -189,7 +189,7 @@ fn answer(context: &RequestContext<'_>) -> Decision {
     }
 }
 
-/// What is no file belongs to the application, if it has one door for everything: a script, or a page.
+/// Answers a path that is no file with the front controller or the fallback page, if the site has one.
 fn front_controller(context: &RequestContext<'_>) -> Decision {
     match context.find_front().or_else(|| context.find_fallback()) {
         Some(Found::Script(script)) => run_script(context, script, context.routes.users.is_some()),
@@ -208,7 +208,7 @@ fn front_controller(context: &RequestContext<'_>) -> Decision {
 }
 
 fn run_script(context: &RequestContext<'_>, script: Script, asks_password: bool) -> Decision {
-    // Only where a password was asked for is the name that came with it true.
+    // The name that came with a password is verified only if a password was required.
     let user = asks_password
         .then(|| password::user(context.request.head.fields()))
         .flatten();
@@ -233,11 +233,11 @@ fn finish(request: Request, site: Arc<Site>, in_flight: Option<InFlight>, mut re
     }
 }
 
-/// RFC 3875 §6.2.2 lets a script name another path of this server; more than this many in a row is a loop. A password
-/// to be hashed counts as well.
+/// Most passes of one request. RFC 3875 §6.2.2 lets a script redirect locally; more than this many in a row is a loop.
+/// Password checks count as well.
 const ROUNDS: usize = 10;
 
-/// Answers what needs waiting. What the server's end breaks off is told so, as long as nothing was sent.
+/// Answers a request that has to wait. If the server cuts it off before anything was sent, the client gets 503.
 async fn run(
     thread: Rc<Thread>,
     request: Request,
@@ -250,7 +250,7 @@ async fn run(
     finish(request, site, in_flight, response)
 }
 
-/// What comes of it, unless the server breaks off what runs: its connection wakes it then.
+/// The output of `work`; `None` if the server cuts it off. The connection wakes the task then.
 async fn unless_cut<T>(thread: &Thread, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|context| match thread.io.is_cut() {
         true => Poll::Ready(None),

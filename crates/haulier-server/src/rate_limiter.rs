@@ -1,7 +1,7 @@
-//! So many requests of one client address in a time; one more is 429 with Retry-After (RFC 6585 §4).
+//! A limit on requests of one client address: the next one gets 429 with Retry-After (RFC 6585 §4).
 //!
-//! A token bucket in the form of the generic cell rate algorithm: one number for each address, shared by all threads.
-//! An IPv6 client owns at least a /64, so that is what is counted.
+//! A token bucket, as the generic cell rate algorithm: one number for each address, shared by all threads. An IPv6
+//! client owns at least a /64, so that network counts as one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 
 use crate::clock::now;
 
-/// So many requests in a time.
+/// A number of requests in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// Requests; at least one.
     pub count: u32,
-    /// The time they take; not zero.
+    /// Not zero.
     pub period: Duration,
     /// Requests that may come at once; at least one.
     pub burst: u32,
 }
 
-/// Addresses are spread over so many locks.
+/// Number of locks that the addresses are spread over.
 const SHARDS: usize = 16;
-/// Addresses remembered in each: 131,072 in all, in 2 to 4 MiB.
+/// Most addresses remembered under each lock: 131,072 in all, in 2 to 4 MiB.
 const MOST: usize = 8192;
 
 /// Counts the requests of each address.
@@ -31,7 +31,7 @@ const MOST: usize = 8192;
 pub struct RateLimiter {
     rate: Rate,
     started: Instant,
-    /// Network → when its bucket will be full again, nanoseconds since `started`.
+    /// Network → time when its bucket is full again, nanoseconds since `started`.
     shards: [Mutex<HashMap<u64, u64, foldhash::fast::RandomState>>; SHARDS],
 }
 
@@ -48,7 +48,7 @@ impl RateLimiter {
     /// Counts a request.
     ///
     /// # Errors
-    /// How long until one would be allowed.
+    /// The time until a request is allowed.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let now = nanoseconds(now.saturating_duration_since(self.started));
         let interval = nanoseconds(self.rate.period) / u64::from(self.rate.count.max(1));
@@ -69,8 +69,8 @@ impl RateLimiter {
     }
 }
 
-/// Forgets whose bucket is full again. Where so many addresses are busy at once that nobody is, all are forgotten: memory
-/// has an end, and a flood from that many is not held off by counting addresses.
+/// Forgets addresses whose bucket is full again; if there are none, all. Memory is bounded, and a flood from that many
+/// addresses is not stopped by counting them.
 fn make_room(shard: &mut HashMap<u64, u64, foldhash::fast::RandomState>, now: u64) {
     shard.retain(|_, full_at| *full_at > now);
     if shard.len() >= MOST {
@@ -78,11 +78,11 @@ fn make_room(shard: &mut HashMap<u64, u64, foldhash::fast::RandomState>, now: u6
     }
 }
 
-/// What stands for a client: an IPv4 address, or the network of an IPv6 one.
+/// The key of a client: its IPv4 address, or its IPv6 network.
 pub(crate) fn key(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(address) => u64::from(address.to_bits()),
-        // The upper half; no address begins with the 32 zero bits an IPv4 address has here but the loopback.
+        // The upper half. Only the loopback address begins with 32 zero bits, as IPv4 addresses do here.
         IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of a whole server, as plain values. Files and flags of the configuration are unknown here.
+//! Settings of a whole server, as plain values. Configuration files and flags are unknown here.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,49 +13,49 @@ use crate::io::{Address, Limits};
 use crate::site::SiteSettings;
 use crate::tls::Acceptor;
 
-/// A whole server: where it listens and what it serves.
+/// Settings of a server: its addresses and its sites.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// Addresses to listen on; port 0 takes a free one.
     pub listen: Vec<Address>,
-    /// Addresses whose connections begin with a TLS handshake; none without `tls`.
+    /// Addresses whose connections begin with a TLS handshake; empty without `tls`.
     pub listen_tls: Vec<Address>,
-    /// How TLS is spoken.
+    /// TLS settings.
     pub tls: Option<TlsSettings>,
-    /// The port of the first of `listen_tls`, once it is bound: where clients without TLS are sent.
+    /// The port of the first of `listen_tls` once it is bound. Clients without TLS are redirected there.
     pub https_port: Option<u16>,
     /// Permissions of Unix sockets, such as 0o660.
     pub socket_mode: u32,
-    /// Proxies whose word about a client counts.
+    /// Proxies whose forwarding fields are trusted.
     pub trusted_proxies: Vec<Network>,
     /// Connections of those proxies begin with a PROXY header.
     pub proxy_protocol: bool,
-    /// Speak HTTP/2 with clients that begin with it.
+    /// Serve HTTP/2 to clients that begin with it.
     pub http2: bool,
     /// Let a second haulier bind the same port.
     pub reuse_port: bool,
-    /// TCP_DEFER_ACCEPT: the kernel hands a connection over when its first bytes are there.
+    /// TCP_DEFER_ACCEPT: the kernel completes an accept once the first bytes are there.
     pub defer_accept: bool,
-    /// Threads, each with its own event loop; the number of processors we may use.
+    /// Threads, each with its own event loop; by default the number of usable processors.
     pub threads: usize,
-    /// Files all threads together may hold open in their caches.
+    /// Most files that all threads together hold open in their caches.
     pub open_files: usize,
-    /// How long running requests may go on after a stop.
+    /// Longest time that active requests may take after a stop.
     pub grace: Duration,
-    /// Limits that hold before a site is known.
+    /// Limits that apply before a site is known.
     pub limits: Limits,
-    /// Directory of the nameless files that hold request and response bodies; should not be a tmpfs.
+    /// Directory of the unnamed files that hold request and response bodies; should not be a tmpfs.
     pub spool_dir: PathBuf,
-    /// The pools of PHP workers, which sites name by their index.
+    /// The PHP pools; sites refer to them by index.
     pub pools: Vec<Arc<Pool>>,
-    /// The store of coded variants of files; `None` keeps none.
+    /// The store of compressed copies; `None` keeps none.
     pub variants: Option<Arc<VariantStore>>,
     /// The sites, in the order of the configuration.
     pub sites: Vec<SiteSettings>,
 }
 
 impl ServerSettings {
-    /// The place of long request bodies.
+    /// Storage for long request bodies.
     pub(crate) fn body_storage(&self) -> Storage<'_> {
         Storage {
             directory: &self.spool_dir,
@@ -65,7 +65,7 @@ impl ServerSettings {
 }
 
 impl Default for ServerSettings {
-    /// One thread that listens nowhere.
+    /// One thread without addresses.
     fn default() -> Self {
         Self {
             listen: Vec::new(),
@@ -90,11 +90,11 @@ impl Default for ServerSettings {
     }
 }
 
-/// How TLS is spoken.
+/// TLS settings of the listeners.
 #[derive(Debug, Clone)]
 pub struct TlsSettings {
     /// Versions, ciphers and certificates.
     pub acceptor: Arc<Acceptor>,
-    /// A client that speaks HTTP to a port of TLS is sent to the same port by `https://`; else it gets 400.
+    /// A client that speaks HTTP to a TLS port is redirected to `https://` on the same port; else it gets 400.
     pub redirects_plain: bool,
 }

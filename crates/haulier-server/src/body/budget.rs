@@ -1,4 +1,4 @@
-//! What the spooled bodies of a site may take.
+//! Budgets of the spooled bodies of a site.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,18 +7,18 @@ use haulier_http::Budget;
 
 use super::hold::SPOOL_MEMORY_OF_ALL;
 
-/// What the spooled bodies of a site take now, bytes.
+/// Bytes that the spooled bodies of a site take now.
 #[derive(Debug)]
 pub(crate) struct SpoolBudget {
     /// The name of the site, for the log.
     pub(super) site: String,
-    /// In pieces that come and go, and in bodies that are held until they can be coded whole.
+    /// Memory of short pieces, and of bodies held until they can be coded whole.
     pub(super) memory: Arc<Budget>,
-    /// In bodies that lie in memory as a whole: in pipes, and coded ones.
+    /// Memory of long bodies: in pipes, and coded ones.
     pub(super) long: Arc<Budget>,
     /// In files.
     pub(super) disk: Arc<Budget>,
-    /// Bodies that found all budgets used up.
+    /// Number of bodies that found all budgets used up.
     full: AtomicU64,
 }
 
@@ -33,17 +33,17 @@ impl SpoolBudget {
         })
     }
 
-    /// Bytes of long bodies in memory now.
+    /// Bytes of long bodies in memory.
     pub(crate) fn in_memory(&self) -> u64 {
         self.long.used()
     }
 
-    /// Bytes in files now.
+    /// Bytes in files.
     pub(crate) fn on_disk(&self) -> u64 {
         self.disk.used()
     }
 
-    /// How many bodies had to wait for their clients.
+    /// Number of bodies that had to wait for their clients.
     pub(crate) fn times_full(&self) -> u64 {
         self.full.load(Ordering::Relaxed)
     }

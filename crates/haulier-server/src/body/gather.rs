@@ -1,4 +1,4 @@
-//! Short bodies, collected whole.
+//! Collecting short bodies whole.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -10,16 +10,16 @@ use haulier_proto::copy;
 use super::hold::{Hold, Pacing};
 use crate::clock;
 
-/// A body, as far as it came without keeping the client waiting.
+/// A body, as far as it came without delaying the client.
 #[derive(Debug)]
 pub(crate) enum Gathered {
     Whole(Bytes),
-    /// The first pieces, and how the rest comes.
+    /// The first pieces, and the pacing of the rest.
     Part(Vec<Bytes>, Pacing),
 }
 
 impl Gathered {
-    /// Everything that came, to be read once more.
+    /// The pieces that came, to be read again.
     pub(crate) fn into_pieces(self) -> Vec<Bytes> {
         match self {
             Self::Whole(body) => vec![body],
@@ -60,7 +60,7 @@ pub(crate) async fn gather(body: &mut impl BodySource) -> Result<Gathered, Broke
     Ok(Gathered::Part(pieces, pacing))
 }
 
-/// The bytes of a piece, wherever they lie.
+/// The bytes of a piece, read if they are in a file or a pipe.
 ///
 /// # Errors
 /// They cannot be read.

@@ -1,61 +1,62 @@
-//! The one rule about holding a body back.
+//! The limits on holding a body back.
 //!
-//! A body of a back end goes through at most three stores, and each keeps back no more than is said here:
+//! The body of a back end passes up to three stages. Each holds back no more than this module allows:
 //!
-//! 1. It is held until it is complete, so that it gets a length and leaves with its head in one send: [`Hold::for_length`].
-//! 2. A longer one that is to be coded is held once more until it is complete, since a body that is coded whole takes less
-//!    time and fewer bytes: [`Hold::for_coding`].
-//! 3. What is released lies in the spool until the client takes it: [`PieceStorage`].
+//! 1. A body is held until it is complete, so that it gets a length and leaves with its head in one send:
+//!    [`Hold::for_length`].
+//! 2. A longer body to be coded is held once more until it is complete: coded whole, it takes less time and fewer
+//!    bytes: [`Hold::for_coding`].
+//! 3. What is released waits in the spool until the client takes it: [`PieceStorage`].
 //!
-//! In 1 and 2 a pause ends the wait. A program that pauses waits for something, or wants the client to see what it has
-//! written. In 3 nothing waits but for room.
+//! In stages 1 and 2 a pause ends the wait: the program waits for something, or wants the client to see its output.
+//! Stage 3 waits for room only.
 
 use std::time::{Duration, Instant};
 
-/// A program that sends nothing for this long is waiting for something: what it has sent goes out.
+/// A back end that sends nothing for this long is waiting for something, so its output is sent.
 const PAUSE: Duration = Duration::from_millis(50);
-/// No client waits longer than this for the first byte because a body is held.
+/// The longest time that holding a body delays its first byte.
 const LONGEST: Duration = Duration::from_millis(200);
-/// Most that is held for a length, bytes.
+/// Most bytes held for a length.
 const MOST_FOR_LENGTH: usize = 64 * 1024;
-/// Most that is held for coding, bytes.
+/// Most bytes held for coding.
 pub(crate) const MOST_FOR_CODING: usize = 8 * 1024 * 1024;
-/// Content of the longest record PHP sends, bytes: another is to come after it.
+/// Content of PHP's longest FastCGI record, bytes: another record follows it.
 const LONGEST_RECORD: usize = 65_528;
 
-/// Memory that the short pieces of one spooled body may take before it goes to disk, bytes.
+/// Most memory for the short pieces of one spooled body, bytes; more goes to the file.
 pub(crate) const SPOOL_MEMORY: u64 = 256 * 1024;
-/// The same of all spooled bodies of a site, and of those that are held for coding.
+/// The same for all spooled bodies of a site and those held for coding.
 pub(crate) const SPOOL_MEMORY_OF_ALL: u64 = 32 * 1024 * 1024;
-/// A longer piece is a body that was made in memory as a whole, bytes: it is charged by itself.
+/// Longest short piece, bytes. A longer one is a body made in memory as a whole, and charged by itself.
 pub(crate) const LONGEST_SHORT_PIECE: u64 = 192 * 1024;
-/// Most that is taken of a body without a reader, bytes. A script that goes on beyond it learns from its connection.
+/// Most bytes read of a body whose client has gone. A script that sends more finds its connection closed.
 pub(crate) const MOST_ABANDONED: usize = 64 * 1024 * 1024;
 
-/// How a body comes.
+/// The pacing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pacing {
     /// Faster than it could be sent.
     Fast,
-    /// With pauses: what is there must go out.
+    /// With pauses: each part is sent at once.
     Paused,
-    /// For as long as the client listens.
+    /// Without an end, until the client leaves.
     Endless,
 }
 
-/// A body that is held back, and until when.
+/// The limits on holding one body back.
 #[derive(Debug)]
 pub(crate) struct Hold {
     most: usize,
-    /// More than `most` was announced, so the body is released once its next piece is certain to be long.
+    /// More than `most` was announced: the body is released once its next piece is certain to be long.
     is_long: bool,
-    /// `None` until something is waited for.
+    /// `None` before the first wait.
     until: Option<Instant>,
 }
 
 impl Hold {
-    /// Until the body has a length; `announced` is what its head said, bytes. The time begins with the first wait: a body
-    /// that is there already costs no look at the clock.
+    /// Holds a body until its length is known; `announced` is the length in its head. The time begins with the first
+    /// wait, so a body that is there already needs no clock.
     pub(crate) fn for_length(announced: Option<u64>) -> Self {
         Self {
             most: MOST_FOR_LENGTH,
@@ -64,7 +65,7 @@ impl Hold {
         }
     }
 
-    /// Until the body can be coded whole. The time begins now: a long body may come without a pause.
+    /// Holds a body until it can be coded whole. The time begins now, since a long body may come without a pause.
     pub(crate) fn for_coding(now: Instant) -> Self {
         Self {
             most: MOST_FOR_CODING,
@@ -73,14 +74,14 @@ impl Hold {
         }
     }
 
-    /// How long the next piece is waited for.
+    /// Longest wait for the next piece.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         let until = *self.until.get_or_insert(now + LONGEST);
         PAUSE.min(until.saturating_duration_since(now))
     }
 
-    /// Whether a body with `held` bytes is to be released after a piece, and how it comes then. `coming` bytes are certain to
-    /// come next.
+    /// Decides after each piece: the pacing of the rest if a body with `held` bytes is to be released. `coming` bytes
+    /// are certain to come next.
     pub(crate) fn judge(&self, held: usize, coming: usize, now: impl FnOnce() -> Instant) -> Option<Pacing> {
         if held > self.most || (self.is_long && held + coming >= LONGEST_RECORD) {
             return Some(Pacing::Fast);
@@ -89,20 +90,20 @@ impl Hold {
     }
 }
 
-/// Where a piece of a spooled body is kept, if the budget for that has room.
+/// The storage of a piece, if its budget has room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PieceStorage {
     /// In memory, charged as a long body.
     Long,
-    /// In memory, charged as a piece that comes and goes.
+    /// In memory, charged as a short piece.
     Short,
     /// In the file.
     File,
 }
 
 impl PieceStorage {
-    /// A piece of `length` bytes, with `in_memory` bytes of short pieces before it, of which `most` are allowed. A spool
-    /// that is to become a file as a whole allows none.
+    /// The storage of a piece of `length` bytes after `in_memory` bytes of short pieces, of which `most` may be in
+    /// memory. A spool that becomes one file allows none.
     pub(crate) fn of(length: u64, in_memory: u64, most: u64) -> Self {
         if most > 0 && length > LONGEST_SHORT_PIECE {
             Self::Long

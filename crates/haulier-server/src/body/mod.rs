@@ -1,8 +1,8 @@
-//! Bodies on their way through the server: a request's, collected; an answer's, held back, coded and spooled.
+//! Bodies on their way: request bodies are collected; response bodies are held back, coded and spooled.
 //!
-//! The body of a back end's answer passes these stages, each of which reads a [`haulier_http::BodySource`]:
-//! `gather` (short bodies end here) → [`resumed`] → a coder, or [`transfer::Uncoded`] → `queue` → the client. [`hold`] says how
-//! long each stage may keep it back. The stages do not know which back end has answered.
+//! The body of a back end passes these stages, each of which reads a [`haulier_http::BodySource`]: `gather` (short
+//! bodies end here) → [`resumed`] → a coder, or [`transfer::Uncoded`] → `queue` → the client. [`hold`] limits the delay
+//! of each. The stages do not know the kind of back end.
 
 mod budget;
 pub(crate) mod gather;

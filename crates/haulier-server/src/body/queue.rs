@@ -1,4 +1,4 @@
-//! The pieces of a spooled body between the task that brings them and the client that takes them.
+//! The pieces of a spooled body between the task that reads it and its client.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,49 +18,49 @@ use super::request::nameless;
 use super::spool::SpoolRoom;
 use crate::log_throttle::LogThrottle;
 
-/// Logged now and then, however many bodies it concerns.
+/// Throttled, since many bodies may fail at once.
 static FAILURES: LogThrottle = LogThrottle::new();
 
-/// What the task and the client share. Both live on the same thread.
+/// State shared by task and client, on the same thread.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) budget: Arc<SpoolBudget>,
     /// Directory of the file.
     directory: PathBuf,
     pieces: VecDeque<Piece>,
-    /// Bytes of short pieces that may stay in memory; 0 where all is to become a file.
+    /// Most bytes of short pieces in memory; 0 if the body is to become one file.
     most_memory: u64,
-    /// Bytes of short pieces in memory; they are charged to the site.
+    /// Bytes of short pieces in memory, charged to the site.
     memory: u64,
     pipe: PipePlace,
     file: Option<Arc<OpenFile>>,
-    /// Bytes in `file`, charged to the site until it is gone.
+    /// Bytes in `file`, charged to the site until it is closed.
     file_length: u64,
-    /// The file could not be written: no more of this body is laid there.
+    /// The file could not be written; it takes no more of this body.
     has_failed: bool,
     pub(super) end: Option<Result<(), BrokenBody>>,
-    /// The source's last field lines, once the end has come.
+    /// Trailers of the source, once it has ended.
     pub(super) trailers: Option<Fields>,
-    /// The source waits for the client: there is no room.
+    /// The source waits for the client to make room.
     pub(super) is_full: bool,
-    /// The client is gone: what still comes is thrown away, so that the worker is free when PHP says so.
+    /// The client is gone: the rest is discarded, so that the worker is free once the script ends.
     pub(super) is_abandoned: bool,
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
 }
 
-/// The pipe of a response that may have one.
+/// The pipe of a response.
 #[derive(Debug)]
 enum PipePlace {
-    /// It is made when it is needed.
+    /// Created when it is needed.
     Possible,
     Open(Rc<Pipe>),
-    /// The response is to be a file, or there was no pipe to be had.
+    /// The body is to become one file, or no pipe could be created.
     None,
 }
 
 impl Queue {
-    /// An empty queue; `most_memory` is 0 where all is to become a file.
+    /// An empty queue; `most_memory` is 0 if the body is to become one file.
     pub(super) fn new(room: SpoolRoom, most_memory: u64) -> Self {
         Self {
             budget: room.budget,
@@ -85,7 +85,7 @@ impl Queue {
         }
     }
 
-    /// Keeps a piece in memory, else in the file; gives it back if there is no room.
+    /// Stores a piece in memory, else in the file; gives it back if there is no room.
     pub(super) fn push(&mut self, piece: Bytes) -> Result<(), Bytes> {
         let length = piece.len() as u64;
         match PieceStorage::of(length, self.memory, self.most_memory) {
@@ -119,7 +119,7 @@ impl Queue {
                 self.has_failed = true;
                 if let Some(times) = FAILURES.due() {
                     let (site, directory) = (&self.budget.site, self.directory.display());
-                    tracing::warn!(site, %directory, %error, times, "cannot spool a response: PHP waits for the client");
+                    tracing::warn!(site, %directory, %error, times, "cannot spool a response: the back end waits for the client");
                 }
                 return Err(piece);
             }
@@ -127,13 +127,13 @@ impl Queue {
         Ok(())
     }
 
-    /// Keeps a piece that lies in a file or a pipe of its own.
+    /// Appends a piece that is in a file or pipe of its own.
     pub(super) fn push_as_it_is(&mut self, piece: Piece) {
         self.pieces.push_back(piece);
         self.wake_reader();
     }
 
-    /// Keeps a piece in memory beyond the budget: the client has nothing else left to read.
+    /// Stores a piece in memory beyond the budget: the client has nothing else to read.
     pub(super) fn push_over_budget(&mut self, mut piece: Bytes) {
         let length = piece.len() as u64;
         self.budget.memory.overdraw(length);
@@ -145,7 +145,7 @@ impl Queue {
         self.wake_reader();
     }
 
-    /// Where long pieces may go without a copy.
+    /// The pipe that takes long pieces without a copy.
     pub(super) fn pipe(&mut self) -> Option<Rc<Pipe>> {
         if let PipePlace::Possible = self.pipe {
             if !self.budget.long.has_room() {
@@ -159,7 +159,7 @@ impl Queue {
         }
     }
 
-    /// So many bytes were put into the pipe.
+    /// Appends `length` bytes that are in the pipe.
     pub(super) fn append_piped(&mut self, pipe: &Rc<Pipe>, length: u64) {
         match self.pieces.back_mut() {
             Some(Piece::Pipe(last)) => last.extend(length),
@@ -205,7 +205,7 @@ impl Queue {
         Some(piece)
     }
 
-    /// Bytes that nobody has taken yet.
+    /// Bytes that the client has not taken.
     pub(super) fn waiting(&self) -> u64 {
         self.pieces.iter().map(Piece::len).sum()
     }
@@ -214,7 +214,7 @@ impl Queue {
         self.pieces.is_empty()
     }
 
-    /// The reader has gone: nothing is kept any more.
+    /// Drops everything, since the client has gone.
     pub(super) fn abandon(&mut self) {
         self.is_abandoned = true;
         self.pipe = PipePlace::None;
@@ -224,12 +224,12 @@ impl Queue {
 
     pub(super) fn finish(&mut self, end: Result<(), BrokenBody>) {
         self.end.get_or_insert(end);
-        // What is in it still has it.
+        // Pieces that are in the pipe still hold it.
         self.pipe = PipePlace::None;
         self.wake_reader();
     }
 
-    /// The whole body as one file, if it is complete and nothing of it went elsewhere.
+    /// The whole body as one file, if it is complete and entirely in the file.
     pub(super) fn take_file(&mut self) -> Option<OpenFile> {
         let is_whole =
             matches!(&self.pieces.make_contiguous()[..], [Piece::File(slice)] if slice.range == (0..self.file_length));
@@ -249,7 +249,7 @@ impl Queue {
         }
     }
 
-    /// The file goes, and the budget has its room back.
+    /// Closes the file and returns its bytes to the budget.
     pub(super) fn give_up_file(&mut self) {
         self.file = None;
         let length = std::mem::take(&mut self.file_length);
@@ -264,7 +264,7 @@ impl Drop for Queue {
     }
 }
 
-/// A long body in memory with its charge, which lasts as long as somebody holds it.
+/// A long body in memory with its charge.
 #[derive(Debug)]
 struct Lasting {
     bytes: Bytes,

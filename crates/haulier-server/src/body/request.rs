@@ -1,4 +1,4 @@
-//! The request body, collected: PHP must know its length, and no worker waits for a slow sender.
+//! Collecting the request body: PHP needs its length, and no worker waits for a slow client.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,26 +15,26 @@ use crate::log_throttle::LogThrottle;
 pub(crate) enum Collected {
     Empty,
     Memory(Vec<u8>),
-    /// A file without a name, from its beginning.
+    /// An unnamed file, from its beginning.
     File {
         file: File,
         length: u64,
-        /// Held as long as the file is.
+        /// Charged as long as the file is open.
         _charge: Charge,
     },
 }
 
-/// Bytes that request bodies take on disk, of all threads and sites.
+/// Bytes of request bodies on disk, of all threads and sites.
 static ON_DISK: AtomicU64 = AtomicU64::new(0);
 static FAILURES: LogThrottle = LogThrottle::new();
 static REFUSALS: LogThrottle = LogThrottle::new();
 
-/// What one of them takes of it.
+/// The share of one body.
 #[derive(Debug, Default)]
 pub(crate) struct Charge(u64);
 
 impl Charge {
-    /// Takes so many more if they are left.
+    /// Charges `bytes` more, if `most` allows.
     fn grow(&mut self, bytes: u64, most: u64) -> Result<(), BodyError> {
         let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
         if ON_DISK.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
@@ -70,7 +70,7 @@ impl Collected {
         }
     }
 
-    /// The body as back ends take it.
+    /// The body in the form that back ends take.
     pub(crate) fn as_request_body(&self) -> RequestBody<'_> {
         match self {
             Self::Empty => RequestBody::Empty,
@@ -80,22 +80,21 @@ impl Collected {
     }
 }
 
-/// Bodies up to this length stay in memory.
+/// Longest body that stays in memory.
 const IN_MEMORY: usize = 64 * 1024;
 
-/// The place of long request bodies.
+/// Storage for long request bodies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Storage<'a> {
     pub(crate) directory: &'a Path,
-    /// Bytes that all of them together may take.
+    /// Most bytes of all bodies together.
     pub(crate) most: u64,
 }
 
 /// Reads the request body to its end.
 ///
 /// # Errors
-/// [`BodyError`]; a body whose announced length is above `most` fails before a byte of it is asked for, a chunk before
-/// its bytes come.
+/// [`BodyError`]. A body with an announced length above `most` fails before its first byte, a chunk before its content.
 pub(crate) async fn collect(request: &Request, most: u64, storage: Storage<'_>) -> Result<Collected, BodyError> {
     match request.body_length {
         Some(0) => return Ok(Collected::Empty),
@@ -143,12 +142,12 @@ fn cannot_spool(error: &std::io::Error) -> BodyError {
     BodyError::Spool
 }
 
-/// A file that has no name and is gone once nobody holds it, whatever happens to us.
+/// An unnamed file, removed with its last descriptor.
 pub(crate) fn nameless(directory: &Path) -> std::io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(file.into()),
-        // Some file systems cannot (overlayfs before Linux 6.3, NFS): make one and take its name away.
+        // Some file systems lack O_TMPFILE (overlayfs before Linux 6.3, NFS): create a file and remove its name.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => named_for_a_moment(directory),
         Err(error) => Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! A body of which some pieces were taken already.
+//! Bodies whose first pieces were taken already.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use haulier_http::{BackendError, BodySource, BrokenBody, Piece, ReadInto, ReadPiece};
 use haulier_proto::field::Fields;
 
-/// A body with the pieces in front that came before its reader was known.
+/// A body with its first pieces put back.
 #[derive(Debug)]
 pub(crate) struct Resumed<S> {
     ahead: VecDeque<Bytes>,

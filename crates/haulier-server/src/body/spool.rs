@@ -1,8 +1,8 @@
 //! A body between a fast source and a slow client.
 //!
-//! A task takes the body from its source as fast as that makes it, into memory first and then into a file without a name,
-//! and the worker is free. What a script passes on in long pieces stays in the kernel's memory, in a pipe. The client gets
-//! it at its own pace, the file part by sendfile(2). Only when all budgets are used up does the source wait for the client.
+//! A task reads the source at full speed, first into memory, then into an unnamed file, so that the worker is free.
+//! Long pieces of a script stay in the kernel's memory, in a pipe. The client reads at its own pace, the file part by
+//! sendfile(2). The source waits for the client only if all budgets are used up.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -22,7 +22,7 @@ use super::hold::{MOST_ABANDONED, SPOOL_MEMORY};
 use super::queue::Queue;
 use super::transfer::{Uncoded, SpoolWriter, Transfer};
 
-/// What a spool may use.
+/// The budget and directory of a spool.
 #[derive(Debug, Clone)]
 pub(crate) struct SpoolRoom {
     pub(crate) budget: Arc<SpoolBudget>,
@@ -34,7 +34,7 @@ pub(crate) struct SpoolRoom {
 #[derive(Debug)]
 pub(crate) struct Spool {
     queue: Rc<RefCell<Queue>>,
-    /// Bytes of the whole body, if they are known.
+    /// Length of the whole body, if known.
     length: Option<u64>,
     is_endless: bool,
     task: AbortHandle,
@@ -52,7 +52,7 @@ impl Spool {
         Self::start(Queue::new(room, SPOOL_MEMORY), source, transfer, busy)
     }
 
-    /// A body that goes out as it comes; its program runs for as long as the client listens.
+    /// An endless body, sent as it comes; its program runs until the client leaves.
     pub(crate) fn live(
         room: SpoolRoom,
         source: impl BodySource + 'static,
@@ -64,7 +64,7 @@ impl Spool {
         spool
     }
 
-    /// A body that is to become a file as a whole: [`Spool::complete`] waits for that.
+    /// A body that is to become one file; [`Spool::complete`] waits for it.
     pub(crate) fn file(room: SpoolRoom, source: impl BodySource + 'static, busy: Arc<AtomicU64>) -> Self {
         Self::start(Queue::new(room, 0), source, Uncoded, busy)
     }
@@ -91,10 +91,10 @@ impl Spool {
         }
     }
 
-    /// Waits for the end of the body, or until there is no room for the rest of it.
+    /// Waits until the body ends, has no room for its rest, or `timeout` is over.
     ///
     /// # Errors
-    /// The source broke off, or ended short of the length it had announced.
+    /// The source broke off, or ended short of its announced length.
     pub(crate) async fn complete(mut self, timeout: Duration) -> Result<Completed, BrokenBody> {
         let ended = poll_fn(|context| {
             let mut queue = self.queue.borrow_mut();
@@ -129,20 +129,20 @@ impl Spool {
         })
     }
 
-    /// Bytes that came so far and nobody took yet.
+    /// Bytes that the client has not taken.
     pub(crate) fn waiting(&self) -> u64 {
         self.queue.borrow().waiting()
     }
 }
 
-/// What waiting for a body came to.
+/// The result of waiting for a body.
 #[derive(Debug)]
 pub(crate) enum Completed {
-    /// All of it.
+    /// The whole body.
     File(Arc<OpenFile>),
-    /// All of it, in several places.
+    /// The whole body, in several places.
     Pieces(Spool),
-    /// The rest is still to come.
+    /// The first part; the rest is still to come.
     NotYet(Spool),
 }
 
@@ -182,8 +182,8 @@ impl BodySource for Spool {
 }
 
 impl Drop for Spool {
-    /// The rest of a body without a reader is taken and thrown away: a worker that still runs must not count as free. The
-    /// script of an event stream would never end so; it learns from its connection.
+    /// Reads and discards the rest, since a worker that still runs must not count as free. The script of an event
+    /// stream would never end; it finds its connection closed.
     fn drop(&mut self) {
         if self.is_endless {
             self.task.abort();
@@ -218,7 +218,7 @@ impl<S: BodySource> Draining<S> {
 }
 
 impl<S: BodySource> Drop for Draining<S> {
-    /// However the task ends, the client is not left waiting.
+    /// Wakes the client even if the task panics.
     fn drop(&mut self) {
         self.busy
             .store(self.source.worker_time().as_micros() as u64, Ordering::Relaxed);
@@ -229,7 +229,7 @@ impl<S: BodySource> Drop for Draining<S> {
     }
 }
 
-/// Takes the rest of a body without a reader, at most [`MOST_ABANDONED`] bytes.
+/// Reads and discards the rest of a body, at most [`MOST_ABANDONED`] bytes.
 ///
 /// # Errors
 /// The source broke off.

@@ -1,4 +1,4 @@
-//! From a source into the spool, as fast as the source can.
+//! From a source into the spool, at the speed of the source.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,15 +12,15 @@ use haulier_http::{BodySource, BrokenBody, Budget, Piece, ReadPiece};
 use super::queue::Queue;
 use crate::log_throttle::LogThrottle;
 
-/// The way of a body into its spool: as it is, or through a coder.
+/// The transfer of a body into its spool: uncoded, or through a coder.
 pub(crate) trait Transfer {
-    /// Bytes that will reach the spool, if they are known before the end.
+    /// Length of the transferred body, if known before its end.
     fn length(&self, source: &impl BodySource) -> Option<u64>;
 
-    /// Takes the body to its end, or until the spool is abandoned.
+    /// Transfers the body to its end, or until its client is gone.
     ///
     /// # Errors
-    /// The source broke off, or what it sent cannot be passed on.
+    /// The source broke off, or its content cannot be coded.
     fn run<S: BodySource>(self, source: &mut S, spool: &mut SpoolWriter) -> impl Future<Output = Result<(), BrokenBody>>;
 }
 
@@ -28,7 +28,7 @@ pub(crate) trait Transfer {
 #[derive(Debug)]
 pub(crate) struct SpoolWriter {
     queue: Rc<RefCell<Queue>>,
-    /// The budgets were used up once.
+    /// All budgets were used up once.
     was_full: bool,
 }
 
@@ -42,17 +42,17 @@ impl SpoolWriter {
         }
     }
 
-    /// Whether the client has gone: nothing more is wanted.
+    /// True if the client has gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.queue.borrow().is_abandoned
     }
 
-    /// The budget for memory that a transfer needs meanwhile.
+    /// The budget for memory of the transfer itself.
     pub(crate) fn memory(&self) -> Arc<Budget> {
         Arc::clone(&self.queue.borrow().budget.memory)
     }
 
-    /// Puts bytes into the spool; waits for the client if the budgets are used up.
+    /// Stores bytes; waits for the client if the budgets are used up.
     pub(crate) async fn push(&mut self, piece: Bytes) {
         let mut waiting = Some(piece);
         poll_fn(|context| {
@@ -79,7 +79,7 @@ impl SpoolWriter {
         .await;
     }
 
-    /// The next piece of a source. Long content goes into the pipe of the spool, and is in it afterwards.
+    /// Polls the next piece of a source. Long content goes into the pipe of the spool and is part of it then.
     fn poll_into_pipe(
         &self,
         source: &mut impl BodySource,
@@ -118,7 +118,7 @@ fn note_full(queue: &Queue, was_full: &mut bool) {
     queue.budget.note_full();
     if let Some(times) = FULL.due() {
         let site = &queue.budget.site;
-        tracing::warn!(site, times, "spool_full: PHP waits for a slow client");
+        tracing::warn!(site, times, "spool_full: the back end waits for a slow client");
     }
 }
 

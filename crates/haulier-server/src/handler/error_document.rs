@@ -1,6 +1,6 @@
-//! `errors` of a site: its own page with a status of ours, from a file or a script. What PHP answers is PHP's, unless it
-//! is an empty 5xx: a script that failed without a word gets a page like any failure of ours. Whoever works on the site
-//! reads there what the script wrote to PHP's log.
+//! Error documents: the site's `errors`, pages from files or scripts for statuses of the server. A script's own error
+//! page is left alone. An empty 5xx of a script gets a page like an error of the server; in development it shows the
+//! script's stderr.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const OF_THE_STATUS: [&str; 5] = [
     "X-Request-Id",
 ];
 
-/// Fields about a body that was to come and did not.
+/// Fields about the body that was not sent.
 const OF_THE_BODY: [&str; 6] = [
     "Content-Type",
     "Content-Length",
@@ -31,12 +31,12 @@ const OF_THE_BODY: [&str; 6] = [
     "Last-Modified",
 ];
 
-/// Whether the site has a page of its own for this response.
+/// True if the site has a page of its own for this response.
 pub(crate) fn is_wanted(site: &Site, response: &Response) -> bool {
     page(site, response).is_some()
 }
 
-/// The response with the site's page, if it has one and that can be had.
+/// Replaces the page by the site's own, if there is one and it works.
 pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, response: Response) -> Response {
     let is_silent = is_silent_failure(&response);
     let response = if is_silent {
@@ -45,7 +45,7 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
         response
     };
     let page = match is_silent {
-        // It would hide what went wrong.
+        // It would hide the cause.
         true if site.settings.development => None,
         true => page_of_status(site, response.status),
         false => page(site, &response),
@@ -61,21 +61,21 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
         Found::File(entry) => from_file(response, &entry),
         Found::Script(script) => {
             let call = PhpCall::new(script).error(response.status);
-            // On the heap: every request that waits carries the room of this future, and seldom is there such a page.
+            // On the heap: every waiting request has room for this future, and such a page is rare.
             match Box::pin(php::respond(thread, site, request, &call)).await {
                 PhpOutcome::Response(made) if is_made(&made) => from_script(&response, made),
-                // The page failed as well: ours needs nothing that can.
+                // The page failed as well; the built-in page cannot.
                 _ => response,
             }
         }
         _ => {
-            tracing::error!(site = site.settings.name, page, "the error page cannot be had");
+            tracing::error!(site = site.settings.name, page, "cannot make the error page");
             response
         }
     }
 }
 
-/// Whether the script made a page, by itself or with a file it named.
+/// True if the script made a page, by itself or by a hand-off.
 fn is_made(response: &Response) -> bool {
     let is_answer = matches!(
         response.trace.handler,
@@ -84,13 +84,13 @@ fn is_made(response: &Response) -> bool {
     is_answer && !matches!(response.body, Body::Empty)
 }
 
-/// PHP with `display_errors` off says nothing of what went wrong.
+/// True for an empty 5xx, as PHP sends it with `display_errors` off.
 fn is_silent_failure(response: &Response) -> bool {
     response.trace.handler == Handler::Php && response.status >= 500 && matches!(response.body, Body::Empty)
 }
 
-/// Our page for a script that has none. What the script said beside the body stands: cookies, who may read the answer
-/// (CORS), when to come again.
+/// The built-in page for a script that has none. Fields that do not concern the body remain: cookies, CORS,
+/// Retry-After.
 fn explained(site: &Site, id: &RequestId, mut response: Response) -> Response {
     let stderr = response.trace.php.as_ref().map(|php| php.stderr.as_str());
     let page = error_page::respond(response.status, response.trace.reason, Some(site), id, stderr);
@@ -139,7 +139,7 @@ fn from_script(ours: &Response, mut made: Response) -> Response {
     if let (Some(failed), Some(php)) = (&ours.trace.php, &mut made.trace.php)
         && failed.message.is_some()
     {
-        // The log is about the script that failed, not about the one that made the page.
+        // The log is about the script that failed, not about the error page.
         php.message.clone_from(&failed.message);
         php.stderr.clone_from(&failed.stderr);
     }

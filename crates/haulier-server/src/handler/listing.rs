@@ -1,4 +1,4 @@
-//! What is in a directory without index, for whoever works on the site: `serve` only.
+//! Directory listings for development, with `serve` only.
 
 use std::fmt::Write;
 use std::io;
@@ -14,10 +14,10 @@ use crate::answer::{error_page, page};
 use crate::files;
 use crate::site::Site;
 
-/// More names than anybody reads; a directory of a million must not hold the thread.
+/// Most names shown: a directory of a million must not block the thread.
 const MOST: usize = 10_000;
 
-/// Shows the names in a directory of the site; `path` ends with `/`. What the site would not hand out is not shown.
+/// Lists a directory of the site; `path` ends with `/`. Names that the site would not serve are left out.
 pub(crate) fn respond(site: &Site, path: &[u8], head: &RequestHead) -> Response {
     if !matches!(head.method(), Method::Get | Method::Head) {
         return Response::new(405, Handler::Static).with("Allow", "GET, HEAD");
@@ -46,7 +46,7 @@ fn list(site: &Site, path: &[u8]) -> io::Result<Response> {
         .body(page(path, &names, complete)))
 }
 
-/// One line of the page.
+/// One row of the page.
 #[derive(Debug)]
 struct EntryName {
     name: Vec<u8>,
@@ -57,7 +57,7 @@ struct EntryName {
     modified: u64,
 }
 
-/// The names, and whether they are all.
+/// The names; true if they are complete.
 fn read(site: &Site, path: &[u8], directory: &OwnedFd) -> io::Result<(Vec<EntryName>, bool)> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -70,7 +70,7 @@ fn read(site: &Site, path: &[u8], directory: &OwnedFd) -> io::Result<(Vec<EntryN
         if names.len() == MOST {
             return Ok((names, false));
         }
-        // Links are shown as what they are not: where they lead is found out when somebody follows them.
+        // Links are shown as links; resolving each would cost too much.
         let Ok(stat) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else {
             continue;
         };
@@ -127,11 +127,11 @@ fn row(page: &mut String, path: &[u8], name: &EntryName) {
         page.push_str(&readable(name.size));
     }
     let date = date::format(name.modified);
-    // `Sun, 06 Nov 1994 08:49:37 GMT` without the name of the day.
+    // `Sun, 06 Nov 1994 08:49:37 GMT` without the day's name.
     let _ = writeln!(page, "</td><td>{}</td></tr>", String::from_utf8_lossy(&date[5..]));
 }
 
-/// Bytes for people: `812 B`, `4.4 KiB`.
+/// A size for people: `812 B`, `4.4 KiB`.
 fn readable(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

@@ -1,4 +1,4 @@
-//! Who makes the response.
+//! Handlers: they make the response.
 
 pub(crate) mod error_document;
 pub(crate) mod image;

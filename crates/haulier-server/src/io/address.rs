@@ -1,4 +1,4 @@
-//! Where a server listens: an internet address, or a socket in the file system.
+//! Listening addresses: an internet address, or a socket in the file system.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub enum Address {
     /// An IPv4 or IPv6 address with its port; port 0 takes a free one.
     Internet(SocketAddr),
-    /// The absolute path of a Unix socket. Who connects there counts as 127.0.0.1.
+    /// The absolute path of a Unix socket. Its clients count as 127.0.0.1.
     Unix(PathBuf),
 }
 
@@ -23,8 +23,8 @@ impl Address {
         }
     }
 
-    /// What requests are told we were reached at. A Unix socket has neither address nor port: it is this machine,
-    /// and the port that URLs leave out.
+    /// The server address of requests that come in here. A Unix socket has neither address nor port: loopback, and the
+    /// port that URLs leave out.
     pub(crate) fn as_internet(&self) -> SocketAddr {
         self.internet()
             .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 80)))

@@ -4,29 +4,29 @@ use std::cell::RefCell;
 
 use haulier_proto::field::Fields;
 
-/// Memory that goes to a connection only while it works on a request.
+/// Memory that a connection borrows while it works on a request.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     bytes: RefCell<Vec<Vec<u8>>>,
     fields: RefCell<Vec<Fields>>,
-    /// Fields that keep their bytes: heads of HTTP/2, which are in no read buffer.
+    /// Heads of HTTP/2 requests, which own their bytes.
     heads: RefCell<Vec<Fields>>,
-    /// For all frames of one read, and for all answers to them.
+    /// For the frames of one read, and for the responses to them.
     large: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Buffers {
-    /// A usual request head fits, and so does the head of a response.
+    /// Fits a usual request head, and a response head.
     const CAPACITY: usize = 4096;
-    /// Larger ones are given back to the allocator.
+    /// Larger buffers are freed.
     const KEEP_CAPACITY: usize = 64 * 1024;
-    /// Enough for the requests a thread has in hand at once; more is a burst.
+    /// Most buffers kept: as many as a thread works on at once, except in bursts.
     const KEEP: usize = 64;
     /// Least capacity of a large buffer.
     pub(crate) const LARGE: usize = 64 * 1024;
-    /// Larger ones are given back to the allocator.
+    /// Larger ones are freed.
     const KEEP_LARGE_CAPACITY: usize = 512 * 1024;
-    /// A connection at work has two.
+    /// An active connection has two.
     const KEEP_LARGE: usize = 4;
 
     /// An empty buffer.
@@ -49,7 +49,7 @@ impl Buffers {
         self.fields.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes back what a request head was made of.
+    /// Takes back the memory of a request head.
     pub(crate) fn give_fields(&self, mut fields: Fields) {
         self.give(fields.take_buffer());
         let mut kept = self.fields.borrow_mut();
@@ -62,7 +62,7 @@ impl Buffers {
         self.heads.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes back what a request head of HTTP/2 was made of.
+    /// Takes back the memory of an HTTP/2 request head.
     pub(crate) fn give_head(&self, mut fields: Fields) {
         let mut kept = self.heads.borrow_mut();
         if kept.len() < Self::KEEP {
@@ -79,7 +79,7 @@ impl Buffers {
             .unwrap_or_else(|| Vec::with_capacity(Self::LARGE))
     }
 
-    /// Takes back a buffer that may have become large, or never was.
+    /// Takes back a buffer, whatever its capacity is by now.
     pub(crate) fn give_large(&self, mut buffer: Vec<u8>) {
         let mut kept = self.large.borrow_mut();
         if kept.len() < Self::KEEP_LARGE && (Self::LARGE..=Self::KEEP_LARGE_CAPACITY).contains(&buffer.capacity()) {

@@ -1,7 +1,7 @@
-//! Deadlines of connections, looked at ten times a second.
+//! Deadlines of connections, checked ten times a second.
 //!
-//! A timer for every request would cost more than the request. Instead each connection that waits says what it waits
-//! for and since when; one scan a tick finds those that waited too long and wakes their tasks.
+//! A timer for every request would cost more than the request. Instead each waiting connection notes what it waits for
+//! and since when. One scan in each tick finds the expired waits and wakes their tasks.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -15,30 +15,30 @@ use super::gate::Permit;
 use super::limits::Limits;
 use super::pace::Pace;
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitPhase {
     /// The first byte of a request.
     Idle,
     /// The rest of a request head.
     Head,
-    /// The request body; so many bytes of it have come.
+    /// The request body, with the bytes received so far.
     Body { started: Instant, received: u64 },
     /// Room in the socket's send buffer.
     Send,
     /// The client to close, after a last response.
     Linger,
-    /// Ourselves: a handler is at work and has its own time limits.
+    /// Our own handler, which has its own timeouts.
     Handler,
 }
 
-/// How long a connection may linger after its last response (RFC 9112 §9.6).
+/// Longest time that a connection lingers after its last response (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
-/// The least rate of a body holds after this long.
+/// Time after which the least rate of a body applies.
 const BODY_RATE_AFTER: Duration = Duration::from_secs(10);
 
 impl WaitPhase {
-    /// Whether a wait in this phase that began at `since` is over.
+    /// True if a wait in this phase that began at `since` has expired.
     fn is_over(self, since: Instant, now: Instant, limits: &Limits, of_site: Option<&Timeouts>) -> bool {
         let waited = now.saturating_duration_since(since);
         match self {
@@ -56,41 +56,40 @@ impl WaitPhase {
     }
 }
 
-/// A connection that can be woken because it waited too long.
+/// A connection or stream with deadlines.
 pub(crate) trait Watched: std::fmt::Debug {
-    /// What it waits for, and since when.
+    /// The awaited event, and the start of the wait.
     fn waiting(&self) -> (WaitPhase, Instant);
-    /// How fast its client takes what waits for it; `None` for what sends nothing itself.
+    /// The rate at which the client takes a response; `None` if nothing is sent here.
     fn pace(&self) -> Option<&Pace> {
         None
     }
-    /// Bytes its client has taken so far, where that can be told.
+    /// Bytes that the client has taken so far, if known.
     fn taken(&self) -> Option<u64> {
         None
     }
-    /// Its client takes less than it must: what waits for it is given up.
+    /// Gives up the responses that the client takes too slowly.
     fn give_up(&self) {}
-    /// The deadlines of its site, where they are not the usual ones.
+    /// The timeouts of the site, if they differ from the server's.
     fn timeouts(&self) -> Option<Arc<Timeouts>> {
         None
     }
-    /// Ends the wait: the connection's task wakes and sees why.
+    /// Ends the wait: wakes the task, which sees the reason.
     fn expire(&self, phase: WaitPhase);
-    /// Its place among the connections we may hold, and since when nobody has used it; `None` while somebody does, and
-    /// for what is no connection.
+    /// The connection's permit and the start of its idle time; `None` if it is in use, or no connection.
     fn idle(&self) -> Option<(&Permit, Instant)> {
         None
     }
-    /// It has been idle for longest, and others need its place: it ends at once.
+    /// Closes this idle connection to make room for others.
     fn give_way(&self) {
         self.expire(WaitPhase::Idle);
     }
-    /// The server ends now: whatever runs is broken off.
+    /// Cuts the connection off, since the server ends.
     fn cut(&self);
-    /// Told once a second: how far a long response has come may be looked up.
+    /// Called once a second, to look up the progress of long responses.
     fn look(&self, _now: Instant) {}
-    /// Nothing further is to be served; said again and again until the connection is gone. One that has been idle since
-    /// this time has ended.
+    /// Stops serving further requests, and ends if idle since `idle_since`. Called repeatedly until the connection is
+    /// gone.
     fn drain(&self, idle_since: Instant) {
         let (phase, since) = self.waiting();
         if phase == WaitPhase::Idle && since <= idle_since {
@@ -103,15 +102,15 @@ pub(crate) trait Watched: std::fmt::Debug {
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     watched: RefCell<Vec<Weak<dyn Watched>>>,
-    /// The tick in which a search for idle connections was in vain; another one would be so, too.
+    /// The tick of the last search that found no idle connection; it need not be repeated then.
     none_idle: Cell<Option<Instant>>,
-    /// The same of a search for those of one address.
+    /// The same for searches by address.
     none_of_address: Cell<Option<Instant>>,
 }
 
-/// Idle connections closed at a time, so that a crowd of newcomers is worth one search.
+/// Most idle connections closed at a time: a burst of new connections needs one search.
 const MOST_GIVING_WAY: usize = 16;
-/// Of the idle connections no more than this part is closed at a time.
+/// At most this fraction of the idle connections is closed at a time.
 const PART_GIVING_WAY: usize = 8;
 
 impl Deadlines {
@@ -120,12 +119,12 @@ impl Deadlines {
         self.watched.borrow_mut().push(connection);
     }
 
-    /// Whether no connection has a task.
+    /// True if no connection has a task.
     pub(crate) fn is_empty(&self) -> bool {
         self.watched.borrow().is_empty()
     }
 
-    /// Ends the waits that took too long and forgets the connections that are gone.
+    /// Expires the waits that took too long, and forgets the connections that are gone.
     pub(crate) fn scan(&self, now: Instant, limits: &Limits) {
         self.sweep(|connection| {
             let (phase, since) = connection.waiting();
@@ -144,27 +143,27 @@ impl Deadlines {
         });
     }
 
-    /// Has every connection look how far its long responses are.
+    /// Makes every connection look up the progress of its long responses.
     pub(crate) fn look(&self, now: Instant) {
         self.sweep(|connection| connection.look(now));
     }
 
-    /// Tells every connection that nothing further will be served; those that have been idle since this time end.
+    /// Drains every connection; those idle since `idle_since` end.
     pub(crate) fn drain(&self, idle_since: Instant) {
         self.sweep(|connection| connection.drain(idle_since));
     }
 
-    /// Breaks off all connections; said again until they are gone.
+    /// Cuts all connections off; called repeatedly until they are gone.
     pub(crate) fn cut(&self) {
         self.sweep(|connection| connection.cut());
     }
 
-    /// Ends some of the connections that have been idle longest; how many. Called in need only: it looks at all.
+    /// Closes some of the connections that have been idle longest; returns their number. It visits all connections.
     pub(crate) fn make_room(&self, tick: Instant) -> usize {
         self.end_idle(tick, &self.none_idle, |_| true)
     }
 
-    /// The same of the connections of one address.
+    /// Like [`Deadlines::make_room`], for the connections of one address.
     pub(crate) fn make_room_of(&self, address: IpAddr, tick: Instant) -> usize {
         self.end_idle(tick, &self.none_of_address, |permit| permit.is_of(address))
     }

@@ -1,6 +1,6 @@
-//! What a client speaks, by the first byte it sends.
+//! Detection of a client's protocol by its first byte.
 
-/// What it looks like.
+/// The protocol that the first byte suggests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DetectedProtocol {
     /// A handshake record (RFC 8446 §5.1).
@@ -14,10 +14,10 @@ pub(crate) enum DetectedProtocol {
 /// The content type of handshake records.
 const HANDSHAKE: u8 = 22;
 
-/// What tells a client of TLS that there is none here: an alert `handshake_failure` (RFC 8446 §6).
+/// Tells a TLS client that there is no TLS here: an alert `handshake_failure` (RFC 8446 §6).
 pub(crate) const NO_TLS_HERE: [u8; 7] = [21, 3, 1, 0, 2, 2, 40];
 
-/// What a connection that begins with this byte speaks.
+/// The protocol that begins with this byte.
 pub(crate) fn of(first: u8) -> DetectedProtocol {
     match first {
         HANDSHAKE => DetectedProtocol::Tls,

@@ -1,7 +1,7 @@
-//! How many connections there may be, in all and from one address.
+//! Limits on the number of connections, in all and from one address.
 //!
-//! A full server closes connections that nobody uses. Where all are used it stops accepting and the rest waits in the
-//! kernel's queue: that is better than to accept and refuse, and it keeps the descriptors that files and PHP need.
+//! A full server closes idle connections. If none is idle it stops accepting, and new connections wait in the kernel's
+//! queue. That is better than to accept and refuse, and it keeps descriptors for files and PHP.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::log_throttle::LogThrottle;
 /// Counts of connections by [`address_key`].
 type PerIp = HashMap<u64, u32, foldhash::fast::RandomState>;
 
-/// Parts of the counts by address, so that threads seldom meet at one lock.
+/// Number of locks over the counts by address, so that threads rarely contend.
 const SHARDS: usize = 16;
 
 /// Counts the connections of all threads.
@@ -30,14 +30,14 @@ pub(crate) struct Gate {
     /// Accept loops that wait for a connection to close.
     waiting: AtomicUsize,
     closed: Notify,
-    /// Connections that came while `most_per_ip` was set.
+    /// Connections accepted while `most_per_ip` was set.
     per_ip: [Mutex<PerIp>; SHARDS],
-    /// One for each thread: another one needs room and has no idle connection to close.
+    /// One for each thread. Rings if another thread needs room and has no idle connection.
     bells: Box<[Notify]>,
     pub(crate) notes: Notes,
 }
 
-/// What is logged about a lack of room, now and then.
+/// Throttled warnings about a lack of room.
 #[derive(Debug)]
 pub(crate) struct Notes {
     pub(crate) made_room: LogThrottle,
@@ -66,24 +66,24 @@ impl Gate {
         })
     }
 
-    /// Other limits from now on. Connections that are open stay, however many they are.
+    /// Changes the limits. Open connections stay, even above them.
     pub(crate) fn set_limits(&self, most: usize, most_per_ip: u32) {
         self.most.store(most, Ordering::Relaxed);
         self.most_per_ip.store(most_per_ip, Ordering::Relaxed);
     }
 
-    /// Connections now open.
+    /// Number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Whether no further connection may be accepted.
+    /// True if no further connection may be accepted.
     pub(crate) fn is_full(&self) -> bool {
         self.open() >= self.most.load(Ordering::Relaxed)
     }
 
-    /// A place for a connection that was accepted; `None` if its address has enough. A proxy has no address here: it
-    /// speaks for many.
+    /// A permit for an accepted connection; `None` if its address has reached its limit. `None` as address is not
+    /// counted, as for proxies.
     pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Permit> {
         let most_per_ip = self.most_per_ip.load(Ordering::Relaxed);
         let counted = address.filter(|_| most_per_ip > 0).map(address_key);
@@ -102,14 +102,14 @@ impl Gate {
         })
     }
 
-    /// Waits until a connection closes, or a moment has passed: descriptors are freed by others, too.
+    /// Waits until a connection closes, or a moment has passed: other parts free descriptors, too.
     pub(crate) async fn wait_for_room(&self) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _ = tokio::time::timeout(std::time::Duration::from_millis(100), self.closed.notified()).await;
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Asks all threads but this one to close idle connections.
+    /// Asks all other threads to close idle connections.
     pub(crate) fn ask_others(&self, thread: usize) {
         let others = self.bells.iter().enumerate().filter(|(number, _)| *number != thread);
         others.for_each(|(_, bell)| bell.notify_one());
@@ -142,16 +142,16 @@ impl Gate {
     }
 }
 
-/// The right to be a connection; gives its place back when dropped.
+/// The right to hold a connection, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Arc<Gate>,
-    /// The address whose connections it is counted among.
+    /// Key of the address that it counts for.
     counted: Option<u64>,
 }
 
 impl Permit {
-    /// Whether it is counted among the connections of this address.
+    /// True if it counts for this address.
     pub(crate) fn is_of(&self, address: IpAddr) -> bool {
         self.counted == Some(address_key(address))
     }

@@ -1,52 +1,51 @@
-//! Limits and deadlines of a connection.
+//! Limits and timeouts of a connection.
 
 use std::time::Duration;
 
-/// Every limit and deadline of a connection and a request: docs/limits.md gives the reasons.
+/// Limits and timeouts of connections and requests; docs/limits.md gives the reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// From the first byte of a request head to its last; then 408.
+    /// Longest time from the first byte of a request head to its last; then 408.
     pub head_timeout: Duration,
     /// Longest time without a byte of the request body; then 408.
     pub body_timeout: Duration,
     /// Least rate of a request body after its first ten seconds, bytes a second.
     pub body_min_rate: u64,
-    /// How long an idle connection is kept.
+    /// Longest time that an idle connection stays open.
     pub idle_timeout: Duration,
     /// Longest time without progress while sending.
     pub send_timeout: Duration,
-    /// Least rate at which a client takes what waits for it, bytes a second; 0 = no limit.
+    /// Least rate at which a client takes a response, bytes a second; 0 = no limit.
     pub min_send_rate: u64,
-    /// What that rate is the average of: so much time in which something waited.
+    /// Time that this rate is averaged over; only time with data waiting counts.
     pub send_rate_over: Duration,
-    /// Request line, bytes; longer is 414.
+    /// Longest request line, bytes; then 414.
     pub request_line: usize,
-    /// Request head without its request line, bytes; longer is 431.
+    /// Longest request head without its request line, bytes; then 431.
     pub header: usize,
-    /// Field lines of a request; more is 431.
+    /// Most field lines of a request; then 431.
     pub header_fields: usize,
-    /// Request body, bytes; longer is 413. A site may say otherwise.
+    /// Longest request body, bytes; then 413. A site may have its own limit.
     pub body: u64,
-    /// Bytes all request bodies together may take on disk; then 503.
+    /// Most bytes of all request bodies on disk; then 503.
     pub body_spool: u64,
-    /// Requests a connection may carry; 1 = no keep-alive.
+    /// Most requests of a connection; 1 = no keep-alive.
     pub keepalive_requests: u32,
-    /// Open connections; then idle ones are closed, and where there are none the rest waits in the kernel's queue.
+    /// Most open connections. Then idle ones are closed; if there are none, new ones wait in the kernel's queue.
     pub connections: usize,
-    /// Open connections of one client address; 0 = no limit.
+    /// Most open connections of one client address; 0 = no limit.
     pub connections_per_ip: u32,
-    /// Whether that holds for this machine's own addresses and for Unix sockets as well, behind which proxies are that
-    /// nobody has named.
+    /// Apply that limit to local addresses and Unix sockets as well; undeclared proxies may be there.
     pub local_per_ip: bool,
-    /// Streams of an HTTP/2 connection open at once; a further one is refused.
+    /// Most open streams of an HTTP/2 connection; a further one is refused.
     pub h2_streams: u32,
-    /// Bytes of a request body a stream may have under way unread.
+    /// Most bytes of a request body that a stream may have in flight.
     pub h2_stream_window: u32,
-    /// The same for all streams of a connection: what uploads may hold in memory. At least 65,535.
+    /// The same for all streams of a connection, and so the memory of its uploads. At least 65,535.
     pub h2_connection_window: u32,
-    /// Streams of a connection reset in a minute; more ends it.
+    /// Most streams of a connection reset in a minute; then it ends.
     pub h2_resets: u32,
-    /// Frames in a minute that carry nothing; more ends the connection.
+    /// Most frames in a minute that carry nothing; then the connection ends.
     pub h2_control_frames: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Reading and writing of connections: sockets with and without TLS, their deadlines, buffers and number.
+//! Sockets with and without TLS, their deadlines, buffers and limits.
 
 mod address;
 mod buffers;

@@ -1,18 +1,18 @@
-//! Bytes that are encrypted and not yet with the kernel.
+//! Encrypted bytes that the kernel has not taken.
 
 use rustls::unbuffered::{EncodeError, EncryptError, InsufficientSizeError};
 
 use super::session::Scratch;
 
-/// Where the first record begins in a buffer. The library copies every record into its place out of a buffer of its own,
-/// which begins where a page does, like ours: half a page apart, no place lies just behind its source (see
-/// `haulier_proto::copy`), however far the heads and tags of the records before shift it.
+/// Offset of the first record in a buffer. The library copies each record here from its own buffer, which is
+/// page-aligned like ours. With half a page between them, no target lies just after its source (see
+/// `haulier_proto::copy`), however far heads and tags shift it.
 const FIRST: usize = 2048;
 
-/// A queue whose memory belongs to the thread while it is empty.
+/// A queue of bytes. While it is empty, its memory belongs to the thread.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// Written once, so that it need not be cleared for every record; what counts is from `start` to `end`.
+    /// Initialised once, so that it need not be cleared for every record. The content is from `start` to `end`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -27,13 +27,14 @@ impl Outgoing {
         &self.buffer[self.start..self.end]
     }
 
-    /// The first `count` bytes are gone.
+    /// Drops the first `count` bytes.
     pub(super) fn advance(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end);
     }
 
-    /// Appends what `write` puts into a slice of at least `expected` bytes, and longer if it says so.
+    /// Appends the bytes that `write` puts into a slice. The slice has `expected` bytes, or more if `write` asks for
+    /// them.
     pub(super) fn append<E: TellsSize>(
         &mut self,
         scratch: &Scratch,
@@ -62,7 +63,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives memory back that is not needed: all of it, or all but what waits.
+    /// Returns unused memory to the thread: all of it, or all but the content.
     pub(super) fn settle(&mut self, scratch: &Scratch) {
         let waiting = self.bytes();
         let kept = if waiting.is_empty() {
@@ -77,9 +78,9 @@ impl Outgoing {
     }
 }
 
-/// An error that may be for want of room.
+/// An error that may ask for more space.
 pub(super) trait TellsSize {
-    /// The bytes that would do.
+    /// The size that suffices, bytes.
     fn required_size(&self) -> Option<usize>;
 }
 
@@ -105,7 +106,7 @@ impl TellsSize for EncryptError {
 mod tests {
     use super::*;
 
-    /// Writes this many bytes, if there is room for them.
+    /// Writes this many bytes, if there is space.
     fn filler(count: usize) -> impl FnMut(&mut [u8]) -> Result<usize, EncryptError> {
         move |room| {
             if room.len() < count {

@@ -1,26 +1,26 @@
-//! How fast a client takes what waits for it.
+//! The rate at which a client takes a response.
 //!
-//! Whoever takes a byte now and then never stalls, and would keep its place, its file and its script's answer for ever.
-//! The scan of the deadlines counts the ticks in which something waits for a client; when they add up to a window, what
-//! the client has taken meanwhile is compared with the least rate.
+//! A client that takes a byte now and then never stalls, and would keep its connection, its file and its spooled body
+//! for ever. The scan of the deadlines counts the ticks in which data waits for a client. When they fill a window, the
+//! bytes taken meanwhile are compared with the least rate.
 
 use std::cell::Cell;
 
 use super::limits::Limits;
 use crate::clock::Clock;
 
-/// The window at hand of one connection.
+/// The current window of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Ticks in which something waited.
+    /// Ticks with data waiting.
     ticks: Cell<u32>,
-    /// What the client had taken when the window began.
+    /// Bytes that the client had taken when the window began.
     taken: Cell<u64>,
 }
 
 impl Pace {
-    /// Something waits for the client in this tick; `taken` says how many bytes it has taken so far. Whether it was slower
-    /// than it may be, over a whole window.
+    /// Counts a tick in which data waits for the client; `taken` is its progress, bytes. True if a window ended below
+    /// the least rate.
     pub(super) fn is_too_slow(&self, limits: &Limits, taken: impl FnOnce() -> Option<u64>) -> bool {
         let window = limits.send_rate_over.as_millis() / Clock::TICK.as_millis();
         let ticks = self.ticks.get();
@@ -36,7 +36,7 @@ impl Pace {
         ticks > 0 && u128::from(taken.saturating_sub(before)) < least
     }
 
-    /// Nothing waits any more: the next answer begins anew.
+    /// Drops the window, since no data waits.
     pub(super) fn reset(&self) {
         self.ticks.set(0);
     }

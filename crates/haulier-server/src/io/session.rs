@@ -1,8 +1,8 @@
-//! The record layer of one TLS connection: bytes of the application ⇄ bytes of the socket.
+//! The record layer of one TLS connection: plain bytes ⇄ bytes of the socket.
 //!
-//! Between two records a connection owns no buffer: what is read and encrypted lies in memory of the thread
-//! ([`Scratch`]) and becomes a connection's own only while a record is incomplete, or while the kernel has not taken
-//! what was encrypted.
+//! Between two records a connection owns no buffer: bytes read and encrypted are in memory of the thread ([`Scratch`]).
+//! A connection keeps a buffer only while a record is incomplete, or while the kernel has not taken all encrypted
+//! bytes.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -22,22 +22,21 @@ use super::outgoing::Outgoing;
 use super::socket::{WouldBlock, send_plain, would_block};
 use crate::tls::{Acceptor, RECORD};
 
-/// Bytes of the application encrypted at once: they and their records stay in the second-level cache.
+/// Plain bytes encrypted at once: they and their records fit into the second-level cache.
 const PIECE: usize = 64 * 1024;
 /// Bytes read from the socket at once: two whole records.
 const READ: usize = 2 * (16 * 1024 + 256 + 5);
-/// Most bytes a client may send before the handshake is over. A greeting with keys of the largest kind and many
+/// Most bytes that a client may send before the handshake is complete. A ClientHello with the largest keys and many
 /// extensions is about 2 KB.
 const MOST_HANDSHAKE: usize = 64 * 1024;
-/// What encryption adds to a record, at most: head, explicit nonce, type and tag.
+/// Most that encryption adds to a record: head, explicit nonce, type and tag.
 const OVERHEAD: usize = 5 + 8 + 1 + 16;
 /// A record with an alert.
 const ALERT: usize = 2 + OVERHEAD;
-/// Our part of a handshake, with a chain of two certificates.
+/// The server's handshake messages, with a chain of two certificates.
 const FLIGHT: usize = 4096;
 
-/// Memory of a thread for its TLS connections. A buffer is taken for the time of one call, or kept by a connection
-/// as long as it holds something.
+/// TLS buffers of a thread. A buffer is taken for one call, or kept by a connection while it has content.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     incoming: RefCell<Vec<Vec<u8>>>,
@@ -47,7 +46,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Enough for what a thread works on at once.
+    /// Most buffers kept: as many as a thread uses at once.
     const KEEP: usize = 8;
 
     fn take_incoming(&self) -> Vec<u8> {
@@ -62,7 +61,7 @@ impl Scratch {
         }
     }
 
-    /// Its bytes mean nothing.
+    /// A buffer whose content is undefined.
     pub(super) fn take_outgoing(&self) -> Vec<u8> {
         self.outgoing.borrow_mut().pop().unwrap_or_default()
     }
@@ -77,28 +76,27 @@ impl Scratch {
 
 /// One TLS connection.
 ///
-/// [`Session::send`] and its kin may report one byte less than they took: as long as the kernel has not taken all that
-/// was encrypted, one byte is withheld. The caller offers it again and so learns, by its being taken, that everything
-/// before it is with the kernel.
+/// [`Session::send`] and its variants may report one byte less than they took: until the kernel has taken all encrypted
+/// bytes, one byte is withheld. The caller offers it again; once it is taken, the kernel has everything before it.
 pub(crate) struct Session {
     connection: UnbufferedServerConnection,
     scratch: Rc<Scratch>,
-    /// Read and not yet decrypted: a part of a record.
+    /// A part of a record, not yet decrypted.
     incoming: Vec<u8>,
     outgoing: Outgoing,
-    /// Bytes to encrypt at once: little while the kernel takes little, so that little waits here.
+    /// Bytes to encrypt at once: few while the kernel takes few, so that few wait here.
     piece: usize,
     /// The first byte of the next call is encrypted already.
     withheld: bool,
-    /// Decrypted while the handshake was finished.
+    /// Decrypted together with the end of the handshake.
     early: Vec<u8>,
     /// The handshake is over.
     is_established: bool,
-    /// The client says nothing more.
+    /// The client has closed its side.
     is_ended: bool,
-    /// Nothing must be said any more.
+    /// True after [`Session::abort`].
     is_aborted: bool,
-    /// Bytes read while the handshake ran.
+    /// Bytes read during the handshake.
     handshake_read: usize,
 }
 
@@ -131,12 +129,12 @@ impl Session {
         })
     }
 
-    /// Goes on with the handshake as far as the socket allows: whether it is over.
+    /// Continues the handshake as far as the socket allows; true once it is complete.
     ///
-    /// `first` are bytes of it that were read by others.
+    /// `first` are bytes of it that were read before.
     ///
     /// # Errors
-    /// What the client did wrong; it has been told by an alert. `UnexpectedEof` if it left.
+    /// The client's mistake; an alert has told the client. `UnexpectedEof` if it closed.
     pub(crate) fn shake_hands(&mut self, fd: &OwnedFd, first: &mut Vec<u8>) -> io::Result<bool> {
         let mut early = std::mem::take(&mut self.early);
         let mut result = Ok(());
@@ -163,7 +161,8 @@ impl Session {
         }
         self.early = early;
         self.give_back_incoming();
-        // Tickets may wait for the first response; before the end of the handshake the client waits for us.
+        // Session tickets may wait for the first response. Before the end of the handshake the client waits for the
+        // server.
         let pushed = if result.is_ok() && self.is_established {
             Ok(true)
         } else {
@@ -174,23 +173,23 @@ impl Session {
         Ok(self.is_established)
     }
 
-    /// What the client said behind its part of the handshake and was decrypted with it.
+    /// Application data that was decrypted together with the end of the handshake.
     pub(crate) fn take_early(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.early)
     }
 
-    /// Whether what was encrypted waits for room in the socket.
+    /// True if encrypted bytes wait for the kernel.
     pub(crate) fn wants_to_send(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// The protocol the client chose from ours, if it names any.
+    /// The protocol negotiated by ALPN.
     pub(crate) fn protocol(&self) -> Option<&[u8]> {
         self.connection.alpn_protocol()
     }
 
-    /// Appends what the client sent: all that was decrypted, though it be more than the capacity. Less than that
-    /// means the socket is empty; 0 is the end.
+    /// Appends everything that was decrypted, even beyond the capacity. Free capacity afterwards means that the socket
+    /// is empty; 0 is the end.
     pub(crate) fn receive(&mut self, fd: &OwnedFd, buffer: &mut Vec<u8>) -> io::Result<WouldBlock> {
         let room = buffer.capacity() - buffer.len();
         let before = buffer.len();
@@ -201,7 +200,7 @@ impl Session {
             let Some(count) = self.read(fd)? else { break };
             let processed = self.process(buffer);
             if let Err(error) = processed {
-                let _ = self.push(fd, false); // the alert; the error says the rest
+                let _ = self.push(fd, false); // the alert; the error describes the cause
                 return Err(error);
             }
             if count < asked && !self.is_ended {
@@ -212,7 +211,7 @@ impl Session {
         match buffer.len() - before {
             0 if self.is_ended => Ok(Some(0)),
             0 => {
-                // Tickets, or our half of a change of keys: the client may wait for them.
+                // Session tickets, or a key update: the client may wait for them.
                 self.push(fd, false)?;
                 Ok(None)
             }
@@ -220,12 +219,12 @@ impl Session {
         }
     }
 
-    /// Whether the client has ended its side, and nothing of what it sent is left.
+    /// True if the client has closed its side and everything it sent was received.
     pub(crate) fn has_ended(&self) -> bool {
         self.is_ended && self.early.is_empty()
     }
 
-    /// Sends some of these bytes: see [`Session`] about their number.
+    /// Sends some of these bytes; [`Session`] explains the number.
     pub(crate) fn send(&mut self, fd: &OwnedFd, bytes: &[u8], more: bool) -> io::Result<WouldBlock> {
         if !self.is_ready(fd)? {
             return Ok(None);
@@ -237,7 +236,7 @@ impl Session {
         self.sent_of(fd, withheld + piece.len(), more)
     }
 
-    /// The same for bytes that lie in several places.
+    /// Like [`Session::send`], for bytes in several slices.
     pub(crate) fn send_vectored(&mut self, fd: &OwnedFd, parts: &[IoSlice<'_>], more: bool) -> io::Result<WouldBlock> {
         if !self.is_ready(fd)? {
             return Ok(None);
@@ -246,7 +245,7 @@ impl Session {
         let scratch = Rc::clone(&self.scratch);
         let mut plain = scratch.plain.borrow_mut();
         plain.clear();
-        // Parts may be empty: the withheld byte is the first of the first that is not.
+        // Slices may be empty; the withheld byte is in the first that is not.
         let mut to_skip = withheld;
         for part in parts {
             let skipped = to_skip.min(part.len());
@@ -294,7 +293,7 @@ impl Session {
         Ok(Some(total).filter(|&total| total > 0))
     }
 
-    /// Says that nothing more will come. What the kernel does not take now is lost: there is nobody to wait for it.
+    /// Sends close_notify. If the kernel does not take it now, it is lost.
     pub(crate) fn close(&mut self, fd: &OwnedFd) {
         if self.is_aborted || !self.is_established {
             return;
@@ -313,7 +312,7 @@ impl Session {
         let _ = self.push(fd, false);
     }
 
-    /// The connection ends without a word: a client must not take what it has for complete.
+    /// Ends without close_notify: the client must not take an incomplete response for complete.
     pub(crate) fn abort(&mut self) {
         self.is_aborted = true;
     }
@@ -322,7 +321,7 @@ impl Session {
         READ.saturating_sub(self.incoming.len()).max(READ / 2)
     }
 
-    /// Reads what is there behind the incomplete record.
+    /// Appends bytes of the socket to the incomplete record.
     fn read(&mut self, fd: &OwnedFd) -> io::Result<WouldBlock> {
         if self.incoming.capacity() == 0 {
             self.incoming = self.scratch.take_incoming();
@@ -340,14 +339,14 @@ impl Session {
         read
     }
 
-    /// Memory goes back as soon as it holds nothing.
+    /// Returns the buffer to the thread if it is empty.
     fn give_back_incoming(&mut self) {
         if self.incoming.is_empty() {
             self.scratch.give_incoming(std::mem::take(&mut self.incoming));
         }
     }
 
-    /// Handles all complete records; what they carry goes to `plain`, what they ask for to `outgoing`.
+    /// Handles all complete records. Application data goes to `plain`, messages of the library to `outgoing`.
     fn process(&mut self, plain: &mut Vec<u8>) -> io::Result<()> {
         let mut done = 0;
         let result = loop {
@@ -373,7 +372,7 @@ impl Session {
                     encoded.err().map(|_| Err(rustls::Error::EncryptError))
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => {
-                    // It is in `outgoing`, which goes first whatever is sent.
+                    // The bytes are in `outgoing`, which is always sent first.
                     data.done();
                     None
                 }
@@ -386,7 +385,7 @@ impl Session {
                     Some(Ok(()))
                 }
                 Ok(ConnectionState::Closed | ConnectionState::BlockedHandshake) => Some(Ok(())),
-                // Early data is never accepted; a state of a later version is none we asked for.
+                // Early data is never accepted; later states are those of a newer library.
                 Ok(_) => Some(Err(rustls::Error::HandshakeNotComplete)),
                 Err(error) => Some(Err(error)),
             };
@@ -404,8 +403,8 @@ impl Session {
         Ok(())
     }
 
-    /// What the library still has to say, an alert at its end that tells the client what was wrong. It must not look at
-    /// input any more: it would stumble over the same mistake again.
+    /// Encodes the library's last messages, the alert among them. It gets no input, where it would find the same
+    /// mistake again.
     fn take_alert(&mut self) {
         let Self {
             connection,
@@ -423,7 +422,7 @@ impl Session {
         }
     }
 
-    /// Makes records of these bytes at the end of `outgoing`.
+    /// Appends records with these bytes to `outgoing`.
     fn encrypt(&mut self, plain: &[u8]) -> io::Result<()> {
         if plain.is_empty() {
             return Ok(());
@@ -438,8 +437,7 @@ impl Session {
         } = self;
         let expected = plain.len() + (plain.len() / RECORD + 1) * OVERHEAD;
         loop {
-            // There is no whole record in `incoming`, but the library may have looked at a part of one and wants to
-            // find it where it was.
+            // `incoming` has no whole record, but the library may have parsed a part of one and expects it again.
             let status = connection.process_tls_records(incoming);
             debug_assert_eq!(status.discard, 0);
             match status.state {
@@ -447,7 +445,7 @@ impl Session {
                     let encrypted = outgoing.append(scratch, expected, |room| traffic.encrypt(plain, room));
                     return encrypted.map_err(io::Error::other);
                 }
-                // What the last read asked for goes first.
+                // Messages due to the last read go first.
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     let encoded = outgoing.append(scratch, FLIGHT, |room| data.encode(room));
                     encoded.map_err(io::Error::other)?;
@@ -460,7 +458,7 @@ impl Session {
         }
     }
 
-    /// What a call may report once `total` bytes are encrypted and as much as possible is sent.
+    /// The number that a call may report once `total` bytes are encrypted and sent as far as possible.
     fn sent_of(&mut self, fd: &OwnedFd, total: usize, more: bool) -> io::Result<WouldBlock> {
         if total == 0 || self.push(fd, more)? {
             return Ok(Some(total));
@@ -469,18 +467,18 @@ impl Session {
         Ok(Some(total - 1).filter(|&total| total > 0))
     }
 
-    /// The number of bytes at the front that are with the kernel by now.
+    /// Releases the withheld byte: 1 if there is one, else 0.
     fn release(&mut self) -> usize {
         usize::from(std::mem::take(&mut self.withheld))
     }
 
-    /// Whether more may be encrypted: all of the application's bytes from before are with the kernel. Tickets that
-    /// wait may go on waiting; they leave with what comes now.
+    /// True if more may be encrypted: the kernel has taken all application data before. Session tickets may still wait;
+    /// they leave with these bytes.
     fn is_ready(&mut self, fd: &OwnedFd) -> io::Result<bool> {
         if self.withheld { self.push(fd, false) } else { Ok(true) }
     }
 
-    /// Sends what is encrypted; false if the kernel takes no more.
+    /// Sends encrypted bytes; false if the kernel takes no more.
     fn push(&mut self, fd: &OwnedFd, more: bool) -> io::Result<bool> {
         while !self.outgoing.is_empty() {
             match send_plain(fd, self.outgoing.bytes(), more)? {

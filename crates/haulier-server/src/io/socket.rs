@@ -1,4 +1,4 @@
-//! The system calls of a connection: non-blocking, and counted in bytes.
+//! The system calls of a connection: non-blocking, with byte counts.
 #![allow(unsafe_code)] // registering a descriptor with the event loop: see `watch`; one ioctl: see `unacknowledged`; TCP_INFO
 
 use std::cell::{Cell, RefCell, RefMut};
@@ -18,20 +18,20 @@ use super::session::Session;
 
 /// A connected socket, with or without TLS. It is registered with the event loop only once it has to wait.
 ///
-/// Everybody above speaks in plain bytes. Over TLS a call may report one byte less than it took (see [`Session`]);
-/// whoever goes on until everything is taken need not know.
+/// Callers read and write plain bytes. Over TLS a call may report one byte less than it took (see [`Session`]), which
+/// does not matter to callers that repeat until all is taken.
 #[derive(Debug)]
 pub(crate) struct Socket {
     // Declared first: deregistered before the descriptor is closed.
     registered: std::cell::OnceCell<AsyncFd<Rc<OwnedFd>>>,
     fd: Rc<OwnedFd>,
-    /// `None` for plain connections, which pay one comparison for it.
+    /// `None` for plain connections, which cost one comparison.
     layer: Option<Box<RefCell<Layer>>>,
-    /// Bytes the peer had not acknowledged when that was last asked.
+    /// Unacknowledged bytes at the last look.
     queued: Cell<usize>,
 }
 
-/// What lies between the socket's bytes and ours.
+/// A layer between the descriptor and plain bytes.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -39,11 +39,11 @@ pub(crate) struct Socket {
 )]
 enum Layer {
     Tls(Session),
-    /// Plain bytes that were read before it was known that they are plain. They are taken before anybody waits.
+    /// Plain bytes that were read during detection. They are taken before the first wait.
     Unread(Vec<u8>),
 }
 
-/// Something that would block has not happened.
+/// The number of bytes; `None` if the call would block.
 pub(crate) type WouldBlock = Option<usize>;
 
 impl Socket {
@@ -56,45 +56,45 @@ impl Socket {
         }
     }
 
-    /// What was read of it already is read first.
+    /// Puts bytes back, to be read first.
     pub(crate) fn unread(&mut self, bytes: Vec<u8>) {
         self.layer = Some(Box::new(RefCell::new(Layer::Unread(bytes))));
     }
 
-    /// From now on everything goes through `session`, whose handshake is over.
+    /// Sends everything through `session` from now on; its handshake is complete.
     pub(crate) fn secure(&mut self, session: Session) {
         self.layer = Some(Box::new(RefCell::new(Layer::Tls(session))));
     }
 
-    /// The descriptor itself, for those who speak below all layers.
+    /// The descriptor below all layers.
     pub(crate) fn descriptor(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// Bytes sent that the peer has not acknowledged.
+    /// Bytes that were sent and not acknowledged.
     pub(crate) fn unacknowledged(&self) -> usize {
         unacknowledged(&self.fd)
     }
 
-    /// Notes what the peer has not acknowledged yet, bytes; [`Socket::has_moved`] compares with it.
+    /// Notes and returns the unacknowledged bytes; [`Socket::has_moved`] compares with them.
     pub(crate) fn note_queue(&self) -> u64 {
         self.queued.set(unacknowledged(&self.fd));
         self.queued.get() as u64
     }
 
-    /// Whether the peer took anything since the last look. The kernel calls a socket writable when a third of its buffer
-    /// is free: for a slow reader of a large buffer that is minutes away.
+    /// True if the peer took bytes since the last look. The kernel reports a socket as writable when a third of its
+    /// buffer is free, which takes a slow reader of a large buffer minutes.
     pub(crate) fn has_moved(&self) -> bool {
         let now = unacknowledged(&self.fd);
         now < self.queued.replace(now)
     }
 
-    /// Bytes the peer has acknowledged; `None` where the kernel does not tell, as for Unix sockets.
+    /// Bytes that the peer has acknowledged; `None` if the kernel does not know, as for Unix sockets.
     pub(crate) fn acknowledged(&self) -> Option<u64> {
         acknowledged(&self.fd)
     }
 
-    /// The socket in the event loop of this thread.
+    /// The socket, registered with the event loop of this thread.
     pub(crate) fn registered(&self) -> io::Result<&AsyncFd<Rc<OwnedFd>>> {
         if self.registered.get().is_none() {
             let _ = self.registered.set(watch(Rc::clone(&self.fd))?);
@@ -102,8 +102,8 @@ impl Socket {
         Ok(self.registered.get().expect("set above"))
     }
 
-    /// Reads what is there into the free capacity of `buffer`, over TLS perhaps beyond it. 0 is the end of the stream;
-    /// what leaves capacity free has emptied the socket.
+    /// Reads into the free capacity of `buffer`, over TLS perhaps beyond it. 0 is the end of the stream. Free capacity
+    /// afterwards means that the socket is empty.
     pub(crate) fn receive(&self, buffer: &mut Vec<u8>) -> io::Result<WouldBlock> {
         match &self.layer {
             None => receive_plain(&self.fd, buffer),
@@ -119,13 +119,13 @@ impl Socket {
         }
     }
 
-    /// Whether the peer has said within TLS that it sends nothing more, and all that came before was received. The
-    /// descriptor may never be readable again.
+    /// True if the peer has sent close_notify and everything before it was received. The descriptor may never be
+    /// readable again.
     pub(crate) fn has_ended(&self) -> bool {
         self.session().is_some_and(|session| session.has_ended())
     }
 
-    /// True if everything goes through TLS.
+    /// True with TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.session().is_some()
     }
@@ -140,7 +140,7 @@ impl Socket {
         .ok()
     }
 
-    /// Sends some of these bytes. `more`: further bytes follow at once, so a short segment may wait for them.
+    /// Sends some of these bytes. With `more`, further bytes follow at once, so a short segment may wait for them.
     pub(crate) fn send(&self, bytes: &[u8], more: bool) -> io::Result<WouldBlock> {
         match self.session() {
             None => send_plain(&self.fd, bytes, more),
@@ -148,7 +148,7 @@ impl Socket {
         }
     }
 
-    /// Sends some of these bytes, which lie in several places.
+    /// Sends some of these bytes in several slices.
     pub(crate) fn send_vectored(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<WouldBlock> {
         if let Some(mut session) = self.session() {
             return session.send_vectored(&self.fd, parts, more);
@@ -156,12 +156,12 @@ impl Socket {
         would_block(|| rustix::net::sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), send_flags(more)))
     }
 
-    /// Whether bytes go to the network as they are.
+    /// True without TLS.
     pub(crate) fn is_plain(&self) -> bool {
         self.session().is_none()
     }
 
-    /// Sends at most `most` bytes of a file from the kernel's cache and moves the slice on.
+    /// Sends at most `most` bytes of a file from the page cache, and advances the slice.
     pub(crate) fn send_file(&self, slice: &mut FileSlice, most: usize) -> io::Result<WouldBlock> {
         if let Some(mut session) = self.session() {
             return session.send_file(&self.fd, slice, most);
@@ -172,7 +172,7 @@ impl Socket {
         if sent == Some(0) {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                "file became shorter while it was sent",
+                "the file became shorter while it was sent",
             ));
         }
         Ok(sent)
@@ -183,7 +183,7 @@ impl Socket {
         socket2::SockRef::from(&*self.fd).tcp_mss().ok().map(|mss| mss as usize)
     }
 
-    /// No byte will be sent any more.
+    /// Closes the sending side.
     pub(crate) fn shutdown_write(&self) {
         if let Some(mut session) = self.session() {
             session.close(&self.fd);
@@ -191,7 +191,7 @@ impl Socket {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
     }
 
-    /// Whoever waits for the socket wakes; what is unsent is thrown away.
+    /// Resets the connection: wakes its task and drops unsent bytes.
     pub(crate) fn abort(&self) {
         if let Some(mut session) = self.session() {
             session.abort();
@@ -200,7 +200,7 @@ impl Socket {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
     }
 
-    /// Whether the peer is still there. Over TLS nobody goes on to listen who has closed its side.
+    /// The state of the peer. Over TLS a peer that has closed its side no longer reads.
     pub(crate) fn presence(&self) -> Presence {
         let mut poll = [PollFd::new(&self.fd, PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -216,7 +216,7 @@ impl Socket {
         }
     }
 
-    /// Our own end of the connection.
+    /// The local address.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
         rustix::net::getsockname(&self.fd).ok()?.try_into().ok()
     }
@@ -232,7 +232,7 @@ impl Drop for Socket {
 
 /// Bytes that were sent and not acknowledged (tcp(7), SIOCOUTQ).
 fn unacknowledged(fd: &OwnedFd) -> usize {
-    // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int, as this getter says.
+    // SAFETY: SIOCOUTQ is TIOCOUTQ and writes one int, as this getter declares.
     let queued = unsafe {
         let get = rustix::ioctl::Getter::<{ libc::TIOCOUTQ as rustix::ioctl::Opcode }, libc::c_int>::new();
         rustix::ioctl::ioctl(fd, get)
@@ -240,7 +240,7 @@ fn unacknowledged(fd: &OwnedFd) -> usize {
     queued.map_or(0, |queued| queued.max(0) as usize)
 }
 
-/// What tcp_info (tcp(7), TCP_INFO) says of acknowledged bytes; Linux 4.1 and later.
+/// Acknowledged bytes from tcp_info (tcp(7), TCP_INFO); Linux 4.1 and later.
 fn acknowledged(fd: &OwnedFd) -> Option<u64> {
     // SAFETY: plain numbers, for which all zeros are a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -265,12 +265,12 @@ pub(crate) fn watch(fd: Rc<OwnedFd>) -> io::Result<AsyncFd<Rc<OwnedFd>>> {
     unsafe { AsyncFd::register(fd) }.map_err(|error| error.into_parts().1)
 }
 
-/// Reads what is there as it is.
+/// Reads from the descriptor without TLS.
 pub(crate) fn receive_plain(fd: &OwnedFd, buffer: &mut Vec<u8>) -> io::Result<WouldBlock> {
     would_block(|| rustix::net::recv(fd, spare_capacity(&mut *buffer), RecvFlags::DONTWAIT).map(|(count, _)| count))
 }
 
-/// Sends some of these bytes as they are.
+/// Sends some of these bytes without TLS.
 pub(crate) fn send_plain(fd: &OwnedFd, bytes: &[u8], more: bool) -> io::Result<WouldBlock> {
     would_block(|| rustix::net::send(fd, bytes, send_flags(more)))
 }

@@ -1,4 +1,4 @@
-//! What the connections of one thread share to read and write.
+//! The I/O state that the connections of one thread share.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use super::gate::Gate;
 use super::session::Scratch;
 use crate::clock::Clock;
 
-/// Clock, memory and deadlines of a thread, and its way to the gate.
+/// Clock, buffers and deadlines of a thread, and the gate.
 #[derive(Debug)]
 pub(crate) struct Io {
     number: usize,
@@ -22,9 +22,9 @@ pub(crate) struct Io {
     pub(crate) scratch: Rc<Scratch>,
     pub(crate) deadlines: Deadlines,
     pub(crate) gate: Arc<Gate>,
-    /// Connections end after their next request.
+    /// Connections end after their current request.
     pub(crate) draining: Cell<bool>,
-    /// Requests under way have been broken off.
+    /// Active requests have been cut off.
     cut: Cell<bool>,
 }
 
@@ -42,7 +42,8 @@ impl Io {
         }
     }
 
-    /// Closes the connections that have been idle longest, of this thread or else of others. Returns how many of this one.
+    /// Closes connections that have been idle longest. If this thread has none, other threads are asked. Returns the
+    /// number closed here.
     pub(crate) fn make_room(&self) -> usize {
         let closed = self.make_own_room();
         if closed == 0 {
@@ -51,12 +52,12 @@ impl Io {
         closed
     }
 
-    /// Closes the connections of this thread that have been idle longest. Returns how many.
+    /// Closes the connections of this thread that have been idle longest; returns their number.
     pub(crate) fn make_own_room(&self) -> usize {
         self.deadlines.make_room(self.clock.coarse())
     }
 
-    /// Closes the connections of one address that have been idle longest. Returns how many.
+    /// Closes the connections of one address that have been idle longest; returns their number.
     pub(crate) fn make_room_of(&self, address: IpAddr) -> usize {
         self.deadlines.make_room_of(address, self.clock.coarse())
     }
@@ -66,20 +67,20 @@ impl Io {
         self.gate.asked(self.number).await;
     }
 
-    /// Begins to drain, or goes on with it: connections that have been idle for so long are closed.
+    /// Starts or continues draining: connections idle for `idle` are closed.
     pub(crate) fn drain(&self, idle: Duration) {
         self.draining.set(true);
         let now = self.clock.coarse();
         self.deadlines.drain(now.checked_sub(idle).unwrap_or(now));
     }
 
-    /// Breaks off requests under way, so that they are logged; repeated until no connection is left.
+    /// Cuts active requests off, so that they are logged; called repeatedly until no connection is left.
     pub(crate) fn cut(&self) {
         self.cut.set(true);
         self.deadlines.cut();
     }
 
-    /// Whether requests under way have been broken off.
+    /// True if active requests have been cut off.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.get()
     }

@@ -1,4 +1,4 @@
-//! Accepting: in batches, and not at all while there is no room and none to be made.
+//! Accepting connections in batches. Accepting pauses while the limit is reached and no connection is idle.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -19,30 +19,30 @@ use crate::io::{Address, canonical};
 use crate::protocol::Http1;
 use crate::thread::Thread;
 
-/// Connections accepted before others get a turn.
+/// Connections accepted before other tasks run.
 const BATCH: usize = 64;
 
-/// Why a batch ended.
+/// The end of a batch.
 enum Batch {
     /// The queue is empty.
     Empty,
     /// More may be waiting.
     More,
-    /// As many connections as there may be.
+    /// `connections` is reached.
     Full,
-    /// No descriptor, no memory.
+    /// Out of descriptors or memory.
     Exhausted(Errno),
-    /// The address of this one has as many as it may have.
+    /// The client address has reached `connections_per_ip`.
     Crowded(Arrival),
 }
 
-/// A connection that was accepted and has no place yet.
+/// An accepted connection without a permit.
 struct Arrival {
     socket: Socket,
     remote: SocketAddr,
 }
 
-/// A socket of one thread that listens.
+/// A listening socket of one thread.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) socket: OwnedFd,
@@ -51,7 +51,7 @@ pub(crate) struct Endpoint {
     pub(crate) is_secure: bool,
 }
 
-/// Where a connection came in.
+/// The listener that a connection came through.
 #[derive(Debug, Clone, Copy)]
 struct AcceptContext {
     local: SocketAddr,
@@ -66,14 +66,14 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// No further connections, beyond those that the kernel has queued.
+    /// Ends the loop once the kernel's queue is empty.
     pub(crate) fn ask(&self) {
         self.asked.set(true);
         self.told.notify_waiters();
     }
 }
 
-/// Accepts connections until it is asked to end. What the kernel had queued by then is still served.
+/// Accepts connections until `stop`. Connections that the kernel had queued by then are still served.
 pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, stop: Rc<StopSignal>) {
     let Endpoint {
         socket,
@@ -87,7 +87,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, stop: Rc<Stop
     let listener = match socket::watch(Rc::new(socket)) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(%address, %error, "cannot watch the listening socket");
+            tracing::error!(%address, %error, "cannot register the listening socket");
             return;
         }
     };
@@ -104,14 +104,14 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, stop: Rc<Stop
             Batch::More => tokio::task::yield_now().await,
             Batch::Crowded(arrival) => {
                 if thread.io.make_room_of(arrival.remote.ip()) > 0 {
-                    // Those that go do so first.
+                    // The connections that give way close first.
                     tokio::task::yield_now().await;
                 }
                 if let Err(arrival) = serve(&thread, arrival, context) {
                     refuse(&thread, &arrival, context);
                 }
             }
-            // Nobody is turned out for a newcomer that is not there.
+            // Idle connections are closed only if a new one is waiting.
             Batch::Full | Batch::Exhausted(_) if !is_awaited(listener.get_ref()) => ready.clear_ready(),
             Batch::Full => {
                 let closed = thread.io.make_room();
@@ -126,7 +126,7 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, stop: Rc<Stop
             }
         }
     }
-    // Closing the socket resets what is left in its queue.
+    // Closing the socket would reset the connections in its queue.
     loop {
         match accept_batch(&thread, listener.get_ref(), context) {
             Batch::More => {}
@@ -136,14 +136,14 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, stop: Rc<Stop
     }
 }
 
-/// Whether somebody waits in the queue of a socket that listens.
+/// True if connections are waiting in the kernel's queue.
 fn is_awaited(socket: &OwnedFd) -> bool {
     let mut poll = [PollFd::new(socket, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut poll, Some(&now)).map_or(true, |count| count > 0)
 }
 
-/// The limit is reached while somebody waits: `closed` connections of this thread give their places up.
+/// Logs that the limit is reached and `closed` idle connections of this thread were closed.
 fn note_full(thread: &Thread, closed: usize) {
     let (notes, open) = (&thread.io.gate.notes, thread.io.gate.open());
     if closed > 0 {
@@ -158,12 +158,12 @@ fn note_full(thread: &Thread, closed: usize) {
         tracing::warn!(
             open,
             times,
-            "`connections` is reached and this thread has no idle one: newcomers wait"
+            "`connections` is reached and this thread has no idle one: new ones wait"
         );
     }
 }
 
-/// The same where the system has no more to give.
+/// Logs that descriptors or memory are exhausted.
 fn note_exhausted(thread: &Thread, closed: usize, error: Errno) {
     let (notes, open) = (&thread.io.gate.notes, thread.io.gate.open());
     if closed > 0 {
@@ -193,7 +193,7 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, context: AcceptContext) -
                 }
             }
             Err(Errno::AGAIN) => return Batch::Empty,
-            // The peer gave up in the queue, or a signal came.
+            // The peer gave up in the queue, or a signal interrupted the call.
             Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
             Err(error) => return Batch::Exhausted(error),
         }
@@ -201,13 +201,13 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, context: AcceptContext) -
     Batch::More
 }
 
-/// The address has as many connections as it may have, and uses them all.
+/// Refuses a connection of an address with `connections_per_ip` others, none of them idle.
 fn refuse(thread: &Thread, arrival: &Arrival, context: AcceptContext) {
     if let Some(times) = thread.io.gate.notes.crowded.due() {
         let (address, most) = (arrival.remote.ip(), thread.serving().settings.limits.connections_per_ip);
-        tracing::warn!(%address, most, times, "refused: the address has `connections_per_ip` connections, all in use");
+        tracing::warn!(%address, most, times, "refused: the address has reached `connections_per_ip`, and none is idle");
     }
-    // Over TLS the words would cost a handshake.
+    // Over TLS a response would cost a handshake.
     if !context.is_secure {
         let _ = arrival.socket.send(
             b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -216,7 +216,7 @@ fn refuse(thread: &Thread, arrival: &Arrival, context: AcceptContext) {
     }
 }
 
-/// Begins the protocol; gives the connection back if its address has enough of them.
+/// Starts the protocol. Gives the connection back if its address has reached `connections_per_ip`.
 fn serve(thread: &Rc<Thread>, arrival: Arrival, context: AcceptContext) -> Result<(), Arrival> {
     let listening = context.local;
     let remote = arrival.remote;
@@ -228,7 +228,7 @@ fn serve(thread: &Rc<Thread>, arrival: Arrival, context: AcceptContext) -> Resul
         return Err(arrival);
     };
     let socket = arrival.socket;
-    // Only a wildcard listener has to ask which of our addresses was reached.
+    // Only a wildcard listener needs the system call for its own address.
     let local = if listening.ip().is_unspecified() {
         socket.local_address().unwrap_or(listening)
     } else {
@@ -242,12 +242,12 @@ fn serve(thread: &Rc<Thread>, arrival: Arrival, context: AcceptContext) -> Resul
         proxy: None,
     };
     let begins_with_header = is_proxy && serving.settings.proxy_protocol;
-    // A panic here is one connection's, not the listener's.
+    // A panic costs this connection, not the listener.
     if catch_unwind(AssertUnwindSafe(|| {
         match (&serving.settings.tls, context.is_secure) {
             (_, false) => Http1::start(thread, socket, peer, permit, begins_with_header),
             (Some(tls), true) => tls::start(thread, &tls.acceptor, socket, peer, permit, begins_with_header),
-            // It was in the queue when a reload ended TLS: nothing here could speak with it.
+            // A reload ended TLS while this connection was in the queue: no protocol fits.
             (None, true) => {}
         }
     }))

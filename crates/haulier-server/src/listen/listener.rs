@@ -1,5 +1,5 @@
-//! Sockets that listen: one a thread on the same port, so that the kernel spreads the connections.
-#![allow(unsafe_code)] // setsockopt(TCP_DEFER_ACCEPT), which no safe wrapper offers
+//! Listening sockets: one for each thread on the same port, so that the kernel spreads the connections.
+#![allow(unsafe_code)] // setsockopt(TCP_DEFER_ACCEPT) has no safe wrapper
 
 use std::fs;
 use std::io;
@@ -15,36 +15,36 @@ use super::Endpoint;
 use crate::io::Address;
 use crate::settings::ServerSettings;
 
-/// An address we listen on, with at least a socket for each thread.
+/// A bound address, with at least one socket for each thread.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// As it was asked for; with port 0 for any.
+    /// As configured, perhaps with port 0.
     pub(crate) asked: Address,
-    /// As it is.
+    /// As bound.
     pub(crate) address: Address,
     /// Connections begin with a TLS handshake.
     pub(crate) is_secure: bool,
     pub(crate) sockets: Vec<OwnedFd>,
-    /// Where a Unix socket lies.
+    /// The file of a Unix socket.
     pub(crate) file: Option<SocketFile>,
 }
 
-/// Sockets of one address that somebody else has bound: the service manager, or the haulier that ran before.
+/// Sockets of one address that another process has bound: the service manager, or the previous haulier.
 #[derive(Debug)]
 pub struct Inherited {
-    /// Where they listen.
+    /// The address that they listen on.
     pub address: Address,
-    /// Whether connections begin with TLS; `None` if that depends on who asks for the address.
+    /// True if connections begin with TLS; `None` if the configuration of the address decides.
     pub is_secure: Option<bool>,
-    /// One, or as many as that haulier had threads.
+    /// One, or one for each thread of the previous haulier.
     pub sockets: Vec<OwnedFd>,
 }
 
 impl Inherited {
-    /// Sockets that listen, as they are.
+    /// Takes listening sockets.
     ///
     /// # Errors
-    /// They are no sockets of an address we know, or do not listen.
+    /// A socket does not listen, or is of another address family.
     pub fn new(sockets: Vec<OwnedFd>, is_secure: Option<bool>) -> io::Result<Self> {
         let mut found = None;
         for socket in &sockets {
@@ -52,7 +52,7 @@ impl Inherited {
             if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    "it is no socket that listens",
+                    "not a listening socket",
                 ));
             }
             found = Some(address_of(&socket)?);
@@ -74,12 +74,12 @@ fn address_of(socket: &Socket) -> io::Result<Address> {
         .ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "it has neither an internet address nor a path",
+                "neither an internet address nor a path",
             )
         })
 }
 
-/// The server could not be made ready.
+/// A document root or an address that the server cannot use.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("cannot listen on {address}")]
@@ -92,15 +92,15 @@ pub enum BindError {
     },
 }
 
-/// As long a queue as the kernel allows (net.core.somaxconn cuts it).
+/// The longest queue; the kernel cuts it to net.core.somaxconn.
 const BACKLOG: i32 = 65_535;
 
 impl Listener {
-    /// Binds one socket a thread, or takes those of `inherited` that listen there.
+    /// Binds one socket for each thread, or takes the sockets in `inherited` that listen there.
     ///
     /// # Errors
-    /// [`BindError`], also if another program listens there and `reuse_port` is not set: SO_REUSEPORT alone would
-    /// let a second server of the same user share the port in silence, so a plain bind is tried first.
+    /// [`BindError`], also if another program listens there and `reuse_port` is off. SO_REUSEPORT alone would let a
+    /// second server of the same user share the port silently, so a plain bind comes first.
     pub(crate) fn bind(
         asked: &Address,
         is_secure: bool,
@@ -127,7 +127,7 @@ impl Listener {
         })
     }
 
-    /// Makes sockets ours that listen already. Connections wait in their queues all the while.
+    /// Takes over listening sockets. Connections keep waiting in their queues.
     fn adopt(inherited: Inherited, threads: usize, defer_accept: bool) -> io::Result<Self> {
         let Inherited {
             address, mut sockets, ..
@@ -142,7 +142,7 @@ impl Listener {
                 }
             }
         }
-        // Threads without a queue of their own share one with others.
+        // Threads without a queue of their own share one.
         let own = sockets.len();
         while sockets.len() < threads {
             sockets.push(sockets[sockets.len() % own].try_clone()?);
@@ -160,20 +160,20 @@ impl Listener {
         })
     }
 
-    /// Whether it is what somebody asks for who writes this address, with TLS or without.
+    /// True if this is the listener of a configured address, with TLS or without.
     pub(crate) fn is_for(&self, asked: &Address, is_secure: bool) -> bool {
         self.is_secure == is_secure && self.is_at(asked)
     }
 
-    /// The same, however connections begin.
+    /// True if this is the listener of a configured address.
     pub(crate) fn is_at(&self, asked: &Address) -> bool {
         self.asked == *asked || self.address == *asked
     }
 
-    /// Its sockets once more, for connections that begin the other way. The file of a Unix socket stays with it.
+    /// The same sockets with TLS turned on or off. The file of a Unix socket stays with this one.
     ///
     /// # Errors
-    /// [`BindError`]: no descriptors left.
+    /// [`BindError`]: out of descriptors.
     pub(crate) fn turned(&self, asked: &Address, is_secure: bool) -> Result<Self, BindError> {
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
         let sockets = sockets.collect::<io::Result<_>>();
@@ -189,10 +189,10 @@ impl Listener {
         })
     }
 
-    /// The sockets of one of `threads` threads: one, or several where another process had more threads.
+    /// The sockets of one of `threads` threads: one, or several if another process had more threads.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// Out of descriptors.
     pub(crate) fn of_thread(&self, number: usize, threads: usize) -> io::Result<Vec<Endpoint>> {
         let sockets = self.sockets.iter().skip(number).step_by(threads.max(1));
         sockets
@@ -231,13 +231,13 @@ impl Listener {
         })
     }
 
-    /// All threads share one socket: the kernel keeps one queue for a path.
+    /// All threads share one socket, since the kernel has one queue for a path.
     fn bind_unix(path: &Path, threads: usize, mode: u32) -> io::Result<Self> {
         remove_stale(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.bind(&SockAddr::unix(path)?)?;
-        // Nobody can connect before `listen`, so nobody comes in before the permissions are right.
+        // Nobody can connect before `listen`, so the permissions come first.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         let file = SocketFile::of(path)?;
         socket.listen(BACKLOG)?;
@@ -255,7 +255,7 @@ impl Listener {
     }
 }
 
-/// The inherited sockets for an address: its own, or where any port will do those of that host.
+/// Index of the inherited sockets for an address. For port 0 any socket of the same host fits.
 fn find_inherited(asked: &Address, is_secure: bool, inherited: &[Inherited]) -> Option<usize> {
     let fits = |one: &Inherited| one.is_secure.is_none_or(|inherited| inherited == is_secure);
     let any_port = |one: &Inherited| match (asked.internet(), one.address.internet()) {
@@ -266,7 +266,7 @@ fn find_inherited(asked: &Address, is_secure: bool, inherited: &[Inherited]) -> 
     exact.or_else(|| inherited.iter().position(any_port))
 }
 
-/// Takes the socket away that a server which was killed left behind.
+/// Removes a socket file that a killed server left.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -274,7 +274,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Ok(found) if !found.file_type().is_socket() => {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "a file that is no socket lies there",
+                "a file that is no socket is in the way",
             ));
         }
         Ok(_) => {}
@@ -286,11 +286,11 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file of a Unix socket: removed with this value, unless another server has put its own there since.
+/// The file of a Unix socket. It is removed on drop unless another server has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// `None` while, or once, the file is another process's to remove.
+    /// `None` while the file is another process's to remove.
     identity: Option<Identity>,
 }
 
@@ -302,7 +302,7 @@ impl SocketFile {
         })
     }
 
-    /// One that another process has bound, and may have to remove.
+    /// The file of a socket that another process has bound and may have to remove.
     fn of_another(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -310,12 +310,12 @@ impl SocketFile {
         }
     }
 
-    /// It is ours from now on: whoever had bound it has given it away.
+    /// Takes the file over from the process that bound it.
     pub(crate) fn claim(&mut self) {
         self.identity = identity(&self.path).ok();
     }
 
-    /// Leaves the file to the process that listens there from now on.
+    /// Leaves the file to the process that listens there now.
     pub(crate) fn give_away(mut self) {
         self.identity = None;
     }
@@ -324,12 +324,12 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.identity.is_some() && identity(&self.path).ok() == self.identity {
-            let _ = fs::remove_file(&self.path); // the directory may no longer be ours to write; the next start copes
+            let _ = fs::remove_file(&self.path); // the directory may not be writable any more; the next start removes the file
         }
     }
 }
 
-/// Device, inode and time of change: a file system gives the number of a removed file to the next one.
+/// Device, inode and time of change: file systems reuse inode numbers.
 type Identity = (u64, u64, i64, i64);
 
 fn identity(path: &Path) -> io::Result<Identity> {
@@ -349,7 +349,7 @@ fn socket(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
 
 fn listening(address: SocketAddr, defer_accept: bool) -> io::Result<Socket> {
     let socket = socket(address, true)?;
-    // Accepted sockets inherit it: no call per connection.
+    // Accepted sockets inherit it, which saves a call for each connection.
     socket.set_tcp_nodelay(true)?;
     if defer_accept {
         set_defer_accept(&socket)?;
@@ -359,7 +359,7 @@ fn listening(address: SocketAddr, defer_accept: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A connection is handed over once its first bytes are there: one wake-up instead of two for a request.
+/// The kernel completes an accept once the first bytes are there: one wake-up instead of two for a request.
 fn set_defer_accept(socket: &Socket) -> io::Result<()> {
     let seconds: libc::c_int = 1;
     // SAFETY: the descriptor is open for the whole call, and the pointer and length describe one c_int.

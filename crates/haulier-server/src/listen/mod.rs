@@ -1,4 +1,4 @@
-//! Bound addresses, and the connections that come in through them.
+//! Bound addresses, and the connections accepted there.
 
 mod accept;
 mod listener;

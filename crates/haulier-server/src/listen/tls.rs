@@ -1,7 +1,7 @@
-//! Connections to a port that wants TLS: from their first byte to the protocol that was agreed on.
+//! Connections to a TLS port, from their first byte to the negotiated protocol.
 //!
-//! The client's greeting is usually there when the connection is accepted, so the first half of the handshake needs no
-//! waiting. The whole of it has the time of a request head.
+//! The ClientHello is usually there when the connection is accepted, so the first half of the handshake needs no
+//! waiting. The whole handshake has the timeout of a request head.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -20,35 +20,35 @@ use crate::protocol::{Http1, http2};
 use crate::thread::Thread;
 use crate::tls::{ACME_TLS, Acceptor, HTTP_1_1, HTTP_2};
 
-/// A connection whose handshake is not over.
+/// A connection in its handshake.
 #[derive(Debug)]
 struct Handshake {
     thread: Rc<Thread>,
     socket: Socket,
     peer: Cell<Peer>,
     permit: Permit,
-    /// A PROXY header comes before everything else.
+    /// A PROXY header comes first.
     awaits_proxy_header: Cell<bool>,
     session: RefCell<Session>,
-    /// Read before it was known what the client speaks.
+    /// Bytes read before the protocol was known.
     first: RefCell<Vec<u8>>,
     is_detected: Cell<bool>,
     started: Instant,
 }
 
-/// What a handshake does next.
+/// The next step of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HandshakeStep {
     Read,
     Write,
-    /// It is over: the protocol begins.
+    /// The handshake is complete.
     Speak,
-    /// The client speaks HTTP without TLS.
+    /// The client speaks plain HTTP.
     SpeakPlain,
     Close,
 }
 
-/// Takes over an accepted socket of a port that wants TLS.
+/// Takes over an accepted socket of a TLS port.
 pub(super) fn start(
     thread: &Rc<Thread>,
     acceptor: &Acceptor,
@@ -59,7 +59,7 @@ pub(super) fn start(
 ) {
     let session = match Session::new(acceptor, &thread.io.scratch) {
         Ok(session) => session,
-        Err(error) => return tracing::error!(%error, "cannot begin a TLS connection"),
+        Err(error) => return tracing::error!(%error, "cannot start a TLS connection"),
     };
     let handshake = Rc::new(Handshake {
         thread: Rc::clone(thread),
@@ -94,7 +94,7 @@ impl Handshake {
             };
             let Ok(mut ready) = ready else { return };
             next = self.turn();
-            // It read or wrote until the kernel said that there is no more.
+            // The session has read or written until the kernel would block.
             if matches!(next, HandshakeStep::Read | HandshakeStep::Write) {
                 ready.clear_ready();
             }
@@ -118,13 +118,13 @@ impl Handshake {
             Ok(false) if session.wants_to_send() => HandshakeStep::Write,
             Ok(false) => HandshakeStep::Read,
             Err(error) => {
-                tracing::debug!(remote = %self.peer.get().remote, %error, "no TLS handshake");
+                tracing::debug!(remote = %self.peer.get().remote, %error, "TLS handshake failed");
                 HandshakeStep::Close
             }
         }
     }
 
-    /// Reads until the first byte behind a PROXY header is there; `None` if it is not yet.
+    /// Reads until the first byte after a PROXY header is there; `None` if it is not yet.
     fn detect(&self, first: &mut Vec<u8>) -> io::Result<Option<DetectedProtocol>> {
         if first.capacity() == 0 {
             *first = self.thread.io.buffers.take();
@@ -141,7 +141,7 @@ impl Handshake {
         Ok(first.first().map(|&byte| detect::of(byte)))
     }
 
-    /// Whether the header is complete; it says who the client is.
+    /// Takes the client's address from the PROXY header; false if the header is incomplete.
     fn take_proxy_header(&self, first: &mut Vec<u8>) -> io::Result<bool> {
         let peer = self.peer.get();
         let header = proxy::parse(first).map_err(|error| {
@@ -162,9 +162,9 @@ impl Handshake {
         Ok(true)
     }
 
-    /// Begins the protocol, or ends the connection.
+    /// Starts the protocol, or closes the connection.
     fn finish(self: Rc<Self>, last: HandshakeStep) {
-        // The deadlines hold it weakly, so this is the only one.
+        // The deadlines hold a weak reference, so this is the only one.
         let Some(handshake) = Rc::into_inner(self) else { return };
         let Self {
             thread,
@@ -192,7 +192,7 @@ impl Handshake {
                         socket.secure(session);
                         Http1::start(&thread, socket, peer, permit, false);
                     }
-                    // RFC 8737 §3: the certificate was the answer.
+                    // RFC 8737 §3: the certificate was the whole answer.
                     Protocol::Proof => socket.secure(session),
                 }
             }
@@ -209,7 +209,7 @@ impl Handshake {
     }
 }
 
-/// What is spoken once the handshake is over.
+/// The protocol after the handshake.
 enum Protocol {
     Http2,
     Http1,
@@ -217,7 +217,7 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// What was agreed on; who names nothing speaks HTTP/1.1.
+    /// The protocol by ALPN; without ALPN it is HTTP/1.1.
     fn of(agreed: Option<&[u8]>) -> Self {
         match agreed {
             Some(ACME_TLS) => Self::Proof,
@@ -233,12 +233,12 @@ impl Watched for Handshake {
         (WaitPhase::Head, self.started)
     }
 
-    /// Nobody has asked for anything yet.
+    /// A connection in its handshake is no idle one.
     fn idle(&self) -> Option<(&Permit, Instant)> {
         Some((&self.permit, self.started))
     }
 
-    /// The wait ends as if the client had left.
+    /// Ends the handshake as if the client had closed.
     fn expire(&self, _: WaitPhase) {
         self.cut();
     }

@@ -1,14 +1,14 @@
-//! `$apr1$`, Apache's MD5 hash of passwords: what `htpasswd` made for decades.
+//! `$apr1$`, Apache's MD5 hash of passwords, the default of `htpasswd` for decades.
 
 use md5::{Digest, Md5};
 
 const MAGIC: &[u8] = b"$apr1$";
-/// The alphabet of crypt(3), which is not that of RFC 4648.
+/// The alphabet of crypt(3); that of RFC 4648 differs.
 const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Which bytes of the digest make up each group of four letters, the highest first.
+/// The digest's bytes in each group of four letters, highest first.
 const GROUPS: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
-/// The 22 letters that stand behind the salt.
+/// The 22 letters after the salt.
 pub(super) fn hash(password: &[u8], salt: &[u8]) -> String {
     let inner = Md5::new()
         .chain_update(password)

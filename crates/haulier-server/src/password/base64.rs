@@ -1,10 +1,10 @@
-//! Base64 (RFC 4648 §4), as Basic credentials and `{SHA}` hashes use it.
+//! Base64 (RFC 4648 §4), for Basic credentials and `{SHA}` hashes.
 
 use ::base64::Engine;
 use ::base64::alphabet::STANDARD;
 use ::base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Takes text without padding, too: some clients leave it out.
+/// Accepts text without padding: some clients leave it out.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -12,7 +12,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The bytes; `None` for text that is not base64.
+/// The decoded bytes; `None` if the text is not base64.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     LENIENT.decode(text).ok()
 }

@@ -11,12 +11,12 @@ pub(crate) struct Credentials {
     pub(crate) password: Vec<u8>,
 }
 
-/// The name a client gave: for PHP (REMOTE_USER) once it was let pass, and for the log.
+/// The name that a client sent: for REMOTE_USER once it is authenticated, and for the log.
 pub(crate) fn user(fields: &Fields) -> Option<String> {
     credentials(fields).map(|credentials| credentials.user)
 }
 
-/// RFC 7617 §2: the name holds no colon, the password may.
+/// RFC 7617 §2: the name has no colon, the password may.
 pub(crate) fn credentials(fields: &Fields) -> Option<Credentials> {
     let value = fields.get("Authorization")?;
     let (scheme, encoded) = value.split_at_checked(6)?;

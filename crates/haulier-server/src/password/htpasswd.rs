@@ -1,7 +1,7 @@
-//! A file of user names and hashed passwords, as Apache's `htpasswd` writes it: bcrypt, apr1 and SHA-1.
+//! Password files with user names and hashes, as Apache's `htpasswd` writes them: bcrypt, apr1 and SHA-1.
 //!
-//! The file is read again when it changes. A password that fitted is remembered for a while as a salted hash, because
-//! browsers send it with every request and bcrypt is slow on purpose.
+//! The file is read again when it changes. A verified password is cached for a while as a salted hash: browsers send it
+//! with every request, and bcrypt is slow on purpose.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,13 +15,13 @@ use sha1::{Digest, Sha1};
 use super::{apr1, base64};
 use crate::clock::now;
 
-/// How long a password that fitted is believed without hashing it again.
+/// Time that a verified password is cached.
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// Passwords remembered; when there are more, all are forgotten.
+/// Most passwords in the cache; then it is cleared.
 const MOST_REMEMBERED: usize = 1024;
-/// How long what is known of the file stands.
+/// Time between two checks of the file.
 const FRESH: Duration = Duration::from_secs(1);
-/// bcrypt reads no further (htpasswd(1) says so too), so a longer password is none.
+/// bcrypt ignores further bytes (htpasswd(1) says so too), so a longer password is refused.
 const LONGEST: usize = 255;
 
 /// Users with their passwords, shared by all threads.
@@ -31,7 +31,7 @@ pub struct Htpasswd {
     users: RwLock<Users>,
     checked: Mutex<Instant>,
     remembered: Mutex<HashMap<[u8; 20], Instant>>,
-    /// Random for the process: what is remembered means nothing outside it.
+    /// Random for the process: the cached hashes are useless outside it.
     salt: [u8; 16],
 }
 
@@ -41,7 +41,7 @@ struct Users {
     modified: Option<SystemTime>,
 }
 
-/// How a password is kept.
+/// A password's hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Hash {
     /// `$2y$…`
@@ -52,7 +52,7 @@ enum Hash {
     Sha1(Vec<u8>),
 }
 
-/// Why the file gives no users.
+/// An unusable password file.
 #[derive(Debug, thiserror::Error)]
 pub enum HtpasswdError {
     #[error("cannot read {}", path.display())]
@@ -67,7 +67,7 @@ impl Htpasswd {
     /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, has no users, or a line that is not understood.
+    /// It cannot be read, has no users, or has a malformed line.
     pub fn open(path: &Path) -> Result<Self, HtpasswdError> {
         let random = RandomState::new();
         let mut salt = [0; 16];
@@ -82,7 +82,7 @@ impl Htpasswd {
         })
     }
 
-    /// Whether this password fitted this user a short while ago.
+    /// True if this password of this user is in the cache.
     pub(crate) fn remembers(&self, user: &str, password: &[u8]) -> bool {
         self.read_again_if_changed(now());
         let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,11 +90,11 @@ impl Htpasswd {
         until.is_some_and(|until| now() < *until)
     }
 
-    /// Whether the password is the user's. Takes as long as bcrypt wants: not for a thread that serves.
+    /// Verifies a password. bcrypt takes long, so not on a serving thread.
     pub(crate) fn verify(&self, user: &str, password: &[u8]) -> bool {
         let fits = {
             let hash = self.users.read().unwrap_or_else(PoisonError::into_inner).hash_for(user);
-            // An unknown user takes as long as a known one, so that nobody learns which there are.
+            // An unknown user takes as long as a known one, so that the time does not reveal user names.
             hash.is_some_and(|(hash, is_known)| hash.fits(password) && is_known)
         };
         if fits {
@@ -112,7 +112,7 @@ impl Htpasswd {
         digest.chain_update(password).finalize().into()
     }
 
-    /// A file that has become unreadable or wrong leaves the users as they were.
+    /// A file that has become unreadable or malformed leaves the users unchanged.
     fn read_again_if_changed(&self, now: Instant) {
         {
             let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +130,7 @@ impl Htpasswd {
                 *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
                 self.remembered.lock().unwrap_or_else(PoisonError::into_inner).clear();
             }
-            Err(error) => tracing::error!(%error, "the users are kept as they were"),
+            Err(error) => tracing::error!(%error, "the users stay unchanged"),
         }
     }
 }
@@ -159,7 +159,7 @@ impl Users {
         Ok(Self { hashes, modified })
     }
 
-    /// The user's hash, or any other with `false`.
+    /// The user's hash, or another one with `false`.
     fn hash_for(&self, user: &str) -> Option<(Hash, bool)> {
         match self.hashes.get(user) {
             Some(hash) => Some((hash.clone(), true)),
@@ -208,7 +208,7 @@ impl Hash {
     }
 }
 
-/// Compares without telling by its time how much is alike.
+/// Compares in constant time.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }

@@ -1,4 +1,4 @@
-//! Files of names and passwords, as `htpasswd` writes them.
+//! Password files of `htpasswd`, and the credentials of requests.
 
 mod apr1;
 mod base64;

@@ -1,23 +1,23 @@
 //! Patterns of the configuration, matched against decoded paths: `deny`, `cache`, `redirects`, scripts.
 //!
-//! `*` stands for any run of bytes, slashes too, `?` for one byte, `{a,b}` for either. A pattern that begins with `/`
-//! names the whole path, any other its last segments: `*.bak` and `.git/*` match at every depth. Matching takes at
-//! most pattern × path steps, whatever either says: it goes back to the last `*` only.
+//! `*` matches any bytes, slashes too, `?` one byte, `{a,b}` either text. A pattern that begins with `/` matches the
+//! whole path, any other its last segments: `*.bak` and `.git/*` match at every depth. Matching backtracks to the last
+//! `*` only, so it takes at most pattern × path steps.
 
 use std::fmt;
 
-/// More alternatives than anybody writes by hand; each of them is a pattern of its own.
+/// Each alternative is a pattern of its own.
 const MOST_ALTERNATIVES: usize = 256;
 
-/// A pattern, ready to match.
+/// A compiled pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob {
     text: String,
-    /// One for each way through the braces.
+    /// One for each combination of the braces.
     alternatives: Vec<Alternative>,
 }
 
-/// Why a pattern is none.
+/// A malformed pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
     #[error("the pattern is empty")]
@@ -36,7 +36,7 @@ pub enum GlobError {
 #[derive(Clone, PartialEq, Eq)]
 struct Alternative {
     tokens: Vec<Token>,
-    /// Tokens that were put in front of a pattern for the last segments.
+    /// Number of tokens added before a pattern for the last segments.
     added: usize,
 }
 
@@ -45,15 +45,15 @@ enum Token {
     Byte(u8),
     /// `?`
     One,
-    /// `*`; a row of them is one.
+    /// `*`; several in a row are one.
     Any,
 }
 
 impl Glob {
-    /// Reads a pattern.
+    /// Compiles a pattern.
     ///
     /// # Errors
-    /// [`GlobError`]: nothing written, braces that do not fit, too many alternatives.
+    /// [`GlobError`]: empty, unbalanced braces, or too many alternatives.
     pub fn new(text: &str) -> Result<Self, GlobError> {
         if text.is_empty() {
             return Err(GlobError::Empty);
@@ -65,7 +65,7 @@ impl Glob {
         })
     }
 
-    /// Whether it names this path, decoded and beginning with `/`.
+    /// True if it matches a path, decoded and beginning with `/`.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
         let nobody = |_, _, _| ();
@@ -74,7 +74,7 @@ impl Glob {
             .any(|alternative| alternative.matches(path, nobody))
     }
 
-    /// If it names this path: what each `*` that was written stands for, in their order.
+    /// The text that each written `*` matches, in order; `None` if the path does not match.
     #[must_use]
     pub fn stars<'p>(&self, path: &'p [u8]) -> Option<Vec<&'p [u8]>> {
         let found = |alternative: &&Alternative| alternative.matches(path, |_, _, _| ());
@@ -82,20 +82,20 @@ impl Glob {
         Some(alternative.stars(path))
     }
 
-    /// How many `*` were written; a row of them is one. Of several ways through braces, the way with the most.
+    /// Number of written `*`; several in a row are one. Of several alternatives, the one with the most.
     #[must_use]
     pub fn stars_written(&self) -> usize {
         let most = self.alternatives.iter().map(Alternative::stars_written);
         most.max().unwrap_or(0)
     }
 
-    /// How much of it is said literally: of two patterns that name a path, the one that says more is meant.
+    /// Number of literal bytes: of two patterns that match a path, the more literal one counts.
     #[must_use]
     pub fn weight(&self) -> usize {
         self.text.bytes().filter(|byte| !b"*?{},".contains(byte)).count()
     }
 
-    /// As it was written.
+    /// The text of the pattern.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -149,7 +149,7 @@ impl Alternative {
     fn new(plain: &str) -> Self {
         let mut tokens = Vec::with_capacity(plain.len() + 2);
         if !plain.starts_with('/') {
-            // The last segments: whatever stands before a slash, and what was written.
+            // The last segments: any text before a slash, then the pattern.
             tokens.extend([Token::Any, Token::Byte(b'/')]);
         }
         let written = tokens.len();
@@ -169,7 +169,7 @@ impl Alternative {
         written.filter(|&&token| token == Token::Any).count()
     }
 
-    /// What each `*` that was written stands for in a path that the pattern names.
+    /// The text that each written `*` matches in a matching path.
     fn stars<'p>(&self, path: &'p [u8]) -> Vec<&'p [u8]> {
         let mut spans = vec![0..0; self.tokens.len()];
         self.matches(path, |star, from, to| spans[star] = from..to);
@@ -177,13 +177,13 @@ impl Alternative {
         written.map(|at| &path[spans[at].clone()]).collect()
     }
 
-    /// Whether the pattern names the path. `takes` is told what a `*` takes, again whenever it takes more.
+    /// True if the pattern matches. `takes` is called with the text of a `*`, again whenever it grows.
     ///
-    /// Each `*` takes as little as it can. When something later does not fit, only the last `*` takes one byte more:
-    /// an earlier one could not do better, since what lies between the two fitted at the earliest place already.
+    /// Each `*` takes as little as possible. If a later token fails, only the last `*` takes one more byte. An earlier
+    /// one could not help, since the tokens between the two matched at the earliest place already.
     fn matches(&self, path: &[u8], mut takes: impl FnMut(usize, usize, usize)) -> bool {
         let (mut token, mut byte) = (0, 0);
-        // The last `*` met, and where the path goes on behind what it took.
+        // The last `*`, and the end of its text in the path.
         let mut last: Option<(usize, usize)> = None;
         let mut began = 0;
         while byte < path.len() || token < self.tokens.len() {
@@ -345,11 +345,11 @@ mod tests {
     fn a_hostile_path_costs_pattern_times_path_steps() {
         let pattern = glob(&format!("/{}b", "*a".repeat(30)));
         let path = [b"/".as_slice(), &[b'a'; 16 * 1024]].concat();
-        // With backtracking into every star this would not end in the life of the universe.
+        // Backtracking into every star would take longer than the age of the universe.
         assert!(!pattern.matches(&path));
     }
 
-    /// The definition, slow and obviously right.
+    /// The definition, slow and simple.
     fn slow(pattern: &[u8], path: &[u8]) -> bool {
         match (pattern, path) {
             ([], []) => true,

@@ -1,8 +1,8 @@
-//! Host name → something: an exact name, then the longest wildcard, then what stands for every host.
+//! Values by host name: an exact name, then the longest wildcard, then `*`.
 
 use std::collections::HashMap;
 
-/// Filled once, then asked.
+/// Written once, then read.
 #[derive(Debug)]
 pub(crate) struct HostMap<T> {
     exact: HashMap<Vec<u8>, T, foldhash::fast::RandomState>,
@@ -22,7 +22,7 @@ impl<T> Default for HostMap<T> {
 }
 
 impl<T> HostMap<T> {
-    /// `host` is lower case: `example.com`, `*.example.com`, or `*`. What was there first stays.
+    /// `host` is lower case: `example.com`, `*.example.com`, or `*`. An existing value stays.
     pub(crate) fn insert(&mut self, host: &str, value: T) {
         match host.strip_prefix('*') {
             Some("") => self.any.get_or_insert(value),
@@ -31,12 +31,12 @@ impl<T> HostMap<T> {
         };
     }
 
-    /// Everything in it; what was inserted for several hosts comes several times.
+    /// All values, once for each host.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.exact.values().chain(self.suffixes.values()).chain(&self.any)
     }
 
-    /// What stands for this host (without port), or for every host.
+    /// The value for a host, without port, or for every host.
     pub(crate) fn find(&self, host: Option<&[u8]>) -> Option<&T> {
         if self.exact.is_empty() && self.suffixes.is_empty() {
             return self.any.as_ref();
@@ -45,7 +45,7 @@ impl<T> HostMap<T> {
     }
 
     fn find_named(&self, host: &[u8]) -> Option<&T> {
-        // RFC 1034 §3.1: the root's dot may be written.
+        // RFC 1034 §3.1: a name may end with the root's dot.
         let name = host.strip_suffix(b".").unwrap_or(host);
         if let Some(value) = self.exact.get(name) {
             return Some(value);
@@ -53,7 +53,7 @@ impl<T> HostMap<T> {
         self.find_lowercase(&name.to_ascii_lowercase())
     }
 
-    /// As nearly nobody writes it: in capitals, or a name a wildcard stands for.
+    /// The rare cases: capitals, or a wildcard.
     fn find_lowercase(&self, name: &[u8]) -> Option<&T> {
         if let Some(value) = self.exact.get(name) {
             return Some(value);

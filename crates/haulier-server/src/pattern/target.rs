@@ -1,8 +1,7 @@
-//! Where a redirect or a rewrite leads: literal text, and what the stars of its path stand for.
+//! Targets of redirects and rewrites: literal text, and the text that the stars of the path match.
 //!
-//! Each `*` takes the star of the path that stands in the same place of their order, `$1`, `$2` … the one of that number. A
-//! path that is made so never begins with `//`, which would name another host (RFC 3986 §4.2), and holds nothing that could
-//! end its line.
+//! Each `*` takes the star with the same position, `$1`, `$2` … the star with that number. A resulting path never
+//! begins with `//`, which would name another host (RFC 3986 §4.2), and contains nothing that could end its line.
 
 use std::fmt;
 
@@ -10,17 +9,17 @@ use haulier_proto::path;
 
 use super::glob::Glob;
 
-/// A target, ready to be filled in.
+/// A parsed target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     text: String,
-    /// What stands before the first star, and behind each of them.
+    /// The text before the first star, and after each of them.
     literals: Vec<String>,
-    /// Which star of the path stands between two literals, from 0.
+    /// The star between two literals, as its index in the path.
     stars: Vec<usize>,
 }
 
-/// Why a target does not fit its path.
+/// A target that does not fit its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error("the target has a `*`, the path has none")]
@@ -33,20 +32,20 @@ pub enum TargetError {
     Mixed,
 }
 
-/// A piece of what was written.
+/// A part of the target's text.
 enum TargetPiece<'t> {
     Literal(&'t str),
-    /// `*`; a row of them is one, as in a pattern.
+    /// `*`; several in a row are one, as in a pattern.
     Star,
     /// `$1`
     Number(usize),
 }
 
 impl Target {
-    /// Reads a target for the paths of `from`.
+    /// Parses a target for the paths of `from`.
     ///
     /// # Errors
-    /// [`TargetError`]: it is not clear which star goes where.
+    /// [`TargetError`]: the stars do not correspond.
     pub fn new(from: &Glob, text: &str) -> Result<Self, TargetError> {
         let mut target = Self {
             text: text.to_owned(),
@@ -85,14 +84,13 @@ impl Target {
         }
     }
 
-    /// As it was written.
+    /// The text of the target.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Where a path leads, with what its stars stand for. A star that is not in the branch of the braces that fitted
-    /// stands for nothing.
+    /// The target with the text of the stars. A star outside the matching alternative is empty.
     #[must_use]
     pub fn filled(&self, stars: &[&[u8]]) -> Vec<u8> {
         let captured: usize = stars.iter().map(|star| star.len()).sum();
@@ -112,7 +110,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The first piece of a target that is not empty, and what stands behind it.
+/// The first part of a target that is not empty, and the rest.
 fn next(text: &str) -> (TargetPiece<'_>, &str) {
     if text.starts_with('*') {
         return (TargetPiece::Star, text.trim_start_matches('*'));
@@ -145,7 +143,7 @@ fn append_captured(location: &mut Vec<u8>, captured: &[u8]) {
     }
 }
 
-/// What stands behind a star. A star that stands for nothing leaves no `//` in the path.
+/// Appends the text after a star. An empty star leaves no `//` in the path.
 fn append_literal(location: &mut Vec<u8>, literal: &[u8]) {
     let mut rest = literal;
     while !location.contains(&b'?') && location.ends_with(b"/") && rest.first() == Some(&b'/') {
@@ -154,7 +152,7 @@ fn append_literal(location: &mut Vec<u8>, literal: &[u8]) {
     append_checked(location, rest);
 }
 
-/// What may stand in a path may still end a parameter of a query.
+/// Encodes bytes that are valid in a path but would end a parameter of a query.
 fn keep_in_one_parameter(location: &mut Vec<u8>, start: usize) {
     let captured = location.split_off(start);
     for byte in captured {
@@ -166,14 +164,14 @@ fn keep_in_one_parameter(location: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Whether what comes next would still belong to the scheme or host: no `/` yet that begins a path.
+/// True if the next bytes would still belong to scheme or host: no `/` of a path so far.
 fn ends_in_authority(location: &[u8]) -> bool {
     let scheme = location.windows(3).position(|bytes| bytes == b"://");
     let behind_scheme = scheme.map_or(location, |at| &location[at + 3..]);
     !behind_scheme.contains(&b'/')
 }
 
-/// Appends what is encoded already; a byte that may not stand in a field or a URL is encoded after all.
+/// Appends encoded text; bytes that are invalid in a field or a URL are encoded.
 pub(crate) fn append_checked(location: &mut Vec<u8>, encoded: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in encoded {
@@ -193,7 +191,7 @@ pub(crate) fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Puts the client's query behind the target's own one, before a fragment.
+/// Adds the client's query after the target's own, before a fragment.
 pub(crate) fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
     let Some(query) = query.filter(|query| !query.is_empty()) else {
         return location;

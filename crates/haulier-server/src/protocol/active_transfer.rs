@@ -1,4 +1,4 @@
-//! The place of a long response in the list of those on their way.
+//! Entries in the list of long transfers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::metrics::{LISTED_AFTER, Transfer, UnderWay};
 use crate::site::Site;
 use crate::thread::Thread;
 
-/// A response that did not fit one send. It is listed once that has taken a second.
+/// A response that did not fit one send. It is listed after a second.
 #[derive(Debug)]
 pub(super) struct ActiveTransfer {
     begun: Instant,
@@ -17,7 +17,7 @@ pub(super) struct ActiveTransfer {
 }
 
 impl ActiveTransfer {
-    /// Sending begins.
+    /// Starts the clock.
     pub(super) fn begin(thread: &Thread) -> Self {
         Self {
             begun: thread.io.clock.coarse(),
@@ -25,12 +25,12 @@ impl ActiveTransfer {
         }
     }
 
-    /// The entry in the list, once there is one.
+    /// The entry in the list, if there is one.
     pub(super) fn transfer(&self) -> Option<&Arc<Transfer>> {
         self.under_way.as_ref().map(UnderWay::transfer)
     }
 
-    /// So many bytes are out, of `length` in all if that is known.
+    /// Notes that `sent` bytes of `length` were sent, and lists the transfer if it is due.
     pub(super) fn note(
         &mut self,
         thread: &Thread,

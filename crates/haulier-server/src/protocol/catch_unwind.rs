@@ -1,11 +1,11 @@
-//! A panic as a value.
+//! Panics as values.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future whose panic is a value: it costs one request.
+/// A future whose panic is a value, so that it costs one request.
 pub(super) struct CatchUnwind<F>(pub(super) F);
 
 impl<F: Future + Unpin> Future for CatchUnwind<F> {

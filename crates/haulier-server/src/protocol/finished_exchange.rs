@@ -1,4 +1,4 @@
-//! What is left to do when an exchange is over: it is counted, remembered if need be, and logged.
+//! The end of an exchange: it is counted, recorded if it failed or was slow, and logged.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::metrics::Finished;
 use crate::site::Site;
 use crate::thread::Thread;
 
-/// An exchange of which nothing further will be sent.
+/// An exchange that is complete or cut off.
 #[derive(Debug)]
 pub(super) struct FinishedExchange<'a> {
-    /// `None` for the refusal of something that was no request.
+    /// `None` for the refusal of bytes that were no request.
     pub(super) request: Option<&'a Request>,
     pub(super) peer: Peer,
     pub(super) site: Option<&'a Arc<Site>>,
@@ -21,16 +21,16 @@ pub(super) struct FinishedExchange<'a> {
     pub(super) trace: &'a Trace,
     /// Bytes sent, head included.
     pub(super) sent: u64,
-    /// Those of them that are in the metrics already.
+    /// Those of them that the metrics have counted already.
     pub(super) counted: u64,
-    /// Those of them that belong to the body.
+    /// Those of them in the body.
     pub(super) body_sent: u64,
-    /// Whether all of the response was sent.
+    /// True if the whole response was sent.
     pub(super) complete: bool,
 }
 
 impl FinishedExchange<'_> {
-    /// Counts it and logs it.
+    /// Counts, records and logs the exchange.
     #[inline]
     pub(super) fn note(&self, thread: &Thread) {
         let &Self {

@@ -1,8 +1,8 @@
-//! A script names a file and is done; the server sends it.
+//! Hand-off: a script names a file and ends, and the server sends the file.
 //!
 //! X-Sendfile and X-LIGHTTPD-send-file name a path of the file system, X-Accel-Redirect one as in a URL, X-Sendfile2
-//! parts of files. X-Haulier-Send is what the prelude's functions write. What the script said of the body otherwise
-//! (type, disposition, cookies, validators) stands; conditions and ranges are answered as for any file.
+//! ranges of files. The functions of the prelude write X-Haulier-Send. Other fields of the script (type, disposition,
+//! cookies, validators) remain; conditions and ranges are answered as for any file.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::files::{self, SendfileCache, Name, Refused, Representation, Sendable}
 use crate::site::{Site, send_token};
 use crate::thread::Thread;
 
-/// What a script wants sent in place of its body.
+/// A request of a script to send a file in place of its body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Handoff<'h> {
     File(FileHandoff<'h>),
-    /// X-Sendfile2: these parts of files, one after the other. The script has said what they are.
+    /// X-Sendfile2: ranges of files, one after the other, as the script describes them.
     Parts(Vec<RangeHandoff<'h>>),
-    /// A field that cannot be understood.
+    /// A malformed field.
     Malformed,
 }
 
@@ -33,23 +33,23 @@ pub(super) enum Handoff<'h> {
 pub(super) struct FileHandoff<'h> {
     name: Name<'h>,
     via: Via,
-    /// The type follows from the name; PHP's default says nothing.
+    /// The type follows from the name instead of PHP's default.
     by_extension: bool,
 }
 
-/// A run of bytes of a file.
+/// A range of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RangeHandoff<'h> {
     path: &'h [u8],
     first: u64,
-    /// Inclusive; `None` is the end of the file.
+    /// Inclusive; `None` for the end of the file.
     last: Option<u64>,
 }
 
 /// The private field of the prelude.
 const PRIVATE: &str = "x-haulier-send";
 
-/// The order among the fields for the server, if there is one. That of the prelude counts first, an empty value is none.
+/// The hand-off among the fields for the server. The prelude's field counts first; an empty value is none.
 pub(super) fn order(orders: &Fields) -> Option<Handoff<'_>> {
     if orders.is_empty() {
         return None;
@@ -62,7 +62,7 @@ pub(super) fn order(orders: &Fields) -> Option<Handoff<'_>> {
             by_extension: false,
         })
     };
-    // A foreign X-Haulier-Send is nobody's order: it is dropped, and others still count.
+    // X-Haulier-Send without the token is foreign: it is dropped, and other fields still count.
     if let Some(order) = field(PRIVATE).and_then(prelude_order) {
         return Some(order);
     }
@@ -76,7 +76,7 @@ pub(super) fn order(orders: &Fields) -> Option<Handoff<'_>> {
     Some(part_orders(parts).map_or(Handoff::Malformed, Handoff::Parts))
 }
 
-/// Whether the body itself was given to `zend_send_buffer`.
+/// True if the body was given to `zend_send_buffer`.
 pub(super) fn is_buffer(orders: &Fields) -> bool {
     orders.get(PRIVATE).and_then(of_prelude) == Some(b"body")
 }
@@ -93,12 +93,12 @@ fn prelude_order(value: &[u8]) -> Option<Handoff<'_>> {
     }))
 }
 
-/// What follows the token.
+/// The value after the token.
 fn of_prelude(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(send_token().as_bytes())?.strip_prefix(b" ")
 }
 
-/// `/path/one 0-99, /path/two 100-`: what lighttpd takes as X-Sendfile2.
+/// Parses `/path/one 0-99, /path/two 100-`, lighttpd's X-Sendfile2.
 fn part_orders(value: &[u8]) -> Option<Vec<RangeHandoff<'_>>> {
     value
         .split(|&byte| byte == b',')
@@ -124,7 +124,7 @@ fn part_orders(value: &[u8]) -> Option<Vec<RangeHandoff<'_>>> {
         .collect()
 }
 
-/// The response to an order, or why there is none.
+/// The response to a hand-off, or the reason for refusing it.
 pub(super) fn respond(
     thread: &Thread,
     site: &Site,
@@ -157,14 +157,14 @@ fn respond_with_file(
     }
     let sendable = opened(site, order.name, sendfile_cache)?;
     if order.via != Via::Zend {
-        // It was said of the script's own body, by `zlib.output_compression` even where there is none.
+        // It described the script's own body; `zlib.output_compression` adds it even to an empty one.
         fields.remove("Content-Encoding");
     }
     let file = FileResponse::of_named(&sendable, fields, order.by_extension);
     Ok(file.respond(head, status))
 }
 
-/// The file that a script named, open.
+/// Opens the file that a script named.
 fn opened(site: &Site, name: Name<'_>, sendfile_cache: &SendfileCache) -> Result<Rc<Sendable>, Refused> {
     match &site.php {
         Some(php) => php.send_roots.find(&site.files, name, sendfile_cache),
@@ -220,7 +220,7 @@ pub(super) struct FileResponse {
 }
 
 impl FileResponse {
-    /// A file the script named. What it did not say follows from the file.
+    /// A file by its name. Fields that the script did not send follow from the file.
     fn of_named(sendable: &Sendable, mut fields: Fields, by_extension: bool) -> Self {
         if by_extension || !fields.contains("Content-Type") {
             fields.set("Content-Type", &*sendable.content_type);
@@ -257,8 +257,8 @@ impl FileResponse {
         }
     }
 
-    /// A GET is answered as for any file; a script that answered 206 leaves the range to us. With another method or
-    /// status the file is only the content of an answer that the script made.
+    /// Responds to GET as for any file; if the script chose 206, the range is applied here. With other methods or
+    /// statuses the whole file is the body.
     pub(super) fn respond(self, head: &RequestHead, status: u16) -> Response {
         let reads = matches!(head.method(), Method::Get | Method::Head);
         if reads && matches!(status, 200 | 206) {
@@ -271,13 +271,13 @@ impl FileResponse {
     }
 }
 
-/// `Accept-Ranges: none` (RFC 9110 §14.3).
+/// True for `Accept-Ranges: none` (RFC 9110 §14.3).
 fn refuses_ranges(fields: &Fields) -> bool {
     let said = fields.get("Accept-Ranges");
     said.is_some_and(|said| said.trim_ascii().eq_ignore_ascii_case(b"none"))
 }
 
-/// Fields that say something of the file: an answer without it has none of them. Cookies and the like stand.
+/// Fields that describe the file: a response without the file drops them. Cookies and others remain.
 const OF_THE_FILE: [&str; 6] = [
     "Accept-Ranges",
     "Content-Disposition",
@@ -324,7 +324,7 @@ impl Representation for FileResponse {
     }
 }
 
-/// The field that an order came in, for the log.
+/// The field of a hand-off, for the log.
 pub(super) fn field_of(order: &Handoff<'_>) -> &'static str {
     match order {
         Handoff::File(order) => match order.via {

@@ -1,7 +1,7 @@
-//! From the answer of a back end to a response of ours.
+//! From the answer of a back end to a response.
 //!
-//! Everything a body passes on its way out begins here: hand-off, offload, holding back, coding, the spool. Nothing here
-//! knows which kind of back end has answered.
+//! Every stage of a body begins here: hand-off, offload, holding back, coding, the spool. This module does not know the
+//! kind of back end.
 
 mod handoff;
 mod offload;
@@ -31,10 +31,10 @@ use crate::filter;
 use crate::site::{OffloadSettings, Site};
 use crate::thread::Thread;
 
-/// How long a script that has named a file may go on before its file is sent.
+/// Longest time that a script may continue after its hand-off before the file is sent.
 const FINISH: Duration = Duration::from_millis(50);
 
-/// The request that an answer is for.
+/// The context of an answer: its request and its back end.
 #[derive(Debug)]
 pub(crate) struct Relay<'a> {
     pub(crate) thread: &'a Thread,
@@ -44,16 +44,16 @@ pub(crate) struct Relay<'a> {
     pub(crate) script: &'a [u8],
     /// The name of the back end.
     pub(crate) backend: &'a Arc<str>,
-    /// The status of an error that the answer is the page for. Neither the status of the answer nor a condition or a range
-    /// of the request is about that page.
+    /// The status of the error that the answer is the page for. The answer's own status, conditions and ranges do not
+    /// apply to such a page.
     pub(crate) error: Option<u16>,
 }
 
 impl Relay<'_> {
-    /// Makes a response of an answer's head, and of its body as far as it came.
+    /// Makes a response of an answer.
     ///
     /// # Errors
-    /// The back end broke off, or its answer must not be sent on.
+    /// The back end broke off, or its answer is malformed.
     pub(crate) async fn respond<S>(&self, answer: Answer<S>) -> Result<Response, BackendError>
     where
         S: BodySource + 'static,
@@ -75,13 +75,13 @@ impl Relay<'_> {
             None => self.take_body(head, body, trace).await?,
         };
         if response.status >= 500 {
-            // A 5xx without another reason is the script's own.
+            // A 5xx without another reason comes from the back end's program.
             response.trace.reason.get_or_insert(Reason::PhpError);
         }
         Ok(response)
     }
 
-    /// The file that an answer names, in place of its body.
+    /// The response with the file that the answer names.
     async fn hand_off<S>(
         &self,
         order: &handoff::Handoff<'_>,
@@ -105,7 +105,7 @@ impl Relay<'_> {
         response
     }
 
-    /// A response without the file that a script named. The client does not learn which files a script may send.
+    /// Refuses a hand-off. The client does not learn which files a script may send.
     fn refuse_file(&self, field: &str, refused: Refused) -> Response {
         let Self { site, request, .. } = self;
         let script = String::from_utf8_lossy(self.script);
@@ -123,7 +123,7 @@ impl Relay<'_> {
         }
     }
 
-    /// The response with the body that the back end sends.
+    /// The response with the body of the answer.
     async fn take_body<S>(&self, head: AnswerHead, mut body: S, trace: PhpTrace) -> Result<Response, BackendError>
     where
         S: BodySource + 'static,
@@ -131,7 +131,7 @@ impl Relay<'_> {
         let is_buffer = handoff::is_buffer(&head.orders);
         let mut begun = ResponseDraft::new(head.status, head.fields, trace);
         let mut response = if head.status == 205 {
-            // RFC 9110 §15.3.6: it says that there is nothing to be seen.
+            // RFC 9110 §15.3.6: a 205 has no content.
             begun.response.body = Bytes::new().into();
             finish(&mut begun.response, body).await;
             begun.complete()
@@ -154,7 +154,7 @@ impl Relay<'_> {
         Ok(response)
     }
 
-    /// The site's rule, if it is for this body.
+    /// The site's offload rule, if it applies to this body.
     fn offload_rule(&self, begun: &ResponseDraft, gathered: &Gathered, announced: Option<u64>) -> Option<&OffloadSettings> {
         let rule = self.site.php.as_ref()?.settings.offload.as_ref()?;
         let is_long = match gathered {
@@ -165,7 +165,7 @@ impl Relay<'_> {
         (is_long && applies()).then_some(rule)
     }
 
-    /// The response with a body that was gathered whole, or as it comes.
+    /// The response with a body that was gathered whole, or that still comes.
     fn send_on<S>(&self, mut begun: ResponseDraft, gathered: Gathered, mut body: S) -> Result<Response, BackendError>
     where
         S: BodySource + 'static,
@@ -183,7 +183,7 @@ impl Relay<'_> {
                 Ok(begun.complete())
             }
             Gathered::Part(pieces, pacing) => {
-                // A rule may spare the back end the work.
+                // An offload rule may fit it; the metrics suggest one.
                 let streamed = Streamed::new(self.script, begun.fields.get("Content-Type"));
                 if let Some(php) = &mut begun.response.trace.php {
                     php.streamed = Some(streamed);
@@ -195,8 +195,8 @@ impl Relay<'_> {
 
     /// The response with a body that still comes, through the filters and the spool.
     ///
-    /// A source that keeps what it passes on, as a cache needs it, wraps `body` here: the body is not coded yet, and
-    /// whatever comes after this line reads any [`BodySource`].
+    /// A source that copies the body, for a cache, wraps `body` here: it is not coded yet, and everything below reads
+    /// any [`BodySource`].
     fn stream(&self, begun: ResponseDraft, body: impl BodySource + 'static, pacing: Pacing) -> Response {
         let busy = Arc::clone(&begun.busy);
         let mut response = begun.complete();
@@ -215,7 +215,7 @@ impl Relay<'_> {
         response
     }
 
-    /// The response with a body that the site's rule takes off the back end.
+    /// The response with a body that an offload rule takes from the back end.
     async fn offload(
         &self,
         begun: ResponseDraft,
@@ -239,7 +239,7 @@ impl Relay<'_> {
             }
         };
         let mut trace = response.trace;
-        // A body without announced length may end before it is worth a word.
+        // A body of unknown length may have ended below the rule's minimum.
         if size >= rule.min_size {
             trace.handler = Handler::Offloaded;
             trace.handoff = Some(Via::Transparent);
@@ -247,7 +247,7 @@ impl Relay<'_> {
         Ok(Response { trace, ..offloaded })
     }
 
-    /// A body shorter than was announced is broken; what is longer was never part of it.
+    /// Checks a body against its announced length: a shorter one is broken, a longer one is truncated.
     fn exact(&self, mut body: Bytes, announced: Option<u64>) -> Result<Bytes, BackendError> {
         let Some(announced) = announced else { return Ok(body) };
         let (length, site) = (body.len() as u64, &self.site.settings.name);
@@ -263,7 +263,7 @@ impl Relay<'_> {
                 request,
                 announced,
                 length,
-                "PHP sent more than its Content-Length: the rest is cut off"
+                "the body is longer than its Content-Length: the rest is cut off"
             );
             body.truncate(usize::try_from(announced).unwrap_or(usize::MAX));
         }
@@ -277,7 +277,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Logs once a script that a line of its head was dropped.
+    /// Logs a dropped line of an answer's head, once for each script.
     fn note_dropped(&self, line: &[u8]) {
         static TOLD: Mutex<BTreeSet<Vec<u8>>> = Mutex::new(BTreeSet::new());
         let site = &self.site.settings.name;
@@ -288,7 +288,7 @@ impl Relay<'_> {
             let script = String::from_utf8_lossy(self.script);
             let line = line[..line.len().min(200)].escape_ascii();
             let request = label(self.request);
-            tracing::warn!(site, %script, %line, request, "a header line of PHP is none, and was dropped: it has no `Name: value`");
+            tracing::warn!(site, %script, %line, request, "a malformed header line was dropped: it is not `Name: value`");
         }
     }
 }
@@ -296,7 +296,7 @@ impl Relay<'_> {
 /// Most scripts whose dropped lines are logged.
 const MOST_TOLD: usize = 1000;
 
-/// The request in a few words, for log lines.
+/// A short label of the request, for log lines.
 pub(crate) fn label(request: &Request) -> String {
     format!(
         "{} {} (req {})",
@@ -306,7 +306,7 @@ pub(crate) fn label(request: &Request) -> String {
     )
 }
 
-/// A response under way, while its body decides about the rest. Its fields are apart until then.
+/// A response in the making, while its body is examined. Its fields are apart until then.
 struct ResponseDraft {
     response: Response,
     fields: Fields,
@@ -329,11 +329,10 @@ impl ResponseDraft {
     }
 }
 
-/// Takes what a script still writes that has named a file, and drops it; a script that goes on for longer does so while the
-/// file is sent.
+/// Reads and discards the output after a hand-off. A script that continues for longer does so while the file is sent.
 async fn finish<S: BodySource + 'static>(response: &mut Response, mut body: S) {
     let is_complete = matches!(body.try_piece(), Poll::Ready(Ok(None)));
-    // If it breaks off, the back end has said so; the file that was named is as good as before.
+    // If it breaks off, the back end has logged that; the file is sent all the same.
     if !is_complete && tokio::time::timeout(FINISH, discard(&mut body)).await.is_err() {
         let busy = response.trace.php.as_ref().map(|php| Arc::clone(&php.busy));
         tokio::task::spawn_local(async move {
@@ -346,7 +345,7 @@ async fn finish<S: BodySource + 'static>(response: &mut Response, mut body: S) {
     note_end(response, &mut body);
 }
 
-/// Notes the end of a body in the trace: the worker's time, and the line of its error log that says most.
+/// Notes the end of a body in the trace: the worker's time, and the most telling line of its stderr.
 fn note_end(response: &mut Response, body: &mut impl BodySource) {
     let Some(php) = &mut response.trace.php else { return };
     note_busy(&php.busy, body);
@@ -365,14 +364,14 @@ fn note_busy(busy: &AtomicU64, body: &impl BodySource) {
     busy.store(body.worker_time().as_micros() as u64, Ordering::Relaxed);
 }
 
-/// The error that ended the script, else the first line: notes before it are only notes.
+/// The line of the error that ended the script, else the first line.
 fn most_telling(stderr: &str) -> Option<&str> {
     let is_fatal = |line: &&str| line.contains("PHP Fatal error: ") || line.contains("PHP Parse error: ");
     let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.clone().find(is_fatal).or_else(|| lines.next())
 }
 
-/// The full error of a body that broke off before anything of it went out.
+/// The error of a body that broke off before anything of it was sent.
 pub(crate) fn error_of(body: &mut impl BodySource, broken: BrokenBody) -> BackendError {
     body.take_error().unwrap_or_else(|| broken_off(broken))
 }

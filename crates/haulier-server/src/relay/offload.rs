@@ -1,7 +1,7 @@
-//! Bodies that scripts pass on themselves (`readfile`, `fpassthru`), recognised by the site's `offload` rule.
+//! Offload: the site's rule recognises bodies that scripts pass on themselves (`readfile`, `fpassthru`).
 //!
-//! Such a body is taken at PHP's speed. Is it complete soon enough, then it is answered with its length, and where a part
-//! of it is asked for and the script allows that, like any file; else it goes out while the rest is still coming.
+//! Such a body is read at the back end's speed. If it is complete soon enough, it is sent with its length, and with
+//! ranges if the script allows them, like any file. Otherwise it is sent while the rest is still coming.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use super::handoff::FileResponse;
 use crate::body::Spool;
 use crate::site::OffloadSettings;
 
-/// How long the first byte may wait for the last one. Most files are through PHP within milliseconds.
+/// Longest wait for the last byte. Most files pass through PHP within milliseconds.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// The same where only a complete body can answer what was asked: a range of it.
+/// The same if only a complete body can answer the request: a range of it.
 const TIMEOUT_FOR_RANGE: Duration = Duration::from_secs(10);
 
-/// Whether the rule is for this response. Its length is judged where it is known.
+/// True if the rule applies to this response; its length is checked once it is known.
 pub(super) fn applies(rule: &OffloadSettings, head: &RequestHead, status: u16, fields: &Fields) -> bool {
     status == 200
         && head.method() != Method::Head
@@ -46,7 +46,7 @@ fn has_listed_extension(rule: &OffloadSettings, head: &RequestHead, fields: &Fie
             .is_some_and(is_listed)
 }
 
-/// Lower case, without its dot.
+/// The extension of a name in lower case, without its dot.
 fn extension(name: &[u8]) -> Option<String> {
     let last = name.rsplit(|&byte| byte == b'/').next()?;
     let dot = last.iter().rposition(|&byte| byte == b'.')?;
@@ -72,21 +72,21 @@ fn file_name(disposition: &[u8]) -> Option<&[u8]> {
         .next()
 }
 
-/// How long a complete body is waited for.
+/// Longest wait for a complete body.
 pub(super) fn timeout(head: &RequestHead, fields: &Fields) -> Duration {
     let wants_range = head.fields().known(Known::Range).is_some() && allows_ranges(head, fields);
     if wants_range { TIMEOUT_FOR_RANGE } else { TIMEOUT }
 }
 
-/// A range is a part of what another run of the script may make anew: it must have said that this is the same each
-/// time, by a validator or by Accept-Ranges, which a script that serves ranges sends with every 200.
+/// True if ranges may be answered. The next request runs the script again, so it must declare its body repeatable: by a
+/// validator, or by Accept-Ranges, which scripts that serve ranges send with every 200.
 fn allows_ranges(head: &RequestHead, fields: &Fields) -> bool {
     let said = fields.get("Accept-Ranges");
     let has_validator = fields.contains("ETag") || fields.contains("Last-Modified");
     head.method() == Method::Get && said.map_or(has_validator, |said| said.trim_ascii().eq_ignore_ascii_case(b"bytes"))
 }
 
-/// Whether what was asked for can be answered from a file only: a part, or what depends on validators.
+/// True if only a file can answer the request: for a range, or a condition on validators.
 pub(super) fn needs_file(head: &RequestHead, fields: &Fields) -> bool {
     let asked = [
         Known::Range,
@@ -99,7 +99,7 @@ pub(super) fn needs_file(head: &RequestHead, fields: &Fields) -> bool {
     asked.iter().any(|&known| head.fields().known(known).is_some()) && allows_ranges(head, fields)
 }
 
-/// The response with a complete body that lies in several places. The next request may ask for a part of it.
+/// The response with a complete body in several places. The next request may ask for a range.
 pub(super) fn respond_in_pieces(head: &RequestHead, mut fields: Fields, spool: Spool) -> Response {
     if allows_ranges(head, &fields) {
         fields.remove("Content-Range");
@@ -110,7 +110,7 @@ pub(super) fn respond_in_pieces(head: &RequestHead, mut fields: Fields, spool: S
     response
 }
 
-/// The response with a body of which the rest is still to come.
+/// The response with a body whose rest is still to come.
 pub(super) fn respond_early(fields: Fields, spool: Spool) -> Response {
     let mut response = Response::new(200, Handler::Offloaded).body(spool);
     *response.head.fields_mut() = fields;

@@ -1,4 +1,4 @@
-//! One serving thread: its event loop, its clock, and the orders it is given from outside.
+//! One serving thread: its event loop, its clock, and its orders from the main thread.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::listen::{self, StopSignal, Endpoint};
 use crate::metrics::{LISTED_AFTER, Metrics};
 use crate::thread::{Serving, Thread};
 
-/// Threads for calls that may block: reading cold files.
+/// Threads for blocking calls, such as reading cold files.
 const BLOCKING_THREADS: usize = 4;
 
-/// What the threads are told from outside.
+/// Flags that the main thread sets for all serving threads.
 #[derive(Debug)]
 pub(super) struct Control {
     started: Instant,
-    /// Answers say that there will be an end; everything is still served.
+    /// Responses announce the end of their connection; everything is still served.
     pub(super) leaving: AtomicBool,
-    /// Accept no more, end after what runs.
+    /// Accept no more, and end after the active requests.
     pub(super) drain: AtomicBool,
-    /// Idle connections may be asked once more before they are closed: another process answers, and whoever asks in the
-    /// moment of closing would get nothing.
+    /// Close idle connections only after [`GENTLE_IDLE`]: another process serves now, and a client that sends a request
+    /// at that moment would get nothing.
     pub(super) gentle: AtomicBool,
     /// End now.
     pub(super) abort: AtomicBool,
-    /// When each thread last looked at its clock: milliseconds since `started`.
+    /// Time at which each thread last looked at its clock: milliseconds since `started`.
     beats: Box<[AtomicU64]>,
 }
 
-/// Ticks in which connections that are broken off come to their ends.
+/// Ticks that cut-off connections have to log and close.
 const CUTS: u32 = 5;
 
-/// How long a connection may still be idle when another process has taken over.
+/// Longest idle time of a connection once another process has taken over.
 const GENTLE_IDLE: Duration = Duration::from_secs(2);
 
 impl Control {
@@ -60,12 +60,12 @@ impl Control {
         self.beats[thread].store(milliseconds(self.started.elapsed()), Ordering::Relaxed);
     }
 
-    /// This thread has come to its end, and is not waited for.
+    /// Marks a thread as ended: it no longer counts for the lag.
     fn note_end(&self, thread: usize) {
         self.beats[thread].store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// How long ago the thread that is furthest behind looked at its clock.
+    /// Time since the slowest thread last looked at its clock.
     pub(super) fn lag(&self) -> Duration {
         let oldest = self.beats.iter().map(|beat| beat.load(Ordering::Relaxed)).min();
         let oldest = Duration::from_millis(oldest.unwrap_or_default());
@@ -85,18 +85,18 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What is to be served from now on.
+/// New settings and sockets of a thread.
 pub(super) struct ThreadReload {
     pub(super) serving: Serving,
-    /// Addresses to listen on as well.
+    /// Additional addresses.
     pub(super) listen: Vec<Endpoint>,
-    /// Addresses not to listen on any more.
+    /// Addresses to stop listening on.
     pub(super) leave: Vec<Address>,
-    /// Dropped once it is done.
+    /// Dropped once the thread has switched.
     pub(super) done: Sender<()>,
 }
 
-/// What a thread needs to begin.
+/// Start parameters of a thread.
 pub(super) struct Start {
     pub(super) serving: Serving,
     pub(super) gate: Arc<Gate>,
@@ -108,7 +108,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Where to send the orders, and where they come out.
+    /// A channel for orders.
     pub(super) fn orders() -> (UnboundedSender<ThreadReload>, UnboundedReceiver<ThreadReload>) {
         unbounded_channel()
     }
@@ -120,7 +120,8 @@ impl Start {
             .thread_keep_alive(Duration::from_secs(10))
             .build();
         match runtime {
-            // A task of its own: what `block_on` is given runs whenever any task of the thread does, at every request.
+            // A task of its own, since `block_on` polls its argument whenever any task of the thread runs, that is at
+            // every request.
             Ok(runtime) => LocalSet::new().block_on(&runtime, async {
                 if let Err(panicked) = tokio::task::spawn_local(self.serve()).await {
                     std::panic::resume_unwind(panicked.into_panic());
@@ -192,7 +193,7 @@ impl Start {
     }
 }
 
-/// Requests that come from now on meet what the order says; those that run go on with what they began with.
+/// Applies an order. New requests get the new settings; active ones keep theirs.
 fn obey(order: ThreadReload, thread: &Rc<Thread>, acceptors: &mut Acceptors) {
     thread.serve(order.serving);
     acceptors.close(|address| order.leave.contains(address));

@@ -1,7 +1,7 @@
 //! One thread and one event loop per core.
 //!
-//! [`Server`] has its sockets bound, [`RunningServer`] its threads started; what is served may be exchanged under its
-//! feet (`running`). `event_loop` is one thread.
+//! [`Server`] has bound its sockets, [`RunningServer`] has started its threads and can be reloaded (`running`).
+//! `event_loop` is one thread.
 
 mod event_loop;
 mod page_dictionaries;
@@ -31,11 +31,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the document roots and binds all addresses. Of `inherited` those sockets are taken that listen on one of
-    /// them.
+    /// Opens the document roots and binds all addresses. Sockets in `inherited` are used for the addresses that they
+    /// listen on.
     ///
     /// # Errors
-    /// [`BindError`] with the first root or address that cannot be had.
+    /// [`BindError`] with the first root that cannot be opened or address that cannot be bound.
     pub fn bind(
         mut settings: ServerSettings,
         log: AccessLog,
@@ -60,20 +60,20 @@ impl Server {
         })
     }
 
-    /// The bound addresses, with their real ports; those that want TLS last.
+    /// The bound addresses with their real ports; TLS addresses last.
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         self.listeners.iter().map(|listener| listener.address.clone()).collect()
     }
 
-    /// Those of them whose connections begin with TLS.
+    /// The bound addresses whose connections begin with TLS.
     #[must_use]
     pub fn secure_addresses(&self) -> Vec<Address> {
         let secure = self.listeners.iter().filter(|listener| listener.is_secure);
         secure.map(|listener| listener.address.clone()).collect()
     }
 
-    /// What the server will have counted; it may outlive the server.
+    /// The metrics of the server; they may outlive it.
     #[must_use]
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)
@@ -82,19 +82,19 @@ impl Server {
     /// Starts the threads.
     ///
     /// # Errors
-    /// A thread or its event loop could not be made.
+    /// A thread or its event loop could not be created.
     pub fn run(self) -> std::io::Result<RunningServer> {
         RunningServer::start(self)
     }
 }
 
-/// All addresses to listen on, and whether their connections begin with TLS.
+/// All configured addresses, each with whether its connections begin with TLS.
 fn asked(settings: &ServerSettings) -> impl Iterator<Item = (&Address, bool)> {
     let plain = settings.listen.iter().map(|address| (address, false));
     plain.chain(settings.listen_tls.iter().map(|address| (address, true)))
 }
 
-/// Where clients without TLS are sent.
+/// The port that clients without TLS are redirected to.
 fn https_port<'l>(listeners: impl IntoIterator<Item = &'l Listener>) -> Option<u16> {
     let mut secure = listeners.into_iter().filter(|listener| listener.is_secure);
     secure.find_map(|listener| Some(listener.address.internet()?.port()))

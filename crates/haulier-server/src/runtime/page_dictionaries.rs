@@ -1,5 +1,5 @@
-//! Keeps the dictionaries fresh that are made of pages. haulier requests such a page itself, through the pipeline, as a
-//! new visitor over HTTPS from this machine.
+//! Refreshes the dictionaries made of pages. haulier requests such a page itself, through the pipeline, as a new
+//! visitor over HTTPS from this machine.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -20,9 +20,9 @@ use crate::pipeline::{self, Handling};
 use crate::site::Site;
 use crate::thread::Thread;
 
-/// How often the pages that are due are looked for.
+/// Interval between searches for pages that are due.
 const LOOK: Duration = Duration::from_secs(1);
-/// Longest page that becomes a dictionary, bytes: clients keep it, and we do.
+/// Longest page that becomes a dictionary, bytes: clients and the server keep it.
 const MOST: usize = 1 << 20;
 
 /// Keeps the dictionaries of all sites fresh, for as long as the thread serves.
@@ -38,7 +38,7 @@ pub(super) async fn keep_fresh(thread: Rc<Thread>) {
                     let page = page(&thread, &site, &page_dictionary.page).await;
                     if let Err(why) = &page {
                         let (site, page) = (&site.settings.name, &page_dictionary.page);
-                        tracing::warn!(site, page, why, "no dictionary can be made of this page");
+                        tracing::warn!(site, page, why, "cannot make a dictionary of this page");
                     }
                     page_dictionary.take(page.ok(), thread.io.clock.coarse());
                 }
@@ -50,7 +50,7 @@ pub(super) async fn keep_fresh(thread: Rc<Thread>) {
 /// The body of an HTML page.
 ///
 /// # Errors
-/// Why it cannot be had, in words for the log.
+/// A description for the log.
 async fn page(thread: &Rc<Thread>, site: &Arc<Site>, target: &str) -> Result<Bytes, String> {
     let request = request(thread, site, target).ok_or("its path is none")?;
     let answered = match pipeline::answer_for(thread, Arc::clone(site), request) {
@@ -84,7 +84,7 @@ fn request(thread: &Thread, site: &Site, target: &str) -> Option<Request> {
         peer: Peer {
             remote: here,
             local: here,
-            // Browsers use dictionaries over HTTPS only; links in the page should be those they will see.
+            // Browsers use dictionaries over HTTPS only, and the page should contain the links that they get.
             tls: !site.settings.development,
             misses_tls: false,
             proxy: None,
@@ -124,7 +124,7 @@ fn add(page: &mut Vec<u8>, piece: Piece) -> Result<(), &'static str> {
     piece.read_to(page).map_err(|_| "its spool cannot be read")
 }
 
-/// There is no connection behind the request.
+/// The exchange of a request without a connection.
 #[derive(Debug)]
 struct NoClient;
 

@@ -1,5 +1,4 @@
-//! A server whose threads run: what is served is exchanged, roots are followed, sockets are handed over, all while
-//! requests are answered.
+//! A running server: reload, change of document roots, hand-over of sockets and shutdown, while requests are answered.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,19 +23,19 @@ use crate::site::{Router, Site};
 use crate::thread::Serving;
 use crate::tls::Certificates;
 
-/// How long a stop waits for logs that do not take their lines.
+/// Longest wait of a shutdown for access logs that do not take their lines.
 const LOG_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a change waits for a thread that is busy with something else; it will find the order afterwards.
+/// Longest wait of a reload for a busy thread, which switches later.
 const SWITCH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Threads that serve.
+/// The serving threads.
 #[derive(Debug)]
 pub struct RunningServer {
     threads: Vec<JoinHandle<()>>,
     handle: Arc<ServerHandle>,
 }
 
-/// What can be done to a running server, from any thread.
+/// Controls a running server, from any thread.
 #[derive(Debug)]
 pub struct ServerHandle {
     control: Arc<Control>,
@@ -46,14 +45,14 @@ pub struct ServerHandle {
     state: Mutex<ServerState>,
 }
 
-/// What is served now.
+/// The current settings, sites and sockets.
 #[derive(Debug)]
 struct ServerState {
     settings: Arc<ServerSettings>,
     sites: Vec<Arc<Site>>,
     log: AccessLog,
     listeners: Vec<Listener>,
-    /// Every log that something was written to, for the end.
+    /// Every log with lines of this server, to be flushed at the end.
     logs: Vec<AccessLog>,
 }
 
@@ -102,37 +101,37 @@ impl RunningServer {
         })
     }
 
-    /// For changes while it runs.
+    /// A handle for changes at run time.
     #[must_use]
     pub fn handle(&self) -> Arc<ServerHandle> {
         Arc::clone(&self.handle)
     }
 
-    /// Serves on, and says with every answer that the connection ends with it: balancers and clients have time to go
-    /// elsewhere.
+    /// Announces in every response that its connection will be closed, and goes on serving: balancers and clients have
+    /// time to move.
     pub fn announce_end(&self) {
         self.handle.control.leaving.store(true, Ordering::SeqCst);
     }
 
-    /// Stops accepting; idle connections are closed, others after their current response.
+    /// Stops accepting. Idle connections are closed, others after their current response.
     pub fn drain(&self) {
         self.handle.control.drain.store(true, Ordering::SeqCst);
         self.handle.close_listeners();
     }
 
-    /// Open connections.
+    /// Number of open connections.
     #[must_use]
     pub fn active(&self) -> usize {
         self.handle.gate.open()
     }
 
-    /// Whether every thread has ended: after [`RunningServer::drain`], once the last connection is closed.
+    /// True once every thread has ended: after [`RunningServer::drain`] and the last connection.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Cuts what is left and ends.
+    /// Cuts the remaining connections off and ends.
     pub fn abort(self) {
         self.drain();
         self.handle.control.abort.store(true, Ordering::SeqCst);
@@ -150,11 +149,11 @@ impl RunningServer {
 
 impl ServerHandle {
     fn lock(&self) -> MutexGuard<'_, ServerState> {
-        // What is changed under the lock is changed at once, at its end.
+        // Changes under the lock are single assignments at its end, so a panic leaves no half of one.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bound addresses, with their real ports; those that want TLS last.
+    /// The bound addresses with their real ports; TLS addresses last.
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         self.lock()
@@ -164,20 +163,20 @@ impl ServerHandle {
             .collect()
     }
 
-    /// How long ago the thread that is furthest behind last looked round; they all do ten times a second.
+    /// Time since the slowest thread last ran its tick, due ten times a second.
     #[must_use]
     pub fn lag(&self) -> Duration {
         self.control.lag()
     }
 
-    /// Serves what these settings say, from the next request on; requests that run go on with what they began with, and
-    /// no connection is closed. Addresses that are listened on already keep their sockets. The number of threads stays,
-    /// and so does how sockets are bound that are there already.
+    /// Serves new settings from the next request on. Active requests keep the old ones, and no connection is closed.
+    /// Addresses that stay keep their sockets, bound as they were. The number of threads stays, too.
     ///
-    /// Returns when all threads have switched, which takes milliseconds; not to be called where blocking hurts.
+    /// Returns when all threads have switched, which takes milliseconds; blocks until then.
     ///
     /// # Errors
-    /// [`BindError`] with the first root or address that cannot be had; nothing has changed then.
+    /// [`BindError`] with the first root that cannot be opened or address that cannot be bound; nothing has changed
+    /// then.
     pub fn reload(&self, mut settings: ServerSettings, log: AccessLog) -> Result<(), BindError> {
         let mut state = self.lock();
         settings.threads = state.settings.threads;
@@ -203,12 +202,12 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Opens the sites anew whose document root is another directory by now; gives their names. A site whose new root
+    /// Reopens the sites whose document root has become another directory; returns their names. A site whose new root
     /// cannot be opened keeps the old one until it can.
     ///
-    /// Not to be called where blocking hurts.
+    /// Blocks.
     pub fn follow_roots(&self) -> Vec<String> {
-        // A file system may take long to answer: the lock is taken only if there is something to change.
+        // The file system may be slow, so the lock is taken only if something changes.
         let sites = self.lock().sites.clone();
         let moved: Vec<Arc<Site>> = sites.into_iter().filter(|site| site.has_moved()).collect();
         if moved.is_empty() {
@@ -227,7 +226,7 @@ impl ServerHandle {
                     *site = Arc::new(opened);
                 }
                 Err(error) => {
-                    tracing::debug!(site = site.settings.name, %error, "the new document root cannot be opened");
+                    tracing::debug!(site = site.settings.name, %error, "cannot open the new document root");
                 }
             }
         }
@@ -237,14 +236,14 @@ impl ServerHandle {
         followed
     }
 
-    /// Has every thread serve what `state` says.
+    /// Makes every thread serve `state`.
     fn switch(&self, state: &ServerState, new: &[Listener], leave: &[Address]) {
         let counters = self.metrics.serve(state.sites.clone(), certificates(&state.settings));
         let router = Arc::new(Router::new(&state.sites));
         let (done, all_done) = mpsc::channel();
         let threads = self.orders.len();
         for (number, (orders, counters)) in self.orders.iter().zip(counters).enumerate() {
-            // Without descriptors the other threads listen there.
+            // If descriptors run out here, the other threads still listen there.
             let listen = sockets_of_thread(new, number, threads).unwrap_or_else(|error| {
                 tracing::error!(%error, thread = number, "this thread does not listen on the new addresses");
                 Vec::new()
@@ -255,20 +254,20 @@ impl ServerHandle {
                 leave: leave.to_vec(),
                 done: done.clone(),
             };
-            // A thread that is gone has ended with the server.
+            // A thread that has ended did so with the server.
             let _ = orders.send(order);
         }
         drop(done);
-        // Nothing is sent: the channel closes when the last order is obeyed.
+        // Nothing is sent: the channel closes when the last order is done.
         if all_done.recv_timeout(SWITCH_PATIENCE) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("a serving thread is too busy to take the new configuration; it does so next");
         }
     }
 
-    /// The sockets of every address, for another process to listen on as well.
+    /// Copies of the sockets of every address, for another process.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// Out of descriptors.
     pub fn sockets(&self) -> io::Result<Vec<Inherited>> {
         let state = self.lock();
         let copy = |listener: &Listener| {
@@ -282,7 +281,7 @@ impl ServerHandle {
         state.listeners.iter().map(copy).collect()
     }
 
-    /// The process that bound the inherited sockets has left them to this one.
+    /// Takes over the socket files, since the process that bound them has left.
     pub fn claim(&self) {
         for listener in &mut self.lock().listeners {
             if let Some(file) = &mut listener.file {
@@ -291,8 +290,8 @@ impl ServerHandle {
         }
     }
 
-    /// Another process listens on the sockets: this one accepts no more and leaves them where they are. Connections
-    /// that are being used get another answer, which says that it is the last.
+    /// Stops accepting and leaves the sockets to another process. Connections in use get one more response, which
+    /// announces their end.
     pub fn yield_sockets(&self) {
         for listener in &mut self.lock().listeners {
             if let Some(file) = listener.file.take() {
@@ -302,7 +301,7 @@ impl ServerHandle {
         self.control.gentle.store(true, Ordering::SeqCst);
     }
 
-    /// Threads hold copies: a socket that is not closed here as well would go on taking connections.
+    /// Threads hold copies: a socket left open here would keep queueing connections.
     fn close_listeners(&self) {
         for listener in &mut self.lock().listeners {
             listener.sockets.clear();
@@ -331,7 +330,7 @@ impl ServerState {
     }
 }
 
-/// Of a server with TLS.
+/// The certificates of a server with TLS.
 fn certificates(settings: &ServerSettings) -> Option<Arc<Certificates>> {
     let tls = settings.tls.as_ref()?;
     Some(Arc::clone(tls.acceptor.certificates()))
@@ -345,7 +344,7 @@ fn sockets_of_thread(listeners: &[Listener], number: usize, threads: usize) -> i
     Ok(sockets)
 }
 
-/// Binds the addresses that nobody here listens on yet.
+/// Binds the new addresses.
 fn bind_new(listeners: &[Listener], settings: &ServerSettings) -> Result<Vec<Listener>, BindError> {
     let mut known: Vec<&Listener> = listeners.iter().collect();
     let mut new = Vec::new();
@@ -358,11 +357,11 @@ fn bind_new(listeners: &[Listener], settings: &ServerSettings) -> Result<Vec<Lis
     let port = |address: &Address| address.internet().map(|address| address.port());
     new.into_iter()
         .map(|(asked, is_secure)| {
-            // With TLS from now on, or without: the address keeps its sockets, and with them who waits there.
+            // A change of TLS keeps the sockets, and the connections in their queues.
             if let Some(listener) = known.iter().find(|listener| listener.is_at(asked)) {
                 return listener.turned(asked, is_secure);
             }
-            // What leaves may stand in the way of what comes: `127.0.0.1:80` of `:80`.
+            // An address that is leaving may conflict with a new one: `127.0.0.1:80` with `:80`.
             let in_the_way = known.iter().any(|listener| port(&listener.address) == port(asked));
             Listener::bind(
                 asked,
@@ -375,7 +374,7 @@ fn bind_new(listeners: &[Listener], settings: &ServerSettings) -> Result<Vec<Lis
         .collect()
 }
 
-/// The listeners that stay, and those whose address nobody asks for any more.
+/// The listeners that stay, and those that leave.
 fn part(mut listeners: Vec<Listener>, settings: &ServerSettings) -> (Vec<Listener>, Vec<Listener>) {
     let mut stay = Vec::new();
     for (address, is_secure) in asked(settings) {

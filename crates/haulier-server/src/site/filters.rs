@@ -10,33 +10,33 @@ use haulier_http::Network;
 use crate::clock::now;
 use crate::rate_limiter::RateLimiter;
 
-/// What the filters of a site do.
+/// Settings of a site's filters.
 #[derive(Debug, Clone, Default)]
 pub struct FilterSettings {
-    /// The response to clients without TLS, if the site has TLS; `None` if it has not.
+    /// The response to clients without TLS; `None` if the site has no TLS.
     pub without_tls: Option<WithoutTls>,
-    /// The one name of a site with several.
+    /// The canonical host of a site with several.
     pub canonical: Option<Canonical>,
     /// Field lines set on every response.
     pub headers: Vec<(String, String)>,
-    /// How the site is closed for maintenance.
+    /// Closing of the site for maintenance.
     pub maintenance: Option<Maintenance>,
-    /// Requests of one client address; shared by sites that count together.
+    /// Limits the requests of one client address; sites may share it.
     pub requests_per_ip: Option<Arc<RateLimiter>>,
 }
 
 /// The response of a site with TLS to clients without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithoutTls {
-    /// The same as to all others.
+    /// The same as with TLS.
     Everything,
-    /// A redirect to `https://`, once there is a certificate for the name in the request.
+    /// A redirect to `https://`, once there is a certificate for the host.
     Redirect,
-    /// Nothing but the redirect, and never the site's Strict-Transport-Security (RFC 6797 §7.2).
+    /// Always the redirect, but never Strict-Transport-Security (RFC 6797 §7.2).
     RedirectOnly,
 }
 
-/// The one name of a site with several.
+/// The canonical host of a site with several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Canonical {
     /// Host name, lower case.
@@ -45,12 +45,12 @@ pub struct Canonical {
     pub origin: Option<String>,
 }
 
-/// How a site is closed for maintenance.
+/// Closing of a site for maintenance.
 #[derive(Debug, Clone)]
 pub struct Maintenance {
     /// The site is closed while this file exists.
     pub file: PathBuf,
-    /// Path in the document root of the page shown.
+    /// Path of the page in the document root.
     pub page: Option<String>,
     /// Clients for which the site stays open.
     pub allow: Vec<Network>,
@@ -58,14 +58,14 @@ pub struct Maintenance {
     pub retry_after: Duration,
 }
 
-/// How long a look at the file is valid.
+/// Time between two checks for the file.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Whether the file of `maintenance` exists, looked up at most once a second by one of the threads.
+/// True if the file of `maintenance` exists. One of the threads checks at most once a second.
 #[derive(Debug)]
 pub(crate) struct MaintenanceSwitch {
     started: Instant,
-    /// Milliseconds since `started` from which on the file is to be looked for again.
+    /// Time of the next check, milliseconds since `started`.
     check_at: AtomicU64,
     is_on: AtomicBool,
 }

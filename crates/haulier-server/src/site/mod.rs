@@ -1,4 +1,4 @@
-//! The sites: which one answers to a host, what is known of it, and what holds for a path of it.
+//! Sites: their hosts, their parts, and the rules for their paths.
 
 mod filters;
 mod php;

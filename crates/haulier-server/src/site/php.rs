@@ -11,13 +11,13 @@ use haulier_proto::fastcgi::params::EncodedPairs;
 
 use crate::files::{ScriptSettings, SendRoots, SendfileSettings};
 
-/// How a site runs PHP.
+/// Settings of a site's PHP.
 #[derive(Debug, Clone, Default)]
 pub struct PhpSettings {
-    /// The pool of workers: its index in the pools of the server.
+    /// Index of the pool in the pools of the server.
     pub pool: usize,
-    /// The front controller as a path in the document root (`/index.php`): it answers for paths without a file. `None`
-    /// answers 404 instead.
+    /// The front controller as a path in the document root (`/index.php`). It answers for paths without a file; `None`
+    /// answers 404.
     pub front: Option<String>,
     /// The scripts that may run.
     pub scripts: ScriptSettings,
@@ -25,25 +25,25 @@ pub struct PhpSettings {
     pub params: Vec<(String, String)>,
     /// The document root as PHP sees it, if it runs on another machine.
     pub remote_root: Option<PathBuf>,
-    /// Files that scripts may name for the server to send.
+    /// Files that scripts may hand off.
     pub sendfile: SendfileSettings,
-    /// Bodies of scripts that are taken off PHP and sent as files; `None` for none.
+    /// Bodies that are taken from PHP and sent as files; `None` for none.
     pub offload: Option<OffloadSettings>,
 }
 
-/// Bodies that scripts pass on, recognised by media type or extension.
+/// Bodies to offload, by media type or extension.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OffloadSettings {
     /// Media types, lower case: `application/pdf`, or `video/*`.
     pub types: Vec<String>,
-    /// Extensions without their dot, lower case, of the path asked for or of the name in Content-Disposition.
+    /// Extensions without their dot, lower case, of the path or of the name in Content-Disposition.
     pub extensions: Vec<String>,
-    /// Shorter bodies are left alone, bytes.
+    /// Shorter bodies are not offloaded, bytes.
     pub min_size: u64,
 }
 
 impl OffloadSettings {
-    /// Whether a media type, in lower case and without parameters, is one of `types`.
+    /// True if a media type is one of `types`; it is in lower case, without parameters.
     pub(crate) fn lists(&self, media_type: &[u8]) -> bool {
         self.types.iter().any(|listed| match listed.strip_suffix('*') {
             Some(prefix) => media_type.starts_with(prefix.as_bytes()),
@@ -52,15 +52,15 @@ impl OffloadSettings {
     }
 }
 
-/// PHP of one site.
+/// The PHP part of a site.
 #[derive(Debug)]
 pub(crate) struct SitePhp {
     pub(crate) settings: PhpSettings,
-    /// The workers.
+    /// The pool of workers.
     pub(crate) pool: Arc<Pool>,
     /// FastCGI parameters that are the same for every request.
     pub(crate) params: EncodedPairs,
-    /// The directories that files named by scripts may lie in.
+    /// Directories whose files scripts may hand off.
     pub(crate) send_roots: SendRoots,
 }
 
@@ -83,7 +83,7 @@ impl SitePhp {
     }
 }
 
-/// The parameters that are the same for every request of a site.
+/// FastCGI parameters that are the same for every request.
 fn constant_params(php: &PhpSettings, root: &Path, send_roots: &SendRoots) -> io::Result<EncodedPairs> {
     let mut pairs = EncodedPairs::default();
     let root = php.remote_root.as_deref().unwrap_or(root);
@@ -92,7 +92,7 @@ fn constant_params(php: &PhpSettings, root: &Path, send_roots: &SendRoots) -> io
         ("SERVER_SOFTWARE", b"haulier"),
         ("DOCUMENT_ROOT", root.as_os_str().as_bytes()),
         ("CONTEXT_DOCUMENT_ROOT", root.as_os_str().as_bytes()),
-        // php-cgi built with force-cgi-redirect answers nothing without it.
+        // php-cgi built with force-cgi-redirect requires it.
         ("REDIRECT_STATUS", b"200"),
     ];
     let configured = php.params.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
@@ -105,15 +105,15 @@ fn constant_params(php: &PhpSettings, root: &Path, send_roots: &SendRoots) -> io
     Ok(pairs)
 }
 
-/// What tells applications that we send files for them. Symfony, and with it Laravel and Drupal, names a file only if
-/// it lies beneath a prefix of the mapping, and passes any other through as before. ownCloud reads the second one.
+/// Variables that announce X-Sendfile to applications. Symfony, and with it Laravel and Drupal, hands a file off only
+/// if it is beneath a prefix of the mapping. ownCloud reads the second variable.
 fn announcements(php: &PhpSettings, send_roots: &SendRoots) -> Vec<(&'static str, Vec<u8>)> {
     let mut roots: Vec<(Vec<u8>, String)> = send_roots
         .mapped()
         .map(|(path, prefix)| (path.as_os_str().as_bytes().to_vec(), prefix))
         .collect();
     if let Some(remote) = &php.remote_root {
-        // PHP elsewhere knows our files by other names; of these only those of the document root are known to us.
+        // Remote PHP has other paths for our files; only the document root can be mapped.
         roots = vec![(remote.as_os_str().as_bytes().to_vec(), String::new())];
     }
     if roots.is_empty() {
@@ -131,7 +131,7 @@ fn announcements(php: &PhpSettings, send_roots: &SendRoots) -> Vec<(&'static str
     announced
 }
 
-/// `/srv/shop/=/prefix/, …`; a path that would not survive this syntax is left out.
+/// `/srv/shop/=/prefix/, …`, without paths that this syntax cannot express.
 fn mapping(roots: &[(Vec<u8>, String)]) -> Vec<u8> {
     let is_plain = |path: &[u8]| {
         path.iter()
@@ -152,8 +152,8 @@ fn mapping(roots: &[(Vec<u8>, String)]) -> Vec<u8> {
     mapping
 }
 
-/// The secret that the prelude of PHP adds to the name of a file to be sent: a field of a script without it is no order.
-/// Random for the process, hexadecimal.
+/// The token that PHP's prelude adds to a hand-off; without it the field does not count. Random for each process,
+/// hexadecimal.
 pub fn send_token() -> &'static str {
     static TOKEN: OnceLock<String> = OnceLock::new();
     TOKEN.get_or_init(|| {

@@ -1,26 +1,26 @@
-//! `rewrites` of a site: another path answers, and the client does not see it.
+//! The site's `rewrites`: another path answers, unseen by the client.
 
 use haulier_proto::path;
 
 use super::Site;
 use crate::pattern::target;
 
-/// Where a request goes instead.
+/// The target of a rewrite.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rewritten {
     /// Decoded and normalised.
     pub(crate) path: Vec<u8>,
-    /// Of the rule and of the client, in that order.
+    /// The query of the rule, then the client's.
     pub(crate) query: Option<Vec<u8>>,
 }
 
-/// What the first rule that names this path makes of it. Rules are asked once: what a rule makes is not rewritten again.
+/// Applies the first matching rule. The result is not rewritten again.
 pub(crate) fn find(site: &Site, path: &[u8], query: Option<&[u8]>) -> Option<Rewritten> {
     site.settings.rewrites.iter().find_map(|rule| {
         let stars = rule.from.stars(path)?;
         let target = target::with_query(rule.to.filled(&stars), query);
         let (raw_path, query) = target::split_query(&target);
-        // A capture that could not be a path of its own, such as one with `..` after a prefix, names nothing.
+        // A capture that is no valid path, such as one with `..`, does not match.
         let path = path::normalize(raw_path).ok()?;
         Some(Rewritten {
             path: path.into_owned(),

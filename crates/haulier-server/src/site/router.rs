@@ -1,18 +1,18 @@
-//! Host name → site (RFC 9110 §7.4: a server decides what it is authoritative for).
+//! Host → site (RFC 9110 §7.4: a server decides what it is authoritative for).
 
 use std::sync::Arc;
 
 use super::Site;
 use crate::pattern::host_map::HostMap;
 
-/// Finds the site for a host: an exact name, then the longest wildcard, then the site for every host.
+/// Finds the site of a host: by exact name, then the longest wildcard, then the site for every host.
 #[derive(Debug, Default)]
 pub(crate) struct Router {
     sites: HostMap<Arc<Site>>,
 }
 
 impl Router {
-    /// The first site that names a host has it.
+    /// The first site that names a host gets it.
     #[must_use]
     pub(crate) fn new(sites: &[Arc<Site>]) -> Self {
         let mut router = Self::default();
@@ -24,13 +24,13 @@ impl Router {
         router
     }
 
-    /// Every site that answers to a host; one may come several times.
+    /// All sites; a site with several hosts comes several times.
     pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
         self.sites.values()
     }
 
-    /// The site for this host (without port). `None`: nobody here answers to it, or there is no host and no site
-    /// for every host.
+    /// The site of a host, without port. `None` if no site has the host; without a host, only a site for every host
+    /// answers.
     #[must_use]
     pub(crate) fn find(&self, host: Option<&[u8]>) -> Option<&Arc<Site>> {
         self.sites.find(host)

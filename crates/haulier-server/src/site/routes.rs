@@ -1,7 +1,7 @@
-//! The routes of a site: what holds for some of its paths.
+//! The routes of a site: rules for some of its paths.
 //!
-//! Each setting is taken from the route that says most of the path literally among those that set it. So a route that
-//! names a pool for a part of `/admin/*` does not undo the password of the whole.
+//! Each setting comes from the matching route with the most literal pattern that sets it. So a route that sets a pool
+//! for a part of `/admin/*` keeps the password of the whole.
 
 use std::io;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::password::Htpasswd;
 use crate::pattern::glob::Glob;
 use crate::rate_limiter::RateLimiter;
 
-/// All routes of a site, the most literal path first.
+/// All routes of a site, the most literal pattern first.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     routes: Vec<Route>,
-    /// The front controller of the site: `/index.php/admin` is `/admin` to the application behind it.
+    /// The front controller of the site: to its application `/index.php/admin` is `/admin`.
     front: Option<String>,
 }
 
@@ -28,15 +28,15 @@ struct Route {
     settings: RouteSettings,
 }
 
-/// Another document root or another pool for some paths: a site within the site.
+/// A site within the site: another document root or pool for some paths.
 #[derive(Debug)]
 pub(crate) struct Mount {
     pub(crate) site: Arc<Site>,
-    /// What stands before the paths of the mount: `/wiki` for `/wiki/*`, or nothing.
+    /// The path before those of the mount: `/wiki` for `/wiki/*`, or empty.
     pub(crate) prefix: String,
 }
 
-/// What the routes say about one path.
+/// The rules for one path.
 #[derive(Debug, Default)]
 pub(crate) struct Matched<'a> {
     pub(crate) deny: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Matched<'a> {
 }
 
 impl Routes {
-    /// Opens the document roots. Mounts are counted as their site.
+    /// Opens the document roots. Mounts count as their site in the metrics.
     ///
     /// # Errors
     /// As [`Site::open`].
@@ -71,14 +71,14 @@ impl Routes {
         Ok(Self { routes, front })
     }
 
-    /// The sites within the site.
+    /// The mounted sites.
     pub(super) fn mounts(&self) -> impl Iterator<Item = &Site> {
         self.routes
             .iter()
             .filter_map(|route| Some(&*route.mount.as_ref()?.site))
     }
 
-    /// What holds for this path, decoded and normalised.
+    /// The rules for a path, decoded and normalised.
     pub(crate) fn find(&self, path: &[u8]) -> Matched<'_> {
         let mut matched = Matched::default();
         let mut login = None;
@@ -111,7 +111,7 @@ impl Routes {
 
 impl Route {
     fn names(&self, path: &[u8]) -> bool {
-        // The mount itself without its slash: nothing of the site lies there any more.
+        // The mount itself without its slash also belongs to it.
         let is_mount = |mount: &Mount| !mount.prefix.is_empty() && path == mount.prefix.as_bytes();
         self.path.matches(path) || self.mount.as_ref().is_some_and(is_mount)
     }

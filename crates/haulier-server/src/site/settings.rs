@@ -1,4 +1,4 @@
-//! Settings of a site. Each part has a struct of its own with its defaults; most parts define theirs themselves.
+//! Settings of a site. Each part has a struct with its defaults, most in their own modules.
 
 use std::sync::Arc;
 
@@ -21,35 +21,35 @@ use crate::rate_limiter::RateLimiter;
 pub struct SiteSettings {
     /// The name used in the configuration, logs and metrics.
     pub name: String,
-    /// Host names it answers to, lower case, without port: `example.com`, `*.example.com`, or `*` for every host.
+    /// Host names, lower case, without port: `example.com`, `*.example.com`, or `*` for every host.
     pub hosts: Vec<String>,
-    /// Full error pages, `Cache-Control: no-cache`, `Server-Timing`.
+    /// Show full error pages, and send `Cache-Control: no-cache` and `Server-Timing`.
     pub development: bool,
     /// Limits and timeouts of its requests.
     pub limits: SiteLimits,
     /// The document root and its files.
     pub files: FileSettings,
-    /// How PHP is run; `None` serves files only.
+    /// PHP; `None` serves files only.
     pub php: Option<PhpSettings>,
     /// The image service; `None` without images.
     pub images: Option<Arc<ImageSite>>,
-    /// How bodies are coded for the wire.
+    /// Coding of bodies.
     pub compress: CompressSettings,
     /// Compression dictionaries of files and pages.
     pub dictionary: DictionarySettings,
-    /// What responses on their way may hold.
+    /// Budgets of spooled responses.
     pub spool: SpoolSettings,
-    /// What the filters do.
+    /// The filters.
     pub filters: FilterSettings,
-    /// Path → where to send the client instead.
+    /// Redirects of clients by path.
     pub redirects: Vec<RedirectRule>,
-    /// Path → another path that answers; the first match wins.
+    /// Internal rewrites by path; the first match counts.
     pub rewrites: Vec<RewriteRule>,
     /// Rules for some paths.
     pub routes: Vec<RouteSettings>,
-    /// Status → path in the document root of the page shown with it: a file or a script.
+    /// Status → path of its page in the document root: a file or a script.
     pub error_pages: Vec<(u16, String)>,
-    /// The access log of this site; `None` writes to the server's.
+    /// The access log of this site; `None` for the server's.
     pub log: Option<AccessLog>,
 }
 
@@ -60,7 +60,7 @@ pub struct SiteLimits {
     pub body: u64,
     /// The setting that `body` comes from, for the log and for error pages in development.
     pub body_setting: &'static str,
-    /// Replaces the timeouts of the server; `None` keeps those.
+    /// Replaces the timeouts of the server.
     pub timeouts: Option<Arc<Timeouts>>,
 }
 
@@ -74,7 +74,7 @@ impl Default for SiteLimits {
     }
 }
 
-/// What all responses of a site that wait for their clients may hold.
+/// Budgets of all spooled responses of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpoolSettings {
     /// Bytes of long bodies in memory.
@@ -92,40 +92,40 @@ impl Default for SpoolSettings {
     }
 }
 
-/// One line of `redirects`.
+/// A line of `redirects`.
 #[derive(Debug, Clone)]
 pub struct RedirectRule {
-    /// The path asked for: an exact path, or a prefix that ends in `*`.
+    /// An exact path, or a prefix that ends in `*`.
     pub from: Glob,
-    /// Path or URL.
+    /// A path or a URL.
     pub to: Target,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
 }
 
-/// One line of `rewrites`.
+/// A line of `rewrites`.
 #[derive(Debug, Clone)]
 pub struct RewriteRule {
-    /// The path asked for.
+    /// The requested path.
     pub from: Glob,
-    /// Path, with or without a query.
+    /// A path, with or without a query.
     pub to: Target,
 }
 
-/// One `[[site.NAME.route]]`.
+/// A `[[site.NAME.route]]`.
 #[derive(Debug, Clone)]
 pub struct RouteSettings {
-    /// The paths it is for.
+    /// The paths of the route.
     pub path: Glob,
     /// Another document root, or another pool.
     pub mount: Option<MountSettings>,
     /// Answers 404.
     pub deny: bool,
-    /// Clients that may have these paths, others get 403; `None`: all.
+    /// Clients that may request these paths; others get 403. `None` allows all.
     pub allow: Option<Vec<Network>>,
-    /// The passwords that are asked for.
+    /// The required passwords.
     pub login: Option<Login>,
-    /// Requests of one client address to these paths.
+    /// Limits the requests of one client address to these paths.
     pub rate: Option<Arc<RateLimiter>>,
 }
 
@@ -144,20 +144,20 @@ impl RouteSettings {
     }
 }
 
-/// A site within a site.
+/// A mounted site.
 #[derive(Debug, Clone)]
 pub struct MountSettings {
     /// Its files and PHP; its hosts, routes and filters are not used.
     pub site: Box<SiteSettings>,
-    /// The path it is mounted at, without slash at the end: `/wiki`, or empty.
+    /// The path of the mount without slash at the end: `/wiki`, or empty.
     pub prefix: String,
 }
 
 /// Passwords of a route.
 #[derive(Debug, Clone)]
 pub enum Login {
-    /// Users in the file may pass.
+    /// The users of a password file.
     Users(Arc<Htpasswd>),
-    /// No password is asked for, even if a wider route asks for one.
+    /// No password, even if a wider route requires one.
     Off,
 }

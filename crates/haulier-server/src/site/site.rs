@@ -1,4 +1,4 @@
-//! A site made ready to serve: its settings and its parts.
+//! A site that can serve: its settings and its parts.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::compress::SiteCoding;
 use crate::compress::store::VariantStore;
 use crate::files::SiteFiles;
 
-/// One site. Shared by all threads.
+/// A site, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) settings: SiteSettings,
-    /// The number it is counted under; a reload keeps it for a site of the same name.
+    /// Its number in the metrics; a reload keeps it for a site of the same name.
     pub(crate) series: u32,
     pub(crate) files: SiteFiles,
     pub(crate) php: Option<SitePhp>,
     pub(crate) coding: Arc<SiteCoding>,
-    /// What its spooled responses hold.
+    /// Budgets of its spooled responses.
     pub(crate) spool: Arc<SpoolBudget>,
     /// Rules for some of its paths.
     pub(crate) routes: Routes,
     pub(crate) maintenance: MaintenanceSwitch,
 }
 
-/// Running parts of a server that its sites share.
+/// Parts of a server that its sites share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SharedParts<'a> {
     pub(crate) pools: &'a [Arc<Pool>],
@@ -38,7 +38,7 @@ impl Site {
     /// Opens the document root and makes the parts.
     ///
     /// # Errors
-    /// The root does not exist, is no directory, or may not be read; the configured parameters are too long.
+    /// The root does not exist, is not a directory, or is not readable; the configured parameters are too long.
     pub(crate) fn open(settings: SiteSettings, shared: SharedParts<'_>, series: u32) -> std::io::Result<Self> {
         let coding = Arc::new(SiteCoding::new(
             &settings.name,
@@ -67,7 +67,7 @@ impl Site {
         })
     }
 
-    /// Whether its document root, or that of a mount, has been replaced.
+    /// True if its document root, or that of a mount, has been replaced.
     pub(crate) fn has_moved(&self) -> bool {
         self.mounts().any(|site| site.files.has_moved())
     }

@@ -1,5 +1,5 @@
-//! What the connections of one thread share, without locks: the [`Io`] below protocols, and above it what is served, with
-//! the caches of the thread.
+//! State that the connections of one thread share without locks: the [`Io`] below the protocols; above it the settings,
+//! the sites and the caches.
 
 mod serving;
 
@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 
 pub(crate) use serving::Serving;
 
-/// One per thread; connections hold it by `Rc`.
+/// State of one thread; connections hold it by `Rc`.
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub(crate) io: Io,
@@ -29,11 +29,11 @@ pub(crate) struct Thread {
 /// Caches of a thread.
 #[derive(Debug)]
 pub(crate) struct Caches {
-    /// Files that clients ask for.
+    /// Files that clients request.
     pub(crate) files: FileCache,
-    /// Files that scripts name.
+    /// Files that scripts hand off.
     pub(crate) sendfile: SendfileCache,
-    /// Images by their addresses.
+    /// Image responses by address.
     pub(crate) images: Memo,
 }
 
@@ -53,12 +53,12 @@ impl Thread {
         })
     }
 
-    /// What is served now. A caller that waits with it keeps the old one.
+    /// The current settings and sites. A caller that keeps them while waiting keeps the old ones.
     pub(crate) fn serving(&self) -> Rc<Serving> {
         Rc::clone(&self.serving.borrow())
     }
 
-    /// Serves this from the next request on.
+    /// Serves these settings and sites from the next request on.
     pub(crate) fn serve(&self, serving: Serving) {
         let (files, sendfile) = serving.open_files();
         self.caches.files.resize(files);
@@ -66,13 +66,13 @@ impl Thread {
         self.serving.replace(Rc::new(serving));
     }
 
-    /// Closes files that are only kept open: the process is out of descriptors.
+    /// Closes the cached files, since the process is out of descriptors.
     pub(crate) fn shed_files(&self) {
         self.caches.files.shed();
         self.caches.sendfile.shed();
     }
 
-    /// The reason of an exchange whose connection ended early without a reason of its own.
+    /// The reason for an exchange that ended early without a reason of its own.
     pub(crate) fn why_gone(&self) -> Reason {
         if self.io.is_cut() {
             Reason::ServerStopped

@@ -1,4 +1,4 @@
-//! What a thread serves: settings, sites, log and counters.
+//! State that a reload replaces: settings, sites, log and counters.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::metrics::Counters;
 use crate::settings::ServerSettings;
 use crate::site::Router;
 
-/// The settings, sites, log and counters of a thread, which a reload replaces as a whole. A request keeps those it began
+/// The settings, sites, log and counters of a thread. A reload replaces them as a whole; a request keeps those it began
 /// with.
 #[derive(Debug)]
 pub(crate) struct Serving {
@@ -15,12 +15,12 @@ pub(crate) struct Serving {
     pub(crate) router: Arc<Router>,
     /// The log of the server; a site may have its own.
     pub(crate) log: AccessLog,
-    /// This thread's own part of the metrics.
+    /// This thread's share of the metrics.
     pub(crate) counters: Arc<Counters>,
 }
 
 impl Serving {
-    /// Files each thread may hold open: those clients ask for, and those scripts name.
+    /// Most files that each thread holds open: requested by clients, and handed off by scripts.
     pub(super) fn open_files(&self) -> (usize, usize) {
         let all = (self.settings.open_files / self.settings.threads.max(1)).max(16);
         (all - all / 4, all / 4)

@@ -1,4 +1,4 @@
-//! What all handshakes share: versions, ciphers, tickets, protocols.
+//! The common part of all handshakes: versions, ciphers, tickets, ALPN protocols.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,13 +14,13 @@ use super::{Certificates, suite};
 pub(crate) const HTTP_2: &[u8] = b"h2";
 /// ALPN of HTTP/1.1 (RFC 7301 §6).
 pub(crate) const HTTP_1_1: &[u8] = b"http/1.1";
-/// ALPN of an authority that asks for proof (RFC 8737 §3).
+/// ALPN of a certificate authority's challenge (RFC 8737 §3).
 pub(crate) const ACME_TLS: &[u8] = b"acme-tls/1";
 
-/// The protocols we speak, the best first: the one place that says so. `listen::tls` starts the one that was chosen.
+/// Supported protocols, best first; nowhere else is this list. `listen::tls` starts the chosen one.
 const PROTOCOLS: &[&[u8]] = &[HTTP_2, HTTP_1_1];
 
-/// The ciphers, the best first. AES with 128 bits is as safe as anybody needs and its key schedule costs the least.
+/// Supported ciphers, best first. AES with 128 bits is safe, and its key schedule is the cheapest.
 static CIPHER_SUITES: LazyLock<Vec<SupportedCipherSuite>> = LazyLock::new(|| {
     [
         cipher_suite::TLS13_AES_128_GCM_SHA256,
@@ -37,7 +37,7 @@ static CIPHER_SUITES: LazyLock<Vec<SupportedCipherSuite>> = LazyLock::new(|| {
     .to_vec()
 });
 
-/// The oldest version of TLS that is spoken.
+/// The oldest supported version of TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LeastVersion {
     #[default]
@@ -45,25 +45,25 @@ pub enum LeastVersion {
     Tls13,
 }
 
-/// Begins TLS connections.
+/// Accepts TLS connections.
 #[derive(Debug)]
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     certificates: Arc<Certificates>,
 }
 
-/// The library cannot work on this machine: no randomness.
+/// The library cannot work on this machine, for lack of randomness.
 #[derive(Debug, thiserror::Error)]
-#[error("TLS cannot be used")]
+#[error("TLS is not available")]
 pub struct AcceptorError(#[from] rustls::Error);
 
 impl Acceptor {
-    /// For connections to the names of `certificates`, which may be installed later.
+    /// Accepts connections to the names of `certificates`, which may be installed later.
     ///
-    /// Sessions are resumed by tickets whose keys live in this process only and are replaced every six hours. No
-    /// state is kept for a client that left, and no early data is taken: it could be played back (RFC 8446 §8).
+    /// Sessions are resumed by tickets. Their keys never leave this process and are replaced every six hours. No state
+    /// is kept for a closed session, and early data is refused, since it could be replayed (RFC 8446 §8).
     ///
-    /// `http2`: clients that can speak it do.
+    /// With `http2`, it is offered by ALPN.
     ///
     /// # Errors
     /// [`AcceptorError`]
@@ -95,7 +95,7 @@ impl Acceptor {
         })
     }
 
-    /// Sessions that `other` began are resumed here, and the other way round: by the same keys.
+    /// Shares the ticket keys of `other`, so that each resumes the other's sessions.
     #[must_use]
     pub fn resuming(self, other: &Self) -> Self {
         let mut config = Arc::unwrap_or_clone(self.config);
@@ -106,7 +106,7 @@ impl Acceptor {
         }
     }
 
-    /// The certificates it was made with.
+    /// The certificates of this acceptor.
     #[must_use]
     pub fn certificates(&self) -> &Arc<Certificates> {
         &self.certificates

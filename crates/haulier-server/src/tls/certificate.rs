@@ -1,4 +1,4 @@
-//! One certificate with its chain and key, and what it says about itself.
+//! A certificate with its chain and key.
 
 use std::fmt;
 use std::fs;
@@ -16,33 +16,33 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// A certificate that can be served.
+/// A certificate with its chain and key.
 pub struct Certificate {
     key: Arc<CertifiedKey>,
     not_before: SystemTime,
     not_after: SystemTime,
 }
 
-/// Why there is no certificate to serve. Each names what is wrong, the caller knows where.
+/// An unusable certificate; the caller knows the file.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     #[error("cannot read {}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("it holds no certificate in PEM form")]
+    #[error("the file contains no certificate in PEM form")]
     NoCertificate,
-    #[error("the key file holds no private key in PEM form")]
+    #[error("the key file contains no private key in PEM form")]
     NoKey,
-    #[error("the private key is of no kind that TLS can use here: {0}")]
+    #[error("unsupported private key: {0}")]
     UnusableKey(Error),
-    #[error("the certificate cannot be understood")]
+    #[error("the certificate is malformed")]
     Malformed,
-    /// Certificate and key are of two different pairs.
-    #[error("the private key is not the key of the certificate")]
+    /// The key belongs to another certificate.
+    #[error("the private key belongs to another certificate")]
     KeyMismatch,
 }
 
 impl Certificate {
-    /// Reads a chain, the certificate itself first, and its key from two PEM files; they may be the same file.
+    /// Reads a chain, leaf first, and its key from two PEM files; they may be the same file.
     ///
     /// # Errors
     /// [`CertificateError`]
@@ -56,7 +56,7 @@ impl Certificate {
         Self::from_pem(&read(chain)?, &read(key)?)
     }
 
-    /// The same from the content of the files.
+    /// Like [`Certificate::read`], from the content of the files.
     ///
     /// # Errors
     /// All of [`CertificateError`] but `Unreadable`.
@@ -67,7 +67,7 @@ impl Certificate {
         let not_before = time(parsed.validity().not_before.timestamp());
         let not_after = time(parsed.validity().not_after.timestamp());
         match key.keys_match() {
-            // A key that does not tell its public half is believed.
+            // Some keys do not reveal their public half; they are accepted.
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(Error::InconsistentKeys(_)) => return Err(CertificateError::KeyMismatch),
             Err(_) => return Err(CertificateError::Malformed),
@@ -79,23 +79,23 @@ impl Certificate {
         })
     }
 
-    /// The first moment it is valid.
+    /// The first moment of validity.
     #[must_use]
     pub fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// The last moment it is valid.
+    /// The last moment of validity.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// Whether a client that asked for this host name or address would accept it (RFC 9525 §6). A name beginning with
-    /// `*.` is covered by the same wildcard.
+    /// True if it is valid for this host name or address (RFC 9525 §6). `*.` at the beginning is covered by the same
+    /// wildcard.
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
-        // A wildcard stands for one label; any will do to ask.
+        // A wildcard matches any one label.
         let host = match host.strip_prefix("*.") {
             Some(domain) => format!("any.{domain}"),
             None => host.trim_matches(['[', ']']).to_owned(),
@@ -113,10 +113,10 @@ impl Certificate {
     }
 }
 
-/// Chain and key, not yet compared.
+/// Parses chain and key without comparing them.
 ///
-/// The certificate that proves a name to an authority (RFC 8737 §3) goes no further: it holds a critical extension that
-/// no client knows.
+/// It is all that the certificate for a challenge (RFC 8737 §3) needs: its critical extension makes every other check
+/// fail.
 pub(super) fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, CertificateError> {
     let chain = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<Vec<_>, _>>()
@@ -130,7 +130,7 @@ pub(super) fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, Ce
 }
 
 impl fmt::Debug for Certificate {
-    /// Never the key.
+    /// Without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate")
             .field("not_before", &self.not_before)
@@ -221,14 +221,14 @@ pub(super) mod tests {
         let (chain, key) = pem(&["a.example"]);
         let (_, other_key) = pem(&["a.example"]);
         let rows = [
-            (chain.as_str(), other_key.as_str(), "is not the key of"),
+            (chain.as_str(), other_key.as_str(), "belongs to another certificate"),
             ("", key.as_str(), "no certificate"),
             (key.as_str(), key.as_str(), "no certificate"),
             (chain.as_str(), chain.as_str(), "no private key"),
             (
                 "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
                 key.as_str(),
-                "cannot be understood",
+                "malformed",
             ),
         ];
         for (chain, key, expected) in rows {

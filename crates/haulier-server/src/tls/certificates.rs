@@ -1,4 +1,4 @@
-//! Which certificate answers for which name, and the answers to the questions of a certificate authority.
+//! The certificates by name, and the answers to challenges of a certificate authority.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,17 +15,17 @@ use super::acceptor::ACME_TLS;
 use super::certificate::certified_key;
 use crate::pattern::host_map::HostMap;
 
-/// A certificate at its place.
+/// A certificate with its site and hosts.
 #[derive(Debug, Clone)]
 pub struct Installed {
     /// The site it is for.
     pub site: String,
-    /// The hosts of that site it answers for: `example.com`, `*.example.com`, `*`.
+    /// The hosts of that site that it is valid for: `example.com`, `*.example.com`, `*`.
     pub hosts: Vec<String>,
     pub certificate: Arc<Certificate>,
 }
 
-/// All certificates of a server; shared by its threads. They may be replaced while connections come in.
+/// All certificates of a server, shared by its threads; replaced at run time.
 #[derive(Debug, Default)]
 pub struct Certificates {
     table: ArcSwap<CertificateTable>,
@@ -39,7 +39,7 @@ struct CertificateTable {
 }
 
 impl Certificates {
-    /// None yet. `challenges` is where answers for a certificate authority lie, if one is ever asked.
+    /// An empty set. `challenges` has the answers for a certificate authority, if it is ever used.
     #[must_use]
     pub fn new(challenges: Option<Challenges>) -> Arc<Self> {
         Arc::new(Self {
@@ -48,7 +48,7 @@ impl Certificates {
         })
     }
 
-    /// Puts these in the place of all there were. New connections get them; those that are open stay as they are.
+    /// Replaces all certificates. Open connections keep theirs.
     pub fn install(&self, installed: Vec<Installed>) {
         let mut by_host = HostMap::default();
         for one in &installed {
@@ -59,13 +59,13 @@ impl Certificates {
         self.table.store(Arc::new(CertificateTable { by_host, installed }));
     }
 
-    /// Whether there is a certificate for this host (without port), so that it can be reached by TLS.
+    /// True if there is a certificate for this host (without port).
     #[must_use]
     pub fn has(&self, host: &[u8]) -> bool {
         self.table.load().by_host.find(Some(host)).is_some()
     }
 
-    /// When the first certificate of a site ends; `None` while it has none.
+    /// The end of validity of the site's first expiring certificate; `None` without one.
     #[must_use]
     pub fn not_after(&self, site: &str) -> Option<SystemTime> {
         let table = self.table.load();
@@ -73,12 +73,12 @@ impl Certificates {
         of_site.map(|one| one.certificate.not_after()).min()
     }
 
-    /// Whether an authority may ask by TLS (RFC 8737).
+    /// True if challenges by TLS are supported (RFC 8737).
     pub(crate) fn answers_challenges(&self) -> bool {
         self.challenges.is_some()
     }
 
-    /// The answer to an authority that asks by HTTP.
+    /// The answer to a challenge by HTTP.
     pub(crate) fn http_answer(&self, token: &[u8]) -> Option<Vec<u8>> {
         self.challenges.as_ref()?.http_answer(token)
     }
@@ -86,7 +86,7 @@ impl Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // RFC 8737 §3: who asks for proof offers this protocol alone.
+        // RFC 8737 §3: an authority's challenge offers this protocol alone.
         if hello.alpn().is_some_and(|mut offered| offered.next() == Some(ACME_TLS)) {
             let answer = self.challenges.as_ref()?.tls_answer(hello.server_name()?)?;
             return Some(Arc::new(answer));
@@ -94,20 +94,20 @@ impl ResolvesServerCert for Certificates {
         let table = self.table.load();
         match hello.server_name() {
             Some(name) => table.by_host.find(Some(name.as_bytes())).cloned(),
-            // Clients that came by an address, and very old ones, say no name.
+            // Clients that connect by address send no name, nor do very old ones.
             None => table.installed.first().map(|one| Arc::clone(one.certificate.key())),
         }
     }
 }
 
-/// Answers for a certificate authority that asks whether a name is ours (RFC 8555 §8): files in one directory, so that
-/// of several servers on one name each can give them.
+/// Answers to challenges of a certificate authority (RFC 8555 §8): files in one directory, so that any of several
+/// servers for one name can answer.
 #[derive(Debug, Clone)]
 pub struct Challenges {
     directory: PathBuf,
 }
 
-/// Longest token we look for; authorities use 43 characters.
+/// Longest accepted token; authorities use 43 characters.
 const LONGEST_TOKEN: usize = 128;
 
 impl Challenges {
@@ -117,17 +117,17 @@ impl Challenges {
         Self { directory }
     }
 
-    /// What is to be said at `/.well-known/acme-challenge/TOKEN` (RFC 8555 §8.3).
+    /// Stores the answer for `/.well-known/acme-challenge/TOKEN` (RFC 8555 §8.3).
     ///
     /// # Errors
-    /// The token is none, or the file cannot be written.
+    /// The token is malformed, or the file cannot be written.
     pub fn put_http(&self, token: &str, authorization: &str) -> io::Result<()> {
         let path = self.http_path(token.as_bytes());
         let path = path.ok_or_else(|| io::Error::other("the authority's token is none"))?;
         self.write(&path, authorization.as_bytes())
     }
 
-    /// The certificate with the proof for `name`, chain and key in PEM form (RFC 8737 §3).
+    /// Stores the certificate that proves `name`, chain and key in PEM form (RFC 8737 §3).
     ///
     /// # Errors
     /// The file cannot be written.
@@ -137,18 +137,18 @@ impl Challenges {
         self.write(&path, format!("{chain}{key}").as_bytes())
     }
 
-    /// Takes both kinds of answers away again.
+    /// Removes the answers of both kinds.
     pub fn remove(&self, token: &str, name: &str) {
         for path in [self.http_path(token.as_bytes()), self.tls_path(name)]
             .into_iter()
             .flatten()
         {
-            // What was never there, or is gone already, is as it should be.
+            // A missing file is fine.
             let _ = fs::remove_file(path);
         }
     }
 
-    /// Whole or not at all: another server may look for it at this moment.
+    /// Writes atomically: another server may read the file at any moment.
     fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.directory)?;
         let new = path.with_extension(format!("{}.new", std::process::id()));

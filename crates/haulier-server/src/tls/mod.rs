@@ -1,8 +1,8 @@
-//! TLS 1.2 and 1.3 of the listeners (RFC 5246, RFC 8446), by rustls and aws-lc-rs.
+//! TLS 1.2 and 1.3 for listeners (RFC 5246, RFC 8446), by rustls and aws-lc-rs.
 //!
-//! `certificates` says which certificate answers for which name and may be filled anew while connections come in;
-//! `acceptor` holds what all handshakes share; `io::session` is the record layer of one connection. Handshakes are driven
-//! by `listen::tls`; where certificates come from is for others to know.
+//! `certificates` maps names to certificates and is replaced at run time; `acceptor` has the common part of all
+//! handshakes; `io::session` is the record layer of one connection. `listen::tls` drives the handshakes. The origin of
+//! certificates is unknown here.
 
 mod acceptor;
 mod certificate;
@@ -14,5 +14,5 @@ pub use acceptor::{Acceptor, AcceptorError, LeastVersion};
 pub use certificate::{Certificate, CertificateError};
 pub use certificates::{Certificates, Challenges, Installed};
 
-/// Most bytes of the application in a record (RFC 8446 §5.1).
+/// Most plain bytes in a record (RFC 8446 §5.1).
 pub(crate) const RECORD: usize = 16 * 1024;

@@ -1,7 +1,7 @@
-//! The library's ciphers of TLS 1.3, given their plaintext in short pieces.
+//! The library's ciphers of TLS 1.3, with their plaintext in short pieces.
 //!
-//! A record is made in memory of its own, five bytes behind the start of a page, of plaintext that mostly begins with
-//! one: what `haulier_proto::copy` says is slow. The pieces are all that differs from the library's own.
+//! The library builds a record five bytes after the start of a page, from plaintext that mostly begins at one. Such
+//! copies are slow (see `haulier_proto::copy`), and only the pieces differ from the library's own ciphers.
 
 use haulier_proto::copy;
 use rustls::crypto::CipherSuiteCommon;
@@ -13,7 +13,7 @@ use rustls::{ConnectionTrafficSecrets, Error, SupportedCipherSuite, Tls13CipherS
 
 use super::RECORD;
 
-/// The same suite, which takes plaintext in pieces if it is one of TLS 1.3. It is made once and for good.
+/// The same suite; a suite of TLS 1.3 takes plaintext in pieces. Made once, for the life of the process.
 pub(super) fn in_pieces(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     let SupportedCipherSuite::Tls13(suite) = suite else {
         return suite;
@@ -35,7 +35,7 @@ pub(super) fn in_pieces(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     })))
 }
 
-/// An algorithm of the library, but for its encrypter.
+/// An algorithm of the library with another encrypter.
 struct Algorithm(&'static dyn Tls13AeadAlgorithm);
 
 impl Tls13AeadAlgorithm for Algorithm {
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// The record of these bytes, under a key of 32 bytes.
+    /// Encrypts bytes as one record, under a key of 32 bytes.
     fn record(suite: SupportedCipherSuite, payload: OutboundChunks<'_>) -> Vec<u8> {
         let SupportedCipherSuite::Tls13(suite) = suite else {
             unreachable!("the suites below are of TLS 1.3")

@@ -369,7 +369,7 @@ fn try_socket(path: &Path) -> io::Result<()> {
         Err(_) if fs::symlink_metadata(path)?.file_type().is_socket() => Ok(()),
         Err(_) => Err(io::Error::new(
             ErrorKind::AlreadyExists,
-            "a file that is no socket lies there",
+            "a file that is no socket is in the way",
         )),
     }
 }

@@ -307,7 +307,7 @@ fn what_cannot_be_written_or_bound_is_said_before_the_start() {
     fs::write(place.path().join("haulier.toml"), text).expect("the folder is ours");
     let answer = haulier(place.path(), &["check"]);
     assert_eq!(answer.code, Some(2));
-    for expected in ["a file that is no socket lies there", "there is no such directory"] {
+    for expected in ["a file that is no socket is in the way", "there is no such directory"] {
         assert!(answer.stdout.contains(expected), "{expected}: {}", answer.stdout);
     }
 }

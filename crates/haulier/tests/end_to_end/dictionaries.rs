@@ -274,7 +274,7 @@ fn a_shell_that_cannot_be_had_is_told_and_pages_go_on_without() {
         .setting("front = \"index.php\"")
         .setting("dictionary.pages = { \"/*\" = \"/missing\" }")
         .start();
-    server.wait_for_line("no dictionary can be made of this page");
+    server.wait_for_line("cannot make a dictionary of this page");
     server.wait_for_line("it answers with status 404");
     server.get("/x").expect(404);
 }

@@ -398,7 +398,7 @@ fn a_server_without_descriptors_still_tells_how_it_is() {
             connection
         })
         .collect();
-    let is_pause = |line: &&String| line.contains("newcomers wait") || line.contains("accepting pauses");
+    let is_pause = |line: &&String| line.contains("new ones wait") || line.contains("accepting pauses");
     wait_until("a lack of room", || server.lines().iter().any(|line| is_pause(&line)));
     for _ in 0..20 {
         Connection::open(server.admin())

@@ -127,7 +127,7 @@ fn check_says_what_is_wrong_with_a_certificate_and_where() {
             shop,
             files(&good, &old_key),
             false,
-            &["error[tls::key]", "is not the key of", "haulier.toml:10:7"],
+            &["error[tls::key]", "belongs to another certificate", "haulier.toml:10:7"],
         ),
         (
             shop,

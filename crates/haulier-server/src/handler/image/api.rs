@@ -8,11 +8,11 @@ use crate::images::Compat;
 /// A route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ImageRoute {
-    /// The page that lets one try it.
+    /// The upload page for browsers.
     Page,
-    /// Browsers ask for it by themselves.
+    /// Requested by browsers on their own.
     Favicon,
-    /// A sign of life.
+    /// A health check.
     Echo,
     /// The properties of an image.
     Info,
@@ -30,14 +30,14 @@ pub(super) enum ImageRoute {
     Nothing,
     /// A route, but not for this method.
     WrongMethod(&'static str),
-    /// A path that climbs.
+    /// A path with `..`.
     Climbing,
 }
 
 /// Digits of an id.
 const DIGITS: usize = 32;
 
-/// Reads a path, decoded and normalised, and the same as it was sent.
+/// Reads a route: `path` is decoded and normalised, `sent` is the path on the wire.
 pub(super) fn read(compat: Compat, method: Method, path: &[u8], sent: &[u8]) -> ImageRoute {
     let reads = matches!(method, Method::Get | Method::Head);
     if method == Method::Options {
@@ -98,7 +98,7 @@ pub(super) fn key(text: &[u8]) -> Option<Key> {
     lower.parse().ok()
 }
 
-/// The value of a parameter, as it stands in a query; the first one counts.
+/// The raw value of a query parameter; the first one counts.
 pub(super) fn parameter<'q>(query: Option<&'q [u8]>, name: &str) -> Option<&'q [u8]> {
     query?.split(|&byte| byte == b'&').find_map(|pair| {
         let (found, value) = pair.split_at(pair.iter().position(|&byte| byte == b'=')?);

@@ -1,4 +1,4 @@
-//! Answers word for word as zimg gives them: its clients look for them.
+//! Responses as zimg sends them, word for word: its clients compare them.
 
 use haulier_http::{Handler, Response};
 use haulier_image_service::{ImageInfo, Stored};
@@ -37,7 +37,7 @@ impl ZimgError {
         }
     }
 
-    /// The code for what an upload or an info came to.
+    /// zimg's code for a failed upload or info request.
     pub(super) fn of(failure: &ImageFailure) -> Self {
         match failure.status {
             404 => Self::Missing,
@@ -48,7 +48,7 @@ impl ZimgError {
     }
 }
 
-/// A page, with 200 unless zimg says otherwise.
+/// An HTML page; nearly all of zimg's have status 200.
 pub(super) fn html(status: u16, body: impl Into<String>) -> Response {
     Response::new(status, Handler::Image)
         .with("Content-Type", "text/html")
@@ -65,7 +65,7 @@ pub(super) fn error(status: u16, code: ZimgError) -> Response {
     json(status, body)
 }
 
-/// The same with a message of our own next to zimg's code.
+/// The same with zimg's code and a message of our own.
 pub(super) fn error_in_words(status: u16, code: ZimgError, message: &str) -> Response {
     let message = serde_json::Value::from(message);
     let body = format!(
@@ -127,12 +127,12 @@ pub(super) fn echo() -> Response {
 #[derive(Debug)]
 pub(super) enum PartOutcome {
     Stored(Stored),
-    /// Its name says it is no image.
+    /// The file name has no image's extension.
     NoImage(String),
     Failed,
 }
 
-/// The page that answers a form.
+/// The page after an upload by form.
 pub(super) fn upload_result(outcomes: &[PartOutcome], host: &str) -> Response {
     let mut page = begin("Upload Result");
     let is_any = outcomes.iter().any(|outcome| !matches!(outcome, PartOutcome::NoImage(_)));
@@ -167,7 +167,7 @@ pub(super) fn upload_result(outcomes: &[PartOutcome], host: &str) -> Response {
     end(page)
 }
 
-/// The page that answers a command to `/admin`.
+/// The page after a command to `/admin`.
 pub(super) fn admin_result(id: &str, command: i64, outcome: AdminOutcome) -> Response {
     let (title, words) = match outcome {
         AdminOutcome::Done => ("Admin Command Successful!", String::new()),

@@ -1,4 +1,4 @@
-//! The response to a request for an image: what is in memory at once, everything else after waiting.
+//! Responses to requests for an image: at once from memory, else after waiting.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::images::ImageSite;
 use crate::images::answer::{self, Terms, etag};
 use crate::site::Site;
 
-/// Starts to answer an order: at once if the client or memory has the image.
+/// Starts to respond: at once if the client or memory has the image.
 pub(super) fn start(context: &RequestContext<'_>, images: &Arc<ImageSite>, order: VariantOrder) -> Started {
     for (rank, preferred) in order.preferred.iter().enumerate() {
         let terms = order.terms_of(rank, images);
@@ -33,7 +33,7 @@ pub(super) fn start(context: &RequestContext<'_>, images: &Arc<ImageSite>, order
     }
 }
 
-/// The response with a variant that the client has, or memory.
+/// The response if the client or memory has the variant.
 fn try_immediate(
     context: &RequestContext<'_>,
     images: &Arc<ImageSite>,
@@ -56,7 +56,7 @@ fn try_immediate(
     Some(response)
 }
 
-/// The response that may have to wait for caches, the store or a rendering.
+/// The response if caches, the store or a rendering have to be waited for.
 pub(super) async fn respond(site: &Arc<Site>, images: &Arc<ImageSite>, request: &Request, order: VariantOrder) -> Response {
     if images.service.is_missing(&order.request.original) {
         return missing(site, images, request, &order).await;
@@ -75,7 +75,7 @@ pub(super) async fn respond(site: &Arc<Site>, images: &Arc<ImageSite>, request: 
     }
 }
 
-/// The response to an order. Preferred formats that are not there yet are rendered in the background.
+/// The response to an order. Missing preferred formats are rendered in the background.
 async fn fulfil(images: &Arc<ImageSite>, request: &Request, order: &VariantOrder) -> Result<Response, ServiceError> {
     if order.preferred.is_empty() {
         return send(images, request, order, order.request.clone()).await;
@@ -95,7 +95,7 @@ async fn fulfil(images: &Arc<ImageSite>, request: &Request, order: &VariantOrder
     Ok(response)
 }
 
-/// The response in the best of the preferred formats that a cache has.
+/// The response in the best preferred format that a cache has.
 async fn preferred(
     images: &Arc<ImageSite>,
     request: &Request,
@@ -160,7 +160,7 @@ fn with_image(found: &Found, request: &Request, frame: &Fields, terms: Terms) ->
     response
 }
 
-/// A response with an original that is received from the network meanwhile.
+/// The response with an original that is still being received from the store.
 fn with_stream(status: u16, fields: Fields, body: OriginalStream, times: ImageTimes) -> Response {
     let mut response = Response::new(status, Handler::Image);
     *response.head.fields_mut() = fields;

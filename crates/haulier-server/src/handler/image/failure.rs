@@ -13,18 +13,18 @@ use crate::answer::error_page;
 use crate::images::Compat;
 use crate::site::Site;
 
-/// Wait before a machine that killed two workers may have memory again.
+/// Delay before a retry, after two workers were killed for lack of memory.
 const AFTER_KILLED: Duration = Duration::from_secs(2);
 
-/// A request for an image that came to nothing.
+/// A failed request for an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ImageFailure {
     pub(super) status: u16,
-    /// From the list of reasons; every 5xx has one.
+    /// Every 5xx has one.
     pub(super) reason: Option<Reason>,
-    /// For people: it may be shown to the client.
+    /// A message that the client may see.
     pub(super) message: Arc<str>,
-    /// When it may be worth trying again.
+    /// Delay before a retry; `None` if a retry is pointless.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -38,7 +38,7 @@ impl ImageFailure {
         }
     }
 
-    /// A failure of our own: `reason` is from the list.
+    /// An error of the server.
     pub(super) fn ours(status: u16, reason: Reason, message: impl Into<Arc<str>>) -> Self {
         Self {
             reason: Some(reason),
@@ -46,7 +46,7 @@ impl ImageFailure {
         }
     }
 
-    /// There is no such image.
+    /// A missing image.
     pub(super) fn missing() -> Self {
         Self::new(404, "there is no such image")
     }
@@ -120,7 +120,7 @@ pub(super) fn as_json(site: &Site, failure: &ImageFailure) -> Response {
     let code = ZimgError::of(failure);
     let status = failure.status;
     let is_zimg = compat_of(site).is_zimg();
-    // zimg answers 200 to every request it understood; a failure of our own must not look like a success.
+    // zimg answers 200 to every valid request; an error of the server must not look like a success.
     let response = match is_zimg && failure.reason.is_none() {
         true => compat::error(200, code),
         false => compat::error_in_words(status, code, &failure.message),
@@ -128,7 +128,7 @@ pub(super) fn as_json(site: &Site, failure: &ImageFailure) -> Response {
     with_trace(response, failure)
 }
 
-/// The response in the place of an image. zimg knows 404 only; a failure of our own keeps its status.
+/// The response in place of an image. zimg knows 404 only; an error of the server keeps its status.
 pub(super) fn refuse(site: &Arc<Site>, request: &Request, failure: &ImageFailure) -> Response {
     if compat_of(site).is_zimg() && failure.reason.is_none() {
         return match failure.status {

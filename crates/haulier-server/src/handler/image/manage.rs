@@ -1,4 +1,4 @@
-//! Requests about an image instead of for one: its properties, and deleting it.
+//! Requests about an image: its properties, and its deletion.
 
 use std::sync::Arc;
 
@@ -48,13 +48,13 @@ fn bearer(request: &Request) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// Compares in a time that does not depend on where the tokens differ.
+/// Compares in constant time.
 fn is_same(shown: &[u8], token: &[u8]) -> bool {
     let differences = shown.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
     shown.len() == token.len() && differences == 0
 }
 
-/// Starts `/admin`. Deleting by GET takes an address of its own list: a link in a mail must not do it.
+/// Starts `/admin`. Deleting by GET is limited to listed addresses, so that a link in a mail cannot do it.
 pub(super) fn start_admin(context: &RequestContext<'_>, images: &ImageSite) -> Started {
     if !context.comes_from(&images.settings.admin) {
         return Started::Response(match images.settings.compat.is_zimg() {
@@ -94,7 +94,7 @@ pub(super) async fn delete(site: &Arc<Site>, images: &ImageSite, request: &Reque
     }
 }
 
-/// Executes a command of zimg's `/admin` page: 1 deletes, the others only look.
+/// Executes a command of zimg's `/admin` page: 1 deletes, the others only check for the image.
 pub(super) async fn command(images: &ImageSite, id: Key, number: i64) -> Response {
     let name = id.to_string();
     let outcome = match number {

@@ -1,8 +1,8 @@
-//! The HTTP face of the image service: routes, authorisation, and responses.
+//! The HTTP interface of the image service: routes, authorisation, and responses.
 //!
 //! `api` reads the route, `order` authorises a variant and reads its query, `deliver` gets it from the service and
-//! `images::answer` makes the response. `upload` takes images in, `manage` tells about them and deletes them. Images themselves are the
-//! business of `haulier-image-service`.
+//! `images::answer` makes the response. `upload` stores images; `manage` describes and deletes them. The images
+//! themselves belong to `haulier-image-service`.
 
 mod api;
 mod compat;
@@ -32,18 +32,18 @@ use crate::thread::Thread;
 
 pub use self::signature::sign;
 
-/// A request that the handler took.
+/// A request that the handler has accepted.
 #[allow(
     clippy::large_enum_variant,
     reason = "the large variant is the fast path: a box would cost it an allocation"
 )]
 pub(crate) enum Started {
     Response(Response),
-    /// The response needs waiting.
+    /// The response has to wait.
     Waiting(ImageCall),
 }
 
-/// Work to wait for.
+/// A response that has to wait.
 #[derive(Debug)]
 pub(crate) struct ImageCall(ImageWork);
 
@@ -53,7 +53,7 @@ enum ImageWork {
     Image(VariantOrder),
     Info(Key),
     Delete(Key),
-    /// zimg's way to delete, with the number of its command.
+    /// zimg's deletion, with the number of its command.
     Command(Key, i64),
 }
 
@@ -61,7 +61,7 @@ fn wait_for(work: ImageWork) -> Started {
     Started::Waiting(ImageCall(work))
 }
 
-/// Starts to answer a path of the image service; `None` if the path belongs to the site.
+/// Starts to respond to a path of the image service; `None` if the path belongs to the site.
 pub(crate) fn start(context: &RequestContext<'_>) -> Option<Started> {
     let images = context.site.settings.images.as_ref()?;
     if !images.settings.has_store {
@@ -96,10 +96,10 @@ pub(crate) fn start(context: &RequestContext<'_>) -> Option<Started> {
     })
 }
 
-/// The response that this thread remembers for the address.
+/// The response that this thread has cached for the address.
 fn remembered(context: &RequestContext<'_>, images: &ImageSite) -> Option<Response> {
     let head = &context.request.head;
-    // A mounted site, a rewrite or a local redirect asks for another path than the address.
+    // A mount, a rewrite or a local redirect has changed the path.
     if context.local.is_some() || context.path != head.path() {
         return None;
     }
@@ -112,7 +112,7 @@ fn remembered(context: &RequestContext<'_>, images: &ImageSite) -> Option<Respon
     Some(response)
 }
 
-/// In a site that has files or scripts as well, the service takes only what can be nothing else.
+/// True if the service may take the path in a site that has files or scripts as well.
 fn belongs_to_a_site_too(ask: &ImageRoute, path: &[u8]) -> bool {
     match ask {
         ImageRoute::Image(_) | ImageRoute::Delete(_) => true,
@@ -122,7 +122,7 @@ fn belongs_to_a_site_too(ask: &ImageRoute, path: &[u8]) -> bool {
     }
 }
 
-/// Starts to answer a file of the document root with a variant of it; `None` if the file is sent as it is.
+/// Starts to respond with a variant of a file; `None` if the file is to be sent unchanged.
 pub(crate) fn start_file(context: &RequestContext<'_>, entry: &Entry) -> Option<Started> {
     let images = context.site.settings.images.as_ref()?;
     let prefix = images.settings.files.as_ref()?;
@@ -158,7 +158,7 @@ fn start_upload(context: &RequestContext<'_>, images: &ImageSite) -> Started {
     }
 }
 
-/// The response that needs waiting.
+/// The response of a request that has to wait.
 pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request, call: ImageCall) -> Response {
     let Some(images) = &site.settings.images else {
         return refuse(site, request, &ImageFailure::missing());

@@ -1,23 +1,23 @@
-//! `multipart/form-data` as browsers and upload scripts send it (RFC 7578), read from a complete body.
+//! Parser for `multipart/form-data` of browsers and upload scripts (RFC 7578), for a complete body.
 //!
-//! The body is bounded before it comes here, and nothing is copied: a part is a place in it.
+//! The body's length is limited before, and nothing is copied: a part is a slice of it.
 
 use bytes::Bytes;
 
-/// Most parts of one upload.
+/// Most parts of an upload.
 const MOST_PARTS: usize = 100;
 /// Most bytes of the field lines of a part.
 const MOST_HEAD: usize = 8 * 1024;
 
-/// One part.
+/// A part of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FormPart {
-    /// The name the file had where it came from, if it is one.
+    /// The client's name of the file; `None` for another field.
     pub(super) file_name: Option<String>,
     pub(super) content: Bytes,
 }
 
-/// Not what it says it is.
+/// The body is not multipart/form-data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a multipart/form-data body")]
 pub(super) struct Malformed;
@@ -29,7 +29,7 @@ pub(super) fn boundary(content_type: &[u8]) -> Option<Vec<u8>> {
     (1..=70).contains(&value.len()).then(|| value.into_bytes())
 }
 
-/// Tells whether a Content-Type is that of a form with files.
+/// True if a Content-Type is that of a form with files.
 pub(super) fn is_form(content_type: &[u8]) -> bool {
     let lower = content_type.to_ascii_lowercase();
     lower
@@ -37,10 +37,10 @@ pub(super) fn is_form(content_type: &[u8]) -> bool {
         .any(|part| part == b"multipart/form-data")
 }
 
-/// The parts of a body, those without content included.
+/// Splits a body into its parts; a part may be empty.
 pub(super) fn parts(body: &Bytes, boundary: &[u8]) -> Result<Vec<FormPart>, Malformed> {
     let delimiter = [b"\r\n--", boundary].concat();
-    // The first delimiter may stand at the very beginning, where no line ends before it.
+    // The first delimiter may be at the very beginning, without a line end before it.
     let first = if body.starts_with(&delimiter[2..]) {
         delimiter.len() - 2
     } else {
@@ -64,7 +64,7 @@ pub(super) fn parts(body: &Bytes, boundary: &[u8]) -> Result<Vec<FormPart>, Malf
     Ok(parts)
 }
 
-/// Field lines and content, from the line end before the first of them.
+/// Parses a part: field lines and content, from the line end before them.
 fn part(bytes: &Bytes) -> Result<FormPart, Malformed> {
     let head_end = find(&bytes[..bytes.len().min(MOST_HEAD)], b"\r\n\r\n").ok_or(Malformed)?;
     let head = String::from_utf8_lossy(&bytes[..head_end]);

@@ -1,4 +1,4 @@
-//! From an address to an order: authorisation, and the meaning of the query.
+//! From an address to a variant: authorisation, and parsing of the query.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,21 +14,20 @@ use crate::context::RequestContext;
 use crate::files::Entry;
 use crate::images::{Compat, ImageSite, Terms, hints};
 
-/// Parameters of a file's query that may mean something to others (`?v=3`), at most.
+/// Most unknown parameters in a query for a file (`?v=3`).
 const MOST_OTHERS: usize = 8;
 
 /// A variant that this client may have.
 #[derive(Debug, Clone)]
 pub(super) struct VariantOrder {
     pub(super) request: VariantRequest,
-    /// The same in formats that the client prefers, best first. They are sent if a cache has them, and rendered in the
-    /// background if not.
+    /// Formats that the client prefers, best first. They are sent if cached, and rendered in the background if not.
     pub(super) preferred: Vec<VariantRequest>,
     /// The parts of the request that chose it, besides the address.
     pub(super) terms: Terms,
     /// Fields of the response that do not depend on the variant.
     pub(super) frame: Arc<Fields>,
-    /// Orders for an original that does not allow this one, best first: a client hint or Accept chose it, and not the
+    /// Orders to try if the original does not allow this one, best first; a client hint or Accept chose it, not the
     /// address.
     pub(super) fallbacks: Vec<Self>,
 }
@@ -45,8 +44,8 @@ impl VariantOrder {
         }
     }
 
-    /// The terms of a response with the variant of this rank: 0 is the best, and the last is [`VariantOrder::request`]. It is
-    /// temporary while a better one is to come.
+    /// The terms of a response with the variant of this rank: 0 is the best, the last is [`VariantOrder::request`]. It
+    /// is temporary while a better one is being rendered.
     pub(super) fn terms_of(&self, rank: usize, images: &ImageSite) -> Terms {
         let background = images.service.background();
         Terms {
@@ -66,7 +65,7 @@ impl VariantOrder {
 /// The order in the address of a stored image.
 ///
 /// # Errors
-/// The query means nothing, orders too much, or is not signed.
+/// The query is invalid, exceeds a limit, or is not signed.
 pub(super) fn of_image(context: &RequestContext<'_>, images: &ImageSite, id: &Key) -> Result<VariantOrder, ImageFailure> {
     let verdict = judge(context, images)?;
     let query = text(context.query)?;
@@ -76,7 +75,7 @@ pub(super) fn of_image(context: &RequestContext<'_>, images: &ImageSite, id: &Ke
         Compat::Zimg | Compat::Zimg1 => zimg::parse(query, &settings.defaults),
     };
     let parsed = parsed.map_err(|error| match verdict {
-        // A client without a key learns nothing about queries.
+        // A client without a signature learns nothing about queries.
         Verdict::Unsigned if !settings.sign.is_empty() => unsigned(),
         _ => ImageFailure::from(&error),
     })?;
@@ -92,14 +91,14 @@ pub(super) fn of_image(context: &RequestContext<'_>, images: &ImageSite, id: &Ke
     }
 }
 
-/// The order in the query of a file's address; `None` without a parameter of ours.
+/// The order in the query for a file; `None` without known parameters.
 pub(super) fn of_file(
     context: &RequestContext<'_>,
     images: &ImageSite,
     entry: &Entry,
     query: &[u8],
 ) -> Option<Result<VariantOrder, ImageFailure>> {
-    // Our parameters are text.
+    // Known parameters are text.
     let query = std::str::from_utf8(query).ok()?;
     let parsed = match read_among_others(query, images)? {
         Ok(parsed) => parsed,
@@ -117,7 +116,7 @@ pub(super) fn of_file(
     })
 }
 
-/// Reads a query, skipping unknown parameters: pages add a version number to the names of files.
+/// Reads a query and skips unknown parameters: pages add versions to file names.
 fn read_among_others(query: &str, images: &ImageSite) -> Option<Result<Query, OptionError>> {
     let mut others: Vec<String> = signature::PARAMETERS.map(str::to_owned).to_vec();
     for _ in 0..MOST_OTHERS {
@@ -156,15 +155,15 @@ fn unsigned() -> ImageFailure {
 /// A transform, and its origin.
 struct ChosenTransform {
     transform: Transform,
-    /// As the query has it, where a hint asks for more than that.
+    /// The transform of the query alone, if a hint has enlarged it.
     unhinted: Option<Transform>,
     /// The client chose it: it is neither a preset nor signed.
     by_client: bool,
-    /// The hint of the client that changes it.
+    /// The hint that changes it.
     hinted: Hinted,
 }
 
-/// Lets the client's hints choose what a query leaves open, and tells the one that counts, whether or not it was sent.
+/// Applies client hints to a transform, and tells which hint matters, sent or not.
 fn follow(context: &RequestContext<'_>, images: &ImageSite, mut transform: Transform, by_client: bool) -> ChosenTransform {
     let settings = &images.settings;
     let hinted = match settings.client_hints {
@@ -175,14 +174,14 @@ fn follow(context: &RequestContext<'_>, images: &ImageSite, mut transform: Trans
     if hinted != Hinted::Nothing {
         transform.follow(&hints(&context.request.head), &settings.widths, &settings.limits);
     }
-    // A width that was hinted is one of the ladder, or as near as the limits allow.
+    // A hinted width is on the ladder, or as near as the limits allow.
     if by_client && hinted != Hinted::Width {
         transform.round_to(&settings.widths);
         if let Some(unhinted) = &mut unhinted {
             unhinted.round_to(&settings.widths);
         }
     }
-    // The ladder may have made too much of a hint.
+    // The ladder may have enlarged it beyond the limits.
     if transform.check(&settings.limits).is_err()
         && let Some(unhinted) = unhinted.take()
     {
@@ -196,7 +195,7 @@ fn follow(context: &RequestContext<'_>, images: &ImageSite, mut transform: Trans
     }
 }
 
-/// The transform a query orders, if it may: a preset always, anything else as the settings say.
+/// The transform of a query, if allowed: presets always, others by the settings.
 fn transform(
     context: &RequestContext<'_>,
     images: &ImageSite,
@@ -225,7 +224,7 @@ fn transform(
     Ok(Some(chosen))
 }
 
-/// Settles the format by Accept.
+/// Chooses the format by Accept.
 fn settled(
     context: &RequestContext<'_>,
     images: &ImageSite,
@@ -275,16 +274,16 @@ fn settled(
     }
 }
 
-/// A choice of formats, each with whether it refuses animations.
+/// Formats for a client, each with a flag that refuses animations.
 struct FormatPlan {
-    /// The format of the first response.
+    /// Format of the first response.
     now: (Format, bool),
-    /// The formats that are rendered in the background, best first.
+    /// Formats to render in the background, best first.
     background: Vec<(Format, bool)>,
 }
 
-/// The ways for this client: the first one, and the one for animations that it refuses. In a format that holds one picture
-/// they would stand still: they are sent in the next one that holds them all, if the client takes any.
+/// Formats for this client: the best, then one for animations. The best format may hold a single picture only;
+/// animations are then sent in the next one that holds them, if the client accepts one.
 fn ways(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<FormatPlan> {
     let (offered, slow) = (&images.settings.formats, images.service.background().formats());
     let (now, background) = accept::choose_with(accepts, offered, slow);
@@ -308,7 +307,7 @@ fn ways(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<FormatPla
         now: (now, other.is_some()),
         background,
     };
-    // Not every picture is made as an AVIF: one that is enlarged, or would not be written in time, is sent in another format.
+    // Some pictures are never rendered as AVIF, such as enlarged or very large ones: they get another format.
     let is_avif_alone = now == Format::Avif && with_one.is_none();
     let without_avif = is_avif_alone.then(|| {
         let others: Vec<Format> = offered

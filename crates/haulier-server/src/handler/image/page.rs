@@ -1,4 +1,4 @@
-//! The page to drop a picture on: it shows it in every mode, with the address of each.
+//! The upload page: it shows a picture in every mode, with the address of each.
 
 use std::sync::LazyLock;
 
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use crate::images::ImageSite;
 
-/// One document, which loads nothing from elsewhere.
+/// One document without external resources.
 const PAGE: &str = include_str!("page.html");
 
-/// The page's own script and style by their hashes, and nothing else (CSP 3 §2.3.1).
+/// Allows the page's own script and style by their hashes, and nothing else (CSP 3 §2.3.1).
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |begin: &str, end: &str| {
         let content = between(PAGE, begin, end);
@@ -42,7 +42,7 @@ pub(super) fn respond(images: &ImageSite) -> Response {
         "most": settings.limits.file,
         "avif": haulier_image::Format::Avif.is_written(),
     });
-    // `<` would end the element it stands in.
+    // `<` could end the script element.
     let offer = offer.to_string().replace('<', "\\u003c");
     Response::new(200, Handler::Image)
         .with("Content-Type", "text/html; charset=utf-8")

@@ -1,15 +1,15 @@
-//! Signed addresses: without a key a client cannot order sizes of its own.
+//! Signed addresses: a client without a key cannot choose its own sizes.
 //!
-//! The signature is HMAC-SHA-256 of the path and query as they are sent, up to the parameter `s` that carries it, in
-//! base64url without padding. `s` is the last parameter; `expires`, if it is there, is signed with the rest and says
-//! until which second since 1970 the address holds.
+//! The signature is HMAC-SHA-256 of path and query as sent, up to the parameter `s` that carries it, in base64url
+//! without padding. `s` is the last parameter. `expires`, if present, is signed as well; it is the last valid second
+//! since 1970.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// The parameters of a signed address that mean nothing to the picture.
+/// The parameters of a signed address that do not concern the picture.
 pub(super) const PARAMETERS: [&str; 2] = ["s", "expires"];
 
 /// The result of a check.
@@ -17,15 +17,15 @@ pub(super) const PARAMETERS: [&str; 2] = ["s", "expires"];
 pub(super) enum Verdict {
     /// Signed by one of the keys, and not expired.
     Valid,
-    /// Not signed at all.
+    /// Without a signature.
     Unsigned,
-    /// The signature is not that of this address.
+    /// The signature is not valid for this address.
     Wrong,
-    /// It was right, once.
+    /// A valid signature that has expired.
     Expired,
 }
 
-/// The address with its signature. `target` is path and query, without `s`.
+/// Signs an address. `target` is path and query, without `s`.
 #[must_use]
 pub fn sign(key: &[u8], target: &str) -> String {
     let signature = URL_SAFE_NO_PAD.encode(of(key, target.as_bytes()).finalize().into_bytes());
@@ -33,7 +33,7 @@ pub fn sign(key: &[u8], target: &str) -> String {
     format!("{target}{joint}s={signature}")
 }
 
-/// Judges an address at a time, seconds since 1970.
+/// Checks an address at a time, seconds since 1970.
 pub(super) fn judge(keys: &[Vec<u8>], target: &[u8], now: u64) -> Verdict {
     let Some((signed, signature)) = split(target) else {
         return Verdict::Unsigned;
@@ -41,7 +41,7 @@ pub(super) fn judge(keys: &[Vec<u8>], target: &[u8], now: u64) -> Verdict {
     let Ok(signature) = URL_SAFE_NO_PAD.decode(signature) else {
         return Verdict::Wrong;
     };
-    // Compared in constant time; with several keys the address may be signed by any, so that keys can be replaced.
+    // In constant time. Any of the keys may have signed it, so that keys can be replaced.
     if !keys.iter().any(|key| of(key, signed).verify_slice(&signature).is_ok()) {
         return Verdict::Wrong;
     }
@@ -71,7 +71,7 @@ fn split(target: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&target[..last], signature))
 }
 
-/// The value of `expires`; an error if it is no number, or there are two of them.
+/// The value of `expires`; an error if it is not a number, or occurs twice.
 fn expiry(signed: &[u8]) -> Option<Result<u64, ()>> {
     let query = signed
         .iter()

@@ -22,7 +22,7 @@ use crate::images::ImageSite;
 use crate::site::Site;
 use crate::thread::Thread;
 
-/// The response to an upload that its head already forbids; checked in zimg's order.
+/// Refuses an upload by its head; the checks are in zimg's order.
 pub(super) fn refusal(context: &RequestContext<'_>, images: &ImageSite) -> Option<Response> {
     let settings = &images.settings;
     let head = &context.request.head;
@@ -60,7 +60,7 @@ fn check_as_zimg(context: &RequestContext<'_>, images: &ImageSite) -> Result<(),
     if !context.comes_from(&settings.upload) {
         return Err(ZimgError::Access);
     }
-    // zimg takes no chunks.
+    // zimg does not accept chunked bodies.
     let length = context
         .request
         .body_length
@@ -82,7 +82,7 @@ fn content_type(head: &RequestHead) -> Option<&[u8]> {
         .filter(|value| !value.is_empty())
 }
 
-/// `jpeg`, as zimg has it, or `image/jpeg`, as all other servers do.
+/// True for `jpeg`, zimg's form, and `image/jpeg`.
 fn names_an_image(content_type: &[u8]) -> bool {
     let text = String::from_utf8_lossy(content_type);
     let name = text.split(';').next().unwrap_or("").trim();
@@ -94,14 +94,14 @@ fn too_large(site: &Site) -> Response {
     as_json(site, &ImageFailure::new(413, "the image is larger than this site takes"))
 }
 
-/// Takes the body in and stores what is in it.
+/// Reads the body and stores its images.
 pub(super) async fn respond(thread: &Thread, site: &Arc<Site>, images: &ImageSite, request: &Request) -> Response {
     let most = images.settings.limits.file;
     let collected = match collect(request, most, thread.serving().settings.body_storage()).await {
         Ok(collected) => collected,
         Err(error) => return broken(site, request, error),
     };
-    // Held until the response is made: it bounds the bodies in memory.
+    // Held until the response is made: it limits the bodies in memory.
     let _permit = images.service.upload_permit().await;
     let body = match in_memory(images, collected).await {
         Ok(body) => body,
@@ -151,14 +151,15 @@ async fn raw(site: &Arc<Site>, images: &ImageSite, body: Bytes) -> Response {
     }
 }
 
-/// Stores one image. zimg keeps files that it cannot read; in its mode so do we, if they begin like an image.
+/// Stores one image. In zimg's mode, files that begin like an image are stored even if they cannot be read, as zimg
+/// does.
 async fn store(images: &ImageSite, content: Bytes) -> Result<Stored, ImageFailure> {
     let is_strict = !images.settings.compat.is_zimg();
     let stored = images.service.store(content, is_strict).await;
     stored.map_err(|error: ServiceError| ImageFailure::from(&error))
 }
 
-/// 201 for a new image, 200 for one that is there already.
+/// 201 for a new image, 200 for a known one.
 fn created(stored: &Stored) -> Response {
     let status = if stored.is_new { 201 } else { 200 };
     let body = format!("{{\"ret\":true,\"info\":{}}}", described(stored));
@@ -184,7 +185,7 @@ async fn form(site: &Arc<Site>, images: &ImageSite, request: &Request, body: &By
     };
     let mut outcomes = Vec::new();
     let mut first_failure = None;
-    // A field without a file name is no file: zimg kept those too.
+    // A field without a file name is not a file. zimg stored those too.
     let files = parts
         .into_iter()
         .filter_map(|part| Some((part.file_name?, part.content)));
@@ -209,7 +210,7 @@ async fn form(site: &Arc<Site>, images: &ImageSite, request: &Request, body: &By
     form_as_json(site, &outcomes, first_failure)
 }
 
-/// zimg judges by what follows the last dot.
+/// zimg decides by the extension.
 fn has_extension(name: &str) -> bool {
     name.rsplit_once('.')
         .is_some_and(|(_, extension)| Format::of_name(extension).is_some())

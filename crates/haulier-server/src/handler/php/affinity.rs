@@ -1,10 +1,10 @@
-//! What makes requests belong to the same one of several FastCGI servers: the value of a cookie.
+//! Session affinity: the value of a cookie selects one of several FastCGI servers.
 
 use haulier_proto::head::RequestHead;
 
 use crate::site::SitePhp;
 
-/// The value of the cookie that the pool looks at; `None` if it looks at none, or the client has none.
+/// The value of the pool's affinity cookie; `None` if the pool has none, or the client did not send it.
 pub(super) fn of<'a>(php: &SitePhp, head: &'a RequestHead) -> Option<&'a [u8]> {
     let name = php.pool.affinity_cookie()?;
     head.fields()
@@ -12,7 +12,7 @@ pub(super) fn of<'a>(php: &SitePhp, head: &'a RequestHead) -> Option<&'a [u8]> {
         .find_map(|line| cookie(line, name.as_bytes()))
 }
 
-/// The value of a cookie in a line of them (RFC 6265 §4.2.1), unless it is empty.
+/// The value of a cookie in a Cookie field (RFC 6265 §4.2.1), unless it is empty.
 fn cookie<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     line.split(|&byte| byte == b';')
         .filter_map(|pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))

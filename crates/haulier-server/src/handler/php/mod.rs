@@ -1,8 +1,8 @@
 //! Scripts make the response.
 //!
-//! The request body is complete before a worker is asked for, and the response is taken at PHP's own speed: neither a
-//! slow sender nor a slow reader ever holds a worker. `params` writes a request down as CGI has it; [`crate::relay`] makes a
-//! response of the answer.
+//! The request body is complete before a worker is leased, and the response is read at PHP's own speed: neither a slow
+//! upload nor a slow client ever holds a worker. `params` writes the CGI variables; [`crate::relay`] makes a response
+//! of the answer.
 
 mod affinity;
 mod params;
@@ -21,17 +21,17 @@ use crate::relay::{self, Relay};
 use crate::site::{Site, SiteLimits, SitePhp};
 use crate::thread::Thread;
 
-/// One script to run for a request.
+/// A script to run for a request.
 #[derive(Debug)]
 pub(crate) struct PhpCall {
     script: Script,
-    /// Path and query of a local redirect: the script runs as for a GET of that.
+    /// Path and query of a local redirect: the script runs as for a GET of them.
     target: Option<Vec<u8>>,
-    /// The query: the client's, of a local redirect, or of a rewrite.
+    /// The query: of the client, a local redirect, or a rewrite.
     query: Vec<u8>,
-    /// Who the client is, where a password was asked for.
+    /// The authenticated user, if a password was required.
     user: Option<String>,
-    /// The error the script makes the page for: it runs as for a GET without body.
+    /// The error that the script makes a page for: it runs as for a GET without body.
     error: Option<u16>,
 }
 
@@ -66,13 +66,13 @@ impl PhpCall {
         }
     }
 
-    /// Whether the body of the request is not for this script.
+    /// True if the script does not get the request body.
     fn is_bodiless(&self) -> bool {
         self.target.is_some() || self.error.is_some()
     }
 }
 
-/// What running a script came to.
+/// The result of a script.
 #[allow(
     clippy::large_enum_variant,
     reason = "the large variant is nearly every answer: a box would cost it an allocation"
@@ -80,19 +80,19 @@ impl PhpCall {
 #[derive(Debug)]
 pub(crate) enum PhpOutcome {
     Response(Response),
-    /// Answer with this path and query instead (RFC 3875 §6.2.2).
+    /// A local redirect to this path and query (RFC 3875 §6.2.2).
     Local(Vec<u8>),
 }
 
-/// Why there is no response of a script.
+/// An error before a response of the script.
 enum CallError {
-    /// The request body did not come to its end.
+    /// The request body is incomplete.
     Body(BodyError),
     ParamsTooLong,
     Backend(BackendError),
 }
 
-/// Runs the script and makes a response of its answer.
+/// Runs the script and relays its answer.
 pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request, call: &PhpCall) -> PhpOutcome {
     let Some(php) = &site.php else {
         return PhpOutcome::Response(refused(site, request, 500, Reason::NoPhp, None));
@@ -146,7 +146,7 @@ where
     let mut answer = backend.send(&sent).await.map_err(CallError::Backend)?;
     thread.io.buffers.give(params);
     if let Some(target) = answer.head.local_redirect.take() {
-        // Its body is nobody's, but its worker is free with the end of it.
+        // The body is not used, but only its end frees the worker.
         return match discard(&mut answer.body).await {
             Ok(()) => Ok(PhpOutcome::Local(target)),
             Err(broken) => Err(CallError::Backend(relay::error_of(&mut answer.body, broken))),
@@ -189,7 +189,7 @@ fn backend_failed(site: &Arc<Site>, backend: &impl Backend, request: &Request, e
     response
 }
 
-/// The length of a body and the limit it exceeds.
+/// The length of a body and the limit that it exceeds.
 fn too_large(site: &Site, request: &Request) -> String {
     let SiteLimits { body, body_setting, .. } = &site.settings.limits;
     match request.body_length {

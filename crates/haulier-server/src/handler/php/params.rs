@@ -1,7 +1,7 @@
-//! The CGI variables of a request (RFC 3875 §4.1, with what php-fpm and nginx add).
+//! The CGI variables of a request (RFC 3875 §4.1, with those of php-fpm and nginx).
 //!
-//! SCRIPT_FILENAME always names a file we have opened; PATH_INFO is split here and never guessed by PHP. Only field
-//! lines become `HTTP_*`; a name with an underscore is dropped, since it would pass for another, and so is Proxy
+//! SCRIPT_FILENAME always names a file that was opened, and PATH_INFO is split here, so PHP never guesses it. Only
+//! field lines become `HTTP_*`. A name with an underscore is dropped, since it would pass for another, and so is Proxy
 //! (httpoxy, CVE-2016-5385).
 
 use std::borrow::Cow;
@@ -83,7 +83,7 @@ fn write_request_line(out: &mut ParamsWriter<'_>, request: &Request, call: &PhpC
         };
         out.push(b"REQUEST_METHOD", method)?;
         out.push(b"QUERY_STRING", &call.query)?;
-        // Path and query, also where the client sent a whole URL (RFC 9112 §3.2.2).
+        // Path and query, even if the client sent an absolute URI (RFC 9112 §3.2.2).
         let mut uri = head.path().to_vec();
         if let Some(query) = head.query() {
             uri.push(b'?');
@@ -100,7 +100,7 @@ fn write_request_line(out: &mut ParamsWriter<'_>, request: &Request, call: &PhpC
     Ok(())
 }
 
-/// RFC 3875 §4.1.1, §4.1.11; REDIRECT_STATUS is what Apache tells an ErrorDocument.
+/// RFC 3875 §4.1.1, §4.1.11. Apache sets REDIRECT_STATUS for an ErrorDocument.
 fn write_login(out: &mut ParamsWriter<'_>, call: &PhpCall) -> Result<(), PairTooLong> {
     if let Some(user) = &call.user {
         out.push(b"AUTH_TYPE", b"Basic")?;
@@ -112,7 +112,7 @@ fn write_login(out: &mut ParamsWriter<'_>, call: &PhpCall) -> Result<(), PairToo
     Ok(())
 }
 
-/// Under nginx' usual name, and under the one where frameworks look for it: there it is never a client's own word.
+/// Under nginx's usual name, and under the one that frameworks read. The latter never comes from the client.
 fn write_id(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), PairTooLong> {
     let mut room = [0; RequestId::DIGITS];
     let id = request.id.text(&mut room).as_bytes();
@@ -131,7 +131,7 @@ fn write_addresses(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), 
     } else {
         out.push(b"SERVER_NAME", host)?;
     }
-    // RFC 3875 §4.1.15: the port the request came in on. What the client wrote is in HTTP_HOST.
+    // RFC 3875 §4.1.15: the port that received the request. HTTP_HOST has the client's port.
     out.push(b"SERVER_PORT", number.of(request.peer.local.port().into()))
 }
 
@@ -140,7 +140,7 @@ fn write_fields(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), Pai
     let fields = request.head.fields();
     let mut name_buffer = [0_u8; 256];
     let mut joined = Vec::new();
-    // The target's authority where the client sent a whole URL: Host is not to be trusted then (RFC 9112 §3.2.2).
+    // The authority of an absolute URI replaces the Host field (RFC 9112 §3.2.2).
     if let Some(authority) = request.head.authority() {
         out.push(b"HTTP_HOST", authority)?;
     }
@@ -176,7 +176,7 @@ fn write_fields(out: &mut ParamsWriter<'_>, request: &Request) -> Result<(), Pai
     Ok(())
 }
 
-/// Entity tags without what coding added to them.
+/// Entity tags without the suffix that coding added.
 fn as_php_wrote<'v>(variable: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
     match variable {
         b"HTTP_IF_NONE_MATCH" | b"HTTP_IF_MATCH" => tag::restored(value),
@@ -184,8 +184,8 @@ fn as_php_wrote<'v>(variable: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
     }
 }
 
-/// Fields that do not become variables as they came: they have variables of their own, belong to the connection, or
-/// are words between a server and its application that no client may say.
+/// Fields that do not become variables: they have variables of their own, belong to the connection, or are reserved for
+/// servers, so no client may set them.
 const DROPPED: [&str; 11] = [
     "host",
     "content-length",
@@ -200,8 +200,7 @@ const DROPPED: [&str; 11] = [
     "x-request-id",
 ];
 
-/// Whether only a proxy may say this about a client. From anybody else it would be believed by applications that look
-/// for their visitors there.
+/// True for fields that only a proxy may set. Applications would believe them from any client.
 fn is_forwarding(name: &[u8]) -> bool {
     const PREFIX: &[u8] = b"x-forwarded-";
     matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F'))
@@ -212,7 +211,7 @@ fn is_forwarding(name: &[u8]) -> bool {
                 .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX)))
 }
 
-/// `Accept-Language` → `HTTP_ACCEPT_LANGUAGE`; `None` for what PHP must not see as a field.
+/// `Accept-Language` → `HTTP_ACCEPT_LANGUAGE`; `None` for a field to drop.
 fn variable_name<'b>(name: &[u8], buffer: &'b mut [u8; 256]) -> Option<&'b [u8]> {
     const PREFIX: &[u8] = b"HTTP_";
     let is_dropped = name.contains(&b'_')
@@ -220,7 +219,7 @@ fn variable_name<'b>(name: &[u8], buffer: &'b mut [u8; 256]) -> Option<&'b [u8]>
         || DROPPED
             .iter()
             .any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes()));
-    // PHP makes `_` of dots and the like: `X-Real.IP` would pass for `X-Real-IP`. nginx drops such names, too.
+    // PHP turns `.` and others into `_`: `X-Real.IP` would pass for `X-Real-IP`. nginx drops such names, too.
     let is_plain = |&byte: &u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if is_dropped || !name.iter().all(is_plain) {
         return None;
@@ -233,7 +232,7 @@ fn variable_name<'b>(name: &[u8], buffer: &'b mut [u8; 256]) -> Option<&'b [u8]>
     Some(&buffer[..length])
 }
 
-/// Room for a number or an address as text.
+/// A buffer for numbers and addresses as text.
 #[derive(Default)]
 struct Number {
     text: Vec<u8>,

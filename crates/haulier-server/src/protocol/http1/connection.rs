@@ -1,8 +1,8 @@
 //! One HTTP/1.1 connection: requests in, responses out, in order.
 //!
-//! [`Connection::turn`] does everything that can be done without waiting, straight from the read buffer to the send
-//! call. Only what must wait (more bytes, room to send, a handler) becomes a [`NextAction`] and, behind it, a future. An
-//! idle connection therefore owns no buffer.
+//! [`Connection::turn`] does everything that needs no waiting, straight from the read buffer to the send call. Only a
+//! wait (for bytes, for room to send, for a handler) becomes a [`NextAction`] and then a future. So an idle connection
+//! owns no buffer.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -36,7 +36,7 @@ use crate::pipeline::{self, Handling, AnsweredRequest};
 use crate::site::Site;
 use crate::thread::Thread;
 
-/// A connection and the exchange it is in.
+/// A connection and its current exchange.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) thread: Rc<Thread>,
@@ -44,69 +44,69 @@ pub(crate) struct Connection {
     peer: Cell<Peer>,
     /// A PROXY header comes before the first request.
     awaits_proxy_header: Cell<bool>,
-    /// Bytes read and not yet understood; without memory while the connection is idle.
+    /// Bytes read and not yet parsed; without memory while the connection is idle.
     pub(super) input: RefCell<Vec<u8>>,
     /// The body of the current request.
     pub(super) incoming: RefCell<Incoming>,
-    /// What it waits for, and since when.
+    /// The awaited event, and the start of the wait.
     pub(super) waiting: Cell<(WaitPhase, Instant)>,
-    /// The long response that is being sent, once it is listed.
+    /// The entry of the current response in the list of long transfers.
     pub(super) transfer: RefCell<Option<Arc<Transfer>>>,
-    /// Whoever waits for room in the socket's buffer is to look how far it is.
+    /// The task that waits for room in the send buffer is to check its progress.
     pub(super) is_looking: Cell<bool>,
-    /// The wait for bytes took too long and is over.
+    /// The wait for bytes has expired.
     pub(super) expired: Cell<bool>,
     pub(super) pace: Pace,
-    /// The client took less than it must.
+    /// The client takes less than the least rate.
     pub(super) is_too_slow: Cell<bool>,
-    /// A handler is at work, and nothing of its answer has been sent.
+    /// A handler is running, and nothing of its response has been sent.
     pub(super) is_answering: Cell<bool>,
-    /// Wakes the task out of a wait for bytes, or for a handler.
+    /// Wakes the task from a wait for bytes or a handler.
     pub(super) reader: RefCell<Option<Waker>>,
-    /// Whether the client knows interim responses (RFC 9110 §15.2).
+    /// True if the client knows interim responses (RFC 9110 §15.2).
     pub(super) takes_interim: Cell<bool>,
-    /// The client sends nothing more, and was sent something to see whether it listens.
+    /// The client has closed its side, and was sent an interim response to see if it still reads.
     pub(super) was_asked: Cell<bool>,
-    /// Bytes of `input` known to hold no end of a head.
+    /// Bytes of `input` that contain no end of a head.
     pub(super) scanned: Cell<usize>,
-    /// Requests begun.
+    /// Number of requests.
     pub(super) served: Cell<u32>,
-    /// The deadlines of the site of the last request, where they are not the usual ones.
+    /// The timeouts of the last request's site, if they differ from the server's.
     pub(super) timeouts: RefCell<Option<Arc<Timeouts>>>,
-    /// Its place among the connections we may hold.
+    /// The right to hold this connection.
     pub(super) permit: Permit,
 }
 
-/// What a connection does next.
+/// The next action of a connection.
 #[derive(Debug)]
 pub(super) enum NextAction {
-    /// Look for another request in what was read.
+    /// Look for another request in the input.
     Turn,
     /// Wait for bytes.
     Read,
-    /// Wait for something that has a state of its own.
+    /// Wait for an event with state of its own.
     Wait(Box<Waiting>),
-    /// Nothing further will be said: say so, and read away what the client still sends.
+    /// Close the sending side, and discard what the client still sends.
     Linger,
     Close,
-    /// What came is no HTTP/1.1 but the beginning of HTTP/2.
+    /// Switch to HTTP/2, whose preface came.
     Http2,
 }
 
-/// A response on its way out, and what the log will say about it.
+/// A response that is being sent, and its data for the log.
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) sender: Sender,
-    /// `None` for the refusal of something that was no request.
+    /// `None` for the refusal of bytes that were no request.
     pub(super) request: Option<Request>,
     pub(super) site: Option<Arc<Site>>,
-    /// Counts it among those under way of its site.
+    /// Counts the request as active in its site until dropped.
     _in_flight: Option<InFlight>,
     pub(super) status: u16,
     pub(super) trace: Trace,
-    /// Bytes that are in the metrics already.
+    /// Bytes that the metrics have counted already.
     pub(super) counted: u64,
-    /// Its place in the list of those that take long.
+    /// Lists the response if it takes long.
     pub(super) listing: Option<ActiveTransfer>,
 }
 
@@ -117,8 +117,8 @@ impl Sending {
 }
 
 impl Connection {
-    /// Takes over an accepted socket. A request that is already there is answered before anything is registered,
-    /// and a connection that is over by then never was.
+    /// Takes over an accepted socket. A request that is already there is answered before anything is registered. If the
+    /// connection ends with it, it never is.
     pub(crate) fn start(
         thread: &Rc<Thread>,
         socket: Socket,
@@ -164,9 +164,9 @@ impl Connection {
         }
     }
 
-    /// Goes on as a connection of HTTP/2, with what was read so far.
+    /// Switches to HTTP/2 with the bytes read so far.
     fn into_http2(self: Rc<Self>) {
-        // Before the first request nobody else holds the connection.
+        // Before the first request there are no other references.
         if let Ok(connection) = Rc::try_unwrap(self) {
             let Self {
                 thread,
@@ -200,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// Whether the client took this for a port that wants TLS.
+    /// True if the first byte is that of a TLS handshake.
     fn is_greeted_by_tls(&self) -> bool {
         if self.served.get() > 0 {
             return false;
@@ -209,14 +209,14 @@ impl Connection {
         first.is_some_and(|first| detect::of(first) == DetectedProtocol::Tls)
     }
 
-    /// Says so in the client's own words.
+    /// Refuses a TLS client with an alert.
     fn refuse_tls(&self) -> NextAction {
         tracing::debug!(remote = %self.peer.get().remote, "a client speaks TLS to a port without it");
-        let _ = self.socket.send(&NO_TLS_HERE, false); // what matters is that the connection ends
+        let _ = self.socket.send(&NO_TLS_HERE, false); // the alert is a courtesy; the connection ends anyway
         NextAction::Close
     }
 
-    /// Everything that can be done without waiting.
+    /// Does everything that needs no waiting.
     fn turn(self: &Rc<Self>) -> NextAction {
         if self.awaits_proxy_header.get() {
             match self.take_proxy_header() {
@@ -243,7 +243,7 @@ impl Connection {
         }
     }
 
-    /// Takes the PROXY header from the input; false if bytes of it are missing.
+    /// Takes the PROXY header from the input; false if it is incomplete.
     fn take_proxy_header(&self) -> Result<bool, ProxyHeaderError> {
         let mut input = self.input.borrow_mut();
         let Some(header) = proxy::parse(&input)? else {
@@ -264,7 +264,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// The next request head, if it is complete.
+    /// The next request head; `None` if it is incomplete.
     fn take_head(&self) -> Result<Option<RequestHead>, HeadError> {
         let mut input = self.input.borrow_mut();
         if input.is_empty() {
@@ -291,21 +291,21 @@ impl Connection {
         Ok(head)
     }
 
-    /// Whether the bytes that are no request are where HTTP/2 begins (RFC 9113 §3.3): it does so at the very start, and
-    /// only bytes that HTTP/1.1 refuses are asked.
+    /// True if the input is an HTTP/2 preface (RFC 9113 §3.3). Only the first bytes of a connection can be one, and
+    /// only bytes that HTTP/1.1 refuses are checked.
     fn is_http2(&self) -> bool {
-        // FinishedExchange TLS the protocol is agreed on in the handshake, and here it was not HTTP/2 (RFC 9113 §3.2).
+        // Over TLS, ALPN chooses the protocol, and here it was not HTTP/2 (RFC 9113 §3.2).
         let may_begin = self.served.get() == 0 && !self.socket.is_secure();
         may_begin && self.thread.serving().settings.http2 && http2::begins(&self.input.borrow())
     }
 
-    /// Whether they are where something begins that is neither.
+    /// True if the first bytes are neither HTTP/1.1 nor HTTP/2.
     fn is_foreign(&self) -> bool {
         let takes_both = self.thread.serving().settings.http2 && self.served.get() == 0;
         takes_both && http2::is_other_preface(&self.input.borrow())
     }
 
-    /// Ends a connection without a word that its client would not understand.
+    /// Closes without a response, which the client would not understand.
     fn hang_up(&self) -> NextAction {
         tracing::debug!(remote = %self.peer.get().remote, "a client speaks neither HTTP/1.1 nor HTTP/2");
         let mut trace = Trace::of(Handler::Error);
@@ -325,7 +325,7 @@ impl Connection {
         NextAction::Linger
     }
 
-    /// One exchange, as far as it goes without waiting.
+    /// Runs one exchange as far as it needs no waiting.
     fn begin(self: &Rc<Self>, head: RequestHead) -> NextAction {
         let length = match framing::body_length(&head) {
             Ok(length) => length,
@@ -336,7 +336,7 @@ impl Connection {
             return self.refuse(417, Reason::BadRequest);
         }
         let incoming = Incoming::new(length, expectation == Expectation::Continue);
-        // An answer that needs no body does not wait for one: what comes later can only end the connection.
+        // A response that needs no body does not wait for one: bytes that come later can only end the connection.
         if incoming.is_malformed(&self.input.borrow()) {
             return self.refuse(400, Reason::BadRequest);
         }
@@ -387,7 +387,7 @@ impl Connection {
         })
     }
 
-    /// Whether we want another request on this connection.
+    /// True if another request may follow on this connection.
     fn may_go_on(&self) -> bool {
         let incoming = self.incoming.borrow();
         !self.thread.io.draining.get()
@@ -395,7 +395,7 @@ impl Connection {
             && (incoming.is_done() || incoming.is_drainable())
     }
 
-    /// Answers what cannot be understood, or must not be served, and ends the connection.
+    /// Refuses a malformed request, or one that must not be served, and ends the connection.
     pub(super) fn refuse(self: &Rc<Self>, status: u16, reason: Reason) -> NextAction {
         let id = self.thread.next_id();
         let mut response: Response = error_page::respond(status, Some(reason), None, &id, None);
@@ -420,11 +420,11 @@ impl Connection {
         }
     }
 
-    /// The response is out: log it, and decide about the connection.
+    /// The response is sent: logs it, and decides about the connection.
     pub(super) fn finish(self: &Rc<Self>, sending: Sending) -> NextAction {
         let keep_alive = sending.sender.keep_alive;
-        // Whoever asked for the end sends nothing more. Anybody else's next bytes would be answered by a reset, which
-        // may overtake this response.
+        // A client that asked for the end sends nothing more. From any other client more bytes may come; the reset that
+        // answers them may overtake this response.
         let is_awaited = sending
             .request
             .as_ref()
@@ -444,7 +444,7 @@ impl Connection {
         self.drain(Incoming::discard_budget())
     }
 
-    /// The client left in the middle, or the body broke off: whoever reads must not take it for complete.
+    /// Resets the connection in the middle of a response: the client must not take it for complete.
     pub(super) fn broken(self: &Rc<Self>, mut sending: Sending, error: &io::Error) -> NextAction {
         if let Some(broken) = error.get_ref().and_then(|source| source.downcast_ref::<BrokenBody>()) {
             sending.trace.reason = Some(broken.reason);
@@ -460,7 +460,7 @@ impl Connection {
         NextAction::Close
     }
 
-    /// The exchange is over: it is counted, logged, and what it was made of is used again.
+    /// Counts and logs the exchange, and reuses its memory.
     fn log(&self, sending: Sending, complete: bool) {
         let Sending {
             sender,
@@ -490,7 +490,7 @@ impl Connection {
         }
     }
 
-    /// Reads away the rest of a body nobody wants.
+    /// Discards the rest of an unwanted body.
     pub(super) fn drain(self: &Rc<Self>, mut budget: u64) -> NextAction {
         let mut incoming = self.incoming.borrow_mut();
         if !incoming.discard(&mut self.input.borrow_mut(), &mut budget) {

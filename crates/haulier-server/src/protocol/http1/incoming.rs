@@ -1,33 +1,33 @@
-//! The request body on its way in: how much is left, and whether the client waits for `100 Continue`.
+//! The incoming request body: its remaining length, and the state of `100 Continue`.
 
 use haulier_http::BodyError;
 use haulier_proto::chunked;
 use haulier_proto::framing::BodyLength;
 
-/// Where the request body stands.
+/// The state of a request body.
 #[derive(Debug)]
 pub(super) struct Incoming {
     framing: Framing,
     /// RFC 9110 §10.1.1: the client sends the body after `100 Continue`.
     pub(super) awaits_continue: bool,
-    /// The framing was broken: where the body ends will never be known.
+    /// The framing is broken, so the end of the body is unknown.
     is_lost: bool,
-    /// Somebody began to read it. Who gives up in the middle had a reason.
+    /// A handler has begun to read it. One that stops in the middle has a reason.
     is_begun: bool,
-    /// Bytes of it that whoever reads it would still take.
+    /// Bytes that the handler would still take.
     room: u64,
 }
 
 #[derive(Debug)]
 enum Framing {
-    /// So many bytes are still to come.
+    /// Bytes still to come.
     Length(u64),
     Chunked(chunked::Decoder),
 }
 
-/// A body we have no use for is read to its end if that is so near; beyond it, closing is cheaper.
+/// Longest rest of an unwanted body that is read; beyond it, closing is cheaper.
 const DRAINABLE: u64 = 64 * 1024;
-/// Most bytes taken out of the input at once.
+/// Most bytes taken from the input at once.
 const PIECE: usize = 64 * 1024;
 
 impl Incoming {
@@ -53,12 +53,12 @@ impl Incoming {
         }
     }
 
-    /// From now on so many bytes are taken, and no more.
+    /// Limits the bytes taken from now on.
     pub(super) fn limit(&mut self, most: u64) {
         self.room = most;
     }
 
-    /// True if what is there of the body already is malformed.
+    /// True if the bytes received so far are malformed.
     pub(super) fn is_malformed(&self, input: &[u8]) -> bool {
         match &self.framing {
             Framing::Length(_) => false,
@@ -66,7 +66,7 @@ impl Incoming {
         }
     }
 
-    /// Bytes that are certain to come if the body is well-formed.
+    /// Remaining bytes of a well-formed body, as far as announced.
     fn announced(&self) -> u64 {
         match &self.framing {
             Framing::Length(left) => *left,
@@ -74,7 +74,7 @@ impl Incoming {
         }
     }
 
-    /// Whether all of the body has been taken.
+    /// True if the whole body has been taken.
     pub(super) fn is_done(&self) -> bool {
         match &self.framing {
             _ if self.is_lost => false,
@@ -83,7 +83,7 @@ impl Incoming {
         }
     }
 
-    /// Bytes worth reading at once: what is left of the body, within reason.
+    /// Bytes worth reading at once: the rest of the body, up to a limit.
     pub(super) fn wanted(&self) -> usize {
         match self.framing {
             Framing::Length(left) => usize::try_from(left).unwrap_or(PIECE).min(PIECE),
@@ -91,7 +91,7 @@ impl Incoming {
         }
     }
 
-    /// Whether the rest may be read away so that the connection can go on (RFC 9112 §9.3).
+    /// True if the rest may be discarded so that the connection can go on (RFC 9112 §9.3).
     pub(super) fn is_drainable(&self) -> bool {
         !self.awaits_continue
             && !self.is_begun
@@ -101,9 +101,8 @@ impl Incoming {
             }
     }
 
-    /// Takes body bytes out of `input`, leaving what is beyond the body; says how many body bytes there were. After
-    /// an error nothing on the connection can be trusted any more. A chunk that is announced larger than what is left of
-    /// the limit is an error at once, before its bytes come.
+    /// Takes body bytes from `input` and leaves those after the body; returns the number of body bytes. After an error
+    /// nothing on the connection can be trusted. A chunk whose announced size exceeds the limit is an error at once.
     pub(super) fn take(&mut self, input: &mut Vec<u8>, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         if self.is_lost {
             return Err(BodyError::Malformed);
@@ -134,7 +133,7 @@ impl Incoming {
         Ok(found)
     }
 
-    /// Reads away what is already in `input`; `false` if that cannot end well.
+    /// Discards body bytes in `input`; false if the framing is broken or the budget exceeded.
     pub(super) fn discard(&mut self, input: &mut Vec<u8>, budget: &mut u64) -> bool {
         let mut scratch = Vec::new();
         while !self.is_done() && !input.is_empty() {
@@ -153,7 +152,7 @@ impl Incoming {
         true
     }
 
-    /// How many bytes [`Incoming::discard`] may take in all.
+    /// Most bytes that [`Incoming::discard`] may take in all.
     pub(super) fn discard_budget() -> u64 {
         DRAINABLE * 2
     }

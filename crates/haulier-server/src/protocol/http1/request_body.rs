@@ -1,4 +1,4 @@
-//! The connection as a handler sees it: the request body, interim responses, and whether the client is still there.
+//! The exchange as a handler sees it: request body, interim responses, and the client's presence.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -62,7 +62,7 @@ impl Exchange for Connection {
         encode::status_line(&mut head, status);
         encode::fields(&mut head, fields);
         head.extend_from_slice(b"\r\n");
-        // Nothing else is on its way to the client now, so these few bytes fit; half of them would be fatal.
+        // Nothing else is in the send buffer, so these few bytes fit. A part of them would break the framing.
         match self.socket.send(&head, false) {
             Ok(Some(sent)) if sent < head.len() => self.socket.abort(),
             _ => {}
@@ -73,7 +73,7 @@ impl Exchange for Connection {
     fn presence(&self) -> Presence {
         let presence = self.socket.presence();
         if presence == Presence::Silent && !self.was_asked.replace(true) {
-            // Who has closed both sides answers with a reset; who listens knows interim responses.
+            // A client that has closed both sides answers with a reset; one that still reads knows interim responses.
             self.send_interim(102, &Fields::new());
         }
         presence

@@ -1,7 +1,7 @@
-//! A response on its way out, one system call after the other.
+//! Sending of a response, one system call after the other.
 //!
-//! Head and a small body leave in one send. A file follows its head by sendfile(2), a bounded piece a turn: a loop
-//! until the buffer is full would let one fast reader hold the thread, and costs twice as much per byte.
+//! The head and a small body leave in one send. A file follows its head by sendfile(2), a bounded piece in each turn. A
+//! loop until the buffer is full would let one fast client block the thread, and costs twice as much per byte.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker, ready};
@@ -14,15 +14,15 @@ use haulier_proto::{chunked, copy, encode, status};
 use crate::io::socket::Socket;
 use crate::thread::Thread;
 
-/// What the request and the connection mean for the shape of the response.
+/// The parts of request and connection that shape the response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SendPlan {
     /// HEAD: the head of a GET, no body.
     pub(super) head_only: bool,
     pub(super) version: Version,
-    /// Whether another request may follow.
+    /// True if another request may follow.
     pub(super) keep_alive: bool,
-    /// Whether nothing was sent on the connection before.
+    /// True for the first response on the connection.
     pub(super) is_first: bool,
 }
 
@@ -36,7 +36,7 @@ impl SendPlan {
         }
     }
 
-    /// For what was no request.
+    /// The plan for bytes that were no request.
     pub(super) fn refusal() -> Self {
         Self {
             head_only: false,
@@ -47,69 +47,69 @@ impl SendPlan {
     }
 }
 
-/// What a [`Sender::step`] came to.
+/// The result of a [`Sender::step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendStep {
-    /// Everything is with the kernel.
+    /// The kernel has everything.
     Done,
-    /// The kernel takes no more now.
+    /// The socket's buffer is full.
     Blocked,
-    /// It is somebody else's turn.
+    /// The turn is over; other tasks run first.
     Yield,
-    /// The next piece of the body must be asked for: [`Sender::poll_source`].
+    /// The next piece of the body is to be requested: [`Sender::poll_source`].
     Source,
-    /// The file is not in memory: [`Sender::cold`] says what to read ahead.
+    /// The file is not in the page cache: [`Sender::cold`] gives the part to read ahead.
     Cold,
 }
 
 /// The rest of a response.
 #[derive(Debug)]
 pub(super) struct Sender {
-    /// Bytes that go first, from `at` on: the head, and a chunk's head.
+    /// Bytes to send first, from `at` on: the head of the response or of a chunk.
     lead: Vec<u8>,
     at: usize,
-    /// Then these, without a copy.
+    /// Bytes to send next, without a copy.
     piece: Bytes,
-    /// Then these: what ends a chunk, or the body.
+    /// The end of a chunk or of the body; follows `piece`.
     tail: &'static [u8],
     file: Option<FileSlice>,
-    /// Or these.
+    /// Content of a pipe, in place of `piece`.
     pipe: Option<PipeSlice>,
     /// Most bytes of `file` or `pipe` in one turn.
     turn: usize,
-    /// The next piece of `file` was just read ahead: it is not asked about again.
+    /// The next part of `file` was just read ahead and need not be checked again.
     read_ahead: bool,
     source: Option<Box<dyn BodySource>>,
     chunked: bool,
-    /// Bytes of the body still to come, if their number was promised.
+    /// Remaining bytes of the body, if its length was announced.
     promised: Option<u64>,
-    /// Bytes of head and body, if their number was promised.
+    /// Length of head and body, if announced.
     length: Option<u64>,
-    /// Bytes given to the kernel, head included.
+    /// Bytes that the kernel has taken, head included.
     pub(super) sent: u64,
     /// Bytes of the head.
     head: u64,
-    /// Whether another request may follow on the connection.
+    /// True if another request may follow on the connection.
     pub(super) keep_alive: bool,
 }
 
-/// Bodies up to this length are copied behind the head: one send instead of two calls.
+/// Longest body that is copied after its head: one send instead of two calls.
 const COPIED: usize = 16 * 1024;
-/// Most pieces of a body that leave at once if they are there already.
+/// Most pieces of a body that leave with the head if they are ready.
 const PIECES: usize = 4;
 /// Bytes of a file sent in one turn.
 const TURN: usize = 128 * 1024;
-/// The same for the first response of a connection, whose buffers are small yet: it takes as much as they do. For a file
-/// of 500 KB that spares a quarter of the time; on connections that have grown it would cost a tenth more.
+/// The same for the first response of a connection, as much as its small buffers take. It saves a quarter of the time
+/// for a file of 500 KB. On connections with grown buffers it would cost a tenth more.
 const FIRST_TURN: usize = 512 * 1024;
 
 impl Sender {
-    /// Encodes the head and lays the body behind it.
+    /// Encodes the head and loads the body.
     pub(super) fn new(thread: &Thread, plan: SendPlan, status: u16, head: &Head, body: Body) -> Self {
         let bodiless = status::is_bodiless(status);
         let length = body.length();
         let chunked = length.is_none() && plan.version == Version::Http11 && !bodiless && !plan.head_only;
-        // Without a length and without chunks the end of the connection is the end of the body (RFC 9112 §6.3).
+        // Without length and chunks, the end of the connection ends the body (RFC 9112 §6.3).
         let keep_alive = plan.keep_alive && (length.is_some() || chunked || bodiless || plan.head_only);
         let mut lead = thread.io.buffers.take();
         encode_head(&mut lead, thread, plan.version, status, head, keep_alive);
@@ -144,12 +144,12 @@ impl Sender {
         sender
     }
 
-    /// Bytes of head and body, if their number was promised. A chunked body has none.
+    /// Length of head and body, if announced; a chunked body has none.
     pub(super) fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// Bytes of the body given to the kernel, as they went over the wire.
+    /// Bytes of the body that the kernel has taken, with chunk framing.
     pub(super) fn body_sent(&self) -> u64 {
         self.sent.saturating_sub(self.head)
     }
@@ -167,11 +167,11 @@ impl Sender {
         }
     }
 
-    /// The first [`step`](Self::step): what is there of a body already leaves with its head.
+    /// The first [`step`](Self::step): pieces that are ready leave with the head.
     pub(super) fn begin(&mut self, socket: &Socket) -> io::Result<SendStep> {
         for _ in 0..PIECES {
             let laid = self.poll_source(&mut Context::from_waker(Waker::noop()));
-            let step = self.step(socket)?; // the head goes out even where the body fails
+            let step = self.step(socket)?; // the head goes out even if the body fails
             if laid?.is_pending() || step != SendStep::Source {
                 return Ok(step);
             }
@@ -179,7 +179,7 @@ impl Sender {
         Ok(SendStep::Source)
     }
 
-    /// Sends what it can without waiting, at most one piece of a file.
+    /// Sends as much as possible without waiting, at most one turn of a file.
     pub(super) fn step(&mut self, socket: &Socket) -> io::Result<SendStep> {
         let mut has_read = false;
         loop {
@@ -221,7 +221,7 @@ impl Sender {
         }
     }
 
-    /// Sends a turn of what lies in a pipe; `None` if that was all of it, or if it is to be sent as bytes.
+    /// Sends one turn of a pipe; `None` if the pipe is empty, or is to be sent as bytes.
     fn step_pipe(&mut self, socket: &Socket, mut slice: PipeSlice) -> io::Result<Option<SendStep>> {
         let mut sent = Some(0);
         if socket.is_plain() {
@@ -246,8 +246,8 @@ impl Sender {
         })
     }
 
-    /// The part of a file that must be read from disk before it can be sent without blocking the thread, with the
-    /// number of bytes that are wanted next. After it is read, the next step sends whatever the kernel has.
+    /// The part of the file to be read from disk before it can be sent without blocking, and the number of bytes. The
+    /// next step sends whatever is in the page cache by then.
     pub(super) fn cold(&mut self) -> Option<(FileSlice, u64)> {
         self.read_ahead = true;
         self.file.clone().map(|slice| (slice, 2 * self.turn as u64))
@@ -255,8 +255,8 @@ impl Sender {
 
     fn send_bytes(&self, socket: &Socket) -> io::Result<Option<usize>> {
         let lead = &self.lead[self.at..];
-        // Held back where something follows at once: the file, or the end of the connection. Last bytes and FIN in one
-        // segment are a fifth of the cost of a short response on a fresh connection.
+        // MSG_MORE, if the file or the end of the connection follows at once. Last bytes and FIN in one segment save a
+        // fifth of the cost of a short response on a new connection.
         let follows = self.file.is_some() || self.pipe.is_some();
         let more = follows || (!self.keep_alive && self.source.is_none());
         if self.piece.is_empty() && self.tail.is_empty() {
@@ -283,7 +283,7 @@ impl Sender {
         self.tail = &self.tail[sent - from_piece..];
     }
 
-    /// Asks the source for its next piece and lays it out. An error means the connection must be cut.
+    /// Polls the source and loads the next piece. After an error the connection must be reset.
     pub(super) fn poll_source(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(source) = &mut self.source else {
             return Poll::Ready(Ok(()));
@@ -324,7 +324,7 @@ impl Sender {
         match piece {
             Piece::Bytes(bytes) => self.piece = bytes,
             Piece::File(slice) => {
-                // Its tail is due after the file, not before.
+                // The end of the chunk follows the file.
                 self.tail = b"";
                 self.file = Some(slice);
             }
@@ -335,18 +335,18 @@ impl Sender {
         }
     }
 
-    /// Whether the body goes on for as long as somebody listens.
+    /// True if the body ends only when the client leaves.
     pub(super) fn is_endless(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.is_endless())
     }
 
-    /// The memory, for the next response.
+    /// Returns the buffer, for the next response.
     pub(super) fn into_buffer(self) -> Vec<u8> {
         self.lead
     }
 }
 
-/// Whole segments a piece where segments are huge (loopback): a piece that ends inside one costs twice as much.
+/// Rounds a turn to whole segments if segments are huge (loopback): a turn that ends inside one costs twice as much.
 fn turn(socket: &Socket, most: usize) -> usize {
     match socket.segment() {
         Some(segment) if segment > TURN / 4 => (most / segment).max(1) * segment,
@@ -386,7 +386,7 @@ fn encode_head(out: &mut Vec<u8>, thread: &Thread, version: Version, status: u16
 }
 
 impl Sender {
-    /// The sender of a handler's response.
+    /// A sender for a handler's response.
     pub(super) fn of(thread: &Thread, plan: SendPlan, response: &mut Response) -> Self {
         let body = std::mem::take(&mut response.body);
         Self::new(thread, plan, response.status, &response.head, body)

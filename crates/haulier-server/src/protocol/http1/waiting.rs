@@ -29,11 +29,11 @@ use crate::pipeline::AnsweredRequest;
     reason = "it lives in a box, and sending is the usual wait"
 )]
 pub(super) enum Waiting {
-    /// For a handler; afterwards the connection may be kept, or not.
+    /// For a handler. The flag is true if the connection may be kept afterwards.
     Answer(Pin<Box<dyn Future<Output = AnsweredRequest>>>, bool),
     /// For room to send, or for the next piece of the body.
     Send(Sending),
-    /// For the rest of a request body nobody wants; so many bytes at most.
+    /// For the rest of an unwanted request body, up to this many bytes.
     Drain(u64),
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-/// What a read brought.
+/// The result of a read.
 pub(super) enum ReadResult {
     Bytes,
     Nothing,
@@ -100,14 +100,14 @@ impl Connection {
         let is_idle = self.input.borrow().is_empty();
         match (is_idle, self.waiting.get().0) {
             (true, _) => self.wait_for(WaitPhase::Idle),
-            // The deadline of a head counts from its first byte.
+            // The timeout of a head counts from its first byte.
             (false, WaitPhase::Head) => {}
             (false, _) => self.wait_for(WaitPhase::Head),
         }
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }
 
-    /// Sends until everything is with the kernel.
+    /// Sends until the kernel has everything.
     async fn send(&self, sending: &mut Sending) -> io::Result<()> {
         let registered = self.socket.registered()?;
         loop {
@@ -143,7 +143,7 @@ impl Connection {
                         };
                         let sender = &mut sending.sender;
                         match sender.step(&self.socket)? {
-                            // Only the kernel's own word ends readiness: there is no second edge for a short turn.
+                            // Only EAGAIN ends readiness: after a short turn no second edge would come.
                             SendStep::Blocked => ready.clear_ready(),
                             _ => break,
                         }
@@ -156,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// A long response is counted while it is sent, not all at its end.
+    /// Counts a long response while it is sent, not only at its end.
     fn count_sent(&self, sending: &mut Sending) {
         let more = sending.sender.sent - std::mem::replace(&mut sending.counted, sending.sender.sent);
         self.thread
@@ -165,7 +165,7 @@ impl Connection {
             .sent(sending.series(), &sending.trace, more);
     }
 
-    /// What takes long to send is listed by name.
+    /// Lists a response that takes long.
     fn note_transfer(&self, sending: &mut Sending) {
         let (site, sender) = (sending.site.as_deref(), &sending.sender);
         let listing = sending
@@ -187,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// Notes what the client has not taken yet, for its deadline and for the list.
+    /// Notes the unacknowledged bytes, for the deadline and the list.
     fn note_queue(&self) {
         let queued = self.socket.note_queue();
         if let Some(transfer) = &*self.transfer.borrow() {
@@ -195,7 +195,7 @@ impl Connection {
         }
     }
 
-    /// Waits for room in the socket's buffer; `None` says to look how far the response is.
+    /// Waits for room in the send buffer; `None` asks the task to check its progress.
     fn poll_room<'s>(
         &self,
         registered: &'s AsyncFd<Rc<OwnedFd>>,
@@ -204,7 +204,7 @@ impl Connection {
         if self.is_looking.take() {
             return Poll::Ready(Ok(None));
         }
-        // Nobody reads meanwhile.
+        // No other part reads meanwhile.
         let mut waker = self.reader.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
@@ -222,7 +222,7 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Ready once the client closed its side. What it sends before is kept for later.
+    /// Ready once the client has closed its side. Bytes before that are kept.
     fn poll_closed(&self, context: &mut Context<'_>) -> io::Result<Poll<()>> {
         let registered = self.socket.registered()?;
         while self.input.borrow().len() < Self::PIPELINED {
@@ -242,7 +242,7 @@ impl Connection {
         Ok(Poll::Pending)
     }
 
-    /// Most bytes of further requests taken in while an event stream runs.
+    /// Most bytes of further requests read during an event stream.
     const PIPELINED: usize = 64 * 1024;
 
     pub(super) fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<ReadResult>> {
@@ -261,7 +261,7 @@ impl Connection {
             let mut ready = ready?;
             let (read, drained) = self.receive_some()?;
             if drained {
-                // A short read emptied the socket. Saying so spares the read that would find nothing.
+                // A short read emptied the socket; clearing readiness saves an empty read.
                 ready.clear_ready();
             }
             if !matches!(read, ReadResult::Nothing) {
@@ -270,7 +270,7 @@ impl Connection {
         }
     }
 
-    /// The task can be woken from now on, whatever it waits for.
+    /// Notes the task's waker before any wait.
     async fn note_own_task(&self) {
         std::future::poll_fn(|context| {
             self.note_task(context);
@@ -292,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// The wait is over. A request that came in this very moment is still served.
+    /// The last read of an expired wait: a request that has just come is still served.
     fn last_read(&self) -> io::Result<ReadResult> {
         if self.waiting.get().0 == WaitPhase::Idle
             && let Ok(ReadResult::Bytes) = self.receive()
@@ -307,7 +307,7 @@ impl Connection {
         self.receive_some().map(|(read, _)| read)
     }
 
-    /// One read; also says whether the socket is empty now.
+    /// Reads once; true if the socket is empty now.
     fn receive_some(&self) -> io::Result<(ReadResult, bool)> {
         let mut input = self.input.borrow_mut();
         if input.capacity() == 0 {
@@ -325,7 +325,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9112 §9.6: close our side, read what still comes, so that no reset overtakes the response.
+    /// Closes the sending side and reads on, so that no reset overtakes the response (RFC 9112 §9.6).
     pub(super) async fn linger(&self) {
         self.socket.shutdown_write();
         self.expired.set(false);
@@ -401,7 +401,7 @@ impl Watched for Connection {
         (phase == WaitPhase::Idle && !self.expired.get()).then_some((&self.permit, since))
     }
 
-    /// An answer that has not begun says so; what was the last word has a moment to be read.
+    /// A response that has not begun becomes an error; one that is complete gets a moment to be read.
     fn cut(&self) {
         if self.is_answering.get() {
             self.wake();

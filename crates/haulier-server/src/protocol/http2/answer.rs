@@ -1,4 +1,4 @@
-//! Answers: their heads, as much of their bodies as fits, and their ends.
+//! Responses: heads, as much of the bodies as fits, and ends.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,12 +21,11 @@ use crate::metrics::InFlight;
 use crate::pipeline::AnsweredRequest;
 use crate::site::Site;
 
-/// Bodies up to this length leave with their heads.
+/// Longest body that leaves with its head.
 const COPIED: usize = 16 * 1024;
 
 impl Connection {
-    /// Answers a request as far as the windows allow. A body that comes in pieces is given back: somebody has to wait
-    /// for them.
+    /// Sends a response as far as the windows allow. A body that comes in pieces is returned, for a task to feed.
     pub(super) fn reply(self: &Rc<Self>, stream: &Rc<Stream>, answered: AnsweredRequest) -> Option<BoxBodySource> {
         let AnsweredRequest {
             request,
@@ -37,7 +36,7 @@ impl Connection {
         self.send(stream, Some(request), site, in_flight, response)
     }
 
-    /// Answers what cannot be understood, or must not be served; that costs its stream alone.
+    /// Refuses a malformed request, or one that must not be served; this costs its stream only.
     pub(super) fn refuse(self: &Rc<Self>, stream: &Rc<Stream>, status: u16, reason: Reason) {
         let id = self.thread.next_id();
         let response = error_page::respond(status, Some(reason), None, &id, None);
@@ -69,7 +68,7 @@ impl Connection {
             body
         };
         let write = |out: &mut Vec<u8>| head::write(out, &self.thread, status, &head, length);
-        // Whoever is gone is gone with his connection: what began there now would never end.
+        // Streams of a client that has gone end with the connection; a body begun there would never end.
         let (first, sent) = match stream.is_gone() {
             true => (First::Gone, 0),
             false => self.send_first(stream.id, write, &body),
@@ -80,7 +79,7 @@ impl Connection {
             (sending.sent, sending.body_sent, sending.length) = (sent, skip as u64, length);
             return self.send_rest(stream, sending, body, skip);
         }
-        // Nearly every answer ends here: what it was made of is not moved about.
+        // Nearly every response ends here, so its parts are not moved.
         self.streams.borrow_mut().remove(stream.id);
         stream.end();
         FinishedExchange {
@@ -104,7 +103,7 @@ impl Connection {
         None
     }
 
-    /// Keeps what is left of an answer behind the first `skip` bytes of its body.
+    /// Keeps the body after its first `skip` bytes for later turns.
     fn send_rest(
         self: &Rc<Self>,
         stream: &Rc<Stream>,
@@ -123,8 +122,8 @@ impl Connection {
         source
     }
 
-    /// The head, with a short body behind it. Any other body waits for its turn. Says how far that came, and how many
-    /// bytes it was with the heads of frames.
+    /// Sends the head, with a short body. Other bodies wait for their turn. Returns the progress, and the bytes with
+    /// frame headers.
     fn send_first(&self, stream: u32, write_head: impl FnOnce(&mut Vec<u8>), body: &Body) -> (First, u64) {
         let mut machine = self.machine();
         let before = machine.output().len();
@@ -142,7 +141,7 @@ impl Connection {
         (first, (machine.output().len() - before) as u64)
     }
 
-    /// Sends more of the bodies that may go on: one turn each, as long as there is room.
+    /// Sends more of the pending bodies: one turn for each, while there is room.
     pub(super) fn fill(self: &Rc<Self>) {
         let turns = self.streams.borrow().len();
         for _ in 0..turns {
@@ -172,18 +171,18 @@ impl Connection {
             SendStep::Gone => self.end(stream, false),
             SendStep::Cold(slice, most) => stream.spawn_read_ahead(slice, most),
             SendStep::Broken(error) => {
-                tracing::warn!(%error, "a file could not be sent to its end");
+                tracing::warn!(%error, "cannot send the rest of a file");
                 self.break_off(stream, None);
             }
         }
     }
 
-    /// A long response is counted while it is sent, not all at its end.
+    /// Counts a long response while it is sent, not only at its end.
     fn count_sent(&self, sending: &mut Sending) {
         let site = sending.site.as_ref().map(|site| site.series);
         let more = sending.uncounted();
         self.thread.serving().counters.sent(site, &sending.trace, more);
-        // Of the body alone: how long it is was known before the frames around it.
+        // Without frame headers, since the length was known before the frames.
         let (sent, length) = (sending.body_sent, sending.length);
         let (request, site) = (sending.request.as_ref(), sending.site.as_deref());
         let listing = sending
@@ -192,8 +191,8 @@ impl Connection {
         listing.note(&self.thread, request, site, sent, length);
     }
 
-    /// Lists the answers that take long, and notes what of them the client does not have yet: what lies in the kernel, in
-    /// equal parts, since it does not say whose it is.
+    /// Lists the responses that take long, and notes their bytes in the kernel: equal shares, since the kernel does not
+    /// tell streams apart.
     pub(super) fn look_at_answers(&self) {
         let streams: Vec<_> = self.streams.borrow().all().map(Rc::clone).collect();
         let mut queued = None;
@@ -211,7 +210,7 @@ impl Connection {
         }
     }
 
-    /// The next piece of a body that comes in pieces.
+    /// Loads the next piece of a body.
     pub(super) fn load(&self, stream: &Stream, piece: Piece) {
         if let Some(sending) = &mut *stream.sending.borrow_mut() {
             sending.load_piece(piece);
@@ -220,7 +219,7 @@ impl Connection {
         self.wake();
     }
 
-    /// The end of a body that came in pieces, with what stands behind it.
+    /// Loads the end of a body, with its trailers.
     pub(super) fn load_end(self: &Rc<Self>, stream: &Rc<Stream>, trailers: Option<Fields>) {
         let is_sent = match trailers {
             Some(trailers) => {
@@ -234,7 +233,7 @@ impl Connection {
         self.wake();
     }
 
-    /// The body broke off: the client must not take what it has for the whole.
+    /// Resets the stream: the client must not take a broken body for complete.
     pub(super) fn break_off(self: &Rc<Self>, stream: &Rc<Stream>, reason: Option<Reason>) {
         if let (Some(sending), Some(reason)) = (&mut *stream.sending.borrow_mut(), reason) {
             sending.trace.reason = Some(reason);
@@ -244,7 +243,7 @@ impl Connection {
         self.wake();
     }
 
-    /// The stream is gone, by the client's will or for its fault.
+    /// Drops a stream that was reset.
     pub(super) fn forget(&self, id: u32) {
         let stream = self.streams.borrow_mut().remove(id);
         if let Some(stream) = stream {
@@ -252,7 +251,7 @@ impl Connection {
         }
     }
 
-    /// No stream outlives the connection.
+    /// Ends all streams with the connection.
     pub(super) fn end_streams(&self) {
         let streams = self.streams.borrow_mut().take_all();
         for stream in streams {
@@ -260,7 +259,7 @@ impl Connection {
         }
     }
 
-    /// The answer is out, or never will be.
+    /// Ends a stream whose response is complete or broken off.
     fn end(&self, stream: &Stream, complete: bool) {
         let sending = stream.sending.borrow_mut().take();
         match sending {
@@ -269,7 +268,7 @@ impl Connection {
         }
     }
 
-    /// The exchange is over: it is counted, logged, and what it was made of is used again.
+    /// Counts and logs the exchange, and reuses its memory.
     fn finish(&self, stream: &Stream, sending: Sending, complete: bool) {
         self.streams.borrow_mut().remove(stream.id);
         stream.end();
@@ -291,18 +290,18 @@ impl Connection {
     }
 }
 
-/// How much of an answer left at once.
+/// The part of a response that was sent at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum First {
-    /// With so many bytes of body.
+    /// All of it, with this many bytes of body.
     All(usize),
-    /// The same, and there are more.
+    /// The first bytes of the body, of this number.
     Part(usize),
-    /// The client gave the stream up.
+    /// The client has reset the stream.
     Gone,
 }
 
-/// A body that is in memory, or in a file whose content is.
+/// The content of a short body in memory, or of a file whose content is.
 fn short(body: &Body) -> Option<&[u8]> {
     match body {
         Body::Empty | Body::Unsent(_) => Some(b""),

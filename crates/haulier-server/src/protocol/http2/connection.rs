@@ -1,4 +1,4 @@
-//! One HTTP/2 connection: its task, what it reads and what it writes.
+//! One HTTP/2 connection: its task, its reads and its writes.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::io;
@@ -20,12 +20,12 @@ use crate::io::socket::Socket;
 use crate::metrics::Http2Connection;
 use crate::thread::Thread;
 
-/// Answers of this many bytes are sent before further frames are looked at, and before further bodies are asked for
-/// more: with the last piece, what a connection may hold unsent.
+/// Output that is sent before further frames are read and further bodies polled, bytes. With one more piece, it is the
+/// most that a connection holds unsent.
 pub(super) const MOST_OUTPUT: usize = 256 * 1024;
-/// Writes before others get a turn.
+/// Writes before other tasks run.
 const TURNS: u32 = 2;
-/// Bytes read and thrown away after the last frame.
+/// Most bytes read and discarded after the last frame.
 const MOST_LINGERING: usize = 4 * 1024 * 1024;
 
 /// A connection and its streams.
@@ -35,43 +35,43 @@ pub(crate) struct Connection {
     pub(super) socket: Socket,
     pub(super) peer: Peer,
     machine: RefCell<Machine>,
-    /// Bytes read and not yet understood; without memory while there are none.
+    /// Bytes read and not yet parsed; without memory while there are none.
     pub(super) input: RefCell<Vec<u8>>,
-    /// Bytes of the machine's output that are with the kernel.
+    /// Bytes of the state machine's output that the kernel has taken.
     pub(super) sent: Cell<usize>,
     pub(super) streams: RefCell<WaitingStreams>,
-    /// What it waits for, and since when.
+    /// The awaited event, and the start of the wait.
     pub(super) waiting: Cell<(WaitPhase, Instant)>,
-    /// The deadlines of the site of the last request, where they are not the usual ones.
+    /// The timeouts of the last request's site, if they differ from the server's.
     pub(super) timeouts: RefCell<Option<Arc<Timeouts>>>,
-    /// What took too long, for the task to heed.
+    /// The wait that has expired, for the task to handle.
     pub(super) expired: Cell<Option<WaitPhase>>,
     pub(super) task: RefCell<Option<Waker>>,
-    /// The task is at work: it will see what is new without being woken.
+    /// The task is running and need not be woken.
     is_at_work: Cell<bool>,
-    /// Requests begun.
+    /// Number of requests.
     pub(super) served: Cell<u32>,
-    /// When the client was told that there will be an end.
+    /// The time of the first GOAWAY.
     pub(super) announced: Cell<Option<Instant>>,
     /// The client opens no more streams.
     pub(super) is_leaving: Cell<bool>,
-    /// The client sends nothing more at all.
+    /// The client has closed its side.
     has_ended: Cell<bool>,
-    /// The client broke a rule: GOAWAY is in the output, and nothing more is understood.
+    /// The client violated the protocol: GOAWAY is in the output, and further input is ignored.
     pub(super) has_failed: Cell<bool>,
     pub(super) pace: Pace,
-    /// The client takes less than it must.
+    /// The client takes less than the least rate.
     pub(super) is_too_slow: Cell<bool>,
-    /// The server breaks off what runs.
+    /// The server cuts active requests off.
     pub(super) is_cut: Cell<bool>,
-    /// Others need its place: it ends once all that came is read, without waiting for the client.
+    /// Others need its place: it ends after the input that is there, without waiting for the client.
     pub(super) gives_way: Cell<bool>,
     _open: Http2Connection,
     pub(super) permit: Permit,
 }
 
-/// Takes over a connection whose first bytes, as far as they were read, are `input`: after a PROXY header, after the
-/// TLS handshake. Requests that are there already are answered before anything is registered with the event loop.
+/// Takes over a connection with `input` as its first bytes, after a PROXY header and the TLS handshake. Requests that
+/// are there already are answered before anything is registered with the event loop.
 pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Permit, input: Vec<u8>) {
     let now = thread.io.clock.coarse();
     let connection = Rc::new(Connection {
@@ -101,7 +101,7 @@ pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Per
     });
     let weak = Rc::downgrade(&connection);
     thread.io.deadlines.watch(weak);
-    // Whatever becomes of the task, no stream outlives it.
+    // Ends all streams, even if the task panics.
     let guard = Guard(connection);
     guard.0.work();
     if guard.0.flush().is_ok() {
@@ -109,7 +109,7 @@ pub(crate) fn start(thread: &Rc<Thread>, socket: Socket, peer: Peer, permit: Per
     }
 }
 
-/// Ends what is left of a connection with its task.
+/// Ends the remaining streams with the task.
 struct Guard(Rc<Connection>);
 
 impl Drop for Guard {
@@ -118,16 +118,16 @@ impl Drop for Guard {
     }
 }
 
-/// How a connection ends.
+/// The end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The client is not there any more.
+    /// The client is gone.
     Gone,
     /// The last frame was sent; the client may still be reading.
     Said,
 }
 
-/// What a read brought.
+/// The result of a read.
 enum ReadResult {
     Bytes,
     End,
@@ -143,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// One turn after the other, until there is nothing to do but wait.
+    /// Works turn by turn until it has to wait.
     fn poll(self: &Rc<Self>, context: &mut Context<'_>) -> Poll<End> {
         self.task
             .borrow_mut()
@@ -170,7 +170,7 @@ impl Connection {
                 return Poll::Ready(End::Said);
             }
             let read = if self.has_ended.get() {
-                // No window will ever be opened again.
+                // No WINDOW_UPDATE will come any more.
                 self.drop_stalled(self.all_stalled(), self.thread.why_gone());
                 if self.has_output() {
                     continue;
@@ -194,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// The client sends nothing more, but may still be reading.
+    /// The client has closed its side, but may still be reading.
     fn note_end(&self) {
         self.has_ended.set(true);
         self.is_leaving.set(true);
@@ -203,7 +203,7 @@ impl Connection {
         }
     }
 
-    /// The state machine, with memory for its output and the time of this tick.
+    /// The state machine, with an output buffer and the time of this tick.
     pub(super) fn machine(&self) -> RefMut<'_, Machine> {
         let mut machine = self.machine.borrow_mut();
         machine.set_time(self.thread.io.clock.coarse());
@@ -213,14 +213,14 @@ impl Connection {
         machine
     }
 
-    /// What the state machine knows, for those who only ask.
+    /// Asks the state machine.
     pub(super) fn ask<T>(&self, question: impl FnOnce(&mut Machine) -> T) -> T {
         let mut machine = self.machine.borrow_mut();
         machine.set_time(self.thread.io.clock.coarse());
         question(&mut machine)
     }
 
-    /// Everything that can be done without reading or writing; whether something is to be sent now.
+    /// Does everything without reading or writing; true if there is output to send.
     fn work(self: &Rc<Self>) -> bool {
         self.is_at_work.set(true);
         self.take_frames();
@@ -229,14 +229,14 @@ impl Connection {
         self.has_output()
     }
 
-    /// Whether the connection may be closed, once all output is sent.
+    /// True if the connection may be closed once all output is sent.
     fn is_over(&self) -> bool {
         let finished =
             self.ask(|machine| machine.is_finished() || (self.is_leaving.get() && machine.open_streams() == 0));
         self.has_failed.get() || finished
     }
 
-    /// There is something to send, or to do: the task does it in its next turn.
+    /// Wakes the task, to send or to work.
     pub(super) fn wake(&self) {
         if !self.is_at_work.get()
             && let Some(task) = &*self.task.borrow()
@@ -245,13 +245,13 @@ impl Connection {
         }
     }
 
-    /// Ends the connection for a fault of the client; GOAWAY is in the output.
+    /// Ends the connection for the client's error; GOAWAY is in the output.
     pub(super) fn note_failure(&self, error: ConnectionError) {
         let (client, code, reason) = (self.peer.remote, error.code.0, error.reason);
         if error.code == ErrorCode::ENHANCE_YOUR_CALM {
-            tracing::info!(%client, code, reason, "an HTTP/2 connection asked for too much");
+            tracing::info!(%client, code, reason, "an HTTP/2 client exceeded a limit");
         } else {
-            tracing::debug!(%client, code, reason, "an HTTP/2 connection broke the protocol");
+            tracing::debug!(%client, code, reason, "an HTTP/2 client violated the protocol");
         }
         self.has_failed.set(true);
     }
@@ -260,7 +260,7 @@ impl Connection {
         self.ask(|machine| !machine.output().is_empty())
     }
 
-    /// Sends until everything is with the kernel; false if it takes no more now.
+    /// Sends all output; false if the kernel takes no more.
     fn flush(&self) -> io::Result<bool> {
         let mut machine = self.machine.borrow_mut();
         let output = machine.output();
@@ -298,7 +298,7 @@ impl Connection {
             if self.flush()? {
                 return Poll::Ready(Ok(()));
             }
-            // Only the kernel's own word ends readiness.
+            // Only EAGAIN ends readiness.
             ready.clear_ready();
         }
     }
@@ -319,7 +319,7 @@ impl Connection {
             let room = input.capacity() - input.len();
             let received = self.socket.receive(&mut input)?;
             if received.is_none_or(|count| count > 0 && count < room) {
-                // A short read emptied the socket. Saying so spares the read that would find nothing.
+                // A short read emptied the socket; clearing readiness saves an empty read.
                 ready.clear_ready();
             }
             match received {
@@ -330,7 +330,7 @@ impl Connection {
         }
     }
 
-    /// Closes our side and reads what still comes, so that no reset overtakes the last frame.
+    /// Closes the sending side and reads on, so that no reset overtakes the last frame.
     async fn linger(&self) {
         self.socket.shutdown_write();
         self.expired.set(None);

@@ -1,4 +1,4 @@
-//! The field block of a response, and what the protocol adds to it.
+//! The field block of a response, with the fields that the protocol adds.
 
 use haulier_http::{FieldEncoding, Head};
 use haulier_proto::h2::hpack::encode;
@@ -8,10 +8,10 @@ use crate::thread::Thread;
 /// `server: haulier`, a literal with a static name.
 const SERVER: &[u8] = b"\x0f\x27\x07haulier";
 
-/// How this protocol encodes field lines.
+/// The encoding of field lines in HTTP/2.
 const HPACK: FieldEncoding = FieldEncoding::http2(encode::fields);
 
-/// Appends the block of a whole head; `length` is that of the body, if it is to be told.
+/// Appends the block of a head; `length` is the Content-Length, if there is one.
 pub(super) fn write(out: &mut Vec<u8>, thread: &Thread, status: u16, head: &Head, length: Option<u64>) {
     encode::status(out, status);
     let (mut has_date, mut has_server) = (false, false);

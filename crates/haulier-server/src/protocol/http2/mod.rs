@@ -1,8 +1,8 @@
 //! HTTP/2 on one connection (RFC 9113): the driver of the state machine in `haulier_proto::h2`.
 //!
-//! One read, all frames in it, one write. What a handler can answer at once is answered while the frames are read;
-//! every other stream is a task of its own. Bodies leave in turns of at most 64 KiB a stream. Nothing above the
-//! `Exchange` seam knows which protocol carries a request.
+//! One read, all frames in it, one write. Requests that need no waiting are answered while the frames are read; every
+//! other stream is a task. Bodies leave in turns of at most 64 KiB for each stream. Nothing above the `Exchange` seam
+//! knows the protocol of a request.
 
 mod answer;
 mod connection;
@@ -18,15 +18,15 @@ use haulier_proto::head::Method;
 
 pub(crate) use connection::start;
 
-/// Whether a connection that begins with these bytes speaks HTTP/2, as far as they say.
+/// True if these bytes begin the HTTP/2 preface, as far as they reach.
 pub(super) fn begins(input: &[u8]) -> bool {
     let length = input.len().min(PREFACE.len());
     length > 0 && input[..length] == PREFACE[..length]
 }
 
-/// Whether a connection begins as neither protocol does: in the shape of a preface, three words of which the first is no
-/// method and the last no version of HTTP. An answer in the words of HTTP/1.1 is for what appears to be HTTP (RFC 9112
-/// §2.2); what is no preface ends the connection (RFC 9113 §3.4).
+/// True if the bytes look like the preface of another protocol: three words, of which the first is no method and the
+/// last no version of HTTP. Only requests that appear to be HTTP get a response in HTTP/1.1 (RFC 9112 §2.2); any other
+/// preface ends the connection (RFC 9113 §3.4).
 pub(super) fn is_other_preface(input: &[u8]) -> bool {
     let Some(line) = input.split(|&byte| byte == b'\n').next() else {
         return false;

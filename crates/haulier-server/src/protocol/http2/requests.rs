@@ -1,4 +1,4 @@
-//! Frames that came in, and the requests they make.
+//! Received frames, and the requests that they make.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ use crate::io::Limits;
 use crate::io::WaitPhase;
 use crate::pipeline::{self, Handling};
 
-/// What the settings mean for the state machine.
+/// The limits of the state machine.
 pub(super) fn limits(limits: &Limits) -> MachineLimits {
     let default = MachineLimits::default();
     let u32_of = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -31,7 +31,7 @@ pub(super) fn limits(limits: &Limits) -> MachineLimits {
         header_list: u32_of(limits.header),
         fields: u32_of(limits.header_fields),
         path: u32_of(limits.request_line),
-        // A head of the largest size must find room, whatever else is open.
+        // A head of the largest size must fit, whatever else is open.
         all_heads: default.all_heads.max(u32_of(limits.header).saturating_mul(2)),
         stall: limits.send_timeout,
         ..default
@@ -39,7 +39,7 @@ pub(super) fn limits(limits: &Limits) -> MachineLimits {
 }
 
 impl Connection {
-    /// Takes the frames that were read, as long as their answers find room.
+    /// Handles the frames that were read, as long as there is room for responses.
     pub(super) fn take_frames(self: &Rc<Self>) {
         let input = self.input.take();
         if input.is_empty() || self.has_failed.get() {
@@ -76,7 +76,7 @@ impl Connection {
         self.keep_rest(input, taken);
     }
 
-    /// Part of a frame is kept in memory of its own: the large buffer is for all connections.
+    /// Copies an incomplete frame to memory of its own: the large buffer is shared by all connections.
     fn keep_rest(&self, mut input: Vec<u8>, taken: usize) {
         let rest = &input[taken..];
         if rest.len() > input.capacity() / 2 {
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// One exchange, as far as it goes without waiting.
+    /// Runs one exchange as far as it needs no waiting.
     fn begin(self: &Rc<Self>, id: u32, head: RequestHead, end: bool, received: Instant) {
         self.wait_for(WaitPhase::Handler);
         self.served.set(self.served.get().saturating_add(1));
@@ -149,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// Somebody may wait for the body of the request.
+    /// Prepares for a request body.
     fn expect_body(&self, stream: &Rc<Stream>) {
         if !stream.has_whole_body() {
             let weak = Rc::downgrade(stream);
@@ -158,7 +158,7 @@ impl Connection {
         self.streams.borrow_mut().insert(Rc::clone(stream));
     }
 
-    /// Part of a request body. What nobody wants is used up at once.
+    /// Takes a part of a request body. An unwanted one is consumed at once.
     fn take_data(&self, id: u32, data: &[u8], end: bool) {
         let stream = self.streams.borrow().get(id);
         match stream {

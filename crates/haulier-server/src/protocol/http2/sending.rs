@@ -1,4 +1,4 @@
-//! An answer on its way out on one stream, turn by turn.
+//! Sending of a response on one stream, turn by turn.
 
 use std::io;
 use std::sync::Arc;
@@ -11,60 +11,60 @@ use super::super::active_transfer::ActiveTransfer;
 use crate::metrics::InFlight;
 use crate::site::Site;
 
-/// Bytes of a body sent on a stream before others get a turn.
+/// Bytes of a body sent on one stream before other streams get a turn.
 const TURN: usize = 64 * 1024;
-/// What is read ahead of a file that is not in memory, bytes.
+/// Bytes to read ahead of a file that is not in the page cache.
 const AHEAD: u64 = 256 * 1024;
 
-/// What is left of an answer, and what the log will say about it.
+/// The rest of a response, and its data for the log.
 #[derive(Debug)]
 pub(super) struct Sending {
-    /// `None` for the refusal of something that was no request.
+    /// `None` for the refusal of a malformed request.
     pub(super) request: Option<Request>,
     pub(super) site: Option<Arc<Site>>,
     pub(super) status: u16,
     pub(super) trace: Trace,
-    /// Bytes in the output so far, with the heads of frames; of them, what the metrics know already.
+    /// Bytes in the output so far, with frame headers; those of them that the metrics have counted.
     pub(super) sent: u64,
     pub(super) counted: u64,
-    /// Bytes of the body among them.
+    /// Those of them in the body.
     pub(super) body_sent: u64,
-    /// What is at hand of the body.
+    /// The current piece of the body.
     piece: Option<Piece>,
-    /// No more will come behind it.
+    /// No piece follows.
     is_last: bool,
-    /// The next bytes of a file are being read ahead.
+    /// The next part of a file is being read ahead.
     is_reading: bool,
-    /// They were just read ahead, and are not asked about again.
+    /// The next part was just read ahead and need not be checked again.
     read_ahead: bool,
-    /// Counts it among the answers that did not fit one turn.
+    /// Counts it as a response that did not fit one turn.
     pub(super) sending: Option<InFlight>,
-    /// Counts it among those under way of its site.
+    /// Counts the request as active in its site until dropped.
     _in_flight: Option<InFlight>,
-    /// Its place in the list of those that take long.
+    /// Lists the response if it takes long.
     pub(super) listing: Option<ActiveTransfer>,
-    /// Bytes of the body, if that is known.
+    /// Length of the body, if known.
     pub(super) length: Option<u64>,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Debug)]
 pub(super) enum SendStep {
-    /// All of the answer is out.
+    /// The whole response is in the output.
     Done,
-    /// What was at hand is out; the source brings more.
+    /// The piece is in the output; the source has more.
     Taken,
-    /// The stream's turn is over, or its window is used up, or its file is still being read: it will come back.
+    /// The turn is over, the window is used up, or the file is still being read: the stream comes back.
     Waiting,
-    /// The file is not in memory: so many bytes of it are to be read ahead.
+    /// The file is not in the page cache; the number is that of bytes to read ahead.
     Cold(FileSlice, u64),
-    /// The stream is gone.
+    /// The stream was reset.
     Gone,
-    /// The file cannot be read as promised.
+    /// The file became shorter, or cannot be read.
     Broken(io::Error),
 }
 
-/// A body that is not all at hand.
+/// A body that comes in pieces.
 pub(super) type BoxBodySource = Box<dyn BodySource>;
 
 impl Sending {
@@ -94,7 +94,7 @@ impl Sending {
         }
     }
 
-    /// Loads what follows the first `skip` bytes of a body. A body that comes in pieces is given back.
+    /// Loads a body after its first `skip` bytes. A body that comes in pieces is returned.
     pub(super) fn load(&mut self, body: Body, skip: usize) -> Option<BoxBodySource> {
         let in_memory = |slice: &FileSlice| slice.in_memory_bytes();
         match body {
@@ -121,18 +121,18 @@ impl Sending {
         self.piece.is_some()
     }
 
-    /// What the next step finds was just read ahead.
+    /// Notes that the next part was just read ahead.
     pub(super) fn note_read_ahead(&mut self) {
         self.is_reading = false;
         self.read_ahead = true;
     }
 
-    /// Bytes that went out since the metrics last heard of it.
+    /// The bytes sent since the metrics last counted them.
     pub(super) fn uncounted(&mut self) -> u64 {
         self.sent - std::mem::replace(&mut self.counted, self.sent)
     }
 
-    /// Sends one turn of what is at hand.
+    /// Sends one turn of the current piece.
     pub(super) fn step(&mut self, machine: &mut Machine, stream: u32) -> SendStep {
         if self.is_reading {
             return SendStep::Waiting;

@@ -1,4 +1,4 @@
-//! One stream: an exchange as a handler sees it, with what has come of the request body and what is left of the answer.
+//! One stream: the exchange as a handler sees it, with its request body and the rest of its response.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,33 +17,33 @@ use super::sending::Sending;
 use crate::clock;
 use crate::io::{WaitPhase, Watched};
 
-/// A body that nobody wants is read to its end if that is so near; beyond it, a reset is cheaper.
+/// Longest unwanted body that is read to its end; beyond it, a reset is cheaper.
 const DRAINABLE: u64 = 64 * 1024;
 
-/// A stream, from its request's head to the last byte of its answer.
+/// A stream, from its request head to the last byte of its response.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) connection: Rc<Connection>,
     pub(super) id: u32,
-    /// The request body as far as it has come and nobody has taken it.
+    /// Bytes of the request body that no handler has taken.
     body: RefCell<Vec<u8>>,
-    /// Bytes of it that have come.
+    /// Bytes of the request body received so far.
     received: Cell<u64>,
-    /// No more of it will come.
+    /// The request body is complete.
     body_ended: Cell<bool>,
     /// RFC 9110 §10.1.1: the client sends the body after `100 Continue`.
     awaits_continue: Cell<bool>,
-    /// The answer, once there is one.
+    /// The response, once there is one.
     pub(super) sending: RefCell<Option<Box<Sending>>>,
-    /// Nothing can be sent on it any more.
+    /// True once nothing can be sent on the stream.
     is_gone: Cell<bool>,
-    /// The client sends nothing more on the whole connection.
+    /// The client has closed its side of the connection.
     client_ended: Cell<bool>,
-    /// What the handler waits for of the client, and since when.
+    /// The event that the handler waits for, and the start of the wait.
     waiting: Cell<(WaitPhase, Instant)>,
-    /// The deadlines of its site, where they are not the usual ones.
+    /// The timeouts of its site, if they differ from the server's.
     timeouts: RefCell<Option<Arc<Timeouts>>>,
-    /// The wait for the body took too long.
+    /// The wait for the body has expired.
     expired: Cell<bool>,
     task: RefCell<Option<Waker>>,
 }
@@ -67,18 +67,18 @@ impl Stream {
         })
     }
 
-    /// Whether nothing of the request is still to come.
+    /// True if the request is complete.
     pub(super) fn has_whole_body(&self) -> bool {
         self.body_ended.get()
     }
 
-    /// Whether the body, which is of this length, is to be read away before an answer that is ready without it: many
-    /// clients take an answer in the middle of what they send for a failure.
+    /// True if an unwanted body of this length is to be read before the response: many clients take a response in the
+    /// middle of their upload for a failure.
     pub(super) fn is_drainable(&self, length: Option<u64>) -> bool {
         !self.body_ended.get() && !self.awaits_continue.get() && length.is_none_or(|length| length <= DRAINABLE)
     }
 
-    /// Reads the body away, as far as that makes sense.
+    /// Reads and discards the body, up to a limit.
     pub(super) async fn drain(&self) {
         let (mut scratch, mut budget) = (Vec::new(), DRAINABLE);
         while let Ok(1..) = std::future::poll_fn(|context| self.poll_body(context, &mut scratch)).await {
@@ -90,7 +90,7 @@ impl Stream {
         }
     }
 
-    /// Part of the request body has come.
+    /// Takes a part of the request body.
     pub(super) fn take_data(&self, data: &[u8], end: bool) {
         self.body.borrow_mut().extend_from_slice(data);
         self.body_ended.set(end);
@@ -100,7 +100,7 @@ impl Stream {
         self.wake();
     }
 
-    /// So many bytes of a frame that is not complete have come, too: a slow sender's frame takes its time.
+    /// Notes `part` bytes of an incomplete frame: frames of a slow sender take long.
     pub(super) fn note_part(&self, part: u64) {
         let received = self.received.get() + part;
         if let (
@@ -116,18 +116,18 @@ impl Stream {
         }
     }
 
-    /// Nothing can be sent on it any more: the client gave it up, or all was sent.
+    /// Marks the stream as finished: it was reset, or everything was sent.
     pub(super) fn end(&self) {
         self.is_gone.set(true);
         self.wake();
     }
 
-    /// Whether nothing can be sent on it any more.
+    /// True if nothing can be sent on the stream any more.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone.get()
     }
 
-    /// The client sends nothing more; a body that goes on for as long as it listens ends with that.
+    /// Notes that the client has closed its side, which ends an endless body.
     pub(super) fn note_end(&self) {
         self.client_ended.set(true);
         self.wake();
@@ -181,7 +181,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// The next piece of a body.
+    /// Polls the source for the next piece.
     pub(super) fn poll_source(&self, source: &mut dyn BodySource, context: &mut Context<'_>) -> Poll<NextPiece> {
         if self.is_gone.get() || (self.client_ended.get() && source.is_endless()) {
             return Poll::Ready(NextPiece::Unwanted);
@@ -197,7 +197,7 @@ impl Stream {
         }
     }
 
-    /// Ready once the piece at hand has been sent, or never will be.
+    /// Ready once the current piece was sent, or never will be.
     pub(super) fn poll_taken(&self, context: &Context<'_>) -> Poll<()> {
         let is_busy = self
             .sending
@@ -212,13 +212,13 @@ impl Stream {
     }
 }
 
-/// What a source came to.
+/// The result of polling a source.
 #[derive(Debug)]
 pub(super) enum NextPiece {
     Piece(Piece),
     End,
     Broken(BrokenBody),
-    /// Nobody will read what it might still bring.
+    /// The client is gone, so the rest is not needed.
     Unwanted,
 }
 
@@ -269,11 +269,11 @@ impl Watched for Stream {
         self.wake();
     }
 
-    /// It ends with its connection.
+    /// Streams end with their connection.
     fn cut(&self) {}
 }
 
-/// The streams that are waited for: by a handler, or by the rest of an answer.
+/// The streams with a handler at work or an unfinished response.
 #[derive(Debug, Default)]
 pub(super) struct WaitingStreams(HashMap<u32, Rc<Stream>, FixedState>);
 

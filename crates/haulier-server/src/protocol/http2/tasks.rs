@@ -1,4 +1,4 @@
-//! What of a stream has to wait: for its handler, for the pieces of a body, for a disk.
+//! The tasks of streams that wait: for a handler, for the pieces of a body, for a disk.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use super::stream::{NextPiece, Stream};
 use crate::pipeline::AnsweredRequest;
 
 impl Stream {
-    /// Waits for the handler, then for the pieces of what it answers. A panic costs this stream.
+    /// Waits for the handler, then feeds the body. A panic costs this stream.
     pub(super) fn spawn(self: Rc<Self>, answer: Pin<Box<dyn Future<Output = AnsweredRequest>>>) {
         tokio::task::spawn_local(async move {
             poll_fn(|context| {
@@ -28,7 +28,7 @@ impl Stream {
         });
     }
 
-    /// Waits for the end of a request body that the answer has no use for.
+    /// Reads an unwanted request body, then sends the response.
     pub(super) fn spawn_drain(self: Rc<Self>, answered: AnsweredRequest) {
         tokio::task::spawn_local(async move {
             self.drain().await;
@@ -42,7 +42,7 @@ impl Stream {
         }
     }
 
-    /// Waits for the pieces of a body.
+    /// Feeds the pieces of a body.
     pub(super) fn spawn_feed(self: Rc<Self>, source: BoxBodySource) {
         tokio::task::spawn_local(async move { self.feed(source).await });
     }
@@ -53,7 +53,7 @@ impl Stream {
         }
     }
 
-    /// Hands over one piece after the other, each when the one before is out.
+    /// Loads one piece after the other, each when the one before was sent.
     async fn feed_all(self: &Rc<Self>, mut source: BoxBodySource) {
         let mut promised = source.length();
         loop {
@@ -78,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// Brings the next bytes of a file into memory, then goes on with the answer.
+    /// Reads the next part of a file into the page cache, then continues the response.
     pub(super) fn spawn_read_ahead(self: &Rc<Self>, slice: FileSlice, most: u64) {
         let stream = Rc::clone(self);
         tokio::task::spawn_local(async move {

@@ -1,4 +1,4 @@
-//! What a connection waits for, and what happens when that takes too long.
+//! The waits of a connection, and their expiry.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::io::Permit;
 use crate::io::pace::Pace;
 use crate::io::{WaitPhase, Watched};
 
-/// Clients that do not answer the PING behind the announcement of an end are believed to have read it after this long.
+/// Time after which a client that has not acknowledged the PING after GOAWAY counts as having read it.
 const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
 
 impl Connection {
@@ -24,7 +24,7 @@ impl Connection {
         self.waiting.get().0 == phase
     }
 
-    /// Nothing can be done but read.
+    /// Notes a wait for input.
     pub(super) fn note_wait(&self) {
         let has_streams = self.ask(|machine| machine.open_streams() > 0);
         let phase = if self.is_within_head(has_streams) {
@@ -34,13 +34,13 @@ impl Connection {
         } else {
             WaitPhase::Idle
         };
-        // The deadline of a head counts from its first byte, that of an idle connection from its last request.
+        // The timeout of a head counts from its first byte, that of an idle connection from its last request.
         if !self.is_waiting_for(phase) {
             self.wait_for(phase);
         }
     }
 
-    /// Whether something has begun that must come to its end soon. A body that comes slowly is its own stream's matter.
+    /// True if a frame or a field block is incomplete. A slow body is the concern of its stream.
     fn is_within_head(&self, has_streams: bool) -> bool {
         if self.ask(|machine| machine.is_within_head()) {
             return true;
@@ -53,7 +53,7 @@ impl Connection {
         !input.is_empty() && frame.is_none()
     }
 
-    /// Does what an expired wait calls for.
+    /// Handles an expired wait.
     pub(super) fn heed_expiry(&self) {
         if self.is_too_slow.take() {
             self.drop_stalled(self.all_stalled(), Reason::SendTooSlow);
@@ -69,12 +69,12 @@ impl Connection {
         }
     }
 
-    /// What the machine takes for now where every stream has waited too long.
+    /// The time to give the state machine if every stream has stalled for too long.
     pub(super) fn all_stalled(&self) -> Instant {
         self.thread.io.clock.coarse() + self.thread.serving().settings.limits.send_timeout
     }
 
-    /// What the machine takes for now where a site's timeouts is not the usual one.
+    /// The time to give the state machine under the timeouts of the site.
     fn stalled_until(&self) -> Instant {
         let now = self.thread.io.clock.coarse();
         let usual = self.thread.serving().settings.limits.send_timeout;
@@ -83,7 +83,7 @@ impl Connection {
         (now + usual).checked_sub(send).unwrap_or(now)
     }
 
-    /// Gives up the streams whose windows were shut for too long by then.
+    /// Resets the streams whose windows have been closed for too long.
     pub(super) fn drop_stalled(&self, then: Instant, reason: Reason) {
         while let Some(id) = self.ask(|machine| machine.reset_stalled(then)) {
             let stalled = self.streams.borrow().get(id);
@@ -103,8 +103,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection in two steps (RFC 9113 §6.8): that there will be an end, and, when the client must have read
-    /// that, which stream was the last. To be said again until it is over.
+    /// Ends the connection in two steps (RFC 9113 §6.8): a GOAWAY that announces the end, and one with the last stream
+    /// once the client must have read the first. Called repeatedly until the connection is over.
     pub(super) fn say_farewell(&self) {
         let now = self.thread.io.clock.coarse();
         match self.announced.get() {
@@ -121,8 +121,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// Ends it if others need its place and it is still idle: a request that came in this very moment is served, and the
-    /// connection stays. Whether there is something to send now.
+    /// Ends the connection if others need its place and it is still idle; a request that has just come is served. True
+    /// if there is output to send.
     pub(super) fn end_for_others(&self) -> bool {
         if !self.gives_way.get() {
             return false;
@@ -144,7 +144,7 @@ impl Watched for Connection {
     fn waiting(&self) -> (WaitPhase, Instant) {
         let waiting = self.waiting.get();
         match waiting.0 {
-            // Answers that wait for the client to open their windows, while the socket has room.
+            // Responses that wait for WINDOW_UPDATE while the socket has room.
             WaitPhase::Handler => self
                 .ask(|machine| machine.stalled_since())
                 .map_or(waiting, |since| (WaitPhase::Send, since)),
@@ -161,7 +161,7 @@ impl Watched for Connection {
             if self.socket.has_moved() {
                 return self.wait_for(WaitPhase::Send);
             }
-            // The client takes nothing at all: not even a farewell.
+            // The client takes nothing at all, not even GOAWAY.
             self.socket.abort();
         }
         self.expired.set(Some(phase));
@@ -172,7 +172,7 @@ impl Watched for Connection {
         Some(&self.pace)
     }
 
-    /// What windows let through and neither we nor the kernel still have.
+    /// Bytes that the windows let through and that are neither here nor in the kernel.
     fn taken(&self) -> Option<u64> {
         let held = self.ask(|machine| machine.output().len()) - self.sent.get();
         let held = held + self.socket.unacknowledged();
@@ -181,7 +181,7 @@ impl Watched for Connection {
 
     fn give_up(&self) {
         if self.is_waiting_for(WaitPhase::Send) {
-            // It takes too little for a word about that.
+            // The client takes too little for a GOAWAY.
             self.socket.abort();
         }
         self.is_too_slow.set(true);
@@ -198,7 +198,7 @@ impl Watched for Connection {
         self.wake();
     }
 
-    /// Streams whose answers have not begun say so, and have until the next time for it.
+    /// Streams without a response send an error; they have until the next call.
     fn cut(&self) {
         if self.is_cut.replace(true) {
             self.socket.abort();
@@ -209,7 +209,7 @@ impl Watched for Connection {
         self.wake();
     }
 
-    /// A farewell leaves time for what is on its way already (RFC 9113 §6.8).
+    /// GOAWAY leaves time for requests in flight (RFC 9113 §6.8).
     fn drain(&self, _idle_since: Instant) {
         if !self.is_waiting_for(WaitPhase::Linger) {
             self.say_farewell();
